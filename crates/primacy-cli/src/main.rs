@@ -1,0 +1,2 @@
+//! The command `primacy`.
+fn main() {}

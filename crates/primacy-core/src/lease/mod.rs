@@ -1,0 +1,16 @@
+//! The `lease` protocol: one row per election, changed only by compare-and-swap, that one candidate holds for a while.
+//!
+//! After `mysql-lease` (S. Noach, "Leader election using MySQL", 2015), which elects, reaffirms and times out in one
+//! statement on one row. What is kept, what is repaired and why it is safe: `docs/design/lease.md`.
+
+mod candidate;
+mod port;
+mod record;
+mod view;
+
+#[cfg(feature = "flaws")]
+pub use candidate::Flaw;
+pub use candidate::{Candidate, Config, Context};
+pub use port::{CallError, CallId, Effect, EndReason, Event, Reply, Request};
+pub use record::{Expectation, Holder, Record, Sighting, Standing, Version, Wish};
+pub use view::{Role, View, Why};

@@ -1,0 +1,87 @@
+//! A point in time on one process's own clock.
+
+use core::fmt;
+use core::ops::{Add, Sub};
+use core::time::Duration;
+
+/// A point in time, counted in nanoseconds since this process started, on a clock that goes on during suspend
+/// (`CLOCK_BOOTTIME` where there is one).
+///
+/// It means nothing to another process: none is ever stored or sent (rule R4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The start of the process.
+    pub const ZERO: Self = Self(0);
+    /// Later than every real point in time.
+    pub const FAR: Self = Self(u64::MAX);
+
+    /// The point `nanos` nanoseconds after the start of the process.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the start of the process.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was, or zero if it has not come yet.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    /// Saturates at [`Instant::FAR`]: an absurdly long lease is one that never ends, not a panic.
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(span)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    /// Saturates at [`Instant::ZERO`].
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(span)))
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}s", self.0 / 1_000_000_000, self.0 / 1_000 % 1_000_000)
+    }
+}
+
+/// `span` in nanoseconds, at most `u64::MAX` (584 years).
+pub(crate) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `span` × `ppm` / 1,000,000, rounded up, so that a wait is never short by a rounding.
+pub(crate) fn share_ppm(span: Duration, ppm: u32) -> Duration {
+    let product = (span.as_nanos().saturating_mul(u128::from(ppm))).div_ceil(1_000_000);
+    Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_instead_of_wrapping() {
+        assert_eq!(Instant::from_nanos(5) + Duration::MAX, Instant::FAR);
+        assert_eq!(Instant::from_nanos(5) - Duration::from_secs(1), Instant::ZERO);
+        assert_eq!(Instant::from_nanos(5).since(Instant::from_nanos(9)), Duration::ZERO);
+    }
+
+    #[test]
+    fn shares_round_up() {
+        assert_eq!(share_ppm(Duration::from_nanos(1), 20_000), Duration::from_nanos(1));
+        assert_eq!(share_ppm(Duration::from_secs(10), 50_000), Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,278 @@
+//! Durations that only make sense together: one validated type for all of an election's timing (rule R10).
+
+use core::time::Duration;
+
+use crate::time::share_ppm;
+
+/// What may be chosen about an election's timing; everything else follows. Checked by [`Timing::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimingSettings {
+    /// How long a grant lasts unless it is renewed: the wait when a whole host is lost. 100 ms to 1 day.
+    pub lease: Duration,
+    /// How long the work may take to stop once it is told to, inside the lease.
+    pub grace: Duration,
+    /// Time from one successful renewal to the next. By default the smaller of a third of the lease and half of the
+    /// [room](Timing::room).
+    pub renew_every: Option<Duration>,
+    /// How long one call to the store may take before its outcome is treated as unknown. By default what the room
+    /// leaves beside `renew_every`, at most a quarter of the lease.
+    pub call_timeout: Option<Duration>,
+    /// By how much the *rate* of any participant's clock may be wrong, in parts per million. 1,000 to 100,000; the
+    /// default of 20,000 (2 %) covers what time daemons do when they slew.
+    pub drift_ppm: u32,
+}
+
+impl TimingSettings {
+    /// The default settings for a lease of this length: a quarter of it is left for the work to stop.
+    pub const fn new(lease: Duration) -> Self {
+        let quarter = Duration::from_nanos((lease.as_nanos() / 4) as u64);
+        Self { lease, grace: quarter, renew_every: None, call_timeout: None, drift_ppm: 20_000 }
+    }
+}
+
+/// Timing that has been checked as a whole: a leader that can no longer renew stops its work, kills what does not stop,
+/// and is done before anyone else may lead.
+///
+/// ```text
+/// sent                                                    until                 lease × (1 + drift)
+///  ├── renew_every ──┬── call_timeout ──┬── grace ──┬─ kill ┤──────── margin ───────┤
+///  renewal k         renewal k+1        told to     killed  belief                  earliest
+///  is sent           is sent            stop                ends                    takeover
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Timing {
+    lease: Duration,
+    grace: Duration,
+    renew_every: Duration,
+    call_timeout: Duration,
+    drift_ppm: u32,
+}
+
+/// Why settings were refused, and what would be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimingError {
+    /// The lease is shorter than 100 ms or longer than a day.
+    #[error("a lease of {lease:?} is not supported; choose 100ms to 24h")]
+    Lease {
+        /// What was asked for.
+        lease: Duration,
+    },
+    /// The work's time to stop leaves too little of the lease for renewing it.
+    #[error("a grace of {grace:?} does not fit in a lease of {lease:?}; choose at most {most:?}, or a longer lease")]
+    Grace {
+        /// The lease.
+        lease: Duration,
+        /// The grace that was asked for.
+        grace: Duration,
+        /// The longest grace that fits.
+        most: Duration,
+    },
+    /// A renewal and its time-out do not fit into the lease before the work must be told to stop.
+    #[error(
+        "renewing every {renew_every:?} with a call time-out of {call_timeout:?} does not fit; together at most {room:?}, each at least 1ms"
+    )]
+    Renewal {
+        /// The renewal interval.
+        renew_every: Duration,
+        /// The time-out of one call.
+        call_timeout: Duration,
+        /// What they may take together.
+        room: Duration,
+    },
+    /// The drift bound is outside of 0.1 % to 10 %.
+    #[error("a clock rate bound of {drift_ppm} ppm is not supported; choose 1000 to 100000")]
+    Drift {
+        /// What was asked for.
+        drift_ppm: u32,
+    },
+}
+
+impl Timing {
+    /// The lease that is used where none is chosen.
+    pub const DEFAULT_LEASE: Duration = Duration::from_secs(10);
+
+    /// Checks that the settings fit together.
+    ///
+    /// # Errors
+    /// When they do not; the error says what would.
+    pub fn new(settings: TimingSettings) -> Result<Self, TimingError> {
+        let TimingSettings { lease, grace, renew_every, call_timeout, drift_ppm } = settings;
+        if !(Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&lease) {
+            return Err(TimingError::Lease { lease });
+        }
+        if !(1_000..=100_000).contains(&drift_ppm) {
+            return Err(TimingError::Drift { drift_ppm });
+        }
+        let mut timing =
+            Self { lease, grace: Duration::ZERO, renew_every: Duration::ZERO, call_timeout: Duration::ZERO, drift_ppm };
+        let most = timing.room().saturating_sub(lease / 5);
+        if grace > most {
+            return Err(TimingError::Grace { lease, grace, most });
+        }
+        timing.grace = grace;
+        let room = timing.room();
+        let renew_every = renew_every.unwrap_or((lease / 3).min(room / 2));
+        let call_timeout = call_timeout.unwrap_or(room.saturating_sub(renew_every).min(lease / 4));
+        let least = Duration::from_millis(1);
+        if renew_every < least || call_timeout < least || renew_every.saturating_add(call_timeout) > room {
+            return Err(TimingError::Renewal { renew_every, call_timeout, room });
+        }
+        Ok(Self { renew_every, call_timeout, ..timing })
+    }
+
+    /// The default timing for a lease of this length.
+    ///
+    /// # Errors
+    /// When the lease is shorter than 100 ms or longer than a day.
+    pub fn with_lease(lease: Duration) -> Result<Self, TimingError> {
+        Self::new(TimingSettings::new(lease))
+    }
+
+    /// How long a grant lasts, as it is written into the record.
+    pub const fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How long the work may take to stop.
+    pub const fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// Time from the sending of one renewal to the next.
+    pub const fn renew_every(&self) -> Duration {
+        self.renew_every
+    }
+
+    /// How long one call to the store may take.
+    pub const fn call_timeout(&self) -> Duration {
+        self.call_timeout
+    }
+
+    /// By how much any clock's rate may be wrong, in parts per million.
+    pub const fn drift_ppm(&self) -> u32 {
+        self.drift_ppm
+    }
+
+    /// What the holder gives up of its lease so that clocks of different rate never see two leaders: 5 % at the default
+    /// drift bound, where 3.92 % is needed even without the challenger's stretch (TESTING, clause B).
+    pub fn margin(&self) -> Duration {
+        share_ppm(self.lease, self.drift_ppm / 2 * 5)
+    }
+
+    /// For how long the holder believes in its lease, counted from before it sent the request (rules R1, R4).
+    pub fn believed(&self) -> Duration {
+        self.lease - self.margin()
+    }
+
+    /// The end of the lease that is kept for killing work that did not stop, and for seeing it dead.
+    pub fn kill(&self) -> Duration {
+        (self.lease / 40).max(Duration::from_millis(10))
+    }
+
+    /// How long after the sending of the last successful renewal the work is told to stop: what is left for renewing.
+    pub fn room(&self) -> Duration {
+        self.believed().saturating_sub(self.kill()).saturating_sub(self.grace)
+    }
+
+    /// For how long the store may be away, at the worst moment, without costing the leadership.
+    pub fn ride_through(&self) -> Duration {
+        self.room().saturating_sub(self.renew_every)
+    }
+
+    /// How long a challenger waits, from when it saw a record change, before it may take over a lease of `lease`
+    /// (rule R2): the lease stretched by the drift bound.
+    pub fn stretched(&self, lease: Duration) -> Duration {
+        lease.saturating_add(share_ppm(lease, self.drift_ppm))
+    }
+
+    /// How long after an expected renewal a waiting candidate looks for it, at least; and at most twice that.
+    pub fn look_lag(&self) -> Duration {
+        share_ppm(self.lease, 7_500)
+    }
+
+    /// For how long only the successor that an operator named may take a vacant leadership, and for how long a leader
+    /// that resigned leaves it to others.
+    pub fn window(&self) -> Duration {
+        (self.lease / 5).clamp(Duration::from_millis(100), Duration::from_secs(5))
+    }
+
+    /// How much later the candidate behind another in the waiting order asks for a vacant leadership.
+    pub const fn slot(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
+    /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
+    /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
+    /// nothing else fails.
+    pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
+        let on_own_clock = self
+            .stretched(self.lease)
+            .saturating_add(self.look_lag() * 2)
+            .saturating_add(self.slot() * ahead)
+            .saturating_add(Duration::from_millis(1));
+        // The challenger's clock may be slow.
+        on_own_clock
+            .saturating_add(share_ppm(on_own_clock, self.drift_ppm + self.drift_ppm / 8))
+            .saturating_add(latency * 4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ten() -> Timing {
+        let settings = TimingSettings { grace: Duration::from_secs(5), ..TimingSettings::new(Timing::DEFAULT_LEASE) };
+        Timing::new(settings).expect("the command line's default")
+    }
+
+    #[test]
+    fn everything_fits_inside_the_lease() {
+        let timing = ten();
+        assert_eq!(timing.margin(), Duration::from_millis(500));
+        assert_eq!(timing.believed(), Duration::from_millis(9_500));
+        assert_eq!(timing.room(), Duration::from_millis(4_250));
+        assert!(timing.renew_every() + timing.call_timeout() + timing.grace() + timing.kill() <= timing.believed());
+        assert!(timing.ride_through() >= Duration::from_secs(2));
+    }
+
+    #[test]
+    fn the_margin_covers_opposite_drifts() {
+        for drift_ppm in [1_000, 20_000, 100_000] {
+            let timing =
+                Timing::new(TimingSettings { drift_ppm, ..TimingSettings::new(Timing::DEFAULT_LEASE) }).expect("valid");
+            let rate = f64::from(drift_ppm) / 1e6;
+            let belief_on_slow_clock = timing.believed().as_secs_f64() / (1.0 - rate);
+            let wait_on_fast_clock = timing.stretched(timing.lease()).as_secs_f64() / (1.0 + rate);
+            assert!(
+                belief_on_slow_clock < wait_on_fast_clock,
+                "{drift_ppm}: {belief_on_slow_clock} {wait_on_fast_clock}"
+            );
+        }
+    }
+
+    #[test]
+    fn absurd_settings_are_refused_with_what_would_do() {
+        let with = |change: fn(&mut TimingSettings)| {
+            let mut settings = TimingSettings::new(Timing::DEFAULT_LEASE);
+            change(&mut settings);
+            Timing::new(settings)
+        };
+        assert!(matches!(with(|s| s.lease = Duration::ZERO), Err(TimingError::Lease { .. })));
+        assert!(matches!(with(|s| s.lease = Duration::MAX), Err(TimingError::Lease { .. })));
+        assert!(matches!(with(|s| s.grace = Duration::MAX), Err(TimingError::Grace { .. })));
+        assert!(matches!(with(|s| s.drift_ppm = 0), Err(TimingError::Drift { .. })));
+        assert!(matches!(with(|s| s.renew_every = Some(s.lease)), Err(TimingError::Renewal { .. })), "hazard 10");
+        assert!(matches!(with(|s| s.call_timeout = Some(Duration::ZERO)), Err(TimingError::Renewal { .. })));
+        let Err(TimingError::Grace { most, .. }) = with(|s| s.grace = s.lease) else { panic!("hazard 2") };
+        let settings = TimingSettings { grace: most, ..TimingSettings::new(Timing::DEFAULT_LEASE) };
+        assert!(Timing::new(settings).is_ok(), "what the error offers is accepted");
+    }
+
+    #[test]
+    fn the_bound_is_what_the_readme_says() {
+        let bound = ten().failover_bound(0, Duration::from_millis(10));
+        assert!(bound <= Duration::from_millis(10_700), "{bound:?}");
+    }
+}

@@ -1,0 +1,1 @@
+//! A deterministic world around the protocols of primacy.

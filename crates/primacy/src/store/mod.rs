@@ -1,0 +1,300 @@
+//! The port to a store: what it must do, and by which URL it is found.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{CandidateId, ElectionName, Label, Token};
+use primacy_core::lease::CallError;
+pub use primacy_core::lease::{
+    EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
+};
+
+/// A future on the heap, so that stores can be chosen at run time.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A place that keeps elections: a linearizable row per election, changed by compare-and-swap.
+///
+/// All of primacy's safety rests on what is promised here. An implementation passes
+/// [`conformance`](crate::store::conformance), which tries each of these obligations:
+///
+/// * **Linearizable.** Each step of a [`Session`] takes effect at one moment between its call and its answer. An answer
+///   never tells of a state older than one that was answered before to anyone.
+/// * **Exact.** [`Request::Acquire`], [`Request::Renew`] and [`Request::Release`] change the row only if it is byte for
+///   byte as required, and say which.
+/// * **Durable.** A change is answered only after it would survive the crash of the store (rule R11). An announcement
+///   need not be durable.
+/// * **Tokens only grow**, also after the row was deleted: the highest token is remembered beside the row.
+/// * **Errors tell the outcome**: [`StoreError::outcome`] is [`CallError::NotDone`] only if the step was not taken and
+///   never will be.
+/// * **Cancellable.** A dropped future leaves its session unfit for use; the caller drops that too, and a step that it
+///   had under way takes effect wholly or not at all, sooner or later.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Where it is, for people: the URL without secrets.
+    fn location(&self) -> String;
+
+    /// Opens a connection of its own for one candidate, creating the schema where it is missing.
+    fn session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>>;
+
+    /// Opens a connection for observers and operators. Does not create anything.
+    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>>;
+
+    /// Starts to listen for changes of an election other than renewals: grants, releases, orders. A store that has no
+    /// way to tell gives [`NoHints`]. A lost or made-up hint costs time, never safety.
+    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>>;
+}
+
+/// One candidate's connection. Steps are taken one at a time.
+pub trait Session: Send {
+    /// Takes one step on the election's row.
+    fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>>;
+}
+
+/// A source of hints that something may have changed.
+pub trait Hints: Send {
+    /// Returns at the next hint. Hints that come while nobody waits are kept as one.
+    fn next(&mut self) -> BoxFuture<'_, ()>;
+}
+
+/// The hints of a store that has none.
+#[derive(Debug)]
+pub struct NoHints;
+
+impl Hints for NoHints {
+    fn next(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// The connection of observers and operators.
+pub trait Desk: Send {
+    /// The election as it is now, or `None` if nobody has ever campaigned in it.
+    fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>>;
+
+    /// All elections, by name.
+    fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>>;
+
+    /// The last leaderships of an election, the newest first.
+    fn history<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>>;
+
+    /// Writes an operator's order into the election's row, durably, and hints at it.
+    fn order<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        order: Order,
+    ) -> BoxFuture<'a, Result<Ordered, StoreError>>;
+
+    /// What the store is and guarantees, measured and read from its settings. Leaves nothing behind.
+    fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>>;
+}
+
+/// An election as an observer sees it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Which election.
+    pub election: ElectionName,
+    /// Its row.
+    pub record: Record,
+    /// How long ago the row was last granted or renewed, by the store's clock; unknown if that clock has been reset since.
+    pub age: Option<Duration>,
+    /// For how long the present holder has held the lease, by the store's clock.
+    pub held_for: Option<Duration>,
+    /// The candidates that announced themselves lately, in waiting order. The holder is not among them.
+    pub candidates: Vec<Waiting>,
+}
+
+impl Snapshot {
+    /// Who leads as far as this snapshot can tell: nobody once the lease has run out without a renewal, never the last
+    /// one seen (HAZARDS 58).
+    pub fn leader(&self) -> Option<&Holder> {
+        self.remaining().and(self.record.holder.as_ref())
+    }
+
+    /// How long the holder's lease still runs unless it is renewed, or `None` if it is released, over or unknown.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.record.holder.as_ref()?;
+        self.record.lease.checked_sub(self.age?).filter(|left| !left.is_zero())
+    }
+}
+
+/// A waiting candidate as it last announced itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Who it is, and what it publishes about itself.
+    pub who: Holder,
+    /// What it last said that it does, for people.
+    pub note: String,
+    /// How long ago it said so, by the store's clock.
+    pub age: Option<Duration>,
+}
+
+/// One leadership of the past or the present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Its token.
+    pub token: Token,
+    /// Whose it was.
+    pub id: CandidateId,
+    /// What people call it.
+    pub label: Label,
+    /// When it was granted: milliseconds since 1970 by the clock of whoever wrote it. Informs people only.
+    pub granted_unix_ms: i64,
+    /// When it ended, by the same kind of clock, and why: the [`EndReason::word`], or `taken-over`, `removed`. Open
+    /// while it lasts.
+    pub ended: Option<(i64, String)>,
+}
+
+/// What an operator wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// What.
+    pub kind: OrderKind,
+    /// Refuse unless the last granted token is still this one, so that nobody is deposed who has just begun.
+    pub token: Option<Token>,
+}
+
+/// The orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderKind {
+    /// Hand over to a candidate with this label.
+    Promote {
+        /// Whom.
+        successor: Label,
+        /// Empty the row at once, without waiting for the leader to stop: two may lead until it notices.
+        now: bool,
+    },
+    /// Hand over to anybody else.
+    Depose {
+        /// Empty the row at once, without waiting for the leader to stop: two may lead until it notices.
+        now: bool,
+    },
+    /// Let nobody take the lease who does not hold it already.
+    Pause,
+    /// Let candidates take the lease again.
+    Resume,
+}
+
+/// What became of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "handed over once, not stored")]
+pub enum Ordered {
+    /// It stands in the row now, which was like this just before.
+    Written(Snapshot),
+    /// The row was as wanted already; nothing was changed.
+    Already(Snapshot),
+    /// Another token has been granted since; nothing was changed.
+    TokenChanged(Snapshot),
+    /// Nobody has ever campaigned in this election; nothing was changed.
+    NoSuchElection,
+}
+
+/// What a store is and guarantees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The product and its version.
+    pub product: String,
+    /// How long durable renewals took, shortest first.
+    pub renewals: Vec<Duration>,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that `primacy doctor` tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// A word for it, for scripts, such as `durability`.
+    pub code: &'static str,
+    /// What was found, and what to do about it.
+    pub message: String,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// As it should be.
+    Fine,
+    /// It works, but not as well as it could.
+    Warning,
+    /// A promise of primacy does not hold.
+    Danger,
+}
+
+/// A step or a question that brought no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store could not be reached, or was too busy. Nothing was changed; trying again may help.
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(String),
+    /// The step was sent and no answer came. It may have been taken, or may be later; read back before concluding.
+    #[error("no answer from the store: {0}")]
+    Unknown(String),
+    /// The store answered that it cannot serve: damaged, full, read-only, no permission, another version's schema.
+    /// Nothing was changed; someone has to act first.
+    #[error("the store cannot be used: {0}")]
+    Unusable(String),
+}
+
+impl StoreError {
+    /// What is known of the step's outcome.
+    pub const fn outcome(&self) -> CallError {
+        match self {
+            Self::Unreachable(_) | Self::Unusable(_) => CallError::NotDone,
+            Self::Unknown(_) => CallError::Unknown,
+        }
+    }
+}
+
+/// Why a store URL was refused. Nothing was opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// There is no `scheme:`.
+    #[error("'{0}' is not a store URL; write for example sqlite:/var/lib/primacy/primacy.db")]
+    NoScheme(String),
+    /// This build knows no such store.
+    #[error("unknown store scheme '{scheme}:'; this build of primacy knows {known}")]
+    UnknownScheme {
+        /// What was asked for.
+        scheme: String,
+        /// What there is.
+        known: &'static str,
+    },
+    /// The rest of the URL does not fit its scheme.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// The schemes of this build.
+const KNOWN: &str = if cfg!(feature = "sqlite") { "sqlite:" } else { "none" };
+
+/// The store at a URL such as `sqlite:/var/lib/primacy/primacy.db`. Nothing is opened yet.
+///
+/// # Errors
+/// When the scheme is unknown to this build, or the rest does not fit it.
+pub fn from_url(url: &str) -> Result<Arc<dyn Store>, UrlError> {
+    let printable = |text: &str| primacy_core::ids::escape(text);
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(UrlError::NoScheme(printable(url)));
+    };
+    match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(sqlite::SqliteStore::at(rest)?)),
+        _ => {
+            let _ = rest;
+            Err(UrlError::UnknownScheme { scheme: printable(scheme), known: KNOWN })
+        }
+    }
+}
