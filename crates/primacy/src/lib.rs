@@ -1,7 +1,64 @@
-//! Leader election that you can trust.
+//! Leader election that you can trust: of several processes one leads, and it is safe to act on the answer.
+//!
+//! ```text
+//!  candidate ─┐                                    ┌─ Leadership: is_current(), lost(), token() ─► fenced resource
+//!  candidate ─┼─► a row in the database you run ───┤
+//!  candidate ─┘   compare-and-swap, lease, token   └─ the others wait, and learn of a release at once
+//! ```
+//!
+//! ```
+//! # async fn write_report(_token: u64) {}
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let url = format!("sqlite:{}", folder.path().join("primacy.db").display());
+//! use primacy::Election;
+//!
+//! let election = Election::open(&url, "nightly-report")?;
+//! let mut candidate = election.campaign("web-1")?;
+//!
+//! let leadership = candidate.elected().await?;
+//! if leadership.is_current() {
+//!     write_report(leadership.token().get()).await; // the token travels with every write
+//! }
+//! leadership.resign().await;
+//! # candidate.withdraw().await;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is guaranteed
+//! * At no moment do two processes hold a [`Leadership`] of one election for which [`Leadership::is_current`] is true, as
+//!   long as each clock's *rate* is right within 2 % and the store is linearizable. Wall clocks play no part.
+//! * Every new leadership has a larger [`Token`] than all before it.
+//! * A leader learns that it must stop ([`Leadership::lost`]) in time to do so before its lease ends.
+//!
+//! # What is not
+//! A process can be paused between its check and its write, and then writes after it was replaced. No lease can prevent
+//! that. **If you do only one thing, check the token at the resource** ([`Fence`]).
+//!
+//! # Errors, and what they mean for you
+//! | what you get | may I retry? | may I still be the leader? |
+//! |---|---|---|
+//! | [`SetupError`] | after correcting the URL or name | no |
+//! | [`StopReason`] from [`Candidate::elected`] | with a new candidate | no |
+//! | [`Leadership::lost`] returns | the candidate goes on by itself | ask [`Leadership::is_current`]; finish what is under way |
+//! | [`Status`] with [`Trouble`] | it is retried for you | yes, until the lease runs out |
+//! | [`store::StoreError::Unknown`] from a store | read back first | what the record says after reading back |
 
+pub mod clock;
+mod driver;
+mod election;
+mod leadership;
+mod observer;
+mod status;
 pub mod store;
+mod testament;
 
+pub use election::{Candidate, CandidateConfig, Election, SetupError};
+pub use leadership::{Leadership, Phase};
+pub use observer::{Observation, Observer};
 pub use primacy_core::{
     CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings, Token,
+    ids,
 };
+pub use status::{Status, StopReason, Trouble};
+pub use testament::Testament;

@@ -1,0 +1,389 @@
+//! The thread that runs one candidate: it feeds the state machine with time, answers and hints, and carries out what
+//! it says.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why};
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{debug, info, warn};
+
+use crate::clock::{self, Stride, SuspendWatch};
+use crate::leadership::{Belief, Leadership, Phase};
+use crate::status::{Status, StopReason, Trouble};
+use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
+use crate::{ElectionName, Instant, Token};
+
+/// What the handles ask of the driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Withdraw for good.
+    Withdraw,
+    /// The work of this token wants to give up its leadership; tell when the store knows.
+    Resign { token: Token, released: oneshot::Sender<()> },
+    /// The work of this token has stopped.
+    Drained { token: Token },
+}
+
+/// What the handles hold of a driver.
+pub(crate) struct Handles {
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) leaderships: mpsc::UnboundedReceiver<Leadership>,
+    pub(crate) status: watch::Receiver<Status>,
+}
+
+/// Starts a candidate on a thread of its own, with its own runtime: whatever blocks in the user's runtime, the lease is
+/// renewed (TESTING, case 14).
+///
+/// # Errors
+/// When the system gives no thread or no runtime.
+pub(crate) fn start(
+    store: Arc<dyn Store>,
+    election: ElectionName,
+    config: lease::Config,
+) -> Result<Handles, std::io::Error> {
+    let (commands, command_inbox) = mpsc::unbounded_channel();
+    let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
+    let waiting = Status::Waiting { why: Why::NotLooked, leader: None, trouble: None };
+    let (status_outbox, status) = watch::channel(waiting);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
+    let driver = Driver {
+        core: lease::Candidate::new(config),
+        line: Line { store, election, me, link: Link::default(), ear: Ear::Deaf },
+        commands: commands.clone(),
+        leaderships: leadership_outbox,
+        status: StatusOutbox { channel: status_outbox, reason: StopReason::DriverFailed },
+        tenure: None,
+        trouble: None,
+        ever_reached: false,
+        on_release: Vec::new(),
+    };
+    std::thread::Builder::new().name("primacy-driver".into()).spawn(move || {
+        let mut driver = driver;
+        runtime.block_on(driver.run(command_inbox));
+    })?;
+    Ok(Handles { commands, leaderships, status })
+}
+
+/// The status channel, whose last value is `Stopped` even if the driver panics.
+struct StatusOutbox {
+    channel: watch::Sender<Status>,
+    reason: StopReason,
+}
+
+impl Drop for StatusOutbox {
+    fn drop(&mut self) {
+        self.channel.send_replace(Status::Stopped { reason: self.reason });
+    }
+}
+
+struct Driver {
+    core: lease::Candidate,
+    line: Line,
+    commands: mpsc::UnboundedSender<Command>,
+    leaderships: mpsc::UnboundedSender<Leadership>,
+    status: StatusOutbox,
+    tenure: Option<Tenure>,
+    trouble: Option<Trouble>,
+    ever_reached: bool,
+    on_release: Vec<oneshot::Sender<()>>,
+}
+
+/// The driver's side of a [`Leadership`].
+struct Tenure {
+    token: Token,
+    belief: Arc<Belief>,
+    phase: watch::Sender<Phase>,
+    /// When work that was told to stop must be killed.
+    overdue_at: Option<Instant>,
+}
+
+impl Drop for Tenure {
+    /// Also when the driver panics: a leadership without a driver is over.
+    fn drop(&mut self) {
+        self.belief.set(Instant::ZERO);
+        self.phase.send_if_modified(|phase| {
+            let goes_on = !matches!(phase, Phase::Ended { .. });
+            if goes_on {
+                *phase = Phase::Ended { reason: EndReason::Expired };
+            }
+            goes_on
+        });
+    }
+}
+
+impl Driver {
+    async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+        let mut suspend = SuspendWatch::start();
+        let mut events = VecDeque::from([Event::Campaign]);
+        loop {
+            match suspend.check() {
+                Stride::Steady => {}
+                Stride::Slept(span) => {
+                    warn!(?span, "the machine was suspended; a leadership ends with that");
+                    events.push_front(Event::Suspended);
+                }
+                Stride::Backwards => {
+                    self.status.reason = StopReason::ClockWentBackwards;
+                    return;
+                }
+            }
+            while let Some(event) = events.pop_front() {
+                if self.handle(event) {
+                    self.status.reason = StopReason::Withdrawn;
+                    return;
+                }
+            }
+            self.mark_overdue();
+            self.publish();
+            self.line.listen();
+            let wake = earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
+            let Line { link, ear, .. } = &mut self.line;
+            tokio::select! {
+                biased;
+                command = inbox.recv() => self.obey(command, &mut events),
+                (call, result) = link.answer() => events.push_back(self.note_answer(call, result)),
+                () = sleep_until(wake) => events.push_back(Event::Wake),
+                () = ear.hint() => events.push_back(Event::Hint),
+            }
+        }
+    }
+
+    /// Lets the state machine handle an event and carries out its effects in order. `true` when it has withdrawn.
+    fn handle(&mut self, event: Event) -> bool {
+        let mut effects = Vec::new();
+        let mut entropy = || rand::random::<u64>();
+        // R1: taken once, before anything is sent.
+        let now = clock::now();
+        self.core.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
+        let mut stopped = false;
+        for effect in effects {
+            debug!(?effect, "effect");
+            stopped |= effect == Effect::Stopped;
+            self.carry_out(effect);
+        }
+        if !matches!(self.core.view().role, Role::Draining | Role::Stopping | Role::Releasing) {
+            for released in self.on_release.drain(..) {
+                let _ = released.send(()); // whoever asked may have gone
+            }
+        }
+        stopped
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Call { call, request, .. } => self.line.send(call, request),
+            Effect::Abandon { .. } => self.line.hang_up(),
+            Effect::Lead { token, until, version } => self.lead(token, until, version),
+            Effect::Extend { until, version } => {
+                if let Some(tenure) = &self.tenure {
+                    tenure.belief.set(until);
+                    tenure.phase.send_replace(Phase::Leading { until, version });
+                }
+            }
+            Effect::Drain { reason, by } => {
+                if let Some(tenure) = &mut self.tenure {
+                    info!(token = %tenure.token, %reason, "the work must stop");
+                    tenure.overdue_at = Some(by);
+                    tenure.phase.send_replace(Phase::Draining { reason, by });
+                }
+            }
+            Effect::End { reason } => {
+                if let Some(tenure) = &mut self.tenure {
+                    info!(token = %tenure.token, %reason, "the leadership is over");
+                    tenure.belief.set(Instant::ZERO);
+                    tenure.overdue_at = None;
+                    tenure.phase.send_replace(Phase::Ended { reason });
+                }
+            }
+            Effect::Stopped => {}
+        }
+    }
+
+    fn lead(&mut self, token: Token, until: Instant, version: lease::Version) {
+        info!(election = %self.line.election, %token, "leading");
+        let belief = Arc::new(Belief::new(until));
+        let (phase, phases) = watch::channel(Phase::Leading { until, version });
+        self.tenure = Some(Tenure { token, belief: Arc::clone(&belief), phase, overdue_at: None });
+        let leadership = Leadership::new(token, belief, phases, self.commands.clone());
+        // A candidate whose handle is gone drops the guard here, which says that its work has stopped.
+        let _ = self.leaderships.send(leadership);
+    }
+
+    fn obey(&mut self, command: Option<Command>, events: &mut VecDeque<Event>) {
+        let current = self.tenure.as_ref().map(|tenure| tenure.token);
+        match command {
+            Some(Command::Resign { token, released }) if Some(token) == current => {
+                self.on_release.push(released);
+                events.push_back(Event::Resign);
+            }
+            Some(Command::Drained { token }) if Some(token) == current => {
+                events.push_back(Event::Drained);
+            }
+            // About a leadership of the past.
+            Some(Command::Resign { .. } | Command::Drained { .. }) => {}
+            Some(Command::Withdraw) | None => events.push_back(Event::Withdraw),
+        }
+    }
+
+    /// Keeps who is to be told about trouble with the store, and says it once, not at every retry.
+    fn note_answer(&mut self, call: CallId, result: Result<Reply, StoreError>) -> Event {
+        let result = match result {
+            Ok(reply) => {
+                self.ever_reached = true;
+                if let Some(trouble) = self.trouble.take() {
+                    info!(after = ?clock::now().since(trouble.since), "the store answers again");
+                }
+                Ok(reply)
+            }
+            Err(error) => {
+                let outcome = error.outcome();
+                let since = self.trouble.as_ref().map_or_else(clock::now, |trouble| trouble.since);
+                if self.trouble.is_none() {
+                    warn!(%error, store = %self.line.store.location(), "a call to the store failed; trying again");
+                }
+                self.trouble = Some(Trouble { error, since, ever_reached: self.ever_reached });
+                Err(outcome)
+            }
+        };
+        Event::Done { call, result }
+    }
+
+    fn mark_overdue(&mut self) {
+        let Some(tenure) = &mut self.tenure else { return };
+        if tenure.overdue_at.is_some_and(|at| clock::now() >= at) {
+            tenure.overdue_at = None;
+            tenure.phase.send_if_modified(|phase| {
+                let Phase::Draining { reason, .. } = phase else { return false };
+                *phase = Phase::Overdue { reason: reason.clone() };
+                true
+            });
+        }
+    }
+
+    fn publish(&mut self) {
+        let view = self.core.view();
+        let phase = self.tenure.as_ref().map(|tenure| tenure.phase.borrow().clone());
+        let reason = || phase.as_ref().and_then(Phase::stop_reason).cloned().unwrap_or(EndReason::Finished);
+        let trouble = self.trouble.clone();
+        let status = match (view.role, view.token) {
+            (Role::Leading, Some(token)) => Status::Leading { token, trouble },
+            (Role::Draining, Some(token)) => Status::Draining { token, reason: reason() },
+            (Role::Stopping | Role::Releasing, _) => Status::Ending { reason: reason() },
+            _ => Status::Waiting {
+                why: view.why.unwrap_or(Why::NotLooked),
+                leader: view.holder.zip(view.version.map(|version| version.token)),
+                trouble,
+            },
+        };
+        self.status.channel.send_replace(status);
+    }
+}
+
+/// The candidate's line to the store: one connection, one call at a time, and the hints.
+struct Line {
+    store: Arc<dyn Store>,
+    election: ElectionName,
+    me: Holder,
+    link: Link,
+    ear: Ear,
+}
+
+/// The connection and the call that it carries.
+#[derive(Default)]
+struct Link {
+    /// The connection while no call is under way.
+    session: Option<Box<dyn Session>>,
+    call: Option<Call>,
+}
+
+struct Call {
+    id: CallId,
+    answer: BoxFuture<'static, (Option<Box<dyn Session>>, Result<Reply, StoreError>)>,
+}
+
+/// How far the candidate is with listening for hints.
+enum Ear {
+    Deaf,
+    Opening(BoxFuture<'static, Box<dyn Hints>>),
+    Open(Box<dyn Hints>),
+}
+
+impl Line {
+    fn send(&mut self, id: CallId, request: Request) {
+        let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
+        let session = self.link.session.take();
+        let answer = Box::pin(async move {
+            let mut session = match session {
+                Some(session) => session,
+                None => match store.session(&election, &me).await {
+                    Ok(session) => session,
+                    Err(error) => return (None, Err(error)),
+                },
+            };
+            let result = session.step(request).await;
+            // A connection that has failed once is not used again.
+            (result.is_ok().then_some(session), result)
+        });
+        self.link.call = Some(Call { id, answer });
+    }
+
+    /// R8: dropping the call drops its connection with it.
+    fn hang_up(&mut self) {
+        self.link = Link::default();
+    }
+
+    /// Starts to listen for hints once a call was answered, since before the store may not exist.
+    fn listen(&mut self) {
+        if !matches!(self.ear, Ear::Deaf) || self.link.session.is_none() {
+            return;
+        }
+        let (store, election) = (Arc::clone(&self.store), self.election.clone());
+        self.ear = Ear::Opening(Box::pin(async move {
+            match store.hints(&election).await {
+                Ok(hints) => hints,
+                Err(error) => {
+                    warn!(%error, "no notifications of changes; the store is polled instead");
+                    Box::new(crate::store::NoHints)
+                }
+            }
+        }));
+    }
+}
+
+impl Link {
+    async fn answer(&mut self) -> (CallId, Result<Reply, StoreError>) {
+        let Some(call) = &mut self.call else { return std::future::pending().await };
+        let id = call.id;
+        let (session, result) = call.answer.as_mut().await;
+        *self = Self { session, call: None };
+        (id, result)
+    }
+}
+
+impl Ear {
+    async fn hint(&mut self) {
+        match self {
+            Self::Deaf => std::future::pending().await,
+            Self::Open(hints) => hints.next().await,
+            // Having begun to listen is a hint by itself: something may have been missed.
+            Self::Opening(opening) => *self = Self::Open(opening.as_mut().await),
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    let Some(at) = at else { return std::future::pending().await };
+    // The runtime's timer stops in suspend, so it is asked again at least this often.
+    const LONGEST: Duration = Duration::from_secs(60);
+    tokio::time::sleep(at.since(clock::now()).min(LONGEST)).await;
+}
+
+fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

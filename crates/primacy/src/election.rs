@@ -1,0 +1,206 @@
+//! Where users begin: an election in a store, and the candidates that stand in it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use primacy_core::lease;
+use tokio::sync::{mpsc, watch};
+
+use crate::driver::{self, Command};
+use crate::leadership::Leadership;
+use crate::observer::Observer;
+use crate::status::{Status, StopReason};
+use crate::store::{self, Store, UrlError};
+use crate::{CandidateId, ElectionName, Label, NameError, Timing};
+
+/// An election: a name in a store. Cheap to clone; opens nothing until someone campaigns or observes.
+#[derive(Clone, Debug)]
+pub struct Election {
+    store: Arc<dyn Store>,
+    name: ElectionName,
+}
+
+/// Why an election or a candidate could not be set up. Nothing was changed anywhere.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The store URL was refused.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The election's name or the candidate's label was refused.
+    #[error("the name cannot be used: {0}")]
+    Name(#[from] NameError),
+    /// The system gave no thread or no event queue to the driver.
+    #[error("the system gave no thread to the candidate: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// How a candidate takes part.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CandidateConfig {
+    /// What people call it.
+    pub label: Label,
+    /// What it publishes about itself, such as its address. Cut at 1,024 bytes.
+    pub data: String,
+    /// Its timing: by default a lease of 10 s, a quarter of it for the work to stop.
+    pub timing: Timing,
+}
+
+impl CandidateConfig {
+    /// The default settings for a candidate with this label.
+    pub fn new(label: Label) -> Self {
+        let timing = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default lease is valid, as a test shows");
+        Self { label, data: String::new(), timing }
+    }
+}
+
+impl Election {
+    /// The election with this name in this store.
+    pub fn new(store: Arc<dyn Store>, name: ElectionName) -> Self {
+        Self { store, name }
+    }
+
+    /// The election with this name in the store at a URL such as `sqlite:/var/lib/jobs/primacy.db`.
+    ///
+    /// # Errors
+    /// When the URL or the name is refused. The store itself is not opened yet.
+    pub fn open(url: &str, name: &str) -> Result<Self, SetupError> {
+        Ok(Self::new(store::from_url(url)?, ElectionName::new(name)?))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &ElectionName {
+        &self.name
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Starts to campaign under this label with the default settings.
+    ///
+    /// # Errors
+    /// When the label is refused, or the system gives no thread.
+    pub fn campaign(&self, label: &str) -> Result<Candidate, SetupError> {
+        self.campaign_with(CandidateConfig::new(Label::new(label)?))
+    }
+
+    /// Starts to campaign.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn campaign_with(&self, config: CandidateConfig) -> Result<Candidate, SetupError> {
+        // R5: random, and new for every candidate.
+        let id = CandidateId::from_bits(rand::random());
+        let config = lease::Config { data: config.data, ..lease::Config::new(id, config.label, config.timing) };
+        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config)?;
+        Ok(Candidate {
+            id,
+            commands: handles.commands,
+            leaderships: handles.leaderships,
+            status: handles.status,
+        })
+    }
+
+    /// Starts to observe without ever campaigning.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn observe(&self) -> Result<Observer, SetupError> {
+        Ok(Observer::start(Arc::clone(&self.store), self.name.clone())?)
+    }
+}
+
+/// One candidate, which campaigns from its creation until it is dropped or withdraws.
+///
+/// Await [`elected`](Self::elected), or hand your work to [`while_leader`](Self::while_leader). A candidate that is
+/// elected while nobody awaits it leads without working, so keep awaiting or withdraw.
+#[derive(Debug)]
+pub struct Candidate {
+    id: CandidateId,
+    commands: mpsc::UnboundedSender<Command>,
+    leaderships: mpsc::UnboundedReceiver<Leadership>,
+    status: watch::Receiver<Status>,
+}
+
+impl Candidate {
+    /// Its identity, new for every candidate.
+    pub fn id(&self) -> CandidateId {
+        self.id
+    }
+
+    /// Waits until it leads. Cancel-safe; needs no particular async runtime.
+    ///
+    /// # Errors
+    /// When the candidate takes no part any more. Trouble with the store is no error here: the candidate goes on
+    /// trying, and [`status`](Self::status) tells.
+    pub async fn elected(&mut self) -> Result<Leadership, StopReason> {
+        while let Some(leadership) = self.leaderships.recv().await {
+            // One that ended before anyone took it is of no use; dropping it says that no work runs.
+            if leadership.is_current() && leadership.phases().borrow().stop_reason().is_none() {
+                return Ok(leadership);
+            }
+        }
+        Err(self.stop_reason())
+    }
+
+    /// Runs `work` each time this candidate is elected, until `work` returns `Some`; then the leadership is given back
+    /// and the value returned. After `None` it campaigns again.
+    ///
+    /// The work gets the [`Leadership`] and should return soon after [`Leadership::lost`] does. If it has not when its
+    /// grace is over, its future is dropped. What it spawned elsewhere is its own to stop.
+    ///
+    /// # Errors
+    /// When the candidate takes no part any more.
+    pub async fn while_leader<T, F, W>(&mut self, mut work: F) -> Result<T, StopReason>
+    where
+        F: FnMut(Leadership) -> W,
+        W: Future<Output = Option<T>>,
+    {
+        loop {
+            let leadership = self.elected().await?;
+            let mut phases = leadership.phases();
+            let result = tokio::select! {
+                biased;
+                result = work(leadership) => result,
+                _ = phases.wait_for(|phase| {
+                    matches!(phase, crate::Phase::Overdue { .. } | crate::Phase::Ended { .. })
+                }) => None,
+            };
+            if let Some(result) = result {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Its state, for people and metrics.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.status.clone()
+    }
+
+    /// Stops campaigning and waits until nothing of this candidate is left in the store, or it can be left to run out.
+    /// A leadership that is still held is told to stop first, and given back once it is dropped.
+    pub async fn withdraw(mut self) -> StopReason {
+        // A driver that has gone has nothing to withdraw.
+        let _ = self.commands.send(Command::Withdraw);
+        while let Some(unused) = self.leaderships.recv().await {
+            drop(unused);
+        }
+        self.stop_reason()
+    }
+
+    fn stop_reason(&self) -> StopReason {
+        match &*self.status.borrow() {
+            Status::Stopped { reason } => *reason,
+            _ => StopReason::DriverFailed,
+        }
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Withdraw);
+    }
+}

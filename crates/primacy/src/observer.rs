@@ -1,0 +1,91 @@
+//! Someone who watches an election and never campaigns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use crate::store::{Desk, Hints, Holder, NoHints, Snapshot, Store, StoreError};
+use crate::{ElectionName, Instant, clock};
+
+/// Watches an election from a thread of its own until it is dropped.
+#[derive(Debug)]
+pub struct Observer {
+    observations: watch::Receiver<Observation>,
+    _until_dropped: oneshot::Sender<()>,
+}
+
+/// What an observer saw last. It grows old: ask [`leader`](Self::leader), which knows when it was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// The election as it was, or `None` if nobody has campaigned in it or it was not seen yet.
+    pub snapshot: Option<Snapshot>,
+    /// When the store was last asked and answered.
+    pub seen_at: Option<Instant>,
+    /// What is wrong with the store, if the last call failed.
+    pub trouble: Option<StoreError>,
+}
+
+impl Observation {
+    /// Who leads, as far as can be told now: nobody once the lease that was seen has run out (HAZARDS 58).
+    pub fn leader(&self) -> Option<&Holder> {
+        let (snapshot, seen_at) = (self.snapshot.as_ref()?, self.seen_at?);
+        let left = snapshot.remaining()?.saturating_sub(clock::now().since(seen_at));
+        if left.is_zero() { None } else { snapshot.record.holder.as_ref() }
+    }
+}
+
+impl Observer {
+    /// How often the store is asked when it gives no hints.
+    const POLL: Duration = Duration::from_secs(1);
+
+    pub(crate) fn start(store: Arc<dyn Store>, election: ElectionName) -> Result<Self, std::io::Error> {
+        let (outbox, observations) = watch::channel(Observation::default());
+        let (_until_dropped, mut dropped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("primacy-observer".into()).spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    _ = &mut dropped => {}
+                    () = watch_election(store, election, outbox) => {}
+                }
+            });
+        })?;
+        Ok(Self { observations, _until_dropped })
+    }
+
+    /// The latest observation, and the news of later ones.
+    pub fn observations(&self) -> watch::Receiver<Observation> {
+        self.observations.clone()
+    }
+}
+
+async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: watch::Sender<Observation>) {
+    let mut desk: Option<Box<dyn Desk>> = None;
+    let mut hints: Box<dyn Hints> = Box::new(NoHints);
+    loop {
+        if desk.is_none() {
+            desk = store.desk().await.ok();
+            if let (Some(_), Ok(heard)) = (&desk, store.hints(&election).await) {
+                hints = heard;
+            }
+        }
+        let seen = match &mut desk {
+            Some(open) => open.snapshot(&election).await,
+            None => Err(StoreError::Unreachable(format!("{} cannot be opened", store.location()))),
+        };
+        match seen {
+            Ok(snapshot) => {
+                outbox.send_replace(Observation { snapshot, seen_at: Some(clock::now()), trouble: None });
+            }
+            Err(error) => {
+                desk = None;
+                outbox.send_modify(|last| last.trouble = Some(error));
+            }
+        }
+        tokio::select! {
+            () = hints.next() => {}
+            () = tokio::time::sleep(Observer::POLL) => {}
+        }
+    }
+}
