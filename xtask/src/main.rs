@@ -1,2 +1,50 @@
-//! The chores of the project.
-fn main() {}
+//! The project's own chores: `cargo xtask ci`, `fix`, `tidy`, `services`, `bench`.
+
+mod bench;
+mod boundary;
+mod ci;
+mod fix;
+mod services;
+mod shell;
+mod tidy;
+
+use std::process::ExitCode;
+
+use shell::{Shell, say};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci [STEP...]      check everything, or only these steps; changes nothing
+  ci --list         what the steps are
+  fix               format, apply what clippy offers, rewrite golden files, lower ratchets
+  tidy              the project's own rules about its text
+  services          install the programs that the tests need
+  bench [ARG...]    run the benchmarks; arguments are passed on";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = args.split_first() else {
+        say(USAGE);
+        return ExitCode::from(2);
+    };
+    let result = Shell::new().and_then(|shell| match (command.as_str(), rest) {
+        ("ci", _) => ci::run(&shell, rest),
+        ("fix", []) => fix::run(&shell),
+        ("tidy", []) => tidy::run(&shell),
+        ("services", []) => services::install(&shell),
+        ("bench", _) => bench::run(&shell, rest),
+        ("help" | "--help" | "-h", _) => {
+            say(USAGE);
+            Ok(())
+        }
+        _ => Err(format!("unknown command `{}`\n{USAGE}", args.join(" "))),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            say(&format!("xtask: {problem}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Everything that must hold before a change lands, in order of how soon it fails; the same here and everywhere.
+
+use std::time::Duration;
+
+use crate::shell::{Shell, Stopwatch, say};
+use crate::{boundary, services, tidy};
+
+/// A run that takes longer has failed: it would not be waited for.
+const LIMIT: Duration = Duration::from_secs(25 * 60);
+
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Shell) -> Result<(), String>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", about: "the code is formatted", run: fmt },
+    Step { name: "tidy", about: "the project's own rules about its text", run: tidy::run },
+    Step { name: "clippy", about: "no warnings, with all features, as shipped, and without stores", run: clippy },
+    Step { name: "boundary", about: "the core needs no operating system, the simulator no tokio", run: boundary::run },
+    Step { name: "docs", about: "the documentation builds without warnings", run: docs },
+    Step { name: "services", about: "the programs that the tests need are there", run: services::install },
+    Step { name: "build", about: "the command as users build it", run: build },
+    Step { name: "test", about: "unit, process and documentation tests", run: test },
+    Step { name: "model", about: "complete search of the lease's states", run: model },
+    Step { name: "simulation", about: "seeded worlds with faults", run: simulation },
+    Step { name: "canaries", about: "planted bugs, each of which the simulator must find", run: canaries },
+];
+
+/// `cargo xtask ci`, with the names of steps to run only those.
+pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<(), String> {
+    if names == ["--list"] {
+        STEPS.iter().for_each(|step| say(&format!("{:<11} {}", step.name, step.about)));
+        return Ok(());
+    }
+    let chosen = chosen(names)?;
+    let shell = &shell.limited(LIMIT);
+    let watch = Stopwatch::start();
+    // Nobody else writes to a checkout that was made for this run.
+    let before = std::env::var_os("CI").map(|_| changes(shell)).transpose()?;
+    for (number, step) in chosen.iter().enumerate() {
+        say(&format!("ci: [{}/{}] {}: {}", number + 1, chosen.len(), step.name, step.about));
+        let own = Stopwatch::start();
+        let result = (step.run)(shell);
+        let seconds = own.elapsed().as_secs_f64();
+        result.map_err(|problem| {
+            format!("{problem}\nci: FAILED in step `{0}` after {seconds:.1} s; alone: cargo xtask ci {0}", step.name)
+        })?;
+        say(&format!("ci: {} passed in {seconds:.1} s", step.name));
+    }
+    if let Some(before) = before
+        && changes(shell)? != before
+    {
+        return Err(format!("ci: FAILED: a step changed the checkout:\n{}", changes(shell)?));
+    }
+    say(&format!("ci: all {} steps passed in {:.0} s", chosen.len(), watch.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
+    if names.is_empty() {
+        return Ok(STEPS.iter().collect());
+    }
+    let find = |name: &String| {
+        let known = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
+        STEPS.iter().find(|step| step.name == name).ok_or_else(|| format!("no step `{name}`; there are {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+fn changes(shell: &Shell) -> Result<String, String> {
+    shell.read("git", &["-c", "safe.directory=*", "status", "--porcelain"])
+}
+
+fn fmt(shell: &Shell) -> Result<(), String> {
+    shell.cargo(&["fmt", "--all", "--check"])
+}
+
+fn clippy(shell: &Shell) -> Result<(), String> {
+    let variants: [&[&str]; 3] = [
+        &["--workspace", "--all-targets", "--all-features"],
+        // A workspace build turns on the planted bugs of the simulator for everybody; users build without.
+        &["--package", "primacy-core", "--package", "primacy", "--package", "primacy-cli", "--all-targets"],
+        &["--package", "primacy", "--no-default-features"],
+    ];
+    for variant in variants {
+        let args = [&["clippy", "--locked"], variant, &["--", "--deny", "warnings"]].concat();
+        shell.cargo(&args)?;
+    }
+    Ok(())
+}
+
+fn docs(shell: &Shell) -> Result<(), String> {
+    let args = ["doc", "--workspace", "--no-deps", "--locked"];
+    shell.run("cargo", &args, &[("RUSTDOCFLAGS", "--deny warnings")])
+}
+
+fn build(shell: &Shell) -> Result<(), String> {
+    shell.cargo(&["build", "--release", "--locked", "--package", "primacy-cli"])
+}
+
+fn test(shell: &Shell) -> Result<(), String> {
+    let nextest = shell.output("cargo", &["nextest", "--version"])?.status.success();
+    if !nextest {
+        return shell.cargo(&["test", "--workspace", "--locked"]);
+    }
+    // It runs everything but the examples in the documentation.
+    shell.cargo(&["test", "--workspace", "--locked", "--doc"])?;
+    shell.cargo(&["nextest", "run", "--workspace", "--locked"])
+}
+
+/// A profile that is fast and yet checks overflow and debug assertions.
+fn simulator(shell: &Shell, binary: &str, args: &[&str]) -> Result<(), String> {
+    let run = ["run", "--profile", "sim", "--locked", "--package", "primacy-sim", "--bin", binary, "--"];
+    shell.cargo(&[&run, args].concat())
+}
+
+fn model(shell: &Shell) -> Result<(), String> {
+    simulator(shell, "primacy-model", &["--ci"])
+}
+
+fn simulation(shell: &Shell) -> Result<(), String> {
+    simulator(shell, "primacy-sim", &["run", "--ci"])
+}
+
+fn canaries(shell: &Shell) -> Result<(), String> {
+    simulator(shell, "primacy-sim", &["canaries"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_found_by_name() {
+        assert_eq!(chosen(&[]).map(|steps| steps.len()), Ok(STEPS.len()));
+        let named = chosen(&["tidy".into(), "fmt".into()]).expect("both exist");
+        assert_eq!(named.iter().map(|step| step.name).collect::<Vec<_>>(), ["tidy", "fmt"]);
+        assert!(chosen(&["tidi".into()]).is_err_and(|problem| problem.contains("no step `tidi`")));
+    }
+}

@@ -1,0 +1,215 @@
+//! Rules about documentation: it is reachable, its links lead somewhere, and what it says of the code is still true.
+
+use super::Rule;
+use super::tree::{Problem, Source, Tree, has_word};
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const FAILURES: &str = "docs/manual/past-failures.md";
+/// A map that is longer is not read.
+const MAP_LINES_MAX: usize = 250;
+/// How many hazards and rules there are; the code cites them by number.
+const HAZARDS: usize = 60;
+const RULES_OF_TIME: usize = 12;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "links",
+        why: "a link that leads nowhere costs a reader's trust",
+        check: links,
+        bad: || Tree::of(&[("docs/a.md", "# A\n[b](b.md) [a](#a) [web](https://example.org)\n")]),
+        good: || {
+            Tree::of(&[
+                ("docs/a.md", "# A b `c`\n[up](../b.md) [a](#a-b-c) [b](../b.md#b) [d](../docs)\n"),
+                ("b.md", "# B\n"),
+            ])
+        },
+    },
+    Rule {
+        name: "design-pages",
+        why: "a page that the map does not name is not found",
+        check: design_pages,
+        bad: || Tree::of(&[("ARCHITECTURE.md", "# Map\n"), ("docs/design/a.md", "# A\n")]),
+        good: || Tree::of(&[("ARCHITECTURE.md", "[a](docs/design/a.md)\n"), ("docs/design/a.md", "# A\n")]),
+    },
+    Rule {
+        name: "map-length",
+        why: "the map is read in one sitting",
+        check: map_length,
+        bad: || Tree::of(&[(ARCHITECTURE, &"line\n".repeat(MAP_LINES_MAX + 1))]),
+        good: || Tree::of(&[(ARCHITECTURE, &"line\n".repeat(MAP_LINES_MAX))]),
+    },
+    Rule {
+        name: "rules-are-kept-where-the-map-says",
+        why: "the map is where a reader looks first for R1 to R12",
+        check: rules_anchored,
+        bad: || Tree::of(&[("ARCHITECTURE.md", "| R1 | x | `a.rs` |\n"), ("a.rs", "// R10\n")]),
+        good: || Tree::of(&[("ARCHITECTURE.md", "| R1 | x | `a.rs` |\n"), ("a.rs", "// R1, R10\n")]),
+    },
+    Rule {
+        name: "numbered-rows",
+        why: "the code cites rules and hazards by their number",
+        check: numbered_rows,
+        bad: || both_tables(HAZARDS - 1),
+        good: || both_tables(HAZARDS),
+    },
+    Rule {
+        name: "named-tests",
+        why: "a test that is said to stop a hazard must be there",
+        check: named_tests,
+        bad: || Tree::of(&[("docs/manual/past-failures.md", "| 1 | x | y | z | test `gone` |\n")]),
+        good: || {
+            Tree::of(&[
+                ("docs/manual/past-failures.md", "| 1 | x | `y` | z | test `here` |\n"),
+                ("a.rs", "fn here() {}\n"),
+            ])
+        },
+    },
+];
+
+/// The tables of rules and of so many hazards.
+fn both_tables(hazards: usize) -> Tree {
+    let rules: String = (1..=RULES_OF_TIME).map(|number| format!("| R{number} | x |\n")).collect();
+    let hazards: String = (1..=hazards).map(|number| format!("| {number} | x |\n")).collect();
+    Tree::of(&[(ARCHITECTURE, &rules), (FAILURES, &hazards)])
+}
+
+/// The targets of the links of a page.
+fn targets(page: &Source) -> impl Iterator<Item = (usize, &str)> {
+    page.prose().flat_map(|(number, line)| {
+        line.match_indices("](").filter_map(move |(at, _)| {
+            let rest = &line[at + 2..];
+            Some((number, &rest[..rest.find(')')?]))
+        })
+    })
+}
+
+fn links(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for page in tree.markdown() {
+        for (number, target) in targets(page) {
+            if !target.contains("://") && !target.starts_with("mailto:") && !leads_somewhere(tree, page, target) {
+                problems.push(page.problem(number, format!("the link to {target} leads nowhere")));
+            }
+        }
+    }
+    problems
+}
+
+fn leads_somewhere(tree: &Tree, page: &Source, target: &str) -> bool {
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let path = if path.is_empty() { page.path.clone() } else { resolve(&page.path, path) };
+    match (tree.file(&path), anchor) {
+        (Some(other), Some(anchor)) if other.is_markdown() => other.prose().any(|(_, line)| {
+            let heading = line.trim_start_matches('#');
+            heading.len() < line.len() && slug(heading) == anchor
+        }),
+        _ => tree.exists(&path),
+    }
+}
+
+/// A relative path, as seen from the folder of `page`.
+fn resolve(page: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// What a heading is called in a link.
+fn slug(heading: &str) -> String {
+    let heading = heading.trim().to_lowercase();
+    let kept = heading.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
+    kept.map(|character| if character == ' ' { '-' } else { character }).collect()
+}
+
+fn design_pages(tree: &Tree) -> Vec<Problem> {
+    let Some(map) = tree.file(ARCHITECTURE) else { return Vec::new() };
+    let pages = tree.markdown().filter(|page| page.path.starts_with("docs/design/"));
+    let hidden = pages.filter(|page| !targets(map).any(|(_, target)| target.split('#').next() == Some(&page.path)));
+    hidden.map(|page| page.problem_as_a_whole(format!("no link to it in {ARCHITECTURE}"))).collect()
+}
+
+fn map_length(tree: &Tree) -> Vec<Problem> {
+    let Some(map) = tree.file(ARCHITECTURE) else { return Vec::new() };
+    let lines = map.text.lines().count();
+    let long = (lines > MAP_LINES_MAX).then(|| format!("has {lines} lines; at most {MAP_LINES_MAX}"));
+    long.into_iter().map(|what| map.problem_as_a_whole(what)).collect()
+}
+
+/// The cells of a table's row.
+fn cells(line: &str) -> Vec<&str> {
+    line.trim().trim_matches('|').split('|').map(str::trim).collect()
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn rules_anchored(tree: &Tree) -> Vec<Problem> {
+    let Some(map) = tree.file(ARCHITECTURE) else { return Vec::new() };
+    let mut problems = Vec::new();
+    for (number, line) in map.lines() {
+        let cells = cells(line);
+        let (Some(rule), Some(places)) = (cells.first().filter(|cell| is_rule(cell)), cells.get(2)) else { continue };
+        for place in quoted(places) {
+            match tree.file(place) {
+                None => problems.push(map.problem(number, format!("{rule}: there is no file {place}"))),
+                Some(file) if !has_word(&file.text, rule) => {
+                    problems.push(map.problem(number, format!("{rule}: {place} does not mention it")));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    problems
+}
+
+fn is_rule(cell: &str) -> bool {
+    cell.strip_prefix('R').is_some_and(|number| number.parse::<usize>().is_ok_and(|n| (1..=RULES_OF_TIME).contains(&n)))
+}
+
+/// The last column of each row names tests, each between backticks.
+fn named_tests(tree: &Tree) -> Vec<Problem> {
+    let Some(page) = tree.file(FAILURES) else { return Vec::new() };
+    let mut problems = Vec::new();
+    for (number, line) in page.lines() {
+        let cells = cells(line);
+        if cells.first().is_none_or(|cell| cell.parse::<usize>().is_err()) {
+            continue;
+        }
+        for test in quoted(cells.last().unwrap_or(&"")) {
+            let definition = format!("fn {test}(");
+            if !tree.rust().any(|file| file.text.contains(&definition)) {
+                problems.push(page.problem(number, format!("there is no test `{test}`")));
+            }
+        }
+    }
+    problems
+}
+
+/// The numbers that a page has rows for.
+fn rows(page: &Source) -> impl Iterator<Item = &str> {
+    page.lines().filter(|(_, line)| line.starts_with('|')).filter_map(|(_, line)| cells(line).first().copied())
+}
+
+fn numbered_rows(tree: &Tree) -> Vec<Problem> {
+    let rules: Vec<String> = (1..=RULES_OF_TIME).map(|number| format!("R{number}")).collect();
+    let hazards: Vec<String> = (1..=HAZARDS).map(|number| number.to_string()).collect();
+    let mut problems = Vec::new();
+    for (path, wanted) in [(ARCHITECTURE, rules), (FAILURES, hazards)] {
+        let Some(page) = tree.file(path) else {
+            problems.push(Problem::of(path, "is missing"));
+            continue;
+        };
+        let absent = wanted.iter().filter(|number| !rows(page).any(|row| row == *number));
+        problems.extend(absent.map(|number| page.problem_as_a_whole(format!("has no row for {number}"))));
+    }
+    problems
+}
