@@ -180,11 +180,17 @@ impl Candidate {
         self.status.clone()
     }
 
+    /// Begins to withdraw, and returns at once: a leadership that is held is told to stop. Go on with
+    /// [`withdraw`](Self::withdraw) once its work has stopped.
+    pub fn begin_withdrawal(&self) {
+        // A driver that has gone has nothing to withdraw.
+        let _ = self.commands.send(Command::Withdraw);
+    }
+
     /// Stops campaigning and waits until nothing of this candidate is left in the store, or it can be left to run out.
     /// A leadership that is still held is told to stop first, and given back once it is dropped.
     pub async fn withdraw(mut self) -> StopReason {
-        // A driver that has gone has nothing to withdraw.
-        let _ = self.commands.send(Command::Withdraw);
+        self.begin_withdrawal();
         while let Some(unused) = self.leaderships.recv().await {
             drop(unused);
         }
@@ -201,6 +207,6 @@ impl Candidate {
 
 impl Drop for Candidate {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Withdraw);
+        self.begin_withdrawal();
     }
 }

@@ -1,0 +1,100 @@
+//! Runs a program on exactly one of several machines: `primacy run`, and the warden that outlives it.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use primacy::{CandidateConfig, Election};
+
+use crate::cli::{Common, RunArgs, place};
+
+mod family;
+mod handover;
+mod link;
+pub(crate) mod program;
+mod runner;
+mod signals;
+pub(crate) mod warden;
+mod wire;
+
+/// The hidden command that becomes the program.
+pub(crate) const EXEC: &str = "__exec";
+/// The hidden command that is the warden.
+pub(crate) const WARDEN: &str = "__warden";
+
+/// The exit code when the store cannot be reached or read in time.
+const UNAVAILABLE: u8 = 69;
+/// The exit code of `--once` when the leadership is lost.
+const LOST: u8 = 75;
+
+/// What `primacy run` is asked to do, checked.
+struct Job {
+    election: Election,
+    store_url: String,
+    candidate: CandidateConfig,
+    command: Vec<OsString>,
+    once: bool,
+    /// For how long to try to reach the store for the first time.
+    wait: Duration,
+}
+
+/// Why `primacy run` ends without a program's exit code.
+struct Refusal {
+    message: String,
+    code: u8,
+}
+
+impl Refusal {
+    fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { message: message.into(), code }
+    }
+
+    fn system(what: &str, error: &io::Error) -> Self {
+        Self::new(UNAVAILABLE, format!("{what}: {error}"))
+    }
+}
+
+/// `primacy run`.
+pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
+    let ended = check(args, &common).and_then(|job| match link::Warden::start(&job) {
+        // The warden first, while this process has one thread and has promised nothing.
+        Ok(warden) => runner::run(job, warden),
+        Err(error) => Err(Refusal::system("the warden process cannot be started", &error)),
+    });
+    match ended {
+        Ok(code) => ExitCode::from(code),
+        Err(refusal) => {
+            // Standard error may be closed; the exit code tells as well.
+            let _ = writeln!(io::stderr(), "primacy: {}", refusal.message);
+            ExitCode::from(refusal.code)
+        }
+    }
+}
+
+/// Everything that can be refused before anything is started.
+fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
+    let usage = |failure: crate::output::failure::Failure| Refusal::new(2, failure.to_string());
+    let timing = args.timing().map_err(usage)?;
+    let store = common.open_store().map_err(usage)?;
+    let store_url = common.store_url().map_err(usage)?;
+    let label = args.label();
+    let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
+    program::check(name).map_err(|unusable| Refusal::new(unusable.code, unusable.message))?;
+    if common.uses_default_store() {
+        place::create_default_folder().map_err(|error| {
+            Refusal::system(&format!("the folder {} cannot be created", place::default_folder().display()), &error)
+        })?;
+    }
+    let mut candidate = CandidateConfig::new(label);
+    candidate.timing = timing;
+    candidate.data = args.data;
+    Ok(Job {
+        election: Election::new(store, common.election.clone()),
+        store_url,
+        candidate,
+        command: args.command,
+        once: args.once,
+        wait: common.wait.unwrap_or(Common::DEFAULT_WAIT),
+    })
+}

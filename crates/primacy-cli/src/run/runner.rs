@@ -1,0 +1,275 @@
+//! The runner: campaigns, has the warden start the program while it leads, and ends as the program did.
+
+use std::sync::Arc;
+
+use nix::sys::signal::Signal;
+use primacy::store::{EndReason, StoreError};
+use primacy::{Candidate, Leadership, Phase, Status, StopReason, Trouble, clock};
+use tracing::{info, warn};
+
+use super::link::{Link, Warden};
+use super::signals::{self, Signals};
+use super::wire::{Deadlines, End, FromWarden, ToWarden};
+use super::{Job, LOST, Refusal, UNAVAILABLE};
+
+/// Runs the job to its end and returns the exit code.
+pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
+    // Should the warden die, what the program started becomes this process's to end.
+    if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
+        warn!(%error, "cannot adopt orphans");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Refusal::system("the system gives no event queue", &error))?;
+    runtime.block_on(async {
+        let signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
+        let candidate = job
+            .election
+            .campaign_with(job.candidate.clone())
+            .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
+        let link = watch_over(warden, &job, &candidate).await?;
+        Runner { job: Arc::new(job), signals, candidate, link }.run().await
+    })
+}
+
+async fn watch_over(warden: Warden, job: &Job, candidate: &Candidate) -> Result<Link, Refusal> {
+    let link = warden.watch_over(job, candidate.id()).await;
+    link.map_err(|error| Refusal::system("the warden process cannot be started", &error))
+}
+
+struct Runner {
+    job: Arc<Job>,
+    signals: Signals,
+    candidate: Candidate,
+    link: Link,
+}
+
+/// What came while the candidate waited.
+enum Waited {
+    Elected(Leadership),
+    Signal(Signal),
+    WardenDied,
+    NoStore(StoreError),
+    Stopped(StopReason),
+}
+
+/// How a leadership ended for the program.
+enum Led {
+    /// The program ended by itself, or was asked to by a signal to the runner.
+    Program(End),
+    /// The program could not be started.
+    NotStarted(String),
+    /// The leadership ended first, and the program was stopped.
+    Lost,
+    /// The warden died, and the program with it.
+    WardenDied,
+}
+
+impl Runner {
+    async fn run(mut self) -> Result<u8, Refusal> {
+        loop {
+            let leadership = match self.wait().await {
+                Waited::Elected(leadership) => leadership,
+                Waited::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
+                Waited::WardenDied => {
+                    self = self.replace_warden().await?;
+                    continue;
+                }
+                Waited::NoStore(error) => {
+                    self.leave(UNAVAILABLE).await;
+                    return Err(Refusal::new(UNAVAILABLE, error.to_string()));
+                }
+                Waited::Stopped(reason) => {
+                    self.leave(UNAVAILABLE).await;
+                    return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
+                }
+            };
+            let led = self.lead(&leadership).await;
+            // R9: the program is dead by now, and only now is the lease given back.
+            match led {
+                Led::Program(end) => {
+                    drop(leadership);
+                    return Ok(self.leave(end.exit_code()).await);
+                }
+                Led::NotStarted(message) => {
+                    drop(leadership);
+                    self.leave(126).await;
+                    return Err(Refusal::new(126, format!("the program could not be started: {message}")));
+                }
+                Led::Lost if self.job.once => {
+                    drop(leadership);
+                    return Ok(self.leave(LOST).await);
+                }
+                Led::Lost => drop(leadership),
+                Led::WardenDied => {
+                    self = self.replace_warden_under(leadership).await?;
+                    if self.job.once {
+                        return Ok(self.leave(LOST).await);
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- waiting ----
+
+    async fn wait(&mut self) -> Waited {
+        let mut status = self.candidate.status();
+        let mut told = None;
+        let give_up = tokio::time::sleep(self.job.wait);
+        tokio::pin!(give_up);
+        let mut patient = true;
+        loop {
+            let trouble = first_trouble(&status.borrow_and_update());
+            if let Some(trouble) = trouble {
+                // Waiting does not help where someone has to act first.
+                let hopeless = matches!(trouble.error, StoreError::Unusable(_));
+                if hopeless || !patient {
+                    return Waited::NoStore(trouble.error);
+                }
+            }
+            narrate(&status.borrow(), &mut told);
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => if signals::ends(signal) {
+                    return Waited::Signal(signal);
+                },
+                message = self.link.next() => if message.is_none() {
+                    return Waited::WardenDied;
+                },
+                elected = self.candidate.elected() => return match elected {
+                    Ok(leadership) => Waited::Elected(leadership),
+                    Err(reason) => Waited::Stopped(reason),
+                },
+                _ = status.changed() => {}
+                () = &mut give_up, if patient => patient = false,
+            }
+        }
+    }
+
+    // ---- leading ----
+
+    async fn lead(&mut self, leadership: &Leadership) -> Led {
+        let mut phases = leadership.phases();
+        let token = leadership.token().get();
+        let first = phases.borrow_and_update().clone();
+        let Phase::Leading { until, version } = first else { return Led::Lost };
+        let term = Deadlines::of(until, version, &self.job.candidate.timing);
+        self.link.tell(&ToWarden::Lead { token, term });
+        info!("leading {} with token {token}", self.job.election.name());
+        let mut lost = false;
+        let mut ending = false;
+        let mut watching = true;
+        loop {
+            tokio::select! {
+                biased;
+                message = self.link.next() => match message {
+                    Some(FromWarden::Gone { overdue, .. }) if (overdue || lost) && !ending => return Led::Lost,
+                    Some(FromWarden::Gone { end, .. }) => return Led::Program(end),
+                    Some(FromWarden::NotStarted { .. }) if lost => return Led::Lost,
+                    Some(FromWarden::NotStarted { message }) => return Led::NotStarted(message),
+                    Some(FromWarden::Ready | FromWarden::Started { .. }) => {}
+                    None => return Led::WardenDied,
+                },
+                signal = self.signals.next() => {
+                    self.link.tell(&ToWarden::Forward { signal: signal as i32 });
+                    if signals::ends(signal) {
+                        ending = true;
+                        self.candidate.begin_withdrawal();
+                    }
+                }
+                changed = phases.changed(), if watching => {
+                    watching = changed.is_ok();
+                    let phase = phases.borrow_and_update().clone();
+                    lost |= self.pass_on(&phase);
+                }
+            }
+        }
+    }
+
+    /// Tells the warden of a new phase. `true` if the program must stop for another reason than the runner's own end.
+    fn pass_on(&self, phase: &Phase) -> bool {
+        let withdrawn = matches!(phase.stop_reason(), Some(EndReason::Withdrawn));
+        match phase {
+            Phase::Leading { until, version } => {
+                let term = Deadlines::of(*until, *version, &self.job.candidate.timing);
+                self.link.tell(&ToWarden::Extend(term));
+                return false;
+            }
+            Phase::Draining { reason, by } => {
+                if !withdrawn {
+                    info!("stopping the program: {reason}");
+                }
+                let signal = (!withdrawn).then_some(Signal::SIGTERM as i32);
+                self.link.tell(&ToWarden::Stop { signal, kill_at: clock::to_boot_nanos(*by) });
+            }
+            Phase::Ended { reason } => {
+                warn!("killing the program: {reason}");
+                self.link.tell(&ToWarden::Kill);
+            }
+            _ => self.link.tell(&ToWarden::Kill),
+        }
+        !withdrawn
+    }
+
+    // ---- the end ----
+
+    /// Withdraws, and lets the warden go once nothing is left that it would have to clean up. A second signal to end
+    /// does not wait for the store.
+    async fn leave(self, code: u8) -> u8 {
+        let Self { mut signals, candidate, link, .. } = self;
+        let impatient = async {
+            while !signals::ends(signals.next().await) {}
+        };
+        tokio::select! {
+            _ = candidate.withdraw() => link.farewell().await,
+            // The warden finds the runner dead, and releases in its place.
+            () = impatient => {}
+        }
+        code
+    }
+
+    async fn replace_warden_under(self, leadership: Leadership) -> Result<Self, Refusal> {
+        warn!("the warden died; its program is killed, and the leadership given up");
+        let Self { job, signals, candidate, link } = self;
+        link.bury().await;
+        drop(leadership);
+        Self::with_new_warden(job, signals, candidate).await
+    }
+
+    async fn replace_warden(self) -> Result<Self, Refusal> {
+        warn!("the warden died; starting another");
+        let Self { job, signals, candidate, link } = self;
+        link.bury().await;
+        Self::with_new_warden(job, signals, candidate).await
+    }
+
+    async fn with_new_warden(job: Arc<Job>, signals: Signals, candidate: Candidate) -> Result<Self, Refusal> {
+        let warden = Warden::start(&job);
+        let warden = warden.map_err(|error| Refusal::system("the warden process cannot be started", &error))?;
+        let link = watch_over(warden, &job, &candidate).await?;
+        Ok(Self { job, signals, candidate, link })
+    }
+}
+
+/// Trouble with a store that has never answered.
+fn first_trouble(status: &Status) -> Option<Trouble> {
+    match status {
+        Status::Waiting { trouble: Some(trouble), .. } if !trouble.ever_reached => Some(trouble.clone()),
+        _ => None,
+    }
+}
+
+/// Says what a waiting candidate waits for, once for each new answer.
+fn narrate(status: &Status, told: &mut Option<String>) {
+    let Status::Waiting { why, .. } = status else { return };
+    if matches!(why, primacy::store::Why::NotLooked | primacy::store::Why::Asking) {
+        return;
+    }
+    let line = why.to_string();
+    if told.as_ref() != Some(&line) {
+        info!("this candidate {line}");
+        *told = Some(line);
+    }
+}

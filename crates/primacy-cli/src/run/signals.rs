@@ -1,0 +1,47 @@
+//! The signals that the runner takes, and what each means.
+
+use nix::sys::signal::Signal;
+use std::io;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Signals that end a runner. The program gets them first, and its answer is awaited.
+const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP];
+/// Signals that are the program's own business.
+const PASSED_ON: [Signal; 5] =
+    [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGWINCH, Signal::SIGALRM, Signal::SIGCONT];
+
+/// All of them, as one stream.
+pub(super) struct Signals {
+    sources: Vec<(Signal, tokio::signal::unix::Signal)>,
+}
+
+impl Signals {
+    /// Takes the signals from now on.
+    pub(super) fn take() -> io::Result<Self> {
+        let take = |taken: &Signal| Ok((*taken, signal(SignalKind::from_raw(*taken as i32))?));
+        Ok(Self { sources: ENDING.iter().chain(&PASSED_ON).map(take).collect::<io::Result<_>>()? })
+    }
+
+    /// The next signal.
+    pub(super) async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|cx| {
+            for (taken, source) in &mut self.sources {
+                if source.poll_recv(cx).is_ready() {
+                    return std::task::Poll::Ready(*taken);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Whether a signal asks the runner to end.
+pub(super) fn ends(signal: Signal) -> bool {
+    ENDING.contains(&signal)
+}
+
+/// The exit code of a process that ended by a signal.
+pub(super) fn exit_code(signal: Signal) -> u8 {
+    128 + signal as u8
+}

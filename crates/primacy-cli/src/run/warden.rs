@@ -1,0 +1,339 @@
+//! The warden: a small process that outlives the runner, kills the program at the lease's deadline, and releases the
+//! lease of a runner that died.
+//!
+//! It is started before anything else and has one thread. It believes only the kernel: a pidfd of the runner, the
+//! deaths of its own children, and the boot clock.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::Pid;
+use primacy::{ElectionName, Testament, clock, store};
+
+use super::family::{self, Family};
+use super::handover;
+use super::wire::{Deadlines, End, FromWarden, Hello, ToWarden};
+
+/// `primacy __warden`: standard input is the socket to the runner.
+pub(crate) fn main() -> ExitCode {
+    // Signals for the terminal's foreground job are the runner's to handle. Blocked before anything can fail.
+    if SigSet::all().thread_block().is_err() {
+        return ExitCode::FAILURE;
+    }
+    match Warden::start().and_then(Warden::watch) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "primacy: the warden failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Warden {
+    socket: UnixStream,
+    /// Bytes of a line that has not ended yet.
+    inbox: Vec<u8>,
+    runner: OwnedFd,
+    timer: TimerFd,
+    deaths: SignalFd,
+    hello: Hello,
+    stdin: OwnedFd,
+    /// The leadership under which a program may run.
+    lease: Option<Lease>,
+    program: Option<Program>,
+    farewell: bool,
+}
+
+struct Lease {
+    term: Deadlines,
+    /// The program has been told to stop.
+    told: bool,
+}
+
+struct Program {
+    family: Family,
+    pid: Pid,
+    /// The warden stopped it at a deadline.
+    overdue: bool,
+}
+
+/// What woke the warden.
+#[derive(Default)]
+struct Woken {
+    socket: bool,
+    runner: bool,
+    death: bool,
+}
+
+impl Warden {
+    fn start() -> io::Result<Self> {
+        nix::sys::prctl::set_child_subreaper(true)?;
+        let parent = Pid::parent();
+        let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let (line, stdin) = handover::receive(&socket)?;
+        let Ok(ToWarden::Hello(hello)) = serde_json::from_slice(&line) else {
+            return Err(io::Error::other("this command is primacy's own; use `primacy run`"));
+        };
+        let pid = rustix::process::Pid::from_raw(parent.as_raw()).ok_or_else(|| io::Error::other("no parent"))?;
+        let runner = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        if Pid::parent() != parent {
+            return Err(io::Error::other("the runner died before it was watched"));
+        }
+        let mut deaths = SigSet::empty();
+        deaths.add(Signal::SIGCHLD);
+        let mut warden = Self {
+            socket,
+            inbox: Vec::new(),
+            runner,
+            timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?,
+            deaths: SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?,
+            hello,
+            stdin,
+            lease: None,
+            program: None,
+            farewell: false,
+        };
+        warden.tell(&FromWarden::Ready);
+        warden.socket.set_nonblocking(true)?;
+        Ok(warden)
+    }
+
+    fn watch(mut self) -> io::Result<()> {
+        loop {
+            self.set_timer()?;
+            let woken = self.wait()?;
+            // News of a renewal first: a warden that was stopped for a while kills nothing that has been extended.
+            let connected = !woken.socket || self.listen();
+            if self.farewell {
+                return Ok(());
+            }
+            if woken.runner || !connected {
+                return self.succeed();
+            }
+            if woken.death {
+                self.mind_deaths();
+            }
+            self.enforce();
+        }
+    }
+
+    fn wait(&self) -> io::Result<Woken> {
+        let watched: [BorrowedFd<'_>; 4] =
+            [self.socket.as_fd(), self.runner.as_fd(), self.deaths.as_fd(), self.timer.as_fd()];
+        let mut fds = watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let [socket, runner, death, _] = fds.map(|fd| fd.any().unwrap_or(false));
+        Ok(Woken { socket, runner, death })
+    }
+
+    /// The one next deadline, on the boot clock: it comes on time also after a suspend.
+    fn set_timer(&self) -> io::Result<()> {
+        let next = match (&self.lease, &self.program) {
+            (Some(lease), Some(_)) if lease.told => Some(lease.term.kill_at),
+            (Some(lease), Some(_)) => Some(lease.term.stop_at.min(lease.term.kill_at)),
+            _ => None,
+        };
+        match next {
+            Some(nanos) => {
+                let at = TimeSpec::from_duration(Duration::from_nanos(nanos.max(1)));
+                self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+            }
+            None => self.timer.unset()?,
+        }
+        Ok(())
+    }
+
+    /// Stops the program when its time has come, whatever the runner does or does not do.
+    fn enforce(&mut self) {
+        let (Some(lease), Some(program)) = (&mut self.lease, &mut self.program) else { return };
+        // A clock that cannot be read is past every deadline.
+        let now = clock::boot_nanos().unwrap_or(u64::MAX);
+        if now >= lease.term.kill_at {
+            program.overdue = true;
+            self.kill();
+        } else if now >= lease.term.stop_at && !lease.told {
+            lease.told = true;
+            program.overdue = true;
+            program.family.signal(Signal::SIGTERM);
+            program.family.signal(Signal::SIGCONT);
+        }
+    }
+
+    // ---- what the runner says ----
+
+    /// Reads and obeys all that has come. `false` when the runner has hung up.
+    fn listen(&mut self) -> bool {
+        let mut chunk = [0; 4096];
+        let connected = loop {
+            match self.socket.read(&mut chunk) {
+                Ok(0) => break false,
+                Ok(count) => self.inbox.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break false,
+            }
+        };
+        while let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.inbox.drain(..=end).collect();
+            if let Ok(message) = serde_json::from_slice(&line) {
+                self.obey(message);
+            }
+        }
+        connected
+    }
+
+    fn obey(&mut self, message: ToWarden) {
+        match message {
+            ToWarden::Hello(_) => {}
+            ToWarden::Lead { token, term } => self.lead(token, term),
+            ToWarden::Extend(term) => {
+                if let Some(lease) = &mut self.lease {
+                    // A program that was told to stop has until its own deadline, not a later one.
+                    let kill_at = if lease.told { lease.term.kill_at.min(term.kill_at) } else { term.kill_at };
+                    lease.term = Deadlines { kill_at, ..term };
+                }
+            }
+            ToWarden::Stop { signal, kill_at } => {
+                if let Some(lease) = &mut self.lease {
+                    lease.told = true;
+                    lease.term.kill_at = lease.term.kill_at.min(kill_at);
+                }
+                if let Some(signal) = signal {
+                    self.forward(signal);
+                }
+            }
+            ToWarden::Kill => self.kill(),
+            ToWarden::Forward { signal } => self.forward(signal),
+            ToWarden::Farewell => {
+                self.kill();
+                self.farewell = true;
+            }
+        }
+    }
+
+    fn lead(&mut self, token: u64, term: Deadlines) {
+        self.lease = Some(Lease { term, told: false });
+        if clock::boot_nanos().unwrap_or(u64::MAX) >= term.kill_at {
+            self.tell(&FromWarden::NotStarted { message: "the lease had run out before it could start".into() });
+            return;
+        }
+        match self.spawn(token) {
+            Ok(pid) => {
+                self.program = Some(Program { family: Family::of(pid), pid, overdue: false });
+                self.tell(&FromWarden::Started { pid: pid.as_raw() });
+            }
+            Err(error) => self.tell(&FromWarden::NotStarted { message: error.to_string() }),
+        }
+    }
+
+    fn spawn(&self, token: u64) -> io::Result<Pid> {
+        let command = self.hello.command.iter().map(|word| OsString::from_vec(word.clone()));
+        let child = Command::new("/proc/self/exe")
+            .arg0("primacy")
+            .arg(super::EXEC)
+            .arg(Pid::this().to_string())
+            .args(command)
+            .env("PRIMACY_ELECTION", &self.hello.election)
+            .env("PRIMACY_NAME", &self.hello.label)
+            .env("PRIMACY_TOKEN", token.to_string())
+            .stdin(Stdio::from(self.stdin.try_clone()?))
+            .process_group(0)
+            .spawn()?;
+        Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
+    }
+
+    fn forward(&self, signal: i32) {
+        if let (Some(program), Ok(signal)) = (&self.program, Signal::try_from(signal)) {
+            program.family.signal(signal);
+            // A stopped program would not hear it.
+            if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGHUP) {
+                program.family.signal(Signal::SIGCONT);
+            }
+        }
+    }
+
+    // ---- the program's end ----
+
+    fn mind_deaths(&mut self) {
+        while let Ok(Some(_)) = self.deaths.read_signal() {}
+        let mut ended = None;
+        for child in family::children() {
+            let end = family::reap(child);
+            if self.program.as_ref().is_some_and(|program| program.pid == child) {
+                ended = end;
+            }
+        }
+        if ended.is_some() {
+            self.finish(ended);
+        }
+    }
+
+    fn kill(&mut self) {
+        if self.program.is_some() {
+            self.finish(None);
+        }
+    }
+
+    /// Kills what is left of the program, and tells once all of it is gone (HAZARDS 44).
+    fn finish(&mut self, known: Option<End>) {
+        let Some(program) = self.program.take() else { return };
+        let end = program.family.extinguish(None);
+        let end = known.or(end).unwrap_or(End::Signal(Signal::SIGKILL as i32));
+        self.tell(&FromWarden::Gone { end, overdue: program.overdue });
+    }
+
+    fn tell(&mut self, message: &FromWarden) {
+        let mut line = serde_json::to_vec(message).unwrap_or_default();
+        line.push(b'\n');
+        // A runner that is gone, or has not read for a thousand messages, is noticed elsewhere.
+        let _ = self.socket.write_all(&line);
+    }
+
+    // ---- the runner's end ----
+
+    /// The runner is gone, or does not talk any more: kills the program, and releases only on proof of its death.
+    fn succeed(mut self) -> io::Result<()> {
+        self.kill();
+        let patience = Duration::from_millis(self.hello.patience_ms);
+        if !self.runner_is_dead(patience)? {
+            return Ok(()); // its lease runs out by itself
+        }
+        let Some(testament) = self.testament() else { return Ok(()) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        if self.lease.is_some() {
+            runtime.block_on(testament.execute(patience));
+        } else {
+            runtime.block_on(testament.bury_candidate(patience));
+        }
+        Ok(())
+    }
+
+    fn runner_is_dead(&self, patience: Duration) -> io::Result<bool> {
+        let mut fds = [PollFd::new(self.runner.as_fd(), PollFlags::POLLIN)];
+        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        Ok(poll(&mut fds, patience)? > 0)
+    }
+
+    fn testament(&self) -> Option<Testament> {
+        Some(Testament {
+            store: store::from_url(&self.hello.store).ok()?,
+            election: ElectionName::new(self.hello.election.clone()).ok()?,
+            holder: self.hello.holder()?,
+            version: self.lease.as_ref().map_or(Some(store::Version::default()), |lease| lease.term.version())?,
+        })
+    }
+}

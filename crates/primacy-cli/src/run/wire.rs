@@ -1,0 +1,127 @@
+//! What the runner and its warden say to each other: one JSON object a line, over a socket that only they hold.
+
+use primacy::store::{Holder, Version};
+use primacy::{CandidateId, Label, Token};
+use serde::{Deserialize, Serialize};
+
+/// From the runner to the warden.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToWarden {
+    /// The first words: what to run, and what it takes to release in the runner's place. The runner's standard input
+    /// travels with the next byte.
+    Hello(Hello),
+    /// The runner leads: start the program.
+    Lead {
+        /// The fencing token, for the program's environment.
+        token: u64,
+        /// Until when.
+        term: Deadlines,
+    },
+    /// The lease was renewed.
+    Extend(Deadlines),
+    /// Tell the program to stop, and kill it if it has not stopped in time.
+    Stop {
+        /// The signal for its process group, unless it was forwarded already.
+        signal: Option<i32>,
+        /// When to kill, on the machine's boot clock, in nanoseconds.
+        kill_at: u64,
+    },
+    /// Kill the program now.
+    Kill,
+    /// Pass a signal on to the program's process group.
+    Forward {
+        /// The signal.
+        signal: i32,
+    },
+    /// The runner has withdrawn and ends: there is nothing to clean up.
+    Farewell,
+}
+
+/// What the warden must know before anything else happens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// The store's URL. Told here and not in the arguments, where other users could read it.
+    pub(super) store: String,
+    /// The election.
+    pub(super) election: String,
+    /// The candidate's identity, in hexadecimal.
+    pub(super) id: String,
+    /// Its label.
+    pub(super) label: String,
+    /// The program and its arguments, as bytes.
+    pub(super) command: Vec<Vec<u8>>,
+    /// For how long the warden tries to release.
+    pub(super) patience_ms: u64,
+}
+
+impl Hello {
+    /// The candidate as the store knows it.
+    pub(super) fn holder(&self) -> Option<Holder> {
+        let id: CandidateId = self.id.parse().ok()?;
+        Some(Holder { id, label: Label::new(self.label.clone()).ok()?, data: String::new() })
+    }
+}
+
+/// The deadlines of one lease on the machine's boot clock, in nanoseconds, and the version of the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Deadlines {
+    /// When the program is told to stop.
+    pub(super) stop_at: u64,
+    /// When it is killed.
+    pub(super) kill_at: u64,
+    /// The token of the record's version.
+    pub(super) token: u64,
+    /// The beat of the record's version.
+    pub(super) beat: u64,
+}
+
+impl Deadlines {
+    /// The version of the record, or `None` for a token that cannot be.
+    pub(super) fn version(&self) -> Option<Version> {
+        Some(Version { token: Token::new(self.token)?, beat: self.beat })
+    }
+}
+
+/// From the warden to the runner.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum FromWarden {
+    /// The warden watches.
+    Ready,
+    /// The program runs.
+    Started {
+        /// Its process, and the number of its process group.
+        pid: i32,
+    },
+    /// The program could not be started.
+    NotStarted {
+        /// Why.
+        message: String,
+    },
+    /// The program and everything that it started is gone.
+    Gone {
+        /// How the program itself ended.
+        end: End,
+        /// Whether the warden stopped it because the lease was running out.
+        overdue: bool,
+    },
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl End {
+    /// The exit code that shells give for it.
+    pub(super) fn exit_code(self) -> u8 {
+        let code = match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        };
+        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+    }
+}
