@@ -175,7 +175,7 @@ fn is_rule(cell: &str) -> bool {
     cell.strip_prefix('R').is_some_and(|number| number.parse::<usize>().is_ok_and(|n| (1..=RULES_OF_TIME).contains(&n)))
 }
 
-/// The last column of each row names tests, each between backticks.
+/// The last column of each row names, between backticks, tests, scenario scripts and planted bugs.
 fn named_tests(tree: &Tree) -> Vec<Problem> {
     let Some(page) = tree.file(FAILURES) else { return Vec::new() };
     let mut problems = Vec::new();
@@ -185,13 +185,24 @@ fn named_tests(tree: &Tree) -> Vec<Problem> {
             continue;
         }
         for test in quoted(cells.last().unwrap_or(&"")) {
-            let definition = format!("fn {test}(");
-            if !tree.rust().any(|file| file.text.contains(&definition)) {
+            if !is_there(tree, test) {
                 problems.push(page.problem(number, format!("there is no test `{test}`")));
             }
         }
     }
     problems
+}
+
+fn is_there(tree: &Tree, test: &str) -> bool {
+    if test.ends_with(".txt") {
+        let script = format!("/tests/scenarios/{test}");
+        tree.files().iter().any(|file| file.path.ends_with(&script))
+    } else if test.starts_with("Flaw::") {
+        tree.rust().any(|file| file.path.starts_with("crates/primacy-sim/") && has_word(&file.text, test))
+    } else {
+        let definition = format!("fn {test}(");
+        tree.rust().any(|file| file.text.contains(&definition))
+    }
 }
 
 /// The numbers that a page has rows for.
