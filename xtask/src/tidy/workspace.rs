@@ -32,6 +32,13 @@ pub(super) const RULES: &[Rule] = &[
         bad: || Tree::of(&[("a/Cargo.toml", "[package]\nlicense = \"MIT\"\n[lints]\nworkspace = true\n")]),
         good: || Tree::of(&[("a/Cargo.toml", "[package]\nlicense.workspace = true\n[lints]\nworkspace = true\n")]),
     },
+    Rule {
+        name: "same-bans",
+        why: "clippy reads only the nearest clippy.toml, so a package's own must repeat what is forbidden everywhere",
+        check: same_bans,
+        bad: || Tree::of(&[("clippy.toml", "    { path = \"a\" },\n"), ("a/clippy.toml", "# none\n")]),
+        good: || Tree::of(&[("clippy.toml", "    { path = \"a\" },\n"), ("a/clippy.toml", "    { path = \"a\" },\n")]),
+    },
 ];
 
 fn lock_sources(tree: &Tree) -> Vec<Problem> {
@@ -55,4 +62,16 @@ fn inherited_lints(tree: &Tree) -> Vec<Problem> {
 fn inherited_licence(tree: &Tree) -> Vec<Problem> {
     let without = packages(tree).filter(|file| !file.text.contains("license.workspace = true"));
     without.map(|file| file.problem_as_a_whole("does not inherit the workspace's licence")).collect()
+}
+
+fn same_bans(tree: &Tree) -> Vec<Problem> {
+    let Some(everywhere) = tree.file("clippy.toml") else { return Vec::new() };
+    let bans = everywhere.lines().map(|(_, line)| line).filter(|line| line.contains("path = "));
+    let mut problems = Vec::new();
+    for ban in bans {
+        let own = tree.files().iter().filter(|file| file.path.ends_with("/clippy.toml"));
+        let without = own.filter(|file| !file.lines().any(|(_, line)| line == ban));
+        problems.extend(without.map(|file| file.problem_as_a_whole(format!("lacks {}", ban.trim()))));
+    }
+    problems
 }
