@@ -105,7 +105,10 @@ pub struct Candidate {
     /// When the next look carries an announcement.
     next_announce: Instant,
     announced: bool,
+    /// Calls in a row that failed.
     failures: u32,
+    /// Attempts to acquire in a row that brought no leadership and no conflict.
+    failed_asks: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -192,6 +195,7 @@ impl Candidate {
             next_announce: Instant::ZERO,
             announced: false,
             failures: 0,
+            failed_asks: 0,
         }
     }
 
@@ -314,7 +318,11 @@ impl Candidate {
                 self.end(reason.clone(), cx);
                 self.start_releasing(&tenure, reason, cx);
             }
-            State::Stopping(tenure, reason) if reason.may_still_hold() && self.withdrawn.is_some() => {
+            // The row may still name this candidate. One that wants to lead again asks for a new term of it; one that is to
+            // make way gives it back, or others would wait for a lease that nobody uses.
+            State::Stopping(tenure, reason)
+                if reason.may_still_hold() && (self.withdrawn.is_some() || !reason.is_involuntary()) =>
+            {
                 self.start_releasing(&tenure, reason, cx);
             }
             State::Stopping(_, reason) => self.wait_again(&reason, cx),
@@ -332,10 +340,21 @@ impl Candidate {
         self.hint = Some(self.hint.map_or(at, |hint| hint.min(at)));
     }
 
-    /// R4: nobody can tell how much of the lease was slept through on other clocks.
+    /// R4: nobody can tell how much time passed on other clocks. A belief ends, a success under way is not believed, and
+    /// every wait starts anew.
     fn suspended(&mut self, cx: &mut Context<'_>) {
         if let Some(tenure) = self.tenure() {
             self.stop_now(tenure, EndReason::Suspended, cx);
+        }
+        if let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.kind == Kind::Acquire) {
+            cx.effects.push(Effect::Abandon { call: in_flight.call });
+            self.failed(&in_flight, CallError::Unknown, cx);
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.changed_at = cx.now;
+        }
+        if self.quarantine > Instant::ZERO {
+            self.quarantine = cx.now + self.config.timing.stretched(self.longest);
         }
     }
 
@@ -363,15 +382,18 @@ impl Candidate {
             (Kind::Acquire, Reply::Conflict(sighting)) => {
                 self.observe(sighting, cx);
                 self.plan_look(cx);
+                self.failed_asks = 0;
                 self.ask_after = cx.now + spread(self.config.timing.slot(), cx);
             }
             (Kind::Renew, Reply::Applied(record)) => self.renewed(in_flight.sent_at, &record, cx),
             (Kind::Renew | Kind::Release, Reply::Conflict(sighting)) => self.refused(sighting, cx),
             (Kind::Release, Reply::Applied(record)) => {
-                self.highest = self.highest.max(record.version);
+                self.confirmed(record, cx);
                 self.released(cx);
             }
-            (Kind::Leave, _) => self.stopped(cx),
+            (Kind::Leave, _) if self.state == State::Leaving => self.stopped(cx),
+            // It campaigns again: its announcement is made anew.
+            (Kind::Leave, _) => self.next_announce = cx.now,
             // A store that answers another question than was asked is not believed.
             (_, _) => self.failed(in_flight, CallError::Unknown, cx),
         }
@@ -384,8 +406,15 @@ impl Candidate {
             seen.doubtful = true;
         }
         self.failed_with_flaw(in_flight, error, cx);
+        if in_flight.kind == Kind::Acquire {
+            self.back_off_asking(cx);
+        }
         // The first unknown outcome is read back at once; what keeps failing is tried less and less often (HAZARDS 25).
-        let wait = if error == CallError::Unknown && self.failures == 1 { Duration::ZERO } else { self.back_off(cx) };
+        let wait = if error == CallError::Unknown && self.failures == 1 {
+            Duration::ZERO
+        } else {
+            self.back_off(self.failures, cx)
+        };
         let next = cx.now + wait;
         match &mut self.state {
             State::Leading(tenure) => tenure.next_renewal = next,
@@ -403,11 +432,7 @@ impl Candidate {
         let grew = record.version.token > self.highest.token;
         let version = record.version;
         self.announced = false;
-        let standing = self.seen.as_ref().map(|seen| seen.sighting.standing).unwrap_or_default();
-        self.observe(
-            Sighting { record: Some(record), remembered: version.token, age: None, holder_gone: false, standing },
-            cx,
-        );
+        self.confirmed(record, cx);
         // R1: the lease counts from before the request was sent.
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
         let tenure = Tenure {
@@ -417,17 +442,19 @@ impl Candidate {
             fulfilled: None,
         };
         // R1: a success that comes too late to do anything with is none. R6: nor is a token that did not grow.
-        // The record now names this candidate, which may ask anew at once; or gives it back, if it has withdrawn.
+        // The record now names this candidate, which may ask anew; or gives it back, if it has withdrawn.
         if self.withdrawn.is_some() || !grew || cx.now >= self.drain_at(&tenure) {
+            self.back_off_asking(cx);
             return;
         }
+        self.failed_asks = 0;
         cx.effects.push(Effect::Lead { token: version.token, until: tenure.until, version });
         self.hint = None;
         self.state = State::Leading(tenure);
     }
 
     fn renewed(&mut self, sent_at: Instant, record: &Record, cx: &mut Context<'_>) {
-        self.highest = self.highest.max(record.version);
+        self.confirmed(record.clone(), cx);
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
         let until = from + self.believed();
         let renew_every = self.config.timing.renew_every();
@@ -567,8 +594,12 @@ impl Candidate {
         if let Some(seen) = &mut self.seen {
             seen.doubtful = true;
         }
-        if !matches!(reason, EndReason::Expired | EndReason::Suspended) {
-            self.cool_until = cx.now + self.config.timing.window();
+        let window = self.config.timing.window();
+        match reason {
+            EndReason::Expired | EndReason::Suspended => {}
+            // The successor's window comes first, and is the same for the others.
+            EndReason::Promoted { .. } => self.cool_until = cx.now + window * 2,
+            _ => self.cool_until = cx.now + window,
         }
     }
 
@@ -629,6 +660,7 @@ impl Candidate {
                 self.call(Kind::Release, request, deadline, cx);
             }
             State::Waiting if self.withdrawn.is_some() => self.leave(cx),
+            State::Waiting if self.in_the_way().is_some() => self.make_way(cx),
             State::Waiting => {
                 if self.readiness().0.is_some_and(|ready| cx.now >= ready) {
                     self.ask(timeout, cx);
@@ -638,6 +670,26 @@ impl Candidate {
             }
             _ => {}
         }
+    }
+
+    /// The row names this candidate, which does not believe it, while an operator wants another to lead: why it has to be
+    /// given back. Otherwise others would wait for a lease that nobody uses, and taking it again would forget the order.
+    fn in_the_way(&self) -> Option<(Version, EndReason)> {
+        // A row that went back in time may name a leader before the last: releasing it would invite others too early.
+        let seen = self.seen.as_ref().filter(|seen| !seen.doubtful && !seen.regressed)?;
+        let record = seen.sighting.record.as_ref().filter(|record| record.is_held_by(self.config.id))?;
+        match record.wish.as_ref()? {
+            Wish::Successor(successor) if *successor == self.config.label => None,
+            Wish::Successor(successor) => Some((record.version, EndReason::Promoted { successor: successor.clone() })),
+            Wish::NewElection => Some((record.version, EndReason::Deposed)),
+        }
+    }
+
+    fn make_way(&mut self, cx: &mut Context<'_>) {
+        let Some((version, reason)) = self.in_the_way() else { return };
+        let give_up = cx.now + self.config.timing.call_timeout() * 2;
+        self.state = State::Releasing { version, reason, next_try: cx.now, give_up };
+        self.act(cx);
     }
 
     fn ask(&mut self, deadline: Instant, cx: &mut Context<'_>) {
@@ -675,9 +727,10 @@ impl Candidate {
             }
             return;
         };
-        let own = seen.sighting.record.as_ref().filter(|record| record.is_held_by(self.config.id));
+        let own = seen.sighting.record.as_ref().filter(|record| !seen.regressed && record.is_held_by(self.config.id));
         if seen.doubtful {
-            if cx.now >= self.next_look {
+            if cx.now >= self.look_due() {
+                self.hint = None;
                 self.call(Kind::Look, Request::Look { announce: None }, limit, cx);
             }
         } else if let Some(record) = own {
@@ -703,23 +756,33 @@ impl Candidate {
 
     // ---- what it has seen ----
 
+    /// The row as its own change has left it.
+    fn confirmed(&mut self, record: Record, cx: &mut Context<'_>) {
+        let standing = self.seen.as_ref().map(|seen| seen.sighting.standing).unwrap_or_default();
+        let remembered = record.version.token;
+        self.observe(Sighting { record: Some(record), remembered, age: None, holder_gone: false, standing }, cx);
+    }
+
     fn observe(&mut self, sighting: Sighting, cx: &mut Context<'_>) {
         let now = cx.now;
         let version = sighting.record.as_ref().map(|record| record.version);
         let intent = sighting.record.as_ref().map(|record| record.intent);
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
         let previous = self.seen.take();
+        let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
+        let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
         let same = previous.filter(|seen| {
             let record = seen.sighting.record.as_ref();
             record.map(|record| record.version) == version
                 && record.and_then(|record| record.holder.as_ref()).map(|holder| holder.id) == holder
+                // Two looks at a missing row, or at one that went back, tell of the same state only if nothing that was
+                // granted in between is remembered.
+                && seen.sighting.remembered == sighting.remembered
+                && seen.regressed == regressed
         });
         let same_orders =
             same.as_ref().filter(|seen| seen.sighting.record.as_ref().map(|record| record.intent) == intent);
         let ordered_at = same_orders.map_or(now, |seen| seen.ordered_at);
-
-        let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
-        let regressed = version.is_some_and(|version| version < self.highest);
         if same.is_none() && (lost || regressed) && !self.flawed_believes_regress() {
             // R6, R11: whoever led in the lost state may still believe it.
             self.quarantine = now + self.config.timing.stretched(self.longest);
@@ -728,11 +791,18 @@ impl Candidate {
             self.highest = self.highest.max(record.version);
             self.longest = self.longest.max(record.lease);
         }
-        self.highest.token = self.highest.token.max(sighting.remembered);
+        if sighting.remembered > self.highest.token {
+            self.highest = Version { token: sighting.remembered, beat: 0 };
+        }
         self.seen = Some(match same {
-            Some(seen) => {
-                Seen { sighting, at: now, ordered_at, doubtful: false, unchanged: seen.unchanged + 1, ..seen }
-            }
+            Some(seen) => Seen {
+                sighting,
+                at: now,
+                ordered_at,
+                doubtful: false,
+                unchanged: seen.unchanged.saturating_add(1),
+                ..seen
+            },
             None => Seen { sighting, at: now, changed_at: now, ordered_at, regressed, doubtful: false, unchanged: 0 },
         });
     }
@@ -842,10 +912,17 @@ impl Candidate {
     }
 
     /// 10 ms, doubled with every failure up to the renewal interval, half of it random.
-    fn back_off(&self, cx: &mut Context<'_>) -> Duration {
+    fn back_off(&self, failures: u32, cx: &mut Context<'_>) -> Duration {
         let most = self.config.timing.renew_every();
-        let step = Duration::from_millis(10).saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(most);
+        let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
         step / 2 + spread(step / 2, cx)
+    }
+
+    /// A store that can be read but not written would otherwise be asked after every look: looks that succeed must not
+    /// reset this back-off (HAZARDS 25).
+    fn back_off_asking(&mut self, cx: &mut Context<'_>) {
+        self.failed_asks = self.failed_asks.saturating_add(1);
+        self.ask_after = cx.now + self.back_off(self.failed_asks, cx);
     }
 }
 

@@ -20,8 +20,9 @@ pub enum Request {
         /// What to tell others about the waiting candidate; absent when it was told lately.
         announce: Option<Why>,
     },
-    /// Take the lease: if the row is as expected (`None`: absent), make `holder` its holder, with the token that
-    /// follows the larger of the row's, the remembered and `floor`, beat 1, and no wish. Answered by
+    /// Take the lease: if the row is as expected (`None`: absent, with nothing above `floor` remembered, or a row that
+    /// was granted and deleted since would count as the absence that was seen), make `holder` its holder, with the token
+    /// that follows the larger of the row's, the remembered and `floor`, beat 1, and no wish. Answered by
     /// [`Reply::Applied`] or [`Reply::Conflict`].
     Acquire {
         /// What the row must be.
@@ -208,6 +209,11 @@ impl EndReason {
             Self::Suspended => "suspended",
             Self::Died => "died",
         }
+    }
+
+    /// Whether the candidate did not choose to end it and nobody wants another to lead: it asks again at once.
+    pub(super) const fn is_involuntary(&self) -> bool {
+        matches!(self, Self::Expired | Self::Suspended)
     }
 
     /// Whether the row may still name the candidate, so that a release can still spare others the wait.
