@@ -25,6 +25,13 @@ pub(super) const RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "cited-pages",
+        why: "code that sends a reader to a page sends them to one that is there",
+        check: cited_pages,
+        bad: || Tree::of(&[("a.rs", concat!("//! See `docs/", "b.md`.\n"))]),
+        good: || Tree::of(&[("a.rs", concat!("//! See `docs/", "b.md`.\n")), ("docs/b.md", "# B\n")]),
+    },
+    Rule {
         name: "design-pages",
         why: "a page that the map does not name is not found",
         check: design_pages,
@@ -126,6 +133,18 @@ fn slug(heading: &str) -> String {
     let heading = heading.trim().to_lowercase();
     let kept = heading.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
     kept.map(|character| if character == ' ' { '-' } else { character }).collect()
+}
+
+fn cited_pages(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for file in tree.rust() {
+        for (number, line) in file.lines() {
+            let cited = quoted(line).filter(|text| text.starts_with("docs/") && text.ends_with(".md"));
+            let gone = cited.filter(|page| !tree.exists(page));
+            problems.extend(gone.map(|page| file.problem(number, format!("there is no page {page}"))));
+        }
+    }
+    problems
 }
 
 fn design_pages(tree: &Tree) -> Vec<Problem> {
