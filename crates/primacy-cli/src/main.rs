@@ -1,2 +1,26 @@
-//! The command `primacy`.
-fn main() {}
+//! The command `primacy`: runs a program on exactly one of several machines, shows who leads, and steers it.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod cli;
+mod commands;
+mod output;
+mod run;
+
+fn main() -> ExitCode {
+    // The warden and its programs first: before any thread, runtime or log, since they must work when those of the
+    // runner do not. No word of the documented command line begins like theirs.
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        Some(word) if word == run::WARDEN => return run::warden::main(),
+        Some(word) if word == run::EXEC => return run::program::become_program(args),
+        _ => {}
+    }
+    match cli::Cli::try_parse() {
+        Err(error) => commands::refuse(&error),
+        Ok(cli::Cli { common, command: cli::Command::Run(args) }) => run::main(args, common),
+        Ok(cli::Cli { common, command }) => commands::main(command, &common),
+    }
+}

@@ -1,0 +1,343 @@
+//! The command line: what may be said, and what is refused before anything is opened.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use primacy::store::{self, Store};
+use primacy::{ElectionName, Label, Timing, TimingSettings, Token};
+
+use crate::output::failure::Failure;
+
+mod duration;
+pub(crate) mod examples;
+pub(crate) mod place;
+pub(crate) mod usage;
+
+/// What `--data` may have: more would be cut by the protocol.
+const DATA_BYTES_MAX: usize = 1_024;
+
+/// The longest grace that is used where none is chosen.
+const DEFAULT_GRACE: Duration = Duration::from_secs(5);
+
+/// Decides which one of several processes is in charge, and makes it safe to act on the answer.
+#[derive(Debug, Parser)]
+#[command(name = "primacy", version, after_help = examples::PRIMACY, disable_help_subcommand = true)]
+#[command(subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// Where the election is kept, such as sqlite:/var/lib/primacy/primacy.db [default: a file in the state directory]
+    #[arg(long, global = true, env = "PRIMACY_STORE", hide_env_values = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Which election: 1 to 128 bytes, compared byte for byte
+    #[arg(long, global = true, env = "PRIMACY_ELECTION", value_name = "NAME", default_value = "default")]
+    pub(crate) election: ElectionName,
+    /// How long to keep trying to reach the store before giving up with exit code 69
+    #[arg(long, global = true, value_name = "DUR", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// Print JSON with a documented schema instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more about what happens, on standard error; twice for even more
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Print errors only; the exit code tells the rest
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+}
+
+impl Common {
+    /// For how long a command other than `run` tries to reach the store unless told otherwise.
+    pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(5);
+
+    /// The store's URL: as given, or the default file.
+    pub(crate) fn store_url(&self) -> Result<String, Failure> {
+        match &self.store {
+            Some(url) => Ok(url.clone()),
+            None => place::default_url().map_err(|path| {
+                Failure::usage(format!("the default store's path {path:?} is not valid UTF-8; name one with --store"))
+            }),
+        }
+    }
+
+    /// The store. Nothing is opened yet.
+    pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, Failure> {
+        store::from_url(&self.store_url()?).map_err(|error| Failure::usage(format!("--store: {error}")))
+    }
+
+    /// Whether the store is the default file, whose folder `run` creates.
+    pub(crate) const fn uses_default_store(&self) -> bool {
+        self.store.is_none()
+    }
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program while, and only while, this candidate leads
+    #[command(after_help = examples::RUN)]
+    Run(RunArgs),
+    /// Show who leads, how fresh the answer is, and who waits
+    #[command(after_help = examples::STATUS)]
+    Status(StatusArgs),
+    /// Show every election of the store
+    #[command(after_help = examples::LIST)]
+    List,
+    /// Print a line at every change of the election
+    #[command(after_help = examples::WATCH)]
+    Watch(WatchArgs),
+    /// Show past leaderships and why they ended
+    #[command(after_help = examples::HISTORY)]
+    History(HistoryArgs),
+    /// Make a waiting candidate the leader
+    #[command(after_help = examples::PROMOTE)]
+    Promote(PromoteArgs),
+    /// Make the leader hand over to any other candidate
+    #[command(after_help = examples::DEPOSE)]
+    Depose(OrderArgs),
+    /// Let nobody take the lease who does not hold it already
+    #[command(after_help = examples::PAUSE)]
+    Pause,
+    /// Let candidates take the lease again
+    #[command(after_help = examples::RESUME)]
+    Resume,
+    /// Check what the store guarantees, measure it, and advise on timing
+    #[command(after_help = examples::DOCTOR)]
+    Doctor(DoctorArgs),
+    /// Print a script that completes this command line in a shell
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write all of them into a folder
+    #[command(after_help = examples::MAN)]
+    Man(ManArgs),
+}
+
+/// `primacy run`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    /// What people call this candidate [default: the host's name and the process id]
+    #[arg(long, env = "PRIMACY_NAME", value_name = "LABEL")]
+    pub(crate) name: Option<Label>,
+    /// How long a grant lasts unless it is renewed: the wait when a whole host is lost
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) lease: Duration,
+    /// How long CMD may take to stop after SIGTERM, inside the lease [default: 5s, at most half of the lease]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    pub(crate) grace: Option<Duration>,
+    /// Exit with 75 when the leadership is lost, instead of waiting to lead again
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// What to publish about this candidate, such as its address: at most 1,024 bytes
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = published)]
+    pub(crate) data: String,
+    /// The program and its arguments, executed directly, without a shell
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// What people call this candidate.
+    pub(crate) fn label(&self) -> Label {
+        self.name.clone().unwrap_or_else(default_label)
+    }
+
+    /// The timing, checked as a whole.
+    pub(crate) fn timing(&self) -> Result<Timing, Failure> {
+        timing(self.lease, self.grace)
+    }
+}
+
+/// `primacy status`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// Say in sentences why this candidate leads or why nobody does, and what will happen next
+    #[arg(long)]
+    pub(crate) explain: bool,
+}
+
+/// `primacy watch`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WatchArgs {
+    /// Stop after this many lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Stop as soon as somebody leads
+    #[arg(long)]
+    pub(crate) until_leader: bool,
+    /// How often to look at least: 10ms to 1h; hints of the store come sooner
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+}
+
+/// `primacy history`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct HistoryArgs {
+    /// How many leaderships to show, the newest first
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+}
+
+/// `primacy promote`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PromoteArgs {
+    /// Whom: the label of a waiting candidate
+    #[arg(value_name = "LABEL")]
+    pub(crate) successor: Label,
+    #[command(flatten)]
+    pub(crate) order: OrderArgs,
+}
+
+/// What `promote` and `depose` share.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OrderArgs {
+    /// Empty the record at once, without waiting for the leader to stop: two may lead until it notices
+    #[arg(long)]
+    pub(crate) now: bool,
+    /// Refuse unless the last granted token is still this one
+    #[arg(long, value_name = "N")]
+    pub(crate) token: Option<Token>,
+    /// Give the order although no candidate waits who could take over, or the election is paused
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Return as soon as the order stands, without waiting for its outcome
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
+/// `primacy doctor`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorArgs {
+    /// The lease to judge
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) lease: Duration,
+    /// The grace to judge [default: 5s, at most half of the lease]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    pub(crate) grace: Option<Duration>,
+}
+
+impl DoctorArgs {
+    /// The timing to judge, checked as a whole.
+    pub(crate) fn timing(&self) -> Result<Timing, Failure> {
+        timing(self.lease, self.grace)
+    }
+}
+
+/// `primacy completions`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// `primacy man`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ManArgs {
+    /// Write one page per command into this folder instead
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// The grace that is used where none is chosen: half of a short lease.
+pub(crate) fn default_grace(lease: Duration) -> Duration {
+    DEFAULT_GRACE.min(lease / 2)
+}
+
+fn timing(lease: Duration, grace: Option<Duration>) -> Result<Timing, Failure> {
+    let grace = grace.unwrap_or_else(|| default_grace(lease));
+    Timing::new(TimingSettings { grace, ..TimingSettings::new(lease) })
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn published(text: &str) -> Result<String, String> {
+    if text.len() > DATA_BYTES_MAX {
+        return Err(format!("it has {} bytes; give at most {DATA_BYTES_MAX}", text.len()));
+    }
+    Ok(text.to_owned())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text)?;
+    if (Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("choose 10ms to 1h".to_owned())
+    }
+}
+
+/// The host's name and the process id: readable, and different for two candidates on one host.
+fn default_label() -> Label {
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let pid = std::process::id();
+    Label::new(format!("{host}:{pid}"))
+        .or_else(|_| Label::new(format!("host:{pid}")))
+        .expect("a short word, a colon and a number make a label")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn common_options_may_stand_before_and_after_the_command() {
+        for words in [["primacy", "--election", "a", "status"], ["primacy", "status", "--election", "a"]] {
+            let cli = Cli::try_parse_from(words).expect("both orders are usual");
+            assert_eq!(cli.common.election.as_str(), "a");
+        }
+    }
+
+    #[test]
+    fn a_short_lease_gets_a_grace_that_fits() {
+        for lease in ["100ms", "1s", "10s", "24h"] {
+            let cli = Cli::try_parse_from(["primacy", "run", "--lease", lease, "--", "true"]).expect("valid words");
+            let Command::Run(args) = cli.command else { panic!("asked for run") };
+            assert!(args.timing().is_ok(), "{lease}: {:?}", args.timing());
+        }
+    }
+
+    #[test]
+    fn the_programs_own_options_are_left_alone() {
+        let words = ["primacy", "run", "--once", "--", "prog", "--once", "--election", "x"];
+        let cli = Cli::try_parse_from(words).expect("valid words");
+        let Command::Run(args) = cli.command else { panic!("asked for run") };
+        assert_eq!(args.command, ["prog", "--once", "--election", "x"]);
+        assert_eq!(cli.common.election.as_str(), "default");
+    }
+
+    #[test]
+    fn a_default_label_can_be_made() {
+        assert!(default_label().as_str().ends_with(&format!(":{}", std::process::id())));
+    }
+}

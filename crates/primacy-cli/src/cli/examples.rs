@@ -1,0 +1,100 @@
+//! The examples that end each command's `--help`.
+
+pub(crate) const PRIMACY: &str = "\
+Examples:
+  primacy run -- ./scheduler          run ./scheduler here if nobody else does, else wait
+  primacy status --explain            who leads, and why
+  primacy promote web-2               hand over to web-2
+
+Exit codes of all commands: 2 wrong usage, 69 the store could not be reached or read within --wait,
+74 the output could not be written. Others are documented with each command.
+Durations are written 250ms, 10s, 2m, 1h or 1m 30s.";
+
+pub(crate) const RUN: &str = "\
+Examples:
+  primacy run -- ./scheduler --port 8080
+  primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing
+  primacy run --lease 3s --grace 1s --once -- ./worker
+
+CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets
+SIGTERM, and SIGKILL after the grace, before anybody else may lead.
+Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used,
+75 lost the leadership with --once, 126 CMD cannot be executed, 127 CMD not found.";
+
+pub(crate) const STATUS: &str = "\
+Examples:
+  primacy status
+  primacy status --election billing --explain
+  primacy status --json | jq -r '.leader.data // empty'
+  primacy status --quiet && echo somebody leads
+
+Exit codes: 0 somebody leads, 1 nobody does as far as can be told, 2 wrong usage, 69 the store was not reached.";
+
+pub(crate) const LIST: &str = "\
+Examples:
+  primacy list
+  primacy list --store sqlite:/var/lib/primacy/primacy.db --json";
+
+pub(crate) const WATCH: &str = "\
+Examples:
+  primacy watch
+  primacy watch --until-leader --quiet    wait until somebody leads
+  primacy watch --json | while read -r line; do ./announce \"$line\"; done
+
+Ends with Ctrl-C, --count or --until-leader. While the store is away it says so and goes on.";
+
+pub(crate) const HISTORY: &str = "\
+Examples:
+  primacy history --limit 5
+  primacy history --json | jq -r '.terms[] | [.token, .leader.label, .ended] | @tsv'
+
+Times of day come from the clocks of those who wrote them, and inform only.
+Exit codes: 0 shown, 1 nobody has ever campaigned in this election.";
+
+pub(crate) const PROMOTE: &str = "\
+Examples:
+  primacy promote web-2
+  primacy promote web-2 --token 17    only if the leadership with token 17 is still the last
+  primacy promote web-2 --no-wait --json
+
+A live leader stops its work and hands over at once; a dead one's lease is waited out, unless --now.
+Exit codes: 0 the successor leads (with --no-wait: the order stands), 1 refused and nothing changed,
+3 the order stands but another candidate leads, or nobody yet.";
+
+pub(crate) const DEPOSE: &str = "\
+Examples:
+  primacy depose
+  primacy depose --token 17     only if the leadership with token 17 is still the last
+  primacy depose --now          do not wait out the lease of a leader that is known to be dead
+
+Exit codes: 0 another candidate leads (with --no-wait: the order stands), 1 refused and nothing changed,
+3 the order stands but nobody else leads yet.";
+
+pub(crate) const PAUSE: &str = "\
+Examples:
+  primacy pause --election billing
+
+The leader goes on. Once it stops, nobody takes its place until `primacy resume`.";
+
+pub(crate) const RESUME: &str = "\
+Examples:
+  primacy resume --election billing";
+
+pub(crate) const DOCTOR: &str = "\
+Examples:
+  primacy doctor
+  primacy doctor --lease 3s --grace 1s
+  primacy doctor --json | jq .recommended
+
+Exit codes: 0 all is fine, 1 a warning, 3 a promise of primacy does not hold, 69 the store was not reached.";
+
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  primacy completions bash > /usr/share/bash-completion/completions/primacy
+  primacy completions zsh > ~/.zfunc/_primacy
+  primacy completions fish > ~/.config/fish/completions/primacy.fish";
+
+pub(crate) const MAN: &str = "\
+Examples:
+  primacy man | man -l -
+  primacy man --dir /usr/local/share/man/man1";

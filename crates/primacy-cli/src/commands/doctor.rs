@@ -1,0 +1,30 @@
+//! `primacy doctor`: what the store guarantees, how fast it is, what the clocks do, and which timing suits.
+
+use std::time::Duration;
+
+use primacy::store::Severity;
+
+use super::clocks::{self, Reading};
+use super::reach::Reach;
+use crate::cli::{DoctorArgs, default_grace};
+use crate::output::Output;
+use crate::output::advice::Diagnosis;
+use crate::output::failure::Failure;
+
+pub(super) async fn run(args: &DoctorArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
+    let timing = args.timing()?;
+    output.draw("measuring …");
+    let from = Reading::take();
+    // Time for the clocks to show their rate, whatever the store takes.
+    let (probed, ()) = tokio::join!(reach.probe(), tokio::time::sleep(clocks::SPAN_LEAST));
+    let clocks = clocks::findings(from, Reading::take(), timing.drift_ppm());
+    let grace = |lease: Duration| args.grace.unwrap_or_else(|| default_grace(lease));
+    let diagnosis = Diagnosis::new(reach.location(), probed?.value, clocks, timing, grace);
+    output.text(&diagnosis.text(output.palette))?;
+    output.json(&diagnosis.json())?;
+    Ok(match diagnosis.verdict() {
+        Severity::Fine => 0,
+        Severity::Warning => 1,
+        Severity::Danger => 3,
+    })
+}

@@ -1,0 +1,33 @@
+//! `primacy history`: past leaderships and why they ended.
+
+use jiff::tz::TimeZone;
+
+use super::reach::Reach;
+use crate::cli::HistoryArgs;
+use crate::output::failure::Failure;
+use crate::output::schema::{self, Lead, PastTerm, SCHEMA};
+use crate::output::{Output, report};
+
+pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
+    let terms = reach.history(args.limit).await?.value;
+    let snapshot = reach.snapshot().await?.now();
+    let election = reach.election();
+    if terms.is_empty() && snapshot.is_none() {
+        return Err(Failure::refused(format!(
+            "nobody has ever campaigned in the election {election} in {}; see primacy list",
+            reach.location()
+        )));
+    }
+    let current = match Lead::of(snapshot.as_ref()) {
+        Lead::Led(..) => snapshot.as_ref().map(|snapshot| snapshot.record.version.token),
+        Lead::Vacant | Lead::Unknown(_) | Lead::Never => None,
+    };
+    output.text(&report::history(&terms, current, &TimeZone::system(), output.palette))?;
+    output.json(&schema::History {
+        schema: SCHEMA,
+        store: reach.location(),
+        election: election.as_str().to_owned(),
+        terms: terms.iter().map(|term| PastTerm::new(term, current == Some(term.token))).collect(),
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,85 @@
+//! The commands other than `run`: each asks the store, prints, and ends with a documented exit code.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use crate::cli::usage::Refusal;
+use crate::cli::{Colour, Command, Common};
+use crate::output::failure::{Failure, code};
+use crate::output::{self, Output, logging};
+use reach::Reach;
+
+mod clocks;
+mod doctor;
+#[cfg(test)]
+mod fake;
+mod history;
+mod list;
+mod orders;
+mod outcome;
+mod pages;
+mod pause;
+mod reach;
+mod status;
+mod watch;
+
+/// Runs a command other than `run`.
+pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
+    logging::start(common);
+    let mut output = Output::standard(common);
+    let ended = match command {
+        Command::Completions(args) => pages::completions(&args, &mut output),
+        Command::Man(args) => pages::man(&args, &mut output),
+        command => with_store(command, common, &mut output),
+    };
+    output.erase();
+    match ended {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit_code()
+        }
+    }
+}
+
+/// Ends a process whose command line was not understood, or that was asked for help.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    match Refusal::of(error, output::coloured(Colour::Auto, std::io::stdout().is_terminal())) {
+        Refusal::Page(page) => match output::plain_page(&page) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.exit_code(),
+        },
+        Refusal::Wrong(failure) => {
+            output::plain_failure(&failure);
+            failure.exit_code()
+        }
+    }
+}
+
+fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<u8, Failure> {
+    let store = common.open_store()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))?;
+    runtime.block_on(async {
+        let mut reach = Reach::new(store, common.election.clone(), common.wait.unwrap_or(Common::DEFAULT_WAIT));
+        match command {
+            Command::Status(args) => status::run(&args, &mut reach, output).await,
+            Command::List => list::run(&mut reach, output).await,
+            Command::Watch(args) => watch::run(&args, &mut reach, output).await,
+            Command::History(args) => history::run(&args, &mut reach, output).await,
+            Command::Promote(args) => {
+                let wanted = orders::Wanted::Promote(args.successor);
+                orders::run(wanted, &args.order, &mut reach, output).await
+            }
+            Command::Depose(args) => orders::run(orders::Wanted::Depose, &args, &mut reach, output).await,
+            Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
+            Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
+            Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
+            Command::Run(_) | Command::Completions(_) | Command::Man(_) => {
+                unreachable!("handled before a store is opened")
+            }
+        }
+    })
+}

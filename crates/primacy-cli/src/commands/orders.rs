@@ -1,0 +1,285 @@
+//! `primacy promote` and `primacy depose`: an order into the election's record, and what comes of it.
+
+use std::time::Duration;
+
+use primacy::store::{Order, OrderKind, Ordered, Snapshot, Wish};
+use primacy::{Instant, Label, Token, clock};
+
+use super::outcome::{self, Outcome};
+use super::pause::no_such_election;
+use super::reach::Reach;
+use crate::cli::OrderArgs;
+use crate::output::Output;
+use crate::output::failure::{Failure, code};
+use crate::output::report::named;
+use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
+use crate::output::span::span;
+
+/// What the operator wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// This successor.
+    Promote(Label),
+    /// Anybody else.
+    Depose,
+}
+
+impl Wanted {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Promote(_) => "promote",
+            Self::Depose => "depose",
+        }
+    }
+
+    fn kind(&self, now: bool) -> OrderKind {
+        match self {
+            Self::Promote(successor) => OrderKind::Promote { successor: successor.clone(), now },
+            Self::Depose => OrderKind::Depose { now },
+        }
+    }
+}
+
+/// Why no order was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    NoSuchElection,
+    TokenChanged,
+    Paused,
+    NoCandidate,
+}
+
+impl Refusal {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::NoSuchElection => "no-such-election",
+            Self::TokenChanged => "token-changed",
+            Self::Paused => "paused",
+            Self::NoCandidate => "no-candidate",
+        }
+    }
+}
+
+/// What to do about an order, having looked.
+enum Decision {
+    /// Write it.
+    Write,
+    /// It is as wanted already.
+    Already(String),
+    Refuse(Refusal),
+}
+
+pub(super) async fn run(
+    wanted: Wanted,
+    args: &OrderArgs,
+    reach: &mut Reach,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let before = reach.snapshot().await?.now();
+    let steering = Steering { wanted, args };
+    match decide(&steering.wanted, args, before.as_ref()) {
+        Decision::Refuse(refusal) => steering.refuse(&refusal, before.as_ref(), reach, output),
+        Decision::Already(said) => {
+            steering.report("already", None, None, before.as_ref(), before.as_ref(), reach, output)?;
+            output.text(&format!("{said}\n"))?;
+            Ok(0)
+        }
+        Decision::Write => steering.write(before, reach, output).await,
+    }
+}
+
+fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decision {
+    let Some(snapshot) = before else { return Decision::Refuse(Refusal::NoSuchElection) };
+    let record = &snapshot.record;
+    if args.token.is_some_and(|token| token != record.version.token) {
+        return Decision::Refuse(Refusal::TokenChanged);
+    }
+    let lead = Lead::of(before);
+    match (wanted, lead) {
+        (Wanted::Promote(successor), Lead::Led(leader, _)) if leader.label == *successor => {
+            let undisputed = record.wish.as_ref().is_none_or(|wish| *wish == Wish::Successor(successor.clone()));
+            // If another order is under way, this one replaces it, and needs no candidate but the leader.
+            return match undisputed {
+                true => {
+                    Decision::Already(format!("{} leads already, with token {}", named(leader), record.version.token))
+                }
+                false => Decision::Write,
+            };
+        }
+        (Wanted::Depose, Lead::Vacant) => return Decision::Already("nobody leads; nothing was changed".to_owned()),
+        _ => {}
+    }
+    if args.force {
+        return Decision::Write;
+    }
+    if record.paused {
+        return Decision::Refuse(Refusal::Paused);
+    }
+    let suits = |label: &Label| match wanted {
+        Wanted::Promote(successor) => label == successor,
+        Wanted::Depose => true,
+    };
+    match snapshot.candidates.iter().any(|waiting| suits(&waiting.who.label)) {
+        true => Decision::Write,
+        false => Decision::Refuse(Refusal::NoCandidate),
+    }
+}
+
+struct Steering<'a> {
+    wanted: Wanted,
+    args: &'a OrderArgs,
+}
+
+impl Steering<'_> {
+    async fn write(&self, before: Option<Snapshot>, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
+        // Listened to from before the order, so that its outcome cannot come unnoticed.
+        let mut hints = reach.hints().await;
+        let seen = before.as_ref().map_or(Token::NONE, |snapshot| snapshot.record.version.token);
+        if self.args.now {
+            output.remark(&risk(before.as_ref()));
+        }
+        let order = Order { kind: self.wanted.kind(self.args.now), token: self.args.token };
+        let given = reach.order(order, seen).await?;
+        let ordered_at = clock::now();
+        let (result, base) = match given.ordered {
+            Ordered::NoSuchElection => return self.refuse(&Refusal::NoSuchElection, None, reach, output),
+            // An attempt without an answer may have come true already: then the last leadership seen is the base.
+            Ordered::TokenChanged(now) if given.doubtful => ("written", before.unwrap_or(now)),
+            Ordered::TokenChanged(now) => return self.refuse(&Refusal::TokenChanged, Some(&now), reach, output),
+            Ordered::Already(base) if !given.doubtful => ("already", base),
+            Ordered::Written(base) | Ordered::Already(base) => ("written", base),
+        };
+        if self.args.no_wait {
+            let after = reach.snapshot().await?.now();
+            self.report(result, None, None, Some(&base), after.as_ref(), reach, output)?;
+            output.text("the order stands\n")?;
+            return Ok(0);
+        }
+        let (outcome, after) = outcome::wait(&self.wanted, &base, hints.as_mut(), reach, output).await?;
+        let waited = clock::now().since(ordered_at);
+        self.report(result, Some(outcome), Some(waited), Some(&base), after.as_ref(), reach, output)?;
+        self.conclude(outcome, after.as_ref(), ordered_at, output)
+    }
+
+    fn conclude(
+        &self,
+        outcome: Outcome,
+        after: Option<&Snapshot>,
+        since: Instant,
+        output: &mut Output,
+    ) -> Result<u8, Failure> {
+        let waited = span(clock::now().since(since));
+        let leads = match Lead::of(after) {
+            Lead::Led(leader, _) => named(leader),
+            _ => "nobody".to_owned(),
+        };
+        let token = after.map(|snapshot| snapshot.record.version.token).unwrap_or_default();
+        match (outcome, &self.wanted) {
+            (Outcome::Led, _) => {
+                output.text(&format!("{leads} leads with token {token}, {waited} after the order\n"))?;
+                Ok(0)
+            }
+            (Outcome::Other, Wanted::Promote(successor)) => Err(Failure::new(
+                code::PENDING,
+                format!("{leads} leads with token {token}: {successor} did not take the lease in its window"),
+            )),
+            (Outcome::Other, Wanted::Depose) => Err(Failure::new(
+                code::PENDING,
+                format!("{leads} leads again, with token {token}: nobody else took the lease"),
+            )),
+            (Outcome::Pending, _) => Err(Failure::new(
+                code::PENDING,
+                format!("the order stands, but {waited} later it has not come true; see primacy status --explain"),
+            )),
+        }
+    }
+
+    fn refuse(
+        &self,
+        refusal: &Refusal,
+        before: Option<&Snapshot>,
+        reach: &Reach,
+        output: &mut Output,
+    ) -> Result<u8, Failure> {
+        self.report(refusal.word(), None, None, before, before, reach, output)?;
+        Err(match (refusal, before) {
+            (Refusal::NoSuchElection, _) | (_, None) => no_such_election(reach),
+            (Refusal::TokenChanged, Some(now)) => {
+                let token = now.record.version.token;
+                let wanted = self.args.token.unwrap_or_default();
+                Failure::refused(format!("the last granted token is {token}, not {wanted}; nothing was changed"))
+            }
+            (Refusal::Paused, Some(_)) => Failure::refused(
+                "the election is paused, so nobody could take over; nothing was changed (primacy resume first, or --force)",
+            ),
+            (Refusal::NoCandidate, Some(now)) => Failure::refused(self.nobody_suits(now)),
+        })
+    }
+
+    fn nobody_suits(&self, now: &Snapshot) -> String {
+        let names: Vec<_> = now.candidates.iter().take(10).map(|waiting| waiting.who.label.to_string()).collect();
+        let waiting = match now.candidates.len() {
+            0 => "nobody waits".to_owned(),
+            count if count > names.len() => format!("{} and {} more wait", names.join(", "), count - names.len()),
+            _ => format!("waiting: {}", names.join(", ")),
+        };
+        match &self.wanted {
+            Wanted::Promote(successor) => {
+                format!(
+                    "no candidate called {successor} waits ({waiting}); nothing was changed (--force orders it all the same)"
+                )
+            }
+            Wanted::Depose => {
+                "no other candidate waits who could take over; nothing was changed (--force orders it all the same)"
+                    .to_owned()
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one report")]
+    fn report(
+        &self,
+        result: &'static str,
+        outcome: Option<Outcome>,
+        waited: Option<Duration>,
+        before: Option<&Snapshot>,
+        after: Option<&Snapshot>,
+        reach: &Reach,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let election = reach.election();
+        output.json(&schema::Order {
+            schema: SCHEMA,
+            store: reach.location(),
+            order: self.wanted.word(),
+            successor: match &self.wanted {
+                Wanted::Promote(successor) => Some(successor.as_str().to_owned()),
+                Wanted::Depose => None,
+            },
+            now: self.args.now,
+            result,
+            outcome: outcome.map(Outcome::word),
+            waited_ms: waited.map(Millis),
+            before: before.map(|snapshot| State::of(election, Some(snapshot))),
+            after: after.map(|snapshot| State::of(election, Some(snapshot))),
+        })
+    }
+}
+
+/// What `--now` may cost.
+fn risk(before: Option<&Snapshot>) -> String {
+    match Lead::of(before) {
+        Lead::Led(holder, left) => format!(
+            "--now does not wait for {} to stop: for up to {} two may lead, and only the fencing token protects",
+            holder.label,
+            span(left)
+        ),
+        Lead::Unknown(holder) => {
+            format!(
+                "--now does not wait until {} is certain to have stopped; only the fencing token protects",
+                holder.label
+            )
+        }
+        Lead::Vacant | Lead::Never => "nobody holds the lease, so --now risks nothing".to_owned(),
+    }
+}

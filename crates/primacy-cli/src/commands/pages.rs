@@ -1,0 +1,32 @@
+//! `primacy completions` and `primacy man`: what is generated from the command line's own definition.
+
+use std::io;
+
+use clap::CommandFactory as _;
+
+use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::output::Output;
+use crate::output::failure::{Failure, code};
+
+pub(super) fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "primacy", &mut script);
+    output.page(&script)?;
+    Ok(0)
+}
+
+pub(super) fn man(args: &ManArgs, output: &mut Output) -> Result<u8, Failure> {
+    let failed = |error: io::Error| Failure::new(code::OUTPUT, format!("the pages cannot be written: {error}"));
+    match &args.dir {
+        Some(folder) => {
+            clap_mangen::generate_to(Cli::command(), folder)
+                .map_err(|error| Failure::new(code::OUTPUT, format!("{}: {error}", folder.display())))?;
+        }
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(failed)?;
+            output.page(&page)?;
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,98 @@
+//! `primacy pause` and `primacy resume`.
+
+use primacy::Token;
+use primacy::store::{Order, OrderKind, Ordered};
+
+use super::reach::Reach;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::schema::{self, Lead, SCHEMA, State};
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switch {
+    Pause,
+    Resume,
+}
+
+impl Switch {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+
+    const fn kind(self) -> OrderKind {
+        match self {
+            Self::Pause => OrderKind::Pause,
+            Self::Resume => OrderKind::Resume,
+        }
+    }
+}
+
+pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
+    // Twice is once: neither needs to insist on a token after an attempt without an answer, but the order's answer
+    // then says "already".
+    let order = Order { kind: switch.kind(), token: None };
+    let seen = reach.snapshot().await?.value.map_or(Token::NONE, |snapshot| snapshot.record.version.token);
+    let given = reach.order(order, seen).await?;
+    let (result, before) = match &given.ordered {
+        Ordered::Written(before) => ("written", Some(before)),
+        Ordered::Already(before) if given.doubtful => ("written", Some(before)),
+        Ordered::Already(before) => ("already", Some(before)),
+        Ordered::TokenChanged(before) => ("token-changed", Some(before)),
+        Ordered::NoSuchElection => ("no-such-election", None),
+    };
+    let after = reach.snapshot().await?.now();
+    let election = reach.election();
+    output.json(&schema::Order {
+        schema: SCHEMA,
+        store: reach.location(),
+        order: switch.word(),
+        successor: None,
+        now: false,
+        result,
+        outcome: None,
+        waited_ms: None,
+        before: before.map(|before| State::of(election, Some(before))),
+        after: Some(State::of(election, after.as_ref())),
+    })?;
+    match given.ordered {
+        Ordered::NoSuchElection => Err(no_such_election(reach)),
+        Ordered::TokenChanged(_) => Err(Failure::refused(
+            "another token was granted meanwhile, and it is unknown whether the order was written: see primacy status",
+        )),
+        Ordered::Written(_) | Ordered::Already(_) => {
+            output.text(&format!("{}\n", said(switch, result == "already", Lead::of(after.as_ref()))))?;
+            Ok(0)
+        }
+    }
+}
+
+/// Why an order about an election without any candidate was refused.
+pub(super) fn no_such_election(reach: &Reach) -> Failure {
+    Failure::refused(format!(
+        "nobody has ever campaigned in the election {} in {}; nothing was changed (see primacy list)",
+        reach.election(),
+        reach.location()
+    ))
+}
+
+fn said(switch: Switch, already: bool, lead: Lead<'_>) -> String {
+    let already = if already { " already" } else { "" };
+    match (switch, lead) {
+        (Switch::Pause, Lead::Led(holder, _)) => {
+            format!(
+                "paused{already}: {} goes on to lead, and nobody takes its place until: primacy resume",
+                holder.label
+            )
+        }
+        (Switch::Pause, _) => format!("paused{already}: nobody takes the lease until: primacy resume"),
+        (Switch::Resume, Lead::Led(holder, _)) if already.is_empty() => {
+            format!("resumed: {} leads, and others may take its place once it stops", holder.label)
+        }
+        (Switch::Resume, _) if already.is_empty() => "resumed: candidates may take the lease".to_owned(),
+        (Switch::Resume, _) => "was not paused".to_owned(),
+    }
+}

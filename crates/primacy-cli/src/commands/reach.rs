@@ -1,0 +1,237 @@
+//! Reaches the store: tries again for a bounded time, gives every call a deadline, and says how old an answer is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::store::{Desk, Hints, NoHints, Order, Ordered, Probe, Snapshot, Store, StoreError, Term};
+use primacy::{ElectionName, Instant, Token, clock};
+
+use crate::output::failure::Failure;
+use crate::output::shorten;
+use crate::output::span::span;
+
+/// Even someone who does not want to wait gives one call this long.
+const CALL_LEAST: Duration = Duration::from_millis(500);
+/// A call that takes longer is made anew on another connection.
+const CALL_MOST: Duration = Duration::from_secs(5);
+const BACK_OFF_FIRST: Duration = Duration::from_millis(20);
+const BACK_OFF_MOST: Duration = Duration::from_secs(1);
+
+/// An answer, and when it was asked for: the state is at least as new as that.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer<T> {
+    /// What the store said.
+    pub(crate) value: T,
+    asked_at: Instant,
+}
+
+impl<T> Answer<T> {
+    /// How old it may be by now.
+    pub(crate) fn age(&self) -> Duration {
+        clock::now().since(self.asked_at)
+    }
+}
+
+impl Answer<Option<Snapshot>> {
+    /// The election as it would look now if nothing had happened since: every age has grown, so a lease that has run
+    /// out meanwhile is over.
+    pub(crate) fn now(&self) -> Option<Snapshot> {
+        self.value.clone().map(|snapshot| aged(snapshot, self.age()))
+    }
+}
+
+/// The snapshot as it would look `by` later, if nothing happened.
+pub(crate) fn aged(mut snapshot: Snapshot, by: Duration) -> Snapshot {
+    let grow = |age: &mut Option<Duration>| *age = age.map(|age| age.saturating_add(by));
+    grow(&mut snapshot.age);
+    grow(&mut snapshot.held_for);
+    for waiting in &mut snapshot.candidates {
+        grow(&mut waiting.age);
+    }
+    snapshot
+}
+
+/// What became of an order, as far as can be known.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    /// The store's answer to the last attempt.
+    pub(crate) ordered: Ordered,
+    /// Whether an earlier attempt brought no answer, and may have been what changed the row.
+    pub(crate) doubtful: bool,
+}
+
+/// One election in one store, and the patience to reach it.
+pub(crate) struct Reach {
+    store: Arc<dyn Store>,
+    election: ElectionName,
+    wait: Duration,
+    desk: Option<Box<dyn Desk>>,
+}
+
+impl Reach {
+    /// Nothing is opened yet.
+    pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, wait: Duration) -> Self {
+        Self { store, election, wait, desk: None }
+    }
+
+    /// Which election.
+    pub(crate) const fn election(&self) -> &ElectionName {
+        &self.election
+    }
+
+    /// Where the store is, for people.
+    pub(crate) fn location(&self) -> String {
+        shorten(&self.store.location(), 400)
+    }
+
+    /// The election as it is.
+    pub(crate) async fn snapshot(&mut self) -> Result<Answer<Option<Snapshot>>, Failure> {
+        let election = self.election.clone();
+        self.ask(async |desk: &mut dyn Desk| desk.snapshot(&election).await).await
+    }
+
+    /// The election as it is, or the error of the only attempt.
+    pub(crate) async fn look(&mut self) -> Result<Answer<Option<Snapshot>>, StoreError> {
+        let election = self.election.clone();
+        self.attempt(CALL_MOST, &mut async |desk: &mut dyn Desk| desk.snapshot(&election).await).await
+    }
+
+    /// All elections.
+    pub(crate) async fn elections(&mut self) -> Result<Answer<Vec<Snapshot>>, Failure> {
+        self.ask(async |desk: &mut dyn Desk| desk.elections().await).await
+    }
+
+    /// The last leaderships, the newest first.
+    pub(crate) async fn history(&mut self, limit: u32) -> Result<Answer<Vec<Term>>, Failure> {
+        let election = self.election.clone();
+        self.ask(async |desk: &mut dyn Desk| desk.history(&election, limit).await).await
+    }
+
+    /// What the store is and guarantees.
+    pub(crate) async fn probe(&mut self) -> Result<Answer<Probe>, Failure> {
+        self.ask(async |desk: &mut dyn Desk| desk.probe().await).await
+    }
+
+    /// Hints of changes, or none if the store cannot give any now: polling stays.
+    pub(crate) async fn hints(&self) -> Box<dyn Hints> {
+        match tokio::time::timeout(CALL_LEAST, self.store.hints(&self.election)).await {
+            Ok(Ok(hints)) => hints,
+            Ok(Err(_)) | Err(_) => Box::new(NoHints),
+        }
+    }
+
+    /// Gives an order. After an attempt whose outcome is unknown, the next one insists on the token that was last seen,
+    /// so that one order never deposes two leaders (rule R7).
+    pub(crate) async fn order(&mut self, mut order: Order, seen: Token) -> Result<Given, Failure> {
+        let election = self.election.clone();
+        let mut patience = Patience::new(self.wait);
+        let mut doubtful = false;
+        loop {
+            let wanted = order.clone();
+            match self
+                .attempt(patience.call(), &mut async |desk: &mut dyn Desk| desk.order(&election, wanted.clone()).await)
+                .await
+            {
+                Ok(answer) => return Ok(Given { ordered: answer.value, doubtful }),
+                Err(error) => {
+                    if matches!(error, StoreError::Unknown(_)) {
+                        doubtful = true;
+                        order.token = order.token.or(Some(seen));
+                    }
+                    if !patience.may_retry(&error).await {
+                        let failure = self.unreached(&error);
+                        return Err(match doubtful {
+                            true => failure.with("it is unknown whether the order was written: see primacy status"),
+                            false => failure,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks until there is an answer or the patience is used up.
+    async fn ask<T>(
+        &mut self,
+        mut question: impl AsyncFnMut(&mut dyn Desk) -> Result<T, StoreError>,
+    ) -> Result<Answer<T>, Failure> {
+        let mut patience = Patience::new(self.wait);
+        loop {
+            match self.attempt(patience.call(), &mut question).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    tracing::debug!(%error, "the store did not answer");
+                    if !patience.may_retry(&error).await {
+                        return Err(self.unreached(&error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// One attempt, bounded. A connection that failed or is late is not used again (rule R8).
+    async fn attempt<T>(
+        &mut self,
+        bound: Duration,
+        question: &mut impl AsyncFnMut(&mut dyn Desk) -> Result<T, StoreError>,
+    ) -> Result<Answer<T>, StoreError> {
+        let open = self.desk.take();
+        let bounded = tokio::time::timeout(bound, async {
+            let mut desk = match open {
+                Some(desk) => desk,
+                None => self.store.desk().await?,
+            };
+            let asked_at = clock::now();
+            let value = question(desk.as_mut()).await?;
+            Ok((desk, Answer { value, asked_at }))
+        });
+        match bounded.await {
+            Ok(Ok((desk, answer))) => {
+                self.desk = Some(desk);
+                Ok(answer)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StoreError::Unknown(format!("nothing came within {}", span(bound)))),
+        }
+    }
+
+    fn unreached(&self, error: &StoreError) -> Failure {
+        let advice = match error {
+            StoreError::Unusable(_) => "nothing was changed".to_owned(),
+            _ => format!("tried for {}; check --store, or try longer with --wait", span(self.wait)),
+        };
+        Failure::unavailable(format!("{}: {error} ({advice})", self.location()))
+    }
+}
+
+/// How long to go on trying, and how long until the next attempt.
+struct Patience {
+    until: Instant,
+    back_off: Duration,
+}
+
+impl Patience {
+    fn new(wait: Duration) -> Self {
+        Self { until: clock::now() + wait, back_off: BACK_OFF_FIRST }
+    }
+
+    fn left(&self) -> Duration {
+        self.until.since(clock::now())
+    }
+
+    /// How long the next call may take.
+    fn call(&self) -> Duration {
+        self.left().clamp(CALL_LEAST, CALL_MOST)
+    }
+
+    /// Whether to try once more, after the pause that belongs before it. What someone has to repair first is not tried
+    /// again.
+    async fn may_retry(&mut self, error: &StoreError) -> bool {
+        if matches!(error, StoreError::Unusable(_)) || self.left().is_zero() {
+            return false;
+        }
+        tokio::time::sleep(self.back_off.min(self.left())).await;
+        self.back_off = (self.back_off * 2).min(BACK_OFF_MOST);
+        true
+    }
+}

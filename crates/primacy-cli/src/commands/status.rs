@@ -1,0 +1,39 @@
+//! `primacy status`: who leads, how fresh the answer is, and who waits.
+
+use primacy::store::Snapshot;
+
+use super::reach::Reach;
+use crate::cli::StatusArgs;
+use crate::output::failure::{Failure, code};
+use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
+use crate::output::{Output, explain, report};
+
+/// How many leaderships an explanation looks back on: the present one and the one before it.
+const LOOK_BACK: u32 = 2;
+
+pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
+    let terms = if args.explain { reach.history(LOOK_BACK).await?.value } else { Vec::new() };
+    let answer = reach.snapshot().await?;
+    let (snapshot, age) = (answer.now(), answer.age());
+    let (snapshot, election, store) = (snapshot.as_ref(), reach.election(), reach.location());
+    let sentences = args.explain.then(|| explain::explain(election, snapshot, &terms));
+    output.text(&report::status(election, snapshot, &store, age, output.palette))?;
+    if let Some(sentences) = &sentences {
+        output.text(&format!("\n{}\n", sentences.join("\n")))?;
+    }
+    output.json(&schema::Status {
+        schema: SCHEMA,
+        store,
+        answer_age_ms: Millis(age),
+        state: State::of(election, snapshot),
+        explanation: sentences,
+    })?;
+    Ok(verdict(snapshot))
+}
+
+fn verdict(snapshot: Option<&Snapshot>) -> u8 {
+    match Lead::of(snapshot) {
+        Lead::Led(..) => 0,
+        Lead::Vacant | Lead::Unknown(_) | Lead::Never => code::REFUSED,
+    }
+}

@@ -1,0 +1,276 @@
+//! What `primacy doctor` concludes from what it measured, and how it says so.
+
+use std::time::Duration;
+
+use primacy::store::{Finding, Probe, Severity};
+use primacy::{Timing, TimingSettings};
+
+use super::schema;
+use super::shorten;
+use super::span::span;
+use super::style::{Palette, Tone};
+use super::table::{Cell, table};
+
+/// A call should fit this many times into its time-out, so that a slow moment is not taken for a lost store.
+const HEADROOM: u32 = 10;
+
+/// Below this, a busy machine's scheduler alone makes renewals late.
+const TIMEOUT_LEAST: Duration = Duration::from_millis(100);
+
+/// Leases that people choose.
+const LEASES: [u64; 10] = [1, 2, 3, 5, 10, 15, 20, 30, 60, 120];
+
+/// How long renewals took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Latency {
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+    pub(crate) max: Duration,
+}
+
+impl Latency {
+    /// Of renewals sorted by how long they took; none if there were none.
+    pub(crate) fn of(sorted: &[Duration]) -> Option<Self> {
+        // The nearest rank: the smallest that at least this share of all does not exceed.
+        let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+        Some(Self { p50: rank(50)?, p99: rank(99)?, max: sorted.last().copied()? })
+    }
+}
+
+/// Everything that the doctor found.
+#[derive(Clone, Debug)]
+pub(crate) struct Diagnosis {
+    store: String,
+    product: String,
+    count: usize,
+    latency: Option<Latency>,
+    findings: Vec<Finding>,
+    timing: Timing,
+    recommended: Option<Timing>,
+}
+
+impl Diagnosis {
+    /// The conclusion from a probe of the store, findings from elsewhere, and the timing that is meant to be used.
+    /// `grace` is what the work needs to stop, if that is known.
+    pub(crate) fn new(
+        store: String,
+        probe: Probe,
+        others: Vec<Finding>,
+        timing: Timing,
+        grace: impl Fn(Duration) -> Duration,
+    ) -> Self {
+        let mut renewals = probe.renewals;
+        renewals.sort_unstable();
+        let latency = Latency::of(&renewals);
+        let mut findings = probe.findings;
+        findings.extend(others);
+        findings.push(judge(&timing, latency));
+        Self {
+            store,
+            product: probe.product,
+            count: renewals.len(),
+            latency,
+            findings,
+            timing,
+            recommended: latency.and_then(|latency| recommend(latency, grace)),
+        }
+    }
+
+    /// The worst of all findings.
+    pub(crate) fn verdict(&self) -> Severity {
+        self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Fine)
+    }
+
+    fn p99(&self) -> Duration {
+        self.latency.map_or(Duration::ZERO, |latency| latency.p99)
+    }
+
+    fn advice(&self) -> Vec<String> {
+        let mut advice = vec![
+            format!(
+                "With a lease of {} the store may be away for {} at the worst moment without costing the leadership.",
+                span(self.timing.lease()),
+                span(self.timing.ride_through())
+            ),
+            format!(
+                "When a leader's whole host is lost, another leads within {}; when only its process dies, at once.",
+                span(self.timing.failover_bound(0, self.p99()))
+            ),
+        ];
+        match (&self.recommended, self.latency) {
+            (Some(best), Some(latency)) => advice.push(format!(
+                "The shortest lease that this store carries well is {} with a grace of {}: {HEADROOM} times the p99 of {} \
+                 fits into its call time-out of {}, and it rides through {}.",
+                span(best.lease()),
+                span(best.grace()),
+                span(latency.p99),
+                span(best.call_timeout()),
+                span(best.ride_through())
+            )),
+            (None, Some(latency)) => advice.push(format!(
+                "No lease up to 2m fits a store whose renewals take {} (p99): make the store faster first.",
+                span(latency.p99)
+            )),
+            (_, None) => advice.push("Renewals could not be measured, so there is no advice on timing.".to_owned()),
+        }
+        advice
+    }
+
+    /// For people.
+    pub(crate) fn text(&self, palette: Palette) -> String {
+        let key = |text: &str| Cell::new(text, Tone::Faint);
+        let timing = &self.timing;
+        let mut rows = vec![
+            vec![key("store"), Cell::plain(self.store.clone())],
+            vec![key("product"), Cell::plain(shorten(&self.product, 120))],
+        ];
+        if let Some(Latency { p50, p99, max }) = self.latency {
+            let took = format!("p50 {}, p99 {}, longest {} of {}", span(p50), span(p99), span(max), self.count);
+            rows.push(vec![key("renewals"), Cell::plain(took)]);
+        }
+        let chosen = format!(
+            "lease {}, grace {}: renews every {}, a call may take {}",
+            span(timing.lease()),
+            span(timing.grace()),
+            span(timing.renew_every()),
+            span(timing.call_timeout())
+        );
+        rows.push(vec![key("timing"), Cell::plain(chosen)]);
+        let found: Vec<_> = self
+            .findings
+            .iter()
+            .map(|finding| {
+                let (word, tone) = severity(finding.severity);
+                vec![Cell::new(word, tone), Cell::plain(finding.code), Cell::plain(shorten(&finding.message, 400))]
+            })
+            .collect();
+        format!("{}\n{}\n{}\n", table(&rows, 0, palette), table(&found, 0, palette), self.advice().join("\n"))
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> schema::Doctor {
+        schema::Doctor {
+            schema: schema::SCHEMA,
+            store: self.store.clone(),
+            verdict: severity(self.verdict()).0,
+            product: self.product.clone(),
+            renewals: schema::Latency {
+                count: self.count,
+                p50_ms: self.latency.map(|latency| schema::Millis(latency.p50)),
+                p99_ms: self.latency.map(|latency| schema::Millis(latency.p99)),
+                max_ms: self.latency.map(|latency| schema::Millis(latency.max)),
+            },
+            findings: self
+                .findings
+                .iter()
+                .map(|finding| schema::Found {
+                    severity: severity(finding.severity).0,
+                    code: finding.code,
+                    message: finding.message.clone(),
+                })
+                .collect(),
+            timing: schema::Timing::of(&self.timing, self.p99()),
+            recommended: self.recommended.as_ref().map(|timing| schema::Timing::of(timing, self.p99())),
+            advice: self.advice(),
+        }
+    }
+}
+
+const fn severity(severity: Severity) -> (&'static str, Tone) {
+    match severity {
+        Severity::Fine => ("fine", Tone::Good),
+        Severity::Warning => ("warning", Tone::Notice),
+        Severity::Danger => ("danger", Tone::Bad),
+    }
+}
+
+/// Whether the timing that is meant to be used suits the store.
+fn judge(timing: &Timing, latency: Option<Latency>) -> Finding {
+    let finding = |severity, message| Finding { severity, code: "timing", message };
+    let Some(latency) = latency else {
+        return finding(Severity::Warning, "the store's latency could not be measured".to_owned());
+    };
+    let timeout = timing.call_timeout();
+    let fits = format!("a renewal took {} (p99), and may take {}", span(latency.p99), span(timeout));
+    if latency.max >= timeout || latency.p99 * 4 > timeout {
+        finding(Severity::Warning, format!("{fits}: leaders may lose the lease needlessly; choose a longer one"))
+    } else {
+        finding(Severity::Fine, fits)
+    }
+}
+
+/// The shortest usual lease under which a store this slow costs nobody the leadership.
+fn recommend(latency: Latency, grace: impl Fn(Duration) -> Duration) -> Option<Timing> {
+    let needed = (latency.p99 * HEADROOM).max(latency.max * 2).max(TIMEOUT_LEAST);
+    LEASES.into_iter().map(Duration::from_secs).find_map(|lease| {
+        let timing = Timing::new(TimingSettings { grace: grace(lease), ..TimingSettings::new(lease) }).ok()?;
+        (timing.call_timeout() >= needed && timing.ride_through() >= needed).then_some(timing)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::default_grace;
+    use expect_test::expect;
+
+    fn millis(all: &[u64]) -> Vec<Duration> {
+        all.iter().copied().map(Duration::from_millis).collect()
+    }
+
+    pub(crate) fn probed(renewals: Vec<Duration>) -> Diagnosis {
+        let probe = Probe {
+            product: "SQLite 3.50.4".to_owned(),
+            renewals,
+            findings: vec![
+                Finding { severity: Severity::Fine, code: "durability", message: "synchronous = FULL".to_owned() },
+                Finding {
+                    severity: Severity::Warning,
+                    code: "filesystem",
+                    message: "on tmpfs: gone after a restart".to_owned(),
+                },
+            ],
+        };
+        let timing = Timing::new(TimingSettings {
+            grace: Duration::from_secs(5),
+            ..TimingSettings::new(Duration::from_secs(10))
+        });
+        Diagnosis::new("sqlite:x".to_owned(), probe, Vec::new(), timing.expect("the default"), default_grace)
+    }
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        assert_eq!(Latency::of(&[]), None);
+        let one = Latency::of(&millis(&[7])).expect("one");
+        assert_eq!((one.p50, one.p99, one.max), (one.max, one.max, Duration::from_millis(7)));
+        let hundred = Latency::of(&millis(&(1..=100).collect::<Vec<_>>())).expect("some");
+        assert_eq!((hundred.p50, hundred.p99), (Duration::from_millis(50), Duration::from_millis(99)));
+    }
+
+    #[test]
+    fn a_fast_store_is_told_how_short_its_lease_may_be() {
+        expect![[""]].assert_eq(&probed(millis(&[1, 2, 1, 3])).text(Palette::new(false)));
+    }
+
+    #[test]
+    fn the_worst_finding_is_the_verdict() {
+        assert_eq!(probed(millis(&[1])).verdict(), Severity::Warning);
+        let mut fine = probed(millis(&[1]));
+        fine.findings.remove(1);
+        assert_eq!(fine.verdict(), Severity::Fine);
+    }
+
+    #[test]
+    fn a_slow_store_needs_a_longer_lease_or_has_none() {
+        let lease = |latency| probed(millis(&[latency])).recommended.map(|timing| timing.lease());
+        let fast = lease(1).expect("a fast store carries every lease");
+        let slow = lease(300).expect("a slow one carries a long lease");
+        assert!(fast < slow, "{fast:?} {slow:?}");
+        assert_eq!(lease(60_000), None);
+        assert_eq!(lease(u64::from(u32::MAX)), None);
+        assert!(
+            probed(millis(&[2_500])).findings.iter().any(|f| f.code == "timing" && f.severity == Severity::Warning)
+        );
+        assert!(probed(Vec::new()).advice().iter().any(|line| line.contains("could not be measured")));
+    }
+}

@@ -1,0 +1,232 @@
+//! Plain sentences: why this candidate leads or why nobody does, and what will happen next.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use primacy::store::{Holder, Snapshot, Term, Wish};
+use primacy::{ElectionName, Timing};
+
+use super::schema::Lead;
+use super::shorten;
+use super::span::span;
+
+/// The sentences for an election as it is now, with its last leaderships, the newest first.
+pub(crate) fn explain(election: &ElectionName, snapshot: Option<&Snapshot>, history: &[Term]) -> Vec<String> {
+    let Some(snapshot) = snapshot else {
+        return vec![
+            format!("Nobody has ever campaigned in the election {election} in this store."),
+            "Check the name (--election) and the store (--store), or start a candidate: primacy run -- CMD".to_owned(),
+        ];
+    };
+    let mut sentences = match Lead::of(Some(snapshot)) {
+        Lead::Led(holder, left) => why_led(snapshot, holder, left, history),
+        Lead::Unknown(holder) => why_unknown(snapshot, holder),
+        Lead::Vacant | Lead::Never => why_vacant(snapshot, history),
+    };
+    sentences.extend(ordered(snapshot));
+    sentences
+}
+
+/// Why a leadership ended, by its word in the store's history, to follow on "because".
+pub(crate) fn because(word: &str) -> Cow<'static, str> {
+    Cow::Borrowed(match word {
+        "finished" => "its work was finished",
+        "withdrawn" => "it was asked to stop",
+        "resigned" => "it resigned",
+        "deposed" => "an operator asked for a new election",
+        "promoted" => "an operator asked for another leader",
+        "expired" => "it could not renew its lease in time",
+        "lost" => "another candidate held the lease",
+        "removed" => "the record was emptied or deleted",
+        "store-regressed" => "the store went back to an older state",
+        "suspended" => "its machine was suspended",
+        "died" => "its process died",
+        "taken-over" => "it went silent and its lease was taken over",
+        other => return Cow::Owned(shorten(other, 60)),
+    })
+}
+
+fn why_led(snapshot: &Snapshot, holder: &Holder, left: Duration, history: &[Term]) -> Vec<String> {
+    let token = snapshot.record.version.token;
+    let since = snapshot.held_for.map(|held| format!(" {} ago", span(held))).unwrap_or_default();
+    let before = history.iter().find(|term| term.token < token);
+    let after = match before.map(|term| (&term.label, &term.ended)) {
+        None => String::new(),
+        Some((label, Some((_, why)))) => format!(", after the leadership of {label} ended because {}", because(why)),
+        Some((label, None)) => format!(", after that of {label}"),
+    };
+    let renewed = snapshot.age.map(|age| format!("It renewed its lease {} ago. ", span(age))).unwrap_or_default();
+    vec![
+        format!("{} leads because it was granted token {token}{since}{after}.", holder.label),
+        format!(
+            "{renewed}Without another renewal the lease ends in {}, and {}.",
+            span(left),
+            successor_clause(snapshot)
+        ),
+    ]
+}
+
+fn why_unknown(snapshot: &Snapshot, holder: &Holder) -> Vec<String> {
+    let (record, label) = (&snapshot.record, &holder.label);
+    let over = match snapshot.age.and_then(|age| age.checked_sub(record.lease)) {
+        Some(over) => format!("but its lease of {} ran out {} ago without a renewal", span(record.lease), span(over)),
+        None => "but how long ago it renewed cannot be told, because the store's clock was reset since".to_owned(),
+    };
+    vec![
+        format!("Who leads is unknown: {label} was granted token {}, {over}.", record.version.token),
+        format!(
+            "{label} may be dead, suspended or cut off from the store. Unless it renews, {}.",
+            successor_clause(snapshot)
+        ),
+    ]
+}
+
+fn why_vacant(snapshot: &Snapshot, history: &[Term]) -> Vec<String> {
+    let last = history.iter().find(|term| term.token == snapshot.record.version.token);
+    let why = match last {
+        Some(Term { label, ended: Some((_, why)), .. }) => {
+            format!("Nobody leads: the leadership of {label} ended because {}, and the lease is free.", because(why))
+        }
+        _ => "Nobody leads: the lease is free.".to_owned(),
+    };
+    let first = snapshot.candidates.first().map(|waiting| &waiting.who.label);
+    let next = match first {
+        _ if snapshot.record.paused => "The election is paused, so nobody takes it until: primacy resume".to_owned(),
+        None => "No candidate waits. Start one: primacy run -- CMD".to_owned(),
+        Some(label) if reserved_for_other(snapshot, label) => String::new(),
+        Some(label) => format!("{label} is the first in the waiting order and takes it within moments."),
+    };
+    [why, next].into_iter().filter(|sentence| !sentence.is_empty()).collect()
+}
+
+fn reserved_for_other(snapshot: &Snapshot, label: &primacy::Label) -> bool {
+    matches!(&snapshot.record.wish, Some(Wish::Successor(successor)) if successor != label)
+}
+
+/// What happens once the lease of a holder has run out.
+fn successor_clause(snapshot: &Snapshot) -> String {
+    if snapshot.record.paused {
+        return "nobody takes its place, because the election is paused (primacy resume)".to_owned();
+    }
+    let Some(first) = snapshot.candidates.first() else {
+        return "nobody takes its place, because no candidate waits (primacy run)".to_owned();
+    };
+    let of = match snapshot.candidates.len() {
+        1 => "the only candidate that waits".to_owned(),
+        count => format!("the first of {count} that wait"),
+    };
+    let label = &first.who.label;
+    match takeover_in(snapshot) {
+        Some(within) if !within.is_zero() => {
+            format!("{label}, {of}, takes over within {} from now", span(within))
+        }
+        Some(_) => format!("{label}, {of}, should have taken over by now: see what it says, and primacy doctor"),
+        None => format!("{label}, {of}, takes over after the lease and its margin"),
+    }
+}
+
+/// How long until another leads if the holder is never heard of again: the published bound, for the holder's lease.
+fn takeover_in(snapshot: &Snapshot) -> Option<Duration> {
+    let timing = Timing::with_lease(snapshot.record.lease).ok()?;
+    Some(timing.failover_bound(0, Duration::ZERO).saturating_sub(snapshot.age?))
+}
+
+fn ordered(snapshot: &Snapshot) -> Vec<String> {
+    let record = &snapshot.record;
+    let mut sentences = Vec::new();
+    match (&record.wish, &record.holder) {
+        (Some(Wish::Successor(successor)), Some(holder)) if holder.label == *successor => {
+            sentences.push(format!("An operator asked for {successor}, which is granted already."));
+        }
+        (Some(Wish::Successor(successor)), holder) => {
+            sentences.push(format!(
+                "An operator asked for {successor} to lead: {}.",
+                succession(snapshot, successor, holder.as_ref())
+            ));
+        }
+        (Some(Wish::NewElection), Some(holder)) => sentences.push(format!(
+            "An operator asked for a new election: {} stops its work and hands over once it sees the order.",
+            holder.label
+        )),
+        (Some(Wish::NewElection), None) | (None, _) => {}
+    }
+    if record.paused && Lead::of(Some(snapshot)).word() == "led" {
+        sentences.push("The election is paused: who leads goes on, and nobody else may take the lease.".to_owned());
+    }
+    sentences
+}
+
+fn succession(snapshot: &Snapshot, successor: &primacy::Label, holder: Option<&Holder>) -> String {
+    let waits = snapshot.candidates.iter().any(|waiting| waiting.who.label == *successor);
+    let window = Timing::with_lease(snapshot.record.lease).map(|timing| timing.window());
+    let first = match (waits, window) {
+        (true, _) => format!("{successor} waits, and has the first right"),
+        (false, Ok(window)) => {
+            format!("no candidate of that name waits, and {} after the lease is free others may take it", span(window))
+        }
+        (false, Err(_)) => "no candidate of that name waits, and others may take the lease after a while".to_owned(),
+    };
+    match holder {
+        Some(holder) => format!("{} hands over once it sees the order; {first}", holder.label),
+        None => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::*;
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(snapshot: Option<&Snapshot>, expected: &Expect) {
+        expected.assert_eq(&explain(&election(), snapshot, &history()).join("\n"));
+    }
+
+    #[test]
+    fn why_somebody_leads() {
+        check(Some(&led()), &expect![[""]]);
+        check(Some(&with(led(), |snapshot| snapshot.candidates.clear())), &expect![[""]]);
+        check(Some(&with(led(), |snapshot| snapshot.record.paused = true)), &expect![[""]]);
+    }
+
+    #[test]
+    fn what_an_order_will_do() {
+        check(Some(&promoting(led(), "web-2")), &expect![[""]]);
+        check(Some(&promoting(led(), "web-9")), &expect![[""]]);
+        check(Some(&promoting(vacant(), "web-3")), &expect![[""]]);
+        check(Some(&with(led(), |snapshot| snapshot.record.wish = Some(Wish::NewElection))), &expect![[""]]);
+    }
+
+    #[test]
+    fn why_nobody_leads() {
+        check(None, &expect![[""]]);
+        check(Some(&silent()), &expect![[""]]);
+        check(Some(&with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(60)))), &expect![[""]]);
+        check(Some(&with(silent(), |snapshot| snapshot.age = None)), &expect![[""]]);
+        check(Some(&with(silent(), |snapshot| snapshot.record.paused = true)), &expect![[""]]);
+        check(Some(&vacant()), &expect![[""]]);
+        check(Some(&with(vacant(), |snapshot| snapshot.candidates.clear())), &expect![[""]]);
+    }
+
+    #[test]
+    fn every_reason_of_the_protocol_has_words() {
+        use primacy::store::EndReason;
+        let reasons = [
+            EndReason::Finished,
+            EndReason::Withdrawn,
+            EndReason::Resigned,
+            EndReason::Deposed,
+            EndReason::Promoted { successor: label("x") },
+            EndReason::Expired,
+            EndReason::Lost { to: label("x"), token: token(1) },
+            EndReason::Removed,
+            EndReason::StoreRegressed,
+            EndReason::Suspended,
+            EndReason::Died,
+        ];
+        for reason in reasons {
+            assert!(matches!(because(reason.word()), Cow::Borrowed(_)), "{}", reason.word());
+        }
+        assert_eq!(because("odd\u{1b}[2J"), "odd\\u{1b}[2J");
+    }
+}

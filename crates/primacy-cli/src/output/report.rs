@@ -1,0 +1,286 @@
+//! The text of `status`, `list` and `history` for people.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use primacy::ElectionName;
+use primacy::store::{Holder, Record, Snapshot, Term, Wish};
+
+use super::explain::because;
+use super::schema::Lead;
+use super::shorten;
+use super::span::{ago, span};
+use super::style::{Palette, Tone};
+use super::table::{Cell, table};
+
+/// The most of a candidate's data that is shown.
+const DATA_SHOWN: usize = 80;
+
+/// An election: who leads, how fresh that is, who waits.
+pub(crate) fn status(
+    election: &ElectionName,
+    snapshot: Option<&Snapshot>,
+    store: &str,
+    answer_age: Duration,
+    palette: Palette,
+) -> String {
+    let mut rows = vec![pair("election", Cell::plain(election.to_string())), pair("leader", leader(snapshot))];
+    if let Some(snapshot) = snapshot {
+        rows.extend(grant(snapshot));
+        rows.extend(orders(&snapshot.record));
+    }
+    rows.push(pair("store", Cell::plain(store)));
+    rows.push(pair("answer", Cell::plain(format!("{} old", span(answer_age)))));
+    let mut text = table(&rows, 0, palette);
+    if let Some(snapshot) = snapshot {
+        text.push('\n');
+        text.push_str(&candidates(snapshot, palette));
+    }
+    text
+}
+
+fn pair(key: &str, value: Cell) -> Vec<Cell> {
+    vec![Cell::new(key, Tone::Faint), value]
+}
+
+fn leader(snapshot: Option<&Snapshot>) -> Cell {
+    match Lead::of(snapshot) {
+        Lead::Led(holder, _) => {
+            let data =
+                if holder.data.is_empty() { String::new() } else { format!("  {}", shorten(&holder.data, DATA_SHOWN)) };
+            Cell::new(format!("{}{data}", named(holder)), Tone::Good)
+        }
+        Lead::Vacant => Cell::new("nobody: the lease is free", Tone::Notice),
+        Lead::Unknown(holder) => {
+            Cell::new(format!("unknown: {} has not renewed its lease in time", named(holder)), Tone::Notice)
+        }
+        Lead::Never => Cell::new("nobody has ever campaigned", Tone::Notice),
+    }
+}
+
+/// `web-1 (3f2a91bc)`: the readable name, and enough of the identity to tell two of the same name apart.
+pub(crate) fn named(holder: &Holder) -> String {
+    format!("{} ({})", holder.label, short_id(&holder.id.to_string()))
+}
+
+fn short_id(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+fn grant(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
+    let record = &snapshot.record;
+    let token = record.version.token.to_string();
+    match Lead::of(Some(snapshot)) {
+        Lead::Led(_, left) => {
+            let lease = format!("{} of {} left, renewed {}", span(left), span(record.lease), ago(snapshot.age));
+            let held = snapshot.held_for.map_or_else(|| "an unknown time".to_owned(), span);
+            vec![
+                pair("token", Cell::plain(token)),
+                pair("held for", Cell::plain(held)),
+                pair("lease", Cell::plain(lease)),
+            ]
+        }
+        Lead::Unknown(_) => {
+            let over = match snapshot.age.and_then(|age| age.checked_sub(record.lease)) {
+                Some(over) => format!("{} long, ran out {} ago", span(record.lease), span(over)),
+                None => format!("{} long, renewed {}", span(record.lease), ago(snapshot.age)),
+            };
+            vec![pair("last token", Cell::plain(token)), pair("lease", Cell::plain(over))]
+        }
+        Lead::Vacant | Lead::Never => vec![pair("last token", Cell::plain(token))],
+    }
+}
+
+fn orders(record: &Record) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    if let Some(wish) = &record.wish {
+        rows.push(pair("order", Cell::new(wished(wish), Tone::Notice)));
+    }
+    if record.paused {
+        rows.push(pair("paused", Cell::new("yes: nobody else may take the lease", Tone::Notice)));
+    }
+    rows
+}
+
+/// What an operator wants, in words.
+pub(crate) fn wished(wish: &Wish) -> String {
+    match wish {
+        Wish::NewElection => "hand over to anybody else".to_owned(),
+        Wish::Successor(successor) => format!("hand over to {successor}"),
+    }
+}
+
+fn candidates(snapshot: &Snapshot, palette: Palette) -> String {
+    if snapshot.candidates.is_empty() {
+        return palette.paint("no candidate waits", Tone::Faint) + "\n";
+    }
+    let rows: Vec<_> = snapshot
+        .candidates
+        .iter()
+        .enumerate()
+        .map(|(index, waiting)| {
+            vec![
+                Cell::number((index + 1).to_string()),
+                Cell::plain(named(&waiting.who)),
+                Cell::plain(shorten(&waiting.note, 120)),
+                Cell::new(ago(waiting.age), Tone::Faint),
+                Cell::new(shorten(&waiting.who.data, DATA_SHOWN), Tone::Faint),
+            ]
+        })
+        .collect();
+    format!("{}\n{}", palette.paint("waiting, in this order", Tone::Heading), table(&rows, 2, palette))
+}
+
+/// All elections, one in a row.
+pub(crate) fn list(elections: &[Snapshot], store: &str, palette: Palette) -> String {
+    if elections.is_empty() {
+        return format!("no election in {store} yet\n");
+    }
+    let mut rows = vec![heading(&["ELECTION", "LEADER", "TOKEN", "HELD FOR", "LEASE LEFT", "WAITING", "ORDERS"])];
+    rows.extend(elections.iter().map(list_row));
+    table(&rows, 0, palette)
+}
+
+fn heading(names: &[&str]) -> Vec<Cell> {
+    names.iter().map(|name| Cell::new(*name, Tone::Heading)).collect()
+}
+
+fn list_row(snapshot: &Snapshot) -> Vec<Cell> {
+    let record = &snapshot.record;
+    let (leader, held, left) = match Lead::of(Some(snapshot)) {
+        Lead::Led(holder, left) => {
+            let left = format!("{} of {}", span(left), span(record.lease));
+            (Cell::new(holder.label.to_string(), Tone::Good), snapshot.held_for.map(span).unwrap_or_default(), left)
+        }
+        Lead::Unknown(_) => (Cell::new("unknown", Tone::Notice), String::new(), "ran out".to_owned()),
+        Lead::Vacant | Lead::Never => (Cell::new("nobody", Tone::Notice), String::new(), String::new()),
+    };
+    let mut orders: Vec<_> = record.wish.iter().map(wished).collect();
+    if record.paused {
+        orders.push("paused".to_owned());
+    }
+    vec![
+        Cell::plain(snapshot.election.to_string()),
+        leader,
+        Cell::plain(record.version.token.to_string()),
+        Cell::plain(held),
+        Cell::plain(left),
+        Cell::plain(snapshot.candidates.len().to_string()),
+        Cell::new(orders.join(", "), Tone::Notice),
+    ]
+}
+
+/// Past leaderships, the newest first. `current` is the token of who leads now.
+pub(crate) fn history(terms: &[Term], current: Option<primacy::Token>, zone: &TimeZone, palette: Palette) -> String {
+    let mut rows = vec![heading(&["TOKEN", "LEADER", "FROM", "LASTED", "ENDED BECAUSE"])];
+    rows.extend(terms.iter().map(|term| history_row(term, current, zone)));
+    table(&rows, 0, palette)
+}
+
+fn history_row(term: &Term, current: Option<primacy::Token>, zone: &TimeZone) -> Vec<Cell> {
+    let (lasted, why) = match &term.ended {
+        Some((at, why)) => {
+            let lasted = u64::try_from(at.saturating_sub(term.granted_unix_ms)).unwrap_or(0);
+            (span(Duration::from_millis(lasted)), Cell::plain(because(why)))
+        }
+        None if current == Some(term.token) => (String::new(), Cell::new("leads now", Tone::Good)),
+        None => (String::new(), Cell::new("unknown: not given back", Tone::Notice)),
+    };
+    vec![
+        Cell::number(term.token.to_string()),
+        Cell::plain(format!("{} ({})", term.label, short_id(&term.id.to_string()))),
+        Cell::plain(date(term.granted_unix_ms, zone)),
+        Cell::plain(lasted),
+        why,
+    ]
+}
+
+/// A time of day by the clock of whoever wrote it, in this reader's time zone.
+fn date(unix_ms: i64, zone: &TimeZone) -> String {
+    match Timestamp::from_millisecond(unix_ms) {
+        Ok(at) => at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => "no valid time".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{self, label, led, promoting, silent, vacant, with};
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(snapshot: Option<&Snapshot>, expected: &Expect) {
+        let text = status(
+            &sample::election(),
+            snapshot,
+            "sqlite:/var/lib/primacy/primacy.db",
+            Duration::from_micros(850),
+            Palette::new(false),
+        );
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn status_of_a_led_election() {
+        check(Some(&led()), &expect![[""]]);
+    }
+
+    #[test]
+    fn status_after_expiry_names_no_leader() {
+        check(Some(&silent()), &expect![[""]]);
+        check(Some(&with(silent(), |snapshot| snapshot.age = None)), &expect![[""]]);
+    }
+
+    #[test]
+    fn status_of_a_free_election() {
+        check(Some(&vacant()), &expect![[""]]);
+        check(None, &expect![[""]]);
+    }
+
+    #[test]
+    fn status_shows_orders() {
+        let snapshot = promoting(led(), "web-2");
+        check(Some(&with(snapshot, |snapshot| snapshot.record.paused = true)), &expect![[""]]);
+    }
+
+    #[test]
+    fn hostile_text_cannot_steer_the_terminal() {
+        let hostile = with(led(), |snapshot| {
+            let holder = snapshot.record.holder.as_mut().expect("it is led");
+            holder.label = label("rtl\u{202e}");
+            holder.data = "\u{1b}[2Jgone\nleader  web-9".to_owned();
+            snapshot.candidates[0].note = "\u{7}".repeat(500);
+        });
+        let text = status(&sample::election(), Some(&hostile), "sqlite:x", Duration::ZERO, Palette::new(false));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        assert!(!text.contains('\u{202e}'));
+        assert_eq!(text.matches("\nleader").count(), 1);
+    }
+
+    #[test]
+    fn list_has_a_row_per_election() {
+        let other = |name: &str, snapshot: Snapshot| {
+            with(snapshot, |snapshot| snapshot.election = ElectionName::new(name).expect("valid"))
+        };
+        let elections = [led(), other("outbox relay", silent()), other("選挙", promoting(vacant(), "web-3"))];
+        expect![[""]].assert_eq(&list(&elections, "sqlite:x", Palette::new(false)));
+        expect![[""]].assert_eq(&list(&[], "sqlite:x", Palette::new(false)));
+    }
+
+    #[test]
+    fn history_tells_why_each_leadership_ended() {
+        let terms = sample::history();
+        expect![[""]].assert_eq(&history(&terms, Some(sample::token(17)), &TimeZone::UTC, Palette::new(false)));
+        let open = history(&terms[..1], None, &TimeZone::UTC, Palette::new(false));
+        assert!(open.contains("unknown: not given back"), "a silent leader does not lead: {open}");
+        let absurd = Term { granted_unix_ms: i64::MIN, ended: Some((i64::MAX, "x".to_owned())), ..terms[0].clone() };
+        assert!(history(&[absurd], None, &TimeZone::UTC, Palette::new(false)).contains("no valid time"));
+    }
+
+    #[test]
+    fn colour_marks_the_leader() {
+        let text = status(&sample::election(), Some(&led()), "s", Duration::ZERO, Palette::new(true));
+        assert!(text.contains("\u{1b}[1m\u{1b}[32mweb-1"), "{text:?}");
+    }
+}

@@ -1,0 +1,309 @@
+//! The JSON of each command, as `docs/manual/json.md` documents it. A field is never left out: what does not apply is null.
+
+use std::time::Duration;
+
+use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
+use serde::{Serialize, Serializer};
+
+/// Grows when a field changes its meaning or goes away; new fields may come without.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A span of time in milliseconds: a whole number where it is one, else to the microsecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Millis(pub(crate) Duration);
+
+impl Serialize for Millis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let micros = u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX);
+        match micros % 1_000 {
+            0 => serializer.serialize_u64(micros / 1_000),
+            // Exact to the microsecond for 285 years.
+            _ => serializer.serialize_f64(micros as f64 / 1e3),
+        }
+    }
+}
+
+/// A candidate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Who {
+    id: String,
+    label: String,
+    data: String,
+}
+
+impl From<&Holder> for Who {
+    fn from(holder: &Holder) -> Self {
+        Self { id: holder.id.to_string(), label: holder.label.as_str().to_owned(), data: holder.data.clone() }
+    }
+}
+
+/// A waiting candidate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Candidate {
+    #[serde(flatten)]
+    who: Who,
+    note: String,
+    said_ago_ms: Option<Millis>,
+}
+
+impl From<&Waiting> for Candidate {
+    fn from(waiting: &Waiting) -> Self {
+        Self { who: (&waiting.who).into(), note: waiting.note.clone(), said_ago_ms: waiting.age.map(Millis) }
+    }
+}
+
+/// What an operator has ordered and nobody has done yet.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Ordered {
+    kind: &'static str,
+    successor: Option<String>,
+}
+
+impl From<&Wish> for Ordered {
+    fn from(wish: &Wish) -> Self {
+        match wish {
+            Wish::NewElection => Self { kind: "new-election", successor: None },
+            Wish::Successor(label) => Self { kind: "successor", successor: Some(label.as_str().to_owned()) },
+        }
+    }
+}
+
+/// Who leads, as far as can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lead<'a> {
+    /// This candidate, for at least this long unless it gives up the lease.
+    Led(&'a Holder, Duration),
+    /// Nobody: the lease was given back.
+    Vacant,
+    /// Nobody is known to: this candidate has not renewed in time (HAZARDS 58).
+    Unknown(&'a Holder),
+    /// Nobody has ever campaigned.
+    Never,
+}
+
+impl<'a> Lead<'a> {
+    /// What a look at the election tells.
+    pub(crate) fn of(snapshot: Option<&'a Snapshot>) -> Self {
+        let Some(snapshot) = snapshot else { return Self::Never };
+        match (&snapshot.record.holder, snapshot.remaining()) {
+            (Some(holder), Some(left)) => Self::Led(holder, left),
+            (Some(holder), None) => Self::Unknown(holder),
+            (None, _) => Self::Vacant,
+        }
+    }
+
+    /// The word for it.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Led(..) => "led",
+            Self::Vacant => "vacant",
+            Self::Unknown(_) => "unknown",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// An election at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct State {
+    election: String,
+    state: &'static str,
+    leader: Option<Who>,
+    silent_holder: Option<Who>,
+    token: Option<u64>,
+    held_for_ms: Option<Millis>,
+    renewed_ago_ms: Option<Millis>,
+    lease_ms: Option<Millis>,
+    remaining_ms: Option<Millis>,
+    paused: bool,
+    order: Option<Ordered>,
+    candidates: Vec<Candidate>,
+}
+
+impl State {
+    /// The election, seen or never campaigned in.
+    pub(crate) fn of(election: &primacy::ElectionName, snapshot: Option<&Snapshot>) -> Self {
+        let lead = Lead::of(snapshot);
+        let holder = snapshot.and_then(|snapshot| snapshot.record.holder.as_ref());
+        let held = snapshot.filter(|_| holder.is_some());
+        let (leader, silent_holder, remaining) = match lead {
+            Lead::Led(holder, left) => (Some(holder.into()), None, Some(left)),
+            Lead::Unknown(holder) => (None, Some(holder.into()), None),
+            Lead::Vacant | Lead::Never => (None, None, None),
+        };
+        Self {
+            election: election.as_str().to_owned(),
+            state: lead.word(),
+            leader,
+            silent_holder,
+            token: snapshot.map(|snapshot| snapshot.record.version.token.get()),
+            held_for_ms: held.and_then(|snapshot| snapshot.held_for).map(Millis),
+            renewed_ago_ms: held.and_then(|snapshot| snapshot.age).map(Millis),
+            lease_ms: held.map(|snapshot| Millis(snapshot.record.lease)),
+            remaining_ms: remaining.map(Millis),
+            paused: snapshot.is_some_and(|snapshot| snapshot.record.paused),
+            order: snapshot.and_then(|snapshot| snapshot.record.wish.as_ref()).map(Ordered::from),
+            candidates: snapshot
+                .map(|snapshot| snapshot.candidates.iter().map(Candidate::from).collect())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// `primacy status --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Status {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) answer_age_ms: Millis,
+    #[serde(flatten)]
+    pub(crate) state: State,
+    pub(crate) explanation: Option<Vec<String>>,
+}
+
+/// `primacy list --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct List {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) answer_age_ms: Millis,
+    pub(crate) elections: Vec<State>,
+}
+
+/// One line of `primacy watch --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Change {
+    pub(crate) schema: u32,
+    pub(crate) at_unix_ms: i64,
+    pub(crate) event: &'static str,
+    pub(crate) text: String,
+    pub(crate) candidate: Option<Who>,
+    pub(crate) now: Option<State>,
+}
+
+/// `primacy history --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct History {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) election: String,
+    pub(crate) terms: Vec<PastTerm>,
+}
+
+/// One leadership.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PastTerm {
+    token: u64,
+    leader: TermLeader,
+    granted_unix_ms: i64,
+    ended_unix_ms: Option<i64>,
+    lasted_ms: Option<i64>,
+    ended: Option<String>,
+    current: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct TermLeader {
+    id: String,
+    label: String,
+}
+
+impl PastTerm {
+    /// The term; `current` if its leader leads now.
+    pub(crate) fn new(term: &Term, current: bool) -> Self {
+        let ended_unix_ms = term.ended.as_ref().map(|(at, _)| *at);
+        Self {
+            token: term.token.get(),
+            leader: TermLeader { id: term.id.to_string(), label: term.label.as_str().to_owned() },
+            granted_unix_ms: term.granted_unix_ms,
+            ended_unix_ms,
+            lasted_ms: ended_unix_ms.map(|ended| ended.saturating_sub(term.granted_unix_ms).max(0)),
+            ended: term.ended.as_ref().map(|(_, why)| why.clone()),
+            current,
+        }
+    }
+}
+
+/// `promote`, `depose`, `pause` and `resume` with `--json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Order {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) order: &'static str,
+    pub(crate) successor: Option<String>,
+    pub(crate) now: bool,
+    pub(crate) result: &'static str,
+    pub(crate) outcome: Option<&'static str>,
+    pub(crate) waited_ms: Option<Millis>,
+    pub(crate) before: Option<State>,
+    pub(crate) after: Option<State>,
+}
+
+/// `primacy doctor --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Doctor {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) verdict: &'static str,
+    pub(crate) product: String,
+    pub(crate) renewals: Latency,
+    pub(crate) findings: Vec<Found>,
+    pub(crate) timing: Timing,
+    pub(crate) recommended: Option<Timing>,
+    pub(crate) advice: Vec<String>,
+}
+
+/// How long renewals took.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) count: usize,
+    pub(crate) p50_ms: Option<Millis>,
+    pub(crate) p99_ms: Option<Millis>,
+    pub(crate) max_ms: Option<Millis>,
+}
+
+/// A finding.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Found {
+    pub(crate) severity: &'static str,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+/// Timing, and what follows from it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Timing {
+    lease_ms: Millis,
+    grace_ms: Millis,
+    renew_every_ms: Millis,
+    call_timeout_ms: Millis,
+    ride_through_ms: Millis,
+    failover_bound_ms: Millis,
+}
+
+impl Timing {
+    /// The timing, with calls to the store that take `latency`.
+    pub(crate) fn of(timing: &primacy::Timing, latency: Duration) -> Self {
+        Self {
+            lease_ms: Millis(timing.lease()),
+            grace_ms: Millis(timing.grace()),
+            renew_every_ms: Millis(timing.renew_every()),
+            call_timeout_ms: Millis(timing.call_timeout()),
+            ride_through_ms: Millis(timing.ride_through()),
+            failover_bound_ms: Millis(timing.failover_bound(0, latency)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_are_whole_where_they_can_be() {
+        let json = |micros| serde_json::to_string(&Millis(Duration::from_micros(micros))).expect("a number");
+        assert_eq!(json(10_000_000), "10000");
+        assert_eq!(json(1_234), "1.234");
+        assert_eq!(json(123_456_789), "123456.789");
+    }
+}
