@@ -1,5 +1,9 @@
 //! The port to a store: what it must do, and by which URL it is found.
 
+mod row;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -186,7 +190,6 @@ pub enum OrderKind {
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "handed over once, not stored")]
 pub enum Ordered {
     /// It stands in the row now, which was like this just before.
     Written(Snapshot),

@@ -1,0 +1,252 @@
+//! The folder of hint files beside a database: touched when an election changes, watched by those who wait.
+//!
+//! Each election has a file of its own, so that a change of one wakes nobody who waits for another. Its *times* are the
+//! hint; its *content* is the highest token granted, so that tokens still grow, and a lost record is still waited out,
+//! after the database itself was deleted (rules R6 and R11). Neither is needed for safety while the database lives.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tracing::debug;
+
+use super::super::{BoxFuture, Hints};
+use super::host::fnv128;
+use crate::{ElectionName, Token};
+
+/// One election's hint file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Board {
+    database: PathBuf,
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Board {
+    pub(super) fn of(database: &Path, election: &ElectionName) -> Self {
+        // All who use a file by different symbolic links meet in one folder.
+        let database = fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+        let mut folder: OsString = database.clone().into();
+        folder.push(".hints");
+        let folder = PathBuf::from(folder);
+        let file = folder.join(file_name(election));
+        Self { database, folder, file }
+    }
+
+    /// Tells all who watch the election to look. Best effort: they look by themselves too, only later.
+    pub(super) fn ring(&self) {
+        let touch = || {
+            let now = &TimeSpec::UTIME_NOW;
+            utimensat(AT_FDCWD, &self.file, now, now, UtimensatFlags::NoFollowSymlink)
+        };
+        let rung = match touch() {
+            // Nobody has ever watched; whoever comes now looks first.
+            Err(Errno::ENOENT) => Ok(()),
+            result => result,
+        };
+        if let Err(error) = rung {
+            debug!(%error, file = %self.file.display(), "no hint could be given; waiting candidates poll");
+        }
+    }
+
+    /// The highest token that the file tells of.
+    pub(super) fn remembered(&self) -> Token {
+        let mut text = String::new();
+        let read = File::open(&self.file).and_then(|file| file.take(64).read_to_string(&mut text));
+        match read {
+            Ok(_) => text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(Token::NONE),
+            Err(_) => Token::NONE,
+        }
+    }
+
+    /// Writes down a token that is being granted. To be called while nobody else can grant.
+    pub(super) fn remember(&self, token: Token) {
+        // Of constant length: a token never overwrites a part of a longer one.
+        let text = format!("{:019}\n", token.get());
+        let written = self.open().and_then(|file| file.write_all_at(text.as_bytes(), 0));
+        if let Err(error) = written {
+            debug!(%error, file = %self.file.display(), "the token could not be written beside the database");
+        }
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let open = || {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .custom_flags(OFlag::O_NOFOLLOW.bits())
+                .open(&self.file)
+        };
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.database.exists() => {
+                match fs::create_dir(&self.folder) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                    _ => open(),
+                }
+            }
+            result => result,
+        }
+    }
+
+    /// Starts to watch. To be called inside a tokio runtime with I/O.
+    pub(super) fn watch(self) -> io::Result<BoardHints> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        #[expect(deprecated, reason = "`Source` owns its descriptor, and what replaces this is unsafe to call")]
+        let watched = AsyncFd::with_interest(Source(inotify), Interest::READABLE)?;
+        let mut hints = BoardHints { watched, board: self, armed: false, retry: SOON };
+        hints.arm();
+        Ok(hints)
+    }
+}
+
+/// The election's name where a file name can hold it, with everything but letters, digits, `-` and `_` escaped. Names
+/// too long for that share a file if their digests are equal, which wakes the one for the other and no more.
+fn file_name(election: &ElectionName) -> String {
+    const LONGEST: usize = 200;
+    let mut name = String::new();
+    for byte in election.as_str().bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
+            name.push(char::from(byte));
+        } else {
+            // A `String` takes every write.
+            let _ = write!(name, "%{byte:02x}");
+        }
+    }
+    if name.len() > LONGEST { format!("%{:032x}", fnv128(election.as_str().as_bytes())) } else { name }
+}
+
+struct Source(Inotify);
+
+impl AsRawFd for Source {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+/// The wait before a watch that could not be set, or was lost, is tried again; doubled up to [`LATE`].
+const SOON: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_secs(30);
+
+/// Hints from the times of a file, and from the disappearance of the database.
+pub(super) struct BoardHints {
+    watched: AsyncFd<Source>,
+    board: Board,
+    /// Whether both files are watched.
+    armed: bool,
+    retry: Duration,
+}
+
+impl BoardHints {
+    fn arm(&mut self) {
+        // Reading and writing change no attributes. What was deleted or moved away may still be in use.
+        let what = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
+        let inotify = &self.watched.get_ref().0;
+        let armed = self
+            .board
+            .open()
+            .and_then(|_| Ok(inotify.add_watch(&self.board.file, what)?))
+            .and_then(|_| Ok(inotify.add_watch(&self.board.database, what)?));
+        self.armed = armed.is_ok();
+        if let Err(error) = armed {
+            debug!(%error, file = %self.board.file.display(), "no hints for now; the store is polled");
+        }
+    }
+
+    /// Reads all that has happened.
+    fn drain(&mut self) {
+        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
+        while let Ok(events) = self.watched.get_ref().0.read_events() {
+            if events.is_empty() {
+                break;
+            }
+            if events.iter().any(|event| event.mask.intersects(gone)) {
+                self.armed = false;
+            }
+        }
+        // A deleted file that is still open somewhere only tells of a changed attribute.
+        if !self.board.file.exists() || !self.board.database.exists() {
+            self.armed = false;
+        }
+    }
+
+    async fn hint(&mut self) {
+        loop {
+            if self.armed {
+                let Ok(mut ready) = self.watched.readable().await else {
+                    return std::future::pending().await;
+                };
+                ready.clear_ready();
+                drop(ready);
+                self.drain();
+                self.retry = SOON;
+                return;
+            }
+            tokio::time::sleep(self.retry).await;
+            self.retry = (self.retry * 2).min(LATE);
+            self.arm();
+            if self.armed {
+                return;
+            }
+        }
+    }
+}
+
+impl Hints for BoardHints {
+    fn next(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> String {
+        file_name(&ElectionName::new(text).expect("valid"))
+    }
+
+    #[test]
+    fn each_name_has_its_file() {
+        assert_eq!(name("billing-7_x"), "billing-7_x");
+        assert_eq!(name("../a b"), "%2e%2e%2fa%20b");
+        assert_eq!(name("%41"), "%2541", "not the same as A");
+        let long = name(&"é".repeat(64));
+        assert!(long.len() < 200 && long.starts_with('%'));
+        assert_ne!(long, name(&"è".repeat(64)));
+    }
+
+    #[test]
+    fn a_token_is_remembered_and_garbage_is_not_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let database = folder.path().join("p.db");
+        let board = Board::of(&database, &ElectionName::new("e").expect("valid"));
+        assert_eq!(board.remembered(), Token::NONE);
+        board.remember(Token::NONE.next(0));
+        assert_eq!(board.remembered(), Token::NONE, "without a database nothing is created");
+        assert!(!board.folder.exists());
+        fs::write(&database, "").expect("writable");
+        board.remember(Token::MAX);
+        assert_eq!(board.remembered(), Token::MAX);
+        board.remember(Token::NONE.next(0));
+        assert_eq!(board.remembered(), Token::NONE.next(0));
+        for garbage in ["", "-1", "x", "99999999999999999999", "\u{feff}7"] {
+            fs::write(&board.file, garbage).expect("writable");
+            assert_eq!(board.remembered(), Token::NONE, "{garbage:?}");
+        }
+        fs::write(&board.file, [0xFF, 0xFE]).expect("writable");
+        assert_eq!(board.remembered(), Token::NONE);
+    }
+}

@@ -1,0 +1,92 @@
+//! Observers and operators of a file.
+
+use super::super::{
+    BoxFuture, Desk, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    row::{self, Verdict},
+};
+use super::board::Board;
+use super::db::{Db, Durability, End};
+use super::fault::Fault;
+use super::place::Place;
+use super::probe;
+use super::rows::{self, Stamped};
+use super::worker::Worker;
+use crate::ElectionName;
+
+/// The connection of an observer or operator.
+#[derive(Debug)]
+pub(super) struct SqliteDesk(Worker<Db>);
+
+impl SqliteDesk {
+    pub(super) async fn open(place: &Place) -> Result<Self, StoreError> {
+        let place = place.clone();
+        Worker::start(move |abandoned| Db::existing(&place, abandoned)).await.map(Self)
+    }
+}
+
+impl Desk for SqliteDesk {
+    fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
+        let election = election.clone();
+        Box::pin(self.0.call(move |db| {
+            let host = db.host;
+            db.snapshot(|conn| rows::snapshot(conn, &election, &host))
+        }))
+    }
+
+    fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>> {
+        Box::pin(self.0.call(|db| {
+            let host = db.host;
+            db.snapshot(|conn| {
+                let names = rows::elections(conn)?;
+                let snapshots = names.iter().map(|name| rows::snapshot(conn, name, &host));
+                snapshots.filter_map(Result::transpose).collect()
+            })
+        }))
+    }
+
+    fn history<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
+        let election = election.clone();
+        Box::pin(self.0.call(move |db| db.read(|conn| rows::history(conn, &election, limit))))
+    }
+
+    fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
+        let election = election.clone();
+        Box::pin(self.0.call(move |db| {
+            let ordered = write_order(db, &election, &order)?;
+            if matches!(ordered, Ordered::Written(_)) {
+                Board::of(db.place.path(), &election).ring();
+            }
+            Ok(ordered)
+        }))
+    }
+
+    fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
+        Box::pin(self.0.call(probe::run))
+    }
+}
+
+fn write_order(db: &mut Db, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
+    let host = db.host;
+    db.write(Durability::Full, |conn| {
+        let Some(before) = rows::snapshot(conn, election, &host)? else {
+            return Ok(End::Rollback(Ordered::NoSuchElection));
+        };
+        let row = &before.record;
+        let (new, ended) = match row::order(row, before.leader().is_some(), order) {
+            Verdict::Already => return Ok(End::Rollback(Ordered::Already(before))),
+            Verdict::TokenChanged => return Ok(End::Rollback(Ordered::TokenChanged(before))),
+            Verdict::Write(new, ended) => (new, ended),
+        };
+        if !rows::swap(conn, election, Some(row), &new, &host, Stamped::Neither)? {
+            return Err(Fault::Damaged("the row of the election"));
+        }
+        if let Some(reason) = ended {
+            rows::close_term(conn, election, row.version.token, reason.word())?;
+        }
+        Ok(End::Commit(Ordered::Written(before)))
+    })
+}

@@ -1,0 +1,101 @@
+//! The tables, and whose file this is.
+
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use super::place::Place;
+
+/// Marks a file as primacy's: `prmc`.
+const APPLICATION: i32 = i32::from_be_bytes(*b"prmc");
+
+/// The version of the tables below. A change of them takes a new number and a way to come from the old one.
+const VERSION: i32 = 1;
+
+/// Names are text without control characters, compared byte for byte (rule R5). Clocks: `*_unix_ms` is the wall clock
+/// and informs people; `*_boot_ns` is the boot clock of the boot in `boot`, and serves for ages.
+const TABLES: &str = "
+CREATE TABLE primacy_election (
+    election         TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
+    token            INTEGER NOT NULL CHECK (token > 0),
+    beat             INTEGER NOT NULL CHECK (beat > 0),
+    intent           INTEGER NOT NULL CHECK (intent >= 0),
+    holder           BLOB    CHECK (length(holder) = 16),
+    label            TEXT    CHECK ((label IS NULL) = (holder IS NULL)),
+    data             TEXT    CHECK ((data IS NULL) = (holder IS NULL)),
+    lease_ns         INTEGER NOT NULL CHECK (lease_ns >= 0),
+    wish             TEXT    CHECK (wish IN ('new-election', 'successor')),
+    successor        TEXT    CHECK ((successor IS NOT NULL) = (wish IS 'successor')),
+    paused           INTEGER NOT NULL CHECK (paused IN (0, 1)),
+    granted_unix_ms  INTEGER NOT NULL,
+    renewed_unix_ms  INTEGER NOT NULL,
+    machine          BLOB    CHECK (length(machine) = 16),
+    boot             BLOB    CHECK (length(boot) = 16),
+    granted_boot_ns  INTEGER NOT NULL,
+    renewed_boot_ns  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE primacy_candidate (
+    election         TEXT    NOT NULL COLLATE BINARY,
+    id               BLOB    NOT NULL CHECK (length(id) = 16),
+    label            TEXT    NOT NULL,
+    data             TEXT    NOT NULL,
+    note             TEXT    NOT NULL,
+    joined           INTEGER NOT NULL,
+    boot             BLOB    CHECK (length(boot) = 16),
+    seen_boot_ns     INTEGER NOT NULL,
+    fresh_ns         INTEGER NOT NULL,
+    PRIMARY KEY (election, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE primacy_term (
+    election         TEXT    NOT NULL COLLATE BINARY,
+    token            INTEGER NOT NULL CHECK (token > 0),
+    id               BLOB    NOT NULL CHECK (length(id) = 16),
+    label            TEXT    NOT NULL,
+    granted_unix_ms  INTEGER NOT NULL,
+    ended_unix_ms    INTEGER,
+    reason           TEXT    CHECK ((reason IS NULL) = (ended_unix_ms IS NULL)),
+    PRIMARY KEY (election, token)
+) STRICT, WITHOUT ROWID;
+
+-- Always empty but for the moments in which a probe measures how long a durable change takes.
+CREATE TABLE primacy_probe (
+    id               BLOB    NOT NULL PRIMARY KEY,
+    beat             INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Nothing yet.
+    Nothing,
+    /// Primacy's tables, of this version.
+    Ours,
+}
+
+/// Reads what the file is, and refuses what is not for this program. Changes nothing.
+pub(super) fn inspect(conn: &Connection, place: &Place) -> Result<Content, Fault> {
+    let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let tables: u32 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    match (application, version, tables) {
+        (0, 0, 0) => Ok(Content::Nothing),
+        (APPLICATION, VERSION, 1..) => Ok(Content::Ours),
+        (APPLICATION, _, _) => Err(Fault::Said(place.unusable(format_args!(
+            "its tables are of version {version}, and this primacy knows version {VERSION}; {}",
+            if version > VERSION { "use a newer primacy" } else { "move it away, or name another file" }
+        )))),
+        _ => Err(Fault::Said(place.unusable(
+            "this is the database of another program; primacy changes nothing in it. Give primacy a file of its own",
+        ))),
+    }
+}
+
+/// Creates the tables, to be called in a transaction that writes.
+pub(super) fn create(conn: &Connection) -> Result<(), Fault> {
+    conn.execute_batch(TABLES)?;
+    conn.pragma_update(None, "application_id", APPLICATION)?;
+    conn.pragma_update(None, "user_version", VERSION)?;
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! One candidate's steps, each a short transaction on the election's row.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tracing::debug;
+
+use super::super::{
+    BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing, StoreError,
+    Version, Why, row,
+};
+use super::board::Board;
+use super::db::{Db, Durability, End};
+use super::fault::Fault;
+use super::host::Host;
+use super::place::Place;
+use super::rows::{self, Stamped, Stored};
+use super::worker::{Abandoned, Worker, with_patience};
+use crate::{CandidateId, ElectionName, Instant, Token, clock};
+
+/// How long an announcement may wait for its turn. Looking must go on without it.
+const ANNOUNCEMENT_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A candidate's connection.
+#[derive(Debug)]
+pub(super) struct SqliteSession(Worker<Steps>);
+
+impl SqliteSession {
+    pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
+        let (place, election, me) = (place.clone(), election.clone(), me.clone());
+        Worker::start(move |abandoned| Steps::open(&place, election, me, abandoned)).await.map(Self)
+    }
+}
+
+impl Session for SqliteSession {
+    fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
+        Box::pin(self.0.call(move |steps| steps.take(request)))
+    }
+}
+
+/// What the thread of a session owns.
+struct Steps {
+    db: Db,
+    election: ElectionName,
+    me: Holder,
+    board: Board,
+    announced_at: Option<Instant>,
+}
+
+impl Steps {
+    fn open(place: &Place, election: ElectionName, me: Holder, abandoned: &Abandoned) -> Result<Self, StoreError> {
+        let db = Db::create(place, abandoned)?;
+        if db.is_read_only() {
+            return Err(place.unusable("it cannot be written; make it and its folder writable for this user"));
+        }
+        let board = Board::of(place.path(), &election);
+        Ok(Self { db, election, me, board, announced_at: None })
+    }
+
+    fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
+        match request {
+            Request::Look { announce } => {
+                if let Some(why) = announce {
+                    self.announce(&why);
+                }
+                self.look().map(Reply::Seen)
+            }
+            Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, holder, lease),
+            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled),
+            Request::Release { id, version, reason } => self.release(id, version, &reason),
+            Request::Leave => self.leave(),
+        }
+    }
+
+    fn look(&mut self) -> Result<Sighting, StoreError> {
+        let (election, me, host) = (self.election.clone(), self.me.id, self.db.host);
+        let sighting = |conn: &Connection| {
+            let stored = rows::load(conn, &election)?;
+            Ok((stored, rows::standing(conn, &election, me, &host)?))
+        };
+        let (stored, standing) = self.db.read(sighting)?;
+        Ok(self.sight(stored, standing))
+    }
+
+    fn sight(&self, stored: Stored, standing: Standing) -> Sighting {
+        let Some(row) = stored.row else {
+            // R11: what the database has forgotten, the hint file may still know.
+            let remembered = stored.remembered.max(self.board.remembered());
+            return Sighting { record: None, remembered, age: None, holder_gone: false, standing };
+        };
+        let held = row.record.holder.is_some();
+        Sighting {
+            remembered: stored.remembered,
+            age: self.db.host.age_of(row.renewed),
+            holder_gone: held && self.db.place.is_of_one_host() && self.db.host.has_restarted_since(&row.by),
+            standing,
+            record: Some(row.record),
+        }
+    }
+
+    /// A store that cannot be written just now can still be looked at.
+    fn announce(&mut self, why: &Why) {
+        let (election, me, host) = (self.election.clone(), self.me.clone(), self.db.host);
+        let since_last = self.announced_at.map(|at| clock::now().since(at));
+        let note = why.to_string();
+        let written = with_patience(ANNOUNCEMENT_PATIENCE, || {
+            self.db.write(Durability::Normal, |conn| {
+                let lease = rows::load(conn, &election)?.record().map(|record| record.lease);
+                let fresh_for = row::fresh_for(lease, since_last);
+                rows::announce(conn, &election, &me, &note, &host, fresh_for).map(End::Commit)
+            })
+        });
+        match written {
+            Ok(()) => self.announced_at = Some(clock::now()),
+            Err(error) => debug!(%error, "the candidate could not be announced"),
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        expect: Option<Expectation>,
+        floor: Token,
+        holder: Holder,
+        lease: Duration,
+    ) -> Result<Reply, StoreError> {
+        // Losers read; only who may win waits for the lock and writes.
+        let sighting = self.look()?;
+        if sighting.record.as_ref().map(Record::expectation) != expect {
+            return Ok(Reply::Conflict(sighting));
+        }
+        let board = self.board.clone();
+        let reply = self.change(|conn, stored, election, host| {
+            let highest = stored.remembered.max(board.remembered()).max(floor);
+            let old = stored.record();
+            let Some(new) = row::acquire(old, expect, highest, holder.clone(), lease) else { return Ok(None) };
+            if new.version.token <= highest {
+                return Err(Fault::Said(StoreError::Unusable("the tokens of this election are used up".into())));
+            }
+            if !rows::swap(conn, election, old, &new, host, Stamped::Granted)? {
+                return Ok(None);
+            }
+            rows::open_term(conn, election, old, &new, &holder)?;
+            rows::withdraw(conn, election, holder.id)?;
+            board.remember(new.version.token);
+            Ok(Some(new))
+        })?;
+        self.ring_if_applied(&reply);
+        Ok(reply)
+    }
+
+    fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, StoreError> {
+        self.change(|conn, stored, election, host| {
+            let Some(new) = row::renew(stored.record(), id, version, fulfilled) else { return Ok(None) };
+            let swapped = rows::swap(conn, election, stored.record(), &new, host, Stamped::Renewed)?;
+            Ok(swapped.then_some(new))
+        })
+    }
+
+    fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, StoreError> {
+        let reply = self.change(|conn, stored, election, host| {
+            let Some(new) = row::release(stored.record(), id, version) else { return Ok(None) };
+            if !rows::swap(conn, election, stored.record(), &new, host, Stamped::Neither)? {
+                return Ok(None);
+            }
+            rows::close_term(conn, election, new.version.token, reason.word())?;
+            Ok(Some(new))
+        })?;
+        self.ring_if_applied(&reply);
+        Ok(reply)
+    }
+
+    fn leave(&mut self) -> Result<Reply, StoreError> {
+        let (election, me) = (self.election.clone(), self.me.id);
+        if self.db.read(|conn| rows::is_announced(conn, &election, me))? {
+            self.db.write(Durability::Normal, |conn| rows::withdraw(conn, &election, me).map(End::Commit))?;
+        }
+        Ok(Reply::Left)
+    }
+
+    /// Runs a durable transaction that either changes the row, or answers with what stands in it.
+    fn change<F>(&mut self, change: F) -> Result<Reply, StoreError>
+    where
+        F: FnOnce(&Connection, &Stored, &ElectionName, &Host) -> Result<Option<Record>, Fault>,
+    {
+        let (election, me, host) = (self.election.clone(), self.me.id, self.db.host);
+        let changed = self.db.write(Durability::Full, |conn| {
+            let stored = rows::load(conn, &election)?;
+            match change(conn, &stored, &election, &host)? {
+                Some(record) => Ok(End::Commit(Ok(record))),
+                None => {
+                    let standing = rows::standing(conn, &election, me, &host)?;
+                    Ok(End::Rollback(Err((stored, standing))))
+                }
+            }
+        })?;
+        Ok(match changed {
+            Ok(record) => Reply::Applied(record),
+            Err((stored, standing)) => Reply::Conflict(self.sight(stored, standing)),
+        })
+    }
+
+    fn ring_if_applied(&self, reply: &Reply) {
+        if matches!(reply, Reply::Applied(_)) {
+            self.board.ring();
+        }
+    }
+}
