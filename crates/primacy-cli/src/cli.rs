@@ -45,7 +45,7 @@ pub(crate) struct Common {
     #[arg(long, global = true, env = "PRIMACY_ELECTION", value_name = "NAME", default_value = "default")]
     pub(crate) election: ElectionName,
     /// How long to keep trying to reach the store before giving up with exit code 69
-    #[arg(long, global = true, value_name = "DUR", value_parser = duration::parse)]
+    #[arg(long, global = true, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
     /// Print JSON with a documented schema instead of text
     #[arg(long, global = true)]
@@ -145,10 +145,10 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "PRIMACY_NAME", value_name = "LABEL")]
     pub(crate) name: Option<Label>,
     /// How long a grant lasts unless it is renewed: the wait when a whole host is lost
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) lease: Duration,
     /// How long CMD may take to stop after SIGTERM, inside the lease [default: 5s, at most half of the lease]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
     /// Exit with 75 when the leadership is lost, instead of waiting to lead again
     #[arg(long)]
@@ -191,7 +191,7 @@ pub(crate) struct WatchArgs {
     #[arg(long)]
     pub(crate) until_leader: bool,
     /// How often to look at least: 10ms to 1h; hints of the store come sooner
-    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = interval, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
 }
 
@@ -220,7 +220,7 @@ pub(crate) struct OrderArgs {
     #[arg(long)]
     pub(crate) now: bool,
     /// Refuse unless the last granted token is still this one
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) token: Option<Token>,
     /// Give the order although no candidate waits who could take over, or the election is paused
     #[arg(long)]
@@ -234,10 +234,10 @@ pub(crate) struct OrderArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoctorArgs {
     /// The lease to judge
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) lease: Duration,
     /// The grace to judge [default: 5s, at most half of the lease]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
 }
 

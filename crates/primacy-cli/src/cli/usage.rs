@@ -1,9 +1,12 @@
 //! One clear line for each wrong use of the command line, whatever was typed.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::Cli;
 use crate::output::failure::Failure;
 use crate::output::shorten;
 
@@ -20,12 +23,17 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Sorts clap's answer.
-    pub(crate) fn of(error: &clap::Error, coloured: bool) -> Self {
+    pub(crate) fn of(error: &clap::Error, words: &[OsString], coloured: bool) -> Self {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             let page = error.render();
             return Self::Page(if coloured { page.ansi().to_string() } else { page.to_string() });
         }
-        Self::Wrong(Failure::usage(format!("{}; see {} --help", what(error), command(error))))
+        let command = command(words);
+        // What people forget most.
+        let program = command == "primacy run"
+            && matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument);
+        let hint = if program { "; write the program to run after --" } else { "" };
+        Self::Wrong(Failure::usage(format!("{}{hint}; see {command} --help", what(error))))
     }
 }
 
@@ -42,9 +50,8 @@ fn what(error: &clap::Error) -> String {
             let choices = strings(error, ContextKind::ValidValue).join(", ");
             format!("'{}' is no value for {arg}; choose one of {choices}", shorten(&value, SHOWN))
         }
-        (ErrorKind::MissingSubcommand, ..) => {
-            let commands = strings(error, ContextKind::ValidSubcommand).join(", ");
-            format!("say what to do: one of {commands}")
+        (ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ..) => {
+            format!("say what to do: one of {}", names().join(", "))
         }
         (ErrorKind::MissingRequiredArgument, ..) => {
             let missing = strings(error, ContextKind::InvalidArg).join(" ");
@@ -64,15 +71,22 @@ fn first_paragraph(error: &clap::Error) -> String {
     shorten(&line, 200)
 }
 
-/// `primacy status` of `Usage: primacy status [OPTIONS]`.
-fn command(error: &clap::Error) -> String {
-    let usage = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let words = usage.trim_start_matches("Usage:").split_whitespace();
-    let words: Vec<_> = words.take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect();
-    if words.is_empty() { "primacy".to_owned() } else { words.join(" ") }
+/// Whose help to read: the first word that is a command and not an option's value.
+fn command(words: &[OsString]) -> String {
+    let words: Vec<_> = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--")).collect();
+    let names = names();
+    let named = words.windows(2).find(|pair| {
+        let value = pair[0].starts_with("--") && !pair[0].contains('=') && !SWITCHES.contains(&pair[0]);
+        !value && names.iter().any(|name| name == pair[1])
+    });
+    named.map_or_else(|| "primacy".to_owned(), |pair| format!("primacy {}", pair[1]))
+}
+
+/// Common options without a value.
+const SWITCHES: [&str; 3] = ["--json", "--quiet", "--verbose"];
+
+fn names() -> Vec<String> {
+    Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }
 
 fn string(error: &clap::Error, kind: ContextKind) -> Option<String> {
@@ -93,14 +107,13 @@ fn strings(error: &clap::Error, kind: ContextKind) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
     use clap::Parser as _;
     use expect_test::{Expect, expect};
 
     fn refused(words: &[&str], expected: &Expect) {
-        let words = ["primacy"].iter().chain(words);
-        let error = Cli::try_parse_from(words).expect_err("it should be refused");
-        let Refusal::Wrong(failure) = Refusal::of(&error, false) else { panic!("not a mistake") };
+        let words: Vec<_> = ["primacy"].iter().chain(words).map(OsString::from).collect();
+        let error = Cli::try_parse_from(&words).expect_err("it should be refused");
+        let Refusal::Wrong(failure) = Refusal::of(&error, &words, false) else { panic!("not a mistake") };
         assert_eq!(failure.code, 2);
         let line = failure.to_string();
         assert!(!line.contains('\n') && line.len() < 400, "{line}");
@@ -109,27 +122,101 @@ mod tests {
 
     #[test]
     fn every_mistake_is_one_line() {
-        refused(&[], &expect![[""]]);
-        refused(&["statis"], &expect![[""]]);
-        refused(&["status", "--explian"], &expect![[""]]);
-        refused(&["run"], &expect![[""]]);
-        refused(&["run", "true"], &expect![[""]]);
-        refused(&["promote"], &expect![[""]]);
-        refused(&["status", "--color", "mauve"], &expect![[""]]);
-        refused(&["run", "--lease", "5 parsecs", "--", "true"], &expect![[""]]);
-        refused(&["run", "--lease", "-1s", "--", "true"], &expect![[""]]);
-        refused(&["run", "--lease=-1s", "--", "true"], &expect![[""]]);
-        refused(&["history", "--limit", "0"], &expect![[""]]);
-        refused(&["promote", "a", "--token", "-1"], &expect![[""]]);
-        refused(&["status", "-q", "-v"], &expect![[""]]);
+        refused(
+            &[],
+            &expect![
+                "say what to do: one of run, status, list, watch, history, promote, depose, pause, resume, doctor, completions, man; see primacy --help"
+            ],
+        );
+        refused(
+            &["statis"],
+            &expect![
+                "unrecognized subcommand 'statis'; tip: a similar subcommand exists: 'status'; see primacy --help"
+            ],
+        );
+        refused(
+            &["status", "--explian"],
+            &expect![
+                "unexpected argument '--explian' found; tip: a similar argument exists: '--explain'; see primacy status --help"
+            ],
+        );
+        refused(&["run"], &expect!["<CMD>... is missing; write the program to run after --; see primacy run --help"]);
+        refused(
+            &["run", "true"],
+            &expect!["unexpected argument 'true' found; write the program to run after --; see primacy run --help"],
+        );
+        refused(&["promote"], &expect!["<LABEL> is missing; see primacy promote --help"]);
+        refused(
+            &["status", "--color", "mauve"],
+            &expect![
+                "'mauve' is no value for --color <WHEN>; choose one of auto, always, never; see primacy status --help"
+            ],
+        );
+        refused(
+            &["run", "--lease", "5 parsecs", "--", "true"],
+            &expect![
+                "'5 parsecs' is no value for --lease <DUR>: write a number with its unit, such as 250ms, 10s, 2m, 1h or 1m 30s; see primacy run --help"
+            ],
+        );
+        refused(
+            &["run", "--lease", "-1s", "--", "true"],
+            &expect![
+                "'-1s' is no value for --lease <DUR>: write a number with its unit, such as 250ms, 10s, 2m, 1h or 1m 30s; see primacy run --help"
+            ],
+        );
+        refused(
+            &["run", "--lease=-1s", "--", "true"],
+            &expect![
+                "'-1s' is no value for --lease <DUR>: write a number with its unit, such as 250ms, 10s, 2m, 1h or 1m 30s; see primacy run --help"
+            ],
+        );
+        refused(
+            &["history", "--limit", "0"],
+            &expect!["'0' is no value for --limit <N>: 0 is not in 1..=100000; see primacy history --help"],
+        );
+        refused(
+            &["promote", "a", "--token", "-1"],
+            &expect![
+                "'-1' is no value for --token <N>: a token is a whole number from 0 to 9223372036854775807; see primacy promote --help"
+            ],
+        );
+        refused(
+            &["status", "-q", "-v"],
+            &expect!["the argument '--quiet' cannot be used with '--verbose...'; see primacy status --help"],
+        );
     }
 
     #[test]
     fn hostile_names_are_shown_safely() {
-        refused(&["promote", "a\n\nUsage: rm\u{1b}[31m"], &expect![[""]]);
-        refused(&["status", "--election", &"x".repeat(10_000)], &expect![[""]]);
-        refused(&["status", "--election", ""], &expect![[""]]);
-        refused(&[&"y\n".repeat(5_000)], &expect![[""]]);
-        refused(&["run", "--data", &"z".repeat(1_025), "--", "true"], &expect![[""]]);
+        refused(
+            &["promote", "a\n\nUsage: rm\u{1b}[31m"],
+            &expect![[
+                r#"'a\n\nUsage: rm\u{1b}[31m' is no value for <LABEL>: it contains the control character U+000A; leave it out; see primacy promote --help"#
+            ]],
+        );
+        refused(
+            &["status", "--election", &"x".repeat(10_000)],
+            &expect![
+                "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' is no value for --election <NAME>: it has 10000 bytes; give 1 to 128; see primacy status --help"
+            ],
+        );
+        refused(
+            &["status", "--election", ""],
+            &expect![
+                "'' is no value for --election <NAME>: it is empty; give 1 to 128 bytes; see primacy status --help"
+            ],
+        );
+        refused(
+            &[&"y\n".repeat(5_000)],
+            &expect![
+                "unrecognized subcommand 'y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y; y…; see primacy --help"
+            ],
+        );
+        refused(
+            &["run", "--data", &"z".repeat(1_025), "--", "true"],
+            &expect![
+                "'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz…' is no value for --data <TEXT>: it has 1025 bytes; give at most 1024; see primacy run --help"
+            ],
+        );
     }
 }

@@ -17,12 +17,12 @@ pub(super) struct Script {
     pub(super) orders: VecDeque<Result<Ordered, StoreError>>,
     /// Errors that come before every other answer.
     pub(super) errors: VecDeque<StoreError>,
+    /// Errors that come after the first snapshot.
+    pub(super) errors_later: VecDeque<StoreError>,
     /// The orders that were given.
     pub(super) given: Vec<Order>,
     /// How often a desk was opened.
     pub(super) opened: usize,
-    /// What `probe` tells.
-    pub(super) probe: Option<Probe>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl FakeStore {
 
 impl Store for FakeStore {
     fn location(&self) -> String {
-        "fake:".to_owned()
+        "fake:somewhere".to_owned()
     }
 
     fn session<'a>(
@@ -78,6 +78,8 @@ struct FakeDesk(FakeStore);
 impl Desk for FakeDesk {
     fn snapshot<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
         self.0.answer(|script| {
+            let later = std::mem::take(&mut script.errors_later);
+            script.errors.extend(later);
             let next = if script.snapshots.len() > 1 { script.snapshots.pop_front() } else { None };
             Ok(next.or_else(|| script.snapshots.front().cloned()).flatten())
         })
@@ -99,6 +101,6 @@ impl Desk for FakeDesk {
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
-        self.0.answer(|script| Ok(script.probe.clone().expect("a probe was asked for")))
+        self.0.answer(|_| Err(StoreError::Unusable("there is nothing to probe".to_owned())))
     }
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use crate::cli::usage::Refusal;
-use crate::cli::{Colour, Command, Common};
+use crate::cli::{Colour, Command, Common, place};
 use crate::output::failure::{Failure, code};
 use crate::output::{self, Output, logging};
 use reach::Reach;
@@ -21,6 +21,8 @@ mod pages;
 mod pause;
 mod reach;
 mod status;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 /// Runs a command other than `run`.
@@ -44,7 +46,8 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
 
 /// Ends a process whose command line was not understood, or that was asked for help.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    match Refusal::of(error, output::coloured(Colour::Auto, std::io::stdout().is_terminal())) {
+    let words: Vec<_> = std::env::args_os().collect();
+    match Refusal::of(error, &words, output::coloured(Colour::Auto, std::io::stdout().is_terminal())) {
         Refusal::Page(page) => match output::plain_page(&page) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => failure.exit_code(),
@@ -58,6 +61,12 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
 
 fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     let store = common.open_store()?;
+    if common.uses_default_store() && !place::default_folder().exists() {
+        return Err(Failure::unavailable(format!(
+            "there is no election in {} yet: primacy run begins one, and --store names another place",
+            store.location()
+        )));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -10,7 +10,7 @@ use super::reach::Reach;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::schema::Lead;
-use crate::output::span::span;
+use crate::output::span::{bound as bound_text, span};
 
 /// How often to look where the store gives no hints.
 const POLL: Duration = Duration::from_millis(100);
@@ -111,7 +111,8 @@ fn progress(wanted: &Wanted, now: Option<&Snapshot>) -> String {
             )
         }
         Lead::Unknown(holder) => {
-            let left = now.and_then(takeover_in).map(|left| format!(", at most {}", span(left))).unwrap_or_default();
+            let left =
+                now.and_then(takeover_in).map(|left| format!(", at most {}", bound_text(left))).unwrap_or_default();
             format!("waiting for {next} to take over the lease of {}, which has run out{left}", holder.label)
         }
         Lead::Vacant | Lead::Never => format!("waiting for {next} to take the free lease"),

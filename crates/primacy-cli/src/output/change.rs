@@ -171,30 +171,62 @@ mod tests {
 
     #[test]
     fn changes_of_leadership_are_told() {
-        check(None, Some(&led()), &expect![[""]]);
-        check(Some(&led()), Some(&silent()), &expect![[""]]);
-        check(Some(&silent()), Some(&led()), &expect![[""]]);
-        check(Some(&silent()), Some(&taken()), &expect![[""]]);
-        check(Some(&led()), Some(&vacant()), &expect![[""]]);
-        check(Some(&vacant()), Some(&taken()), &expect![[""]]);
-        check(Some(&led()), None, &expect![[""]]);
+        check(
+            None,
+            Some(&led()),
+            &expect![[r#"
+            leader: web-1 leads with token 17
+            joined: web-2 waits
+            joined: web-3 waits"#]],
+        );
+        check(
+            Some(&led()),
+            Some(&silent()),
+            &expect!["unknown: who leads is unknown: web-1 has not renewed its lease with token 17 in time"],
+        );
+        check(Some(&silent()), Some(&led()), &expect!["leader: web-1 leads on with token 17: it renewed late"]);
+        check(Some(&silent()), Some(&taken()), &expect!["leader: web-2 leads with token 18"]);
+        check(Some(&led()), Some(&vacant()), &expect!["vacant: web-1 gave the lease with token 17 back: nobody leads"]);
+        check(Some(&vacant()), Some(&taken()), &expect!["leader: web-2 leads with token 18"]);
+        check(
+            Some(&led()),
+            None,
+            &expect![[r#"
+            vanished: the election's record is gone
+            left: web-2 waits no more
+            left: web-3 waits no more"#]],
+        );
     }
 
     #[test]
     fn orders_and_pauses_are_told() {
         let paused = with(led(), |snapshot| snapshot.record.paused = true);
-        check(Some(&led()), Some(&paused), &expect![[""]]);
-        check(Some(&paused), Some(&led()), &expect![[""]]);
-        check(Some(&led()), Some(&promoting(led(), "web-2")), &expect![[""]]);
-        check(Some(&promoting(led(), "web-2")), Some(&promoting(led(), "web-3")), &expect![[""]]);
-        check(Some(&promoting(led(), "web-2")), Some(&taken()), &expect![[""]]);
+        check(Some(&led()), Some(&paused), &expect!["paused: paused: nobody else may take the lease"]);
+        check(Some(&paused), Some(&led()), &expect!["resumed: resumed: candidates may take the lease"]);
+        check(
+            Some(&led()),
+            Some(&promoting(led(), "web-2")),
+            &expect!["order: an operator's order: hand over to web-2"],
+        );
+        check(
+            Some(&promoting(led(), "web-2")),
+            Some(&promoting(led(), "web-3")),
+            &expect!["order: an operator's order: hand over to web-3"],
+        );
+        check(
+            Some(&promoting(led(), "web-2")),
+            Some(&taken()),
+            &expect![[r#"
+            order-done: no longer ordered: hand over to web-2
+            leader: web-2 leads with token 18"#]],
+        );
     }
 
     #[test]
     fn candidates_come_and_go() {
         let fewer = with(led(), |snapshot| drop(snapshot.candidates.pop()));
-        check(Some(&fewer), Some(&led()), &expect![[""]]);
-        check(Some(&led()), Some(&fewer), &expect![[""]]);
+        check(Some(&fewer), Some(&led()), &expect!["joined: web-3 waits"]);
+        check(Some(&led()), Some(&fewer), &expect!["left: web-3 waits no more"]);
     }
 
     #[test]
@@ -203,6 +235,11 @@ mod tests {
             .into_iter()
             .map(|snapshot| beginning(&election(), snapshot).text)
             .collect();
-        expect![[""]].assert_eq(&texts.join("\n"));
+        expect![[r#"
+            web-1 has led for 3m 12s with token 17; 2 candidates wait
+            who leads is unknown: web-1 has not renewed its lease with token 17 in time; 2 candidates wait
+            nobody leads: the lease is free; 2 candidates wait
+            nobody has ever campaigned in billing; no candidate waits"#]]
+        .assert_eq(&texts.join("\n"));
     }
 }

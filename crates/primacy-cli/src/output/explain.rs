@@ -8,7 +8,7 @@ use primacy::{ElectionName, Timing};
 
 use super::schema::Lead;
 use super::shorten;
-use super::span::span;
+use super::span::{bound, span};
 
 /// The sentences for an election as it is now, with its last leaderships, the newest first.
 pub(crate) fn explain(election: &ElectionName, snapshot: Option<&Snapshot>, history: &[Term]) -> Vec<String> {
@@ -108,6 +108,9 @@ fn successor_clause(snapshot: &Snapshot) -> String {
     if snapshot.record.paused {
         return "nobody takes its place, because the election is paused (primacy resume)".to_owned();
     }
+    if let Some(Wish::Successor(successor)) = &snapshot.record.wish {
+        return format!("the order for {successor} decides who is next");
+    }
     let Some(first) = snapshot.candidates.first() else {
         return "nobody takes its place, because no candidate waits (primacy run)".to_owned();
     };
@@ -118,7 +121,7 @@ fn successor_clause(snapshot: &Snapshot) -> String {
     let label = &first.who.label;
     match takeover_in(snapshot) {
         Some(within) if !within.is_zero() => {
-            format!("{label}, {of}, takes over within {} from now", span(within))
+            format!("{label}, {of}, takes over within {} from now", bound(within))
         }
         Some(_) => format!("{label}, {of}, should have taken over by now: see what it says, and primacy doctor"),
         None => format!("{label}, {of}, takes over after the lease and its margin"),
@@ -131,29 +134,21 @@ fn takeover_in(snapshot: &Snapshot) -> Option<Duration> {
     Some(timing.failover_bound(0, Duration::ZERO).saturating_sub(snapshot.age?))
 }
 
-fn ordered(snapshot: &Snapshot) -> Vec<String> {
-    let record = &snapshot.record;
-    let mut sentences = Vec::new();
-    match (&record.wish, &record.holder) {
-        (Some(Wish::Successor(successor)), Some(holder)) if holder.label == *successor => {
-            sentences.push(format!("An operator asked for {successor}, which is granted already."));
+fn ordered(snapshot: &Snapshot) -> Option<String> {
+    match (snapshot.record.wish.as_ref()?, &snapshot.record.holder) {
+        (Wish::Successor(successor), Some(holder)) if holder.label == *successor => {
+            Some(format!("An operator asked for {successor}, who holds the lease already."))
         }
-        (Some(Wish::Successor(successor)), holder) => {
-            sentences.push(format!(
-                "An operator asked for {successor} to lead: {}.",
-                succession(snapshot, successor, holder.as_ref())
-            ));
-        }
-        (Some(Wish::NewElection), Some(holder)) => sentences.push(format!(
+        (Wish::Successor(successor), holder) => Some(format!(
+            "An operator asked for {successor} to lead: {}.",
+            succession(snapshot, successor, holder.as_ref())
+        )),
+        (Wish::NewElection, Some(holder)) => Some(format!(
             "An operator asked for a new election: {} stops its work and hands over once it sees the order.",
             holder.label
         )),
-        (Some(Wish::NewElection), None) | (None, _) => {}
+        (Wish::NewElection, None) => None,
     }
-    if record.paused && Lead::of(Some(snapshot)).word() == "led" {
-        sentences.push("The election is paused: who leads goes on, and nobody else may take the lease.".to_owned());
-    }
-    sentences
 }
 
 fn succession(snapshot: &Snapshot, successor: &primacy::Label, holder: Option<&Holder>) -> String {
@@ -162,7 +157,7 @@ fn succession(snapshot: &Snapshot, successor: &primacy::Label, holder: Option<&H
     let first = match (waits, window) {
         (true, _) => format!("{successor} waits, and has the first right"),
         (false, Ok(window)) => {
-            format!("no candidate of that name waits, and {} after the lease is free others may take it", span(window))
+            format!("no candidate of that name waits, and {} after the lease is free others may take it", bound(window))
         }
         (false, Err(_)) => "no candidate of that name waits, and others may take the lease after a while".to_owned(),
     };
@@ -184,28 +179,101 @@ mod tests {
 
     #[test]
     fn why_somebody_leads() {
-        check(Some(&led()), &expect![[""]]);
-        check(Some(&with(led(), |snapshot| snapshot.candidates.clear())), &expect![[""]]);
-        check(Some(&with(led(), |snapshot| snapshot.record.paused = true)), &expect![[""]]);
+        check(
+            Some(&led()),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.5s from now."#]],
+        );
+        check(
+            Some(&with(led(), |snapshot| snapshot.candidates.clear())),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and nobody takes its place, because no candidate waits (primacy run)."#]],
+        );
+        check(
+            Some(&with(led(), |snapshot| snapshot.record.paused = true)),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and nobody takes its place, because the election is paused (primacy resume)."#]],
+        );
     }
 
     #[test]
     fn what_an_order_will_do() {
-        check(Some(&promoting(led(), "web-2")), &expect![[""]]);
-        check(Some(&promoting(led(), "web-9")), &expect![[""]]);
-        check(Some(&promoting(vacant(), "web-3")), &expect![[""]]);
-        check(Some(&with(led(), |snapshot| snapshot.record.wish = Some(Wish::NewElection))), &expect![[""]]);
+        check(
+            Some(&promoting(led(), "web-2")),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and the order for web-2 decides who is next.
+            An operator asked for web-2 to lead: web-1 hands over once it sees the order; web-2 waits, and has the first right."#]],
+        );
+        check(
+            Some(&promoting(led(), "web-9")),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and the order for web-9 decides who is next.
+            An operator asked for web-9 to lead: web-1 hands over once it sees the order; no candidate of that name waits, and 2s after the lease is free others may take it."#]],
+        );
+        check(
+            Some(&promoting(vacant(), "web-3")),
+            &expect![[r#"
+            Nobody leads: the lease is free.
+            An operator asked for web-3 to lead: web-3 waits, and has the first right."#]],
+        );
+        check(
+            Some(&with(led(), |snapshot| snapshot.record.wish = Some(Wish::NewElection))),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.5s from now.
+            An operator asked for a new election: web-1 stops its work and hands over once it sees the order."#]],
+        );
     }
 
     #[test]
     fn why_nobody_leads() {
-        check(None, &expect![[""]]);
-        check(Some(&silent()), &expect![[""]]);
-        check(Some(&with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(60)))), &expect![[""]]);
-        check(Some(&with(silent(), |snapshot| snapshot.age = None)), &expect![[""]]);
-        check(Some(&with(silent(), |snapshot| snapshot.record.paused = true)), &expect![[""]]);
-        check(Some(&vacant()), &expect![[""]]);
-        check(Some(&with(vacant(), |snapshot| snapshot.candidates.clear())), &expect![[""]]);
+        check(
+            None,
+            &expect![[r#"
+            Nobody has ever campaigned in the election billing in this store.
+            Check the name (--election) and the store (--store), or start a candidate: primacy run -- CMD"#]],
+        );
+        check(
+            Some(&silent()),
+            &expect![[r#"
+            Who leads is unknown: web-1 was granted token 17, but its lease of 10s ran out 150ms ago without a renewal.
+            web-1 may be dead, suspended or cut off from the store. Unless it renews, web-2, the first of 2 that wait, takes over within 434ms from now."#]],
+        );
+        check(
+            Some(&with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(60)))),
+            &expect![[r#"
+            Who leads is unknown: web-1 was granted token 17, but its lease of 10s ran out 50s ago without a renewal.
+            web-1 may be dead, suspended or cut off from the store. Unless it renews, web-2, the first of 2 that wait, should have taken over by now: see what it says, and primacy doctor."#]],
+        );
+        check(
+            Some(&with(silent(), |snapshot| snapshot.age = None)),
+            &expect![[r#"
+            Who leads is unknown: web-1 was granted token 17, but how long ago it renewed cannot be told, because the store's clock was reset since.
+            web-1 may be dead, suspended or cut off from the store. Unless it renews, web-2, the first of 2 that wait, takes over after the lease and its margin."#]],
+        );
+        check(
+            Some(&with(silent(), |snapshot| snapshot.record.paused = true)),
+            &expect![[r#"
+            Who leads is unknown: web-1 was granted token 17, but its lease of 10s ran out 150ms ago without a renewal.
+            web-1 may be dead, suspended or cut off from the store. Unless it renews, nobody takes its place, because the election is paused (primacy resume)."#]],
+        );
+        check(
+            Some(&vacant()),
+            &expect![[r#"
+            Nobody leads: the lease is free.
+            web-2 is the first in the waiting order and takes it within moments."#]],
+        );
+        check(
+            Some(&with(vacant(), |snapshot| snapshot.candidates.clear())),
+            &expect![[r#"
+            Nobody leads: the lease is free.
+            No candidate waits. Start one: primacy run -- CMD"#]],
+        );
     }
 
     #[test]

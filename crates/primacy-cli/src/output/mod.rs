@@ -51,11 +51,6 @@ impl Output {
         }
     }
 
-    /// Whether results are JSON.
-    pub(crate) const fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// Whether whoever read the results has gone. Found out by writing.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed

@@ -223,25 +223,106 @@ mod tests {
 
     #[test]
     fn status_of_a_led_election() {
-        check(Some(&led()), &expect![[""]]);
+        check(
+            Some(&led()),
+            &expect![[r#"
+            election  billing
+            leader    web-1 (11111111)  http://10.0.0.1:8080
+            token     17
+            held for  3m 12s
+            lease     7.9s of 10s left, renewed 2.1s ago
+            store     sqlite:/var/lib/primacy/primacy.db
+            answer    0.8ms old
+
+            waiting, in this order
+              1  web-2 (22222222)  waits for the lease that web-1 holds with token 17  1.2s ago  http://10.0.0.2:8080
+              2  web-3 (33333333)  waits for the lease that web-1 holds with token 17  3.4s ago  http://10.0.0.3:8080
+        "#]],
+        );
     }
 
     #[test]
     fn status_after_expiry_names_no_leader() {
-        check(Some(&silent()), &expect![[""]]);
-        check(Some(&with(silent(), |snapshot| snapshot.age = None)), &expect![[""]]);
+        check(
+            Some(&silent()),
+            &expect![[r#"
+            election    billing
+            leader      unknown: web-1 (11111111) has not renewed its lease in time
+            last token  17
+            lease       10s long, ran out 150ms ago
+            store       sqlite:/var/lib/primacy/primacy.db
+            answer      0.8ms old
+
+            waiting, in this order
+              1  web-2 (22222222)  waits for the lease that web-1 holds with token 17  1.2s ago  http://10.0.0.2:8080
+              2  web-3 (33333333)  waits for the lease that web-1 holds with token 17  3.4s ago  http://10.0.0.3:8080
+        "#]],
+        );
+        check(
+            Some(&with(silent(), |snapshot| snapshot.age = None)),
+            &expect![[r#"
+            election    billing
+            leader      unknown: web-1 (11111111) has not renewed its lease in time
+            last token  17
+            lease       10s long, renewed at an unknown time
+            store       sqlite:/var/lib/primacy/primacy.db
+            answer      0.8ms old
+
+            waiting, in this order
+              1  web-2 (22222222)  waits for the lease that web-1 holds with token 17  1.2s ago  http://10.0.0.2:8080
+              2  web-3 (33333333)  waits for the lease that web-1 holds with token 17  3.4s ago  http://10.0.0.3:8080
+        "#]],
+        );
     }
 
     #[test]
     fn status_of_a_free_election() {
-        check(Some(&vacant()), &expect![[""]]);
-        check(None, &expect![[""]]);
+        check(
+            Some(&vacant()),
+            &expect![[r#"
+            election    billing
+            leader      nobody: the lease is free
+            last token  17
+            store       sqlite:/var/lib/primacy/primacy.db
+            answer      0.8ms old
+
+            waiting, in this order
+              1  web-2 (22222222)  waits for the lease that web-1 holds with token 17  1.2s ago  http://10.0.0.2:8080
+              2  web-3 (33333333)  waits for the lease that web-1 holds with token 17  3.4s ago  http://10.0.0.3:8080
+        "#]],
+        );
+        check(
+            None,
+            &expect![[r#"
+            election  billing
+            leader    nobody has ever campaigned
+            store     sqlite:/var/lib/primacy/primacy.db
+            answer    0.8ms old
+        "#]],
+        );
     }
 
     #[test]
     fn status_shows_orders() {
         let snapshot = promoting(led(), "web-2");
-        check(Some(&with(snapshot, |snapshot| snapshot.record.paused = true)), &expect![[""]]);
+        check(
+            Some(&with(snapshot, |snapshot| snapshot.record.paused = true)),
+            &expect![[r#"
+            election  billing
+            leader    web-1 (11111111)  http://10.0.0.1:8080
+            token     17
+            held for  3m 12s
+            lease     7.9s of 10s left, renewed 2.1s ago
+            order     hand over to web-2
+            paused    yes: nobody else may take the lease
+            store     sqlite:/var/lib/primacy/primacy.db
+            answer    0.8ms old
+
+            waiting, in this order
+              1  web-2 (22222222)  waits for the lease that web-1 holds with token 17  1.2s ago  http://10.0.0.2:8080
+              2  web-3 (33333333)  waits for the lease that web-1 holds with token 17  3.4s ago  http://10.0.0.3:8080
+        "#]],
+        );
     }
 
     #[test]
@@ -264,14 +345,29 @@ mod tests {
             with(snapshot, |snapshot| snapshot.election = ElectionName::new(name).expect("valid"))
         };
         let elections = [led(), other("outbox relay", silent()), other("選挙", promoting(vacant(), "web-3"))];
-        expect![[""]].assert_eq(&list(&elections, "sqlite:x", Palette::new(false)));
-        expect![[""]].assert_eq(&list(&[], "sqlite:x", Palette::new(false)));
+        expect![[r#"
+            ELECTION      LEADER   TOKEN  HELD FOR  LEASE LEFT   WAITING  ORDERS
+            billing       web-1    17     3m 12s    7.9s of 10s  2
+            outbox relay  unknown  17               ran out      2
+            選挙          nobody   17                            2        hand over to web-3
+        "#]]
+        .assert_eq(&list(&elections, "sqlite:x", Palette::new(false)));
+        expect![[r#"
+            no election in sqlite:x yet
+        "#]]
+        .assert_eq(&list(&[], "sqlite:x", Palette::new(false)));
     }
 
     #[test]
     fn history_tells_why_each_leadership_ended() {
         let terms = sample::history();
-        expect![[""]].assert_eq(&history(&terms, Some(sample::token(17)), &TimeZone::UTC, Palette::new(false)));
+        expect![[r#"
+            TOKEN  LEADER            FROM                 LASTED  ENDED BECAUSE
+               17  web-1 (11111111)  2026-09-21 14:13:20          leads now
+               16  web-2 (22222222)  2026-09-21 11:50:20  2h 22m  its process died
+               15  web-1 (11111111)  2026-09-21 11:48:20  1m 59s  an operator asked for a new election
+        "#]]
+        .assert_eq(&history(&terms, Some(sample::token(17)), &TimeZone::UTC, Palette::new(false)));
         let open = history(&terms[..1], None, &TimeZone::UTC, Palette::new(false));
         assert!(open.contains("unknown: not given back"), "a silent leader does not lead: {open}");
         let absurd = Term { granted_unix_ms: i64::MIN, ended: Some((i64::MAX, "x".to_owned())), ..terms[0].clone() };

@@ -21,6 +21,19 @@ fn two(big: u64, big_unit: &str, small: u64, small_unit: &str) -> String {
     if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit} {small}{small_unit}") }
 }
 
+/// The same for a promise of how long something takes at most: rounded up, and to a tenth of a second below a minute.
+pub(crate) fn bound(bound: Duration) -> String {
+    let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+    match bound.as_secs() {
+        0 => format!("{}ms", millis.saturating_add(1)),
+        1..60 => {
+            let tenths = millis.div_ceil(100);
+            format!("{}.{}s", tenths / 10, tenths % 10).replace(".0s", "s")
+        }
+        secs => span(Duration::from_secs(secs.saturating_add(1))),
+    }
+}
+
 /// `2.1s ago`, or that it is not known.
 pub(crate) fn ago(age: Option<Duration>) -> String {
     age.map_or_else(|| "at an unknown time".to_owned(), |age| format!("{} ago", span(age)))
@@ -49,5 +62,13 @@ mod tests {
         for (micros, text) in cases {
             assert_eq!(span(Duration::from_micros(micros)), text);
         }
+    }
+
+    #[test]
+    fn bounds_are_never_understated() {
+        for (millis, text) in [(7, "8ms"), (2_000, "2s"), (10_583, "10.6s"), (59_999, "60s"), (60_500, "1m 1s")] {
+            assert_eq!(bound(Duration::from_millis(millis)), text);
+        }
+        assert!(bound(Duration::MAX).ends_with('h'));
     }
 }
