@@ -1,0 +1,113 @@
+//! How long nobody leads after a leader has gone, by what happened to it.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
+use primacy::clock;
+use serde::Serialize;
+
+use crate::fleet::{Fleet, Start, send};
+use crate::spread::Spread;
+
+/// What happens to a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// SIGTERM to the runner.
+    GracefulStop,
+    /// kill -9 of the program.
+    ProgramDeath,
+    /// kill -9 of the runner.
+    RunnerDeath,
+    /// An operator's order.
+    Depose,
+    /// Runner, warden and program stopped at once, as if the host were lost.
+    SilentLoss,
+}
+
+impl Event {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::GracefulStop, Self::ProgramDeath, Self::RunnerDeath, Self::Depose, Self::SilentLoss];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::GracefulStop => "graceful stop",
+            Self::ProgramDeath => "kill -9 of the program",
+            Self::RunnerDeath => "kill -9 of the runner",
+            Self::Depose => "depose",
+            Self::SilentLoss => "silent loss",
+        }
+    }
+}
+
+/// The measured gaps of one kind of event.
+#[derive(Serialize)]
+pub(crate) struct Failover {
+    pub(crate) event: Event,
+    pub(crate) candidates: usize,
+    pub(crate) lease_seconds: u64,
+    pub(crate) gaps_nanos: Vec<u64>,
+}
+
+impl Failover {
+    /// From the event to the first instruction of the next leader's program.
+    pub(crate) fn measure(
+        primacy: &Path,
+        event: Event,
+        candidates: usize,
+        repeats: usize,
+        lease: u64,
+    ) -> Result<Self> {
+        let mut fleet = Fleet::launch(primacy, candidates, lease)?;
+        let mut leader = fleet.await_start(0)?;
+        let mut gaps_nanos = Vec::new();
+        for _ in 0..repeats {
+            fleet.await_waiting(candidates - 1)?;
+            let at = clock::boot_nanos().unwrap_or(0);
+            let next = strike(&mut fleet, event, &leader)?;
+            gaps_nanos.push(next.nanos.saturating_sub(at));
+            leader = next;
+            while fleet.runners.len() < candidates {
+                fleet.add()?;
+            }
+        }
+        Ok(Self { event, candidates, lease_seconds: lease, gaps_nanos })
+    }
+}
+
+fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
+    let [runner, warden, program] = fleet.processes_of(leader)?;
+    match event {
+        Event::GracefulStop => send(runner, Signal::SIGTERM),
+        Event::ProgramDeath => send(program, Signal::SIGKILL),
+        Event::RunnerDeath => send(runner, Signal::SIGKILL),
+        Event::Depose => {
+            let ordered = fleet.primacy().args(["depose", "--no-wait", "--quiet"]).status()?;
+            if !ordered.success() {
+                bail!("the order was refused");
+            }
+        }
+        Event::SilentLoss => [runner, warden, program].into_iter().for_each(|pid| send(pid, Signal::SIGSTOP)),
+    }
+    let next = fleet.await_start(leader.token)?;
+    match event {
+        Event::Depose => {}
+        Event::SilentLoss => {
+            // Gone for good: a lost host does not come back to campaign.
+            [runner, warden, program].into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
+            fleet.remove(&leader.name)?;
+        }
+        _ => fleet.remove(&leader.name)?,
+    }
+    Ok(next)
+}
+
+impl fmt::Display for Failover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
+        write!(f, "{:<23} {:>4} candidates  {spread}", self.event.name(), self.candidates)
+    }
+}

@@ -1,0 +1,172 @@
+//! Real runners on one file, and the lines that their programs tell.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use primacy::clock;
+use tempfile::TempDir;
+
+/// Runners that campaign on one file.
+pub(crate) struct Fleet {
+    folder: TempDir,
+    primacy: std::path::PathBuf,
+    lease: u64,
+    lines: Receiver<Start>,
+    writer: PipeWriter,
+    pub(crate) runners: BTreeMap<String, Child>,
+    started: usize,
+}
+
+/// A program has started.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) token: u64,
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    /// The machine's boot clock when it told so.
+    pub(crate) nanos: u64,
+}
+
+/// The program: tells that it has started, and lives until it is ended.
+pub(crate) fn sentry() -> Result<()> {
+    let nanos = clock::boot_nanos().context("no boot clock")?;
+    let [token, name] = ["PRIMACY_TOKEN", "PRIMACY_NAME"].map(|key| std::env::var(key).unwrap_or_default());
+    let line = format!("{token} {} {name} {nanos}\n", std::process::id());
+    std::io::stdout().write_all(line.as_bytes())?;
+    loop {
+        thread::park();
+    }
+}
+
+impl Fleet {
+    pub(crate) fn launch(primacy: &Path, candidates: usize, lease: u64) -> Result<Self> {
+        let (reader, writer) = std::io::pipe()?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(reader).lines().map_while(Result::ok) {
+                let mut words = line.split(' ');
+                let mut number = || words.next()?.parse::<u64>().ok();
+                let (Some(token), Some(pid)) = (number(), number()) else { continue };
+                let (Some(name), Some(Ok(nanos))) = (words.next(), words.next().map(str::parse)) else { continue };
+                let _ = sender.send(Start { token, pid: pid as i32, name: name.to_owned(), nanos });
+            }
+        });
+        let primacy = primacy.canonicalize().with_context(|| {
+            format!("{} is not there; build it with cargo build --release", primacy.display())
+        })?;
+        let folder = tempfile::tempdir()?;
+        let mut fleet = Self { folder, primacy, lease, lines, writer, runners: BTreeMap::new(), started: 0 };
+        for _ in 0..candidates {
+            fleet.add()?;
+        }
+        Ok(fleet)
+    }
+
+    /// `primacy` on this fleet's store.
+    pub(crate) fn primacy(&self) -> Command {
+        let mut command = Command::new(&self.primacy);
+        command.env("PRIMACY_STORE", format!("sqlite:{}", self.folder.path().join("bench.db").display()));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Adds a candidate.
+    pub(crate) fn add(&mut self) -> Result<()> {
+        self.started += 1;
+        let name = format!("c{}", self.started);
+        let mut command = self.primacy();
+        command.args(["run", "--quiet", "--name", &name, "--lease", &format!("{}s", self.lease), "--"]);
+        command.arg(std::env::current_exe()?).arg("--sentry");
+        self.runners.insert(name, command.stdout(self.writer.try_clone()?).spawn()?);
+        Ok(())
+    }
+
+    /// Waits for a program to start with a token above this one.
+    pub(crate) fn await_start(&self, token: u64) -> Result<Start> {
+        let end = Instant::now() + Duration::from_secs(self.lease * 2 + 60);
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(start) if start.token > token => return Ok(start),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => bail!("nobody leads after token {token}"),
+            }
+        }
+    }
+
+    /// Waits until all but the leader have announced themselves.
+    pub(crate) fn await_waiting(&self, count: usize) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(self.lease * 3 + 60);
+        loop {
+            let output = self.primacy().args(["status", "--json"]).output()?;
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let waiting = status["candidates"].as_array().map_or(0, Vec::len);
+            if waiting >= count {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                bail!("{waiting} candidates wait instead of {count}");
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The runner of a program, its warden, and the program itself.
+    pub(crate) fn processes_of(&self, start: &Start) -> Result<[i32; 3]> {
+        let runner = self.runners.get(&start.name).context("a program that nobody runs")?.id();
+        Ok([runner as i32, first_child(runner).context("a runner without a warden")?, start.pid])
+    }
+
+    /// Forgets a runner, and waits until it is gone.
+    pub(crate) fn remove(&mut self, name: &str) -> Result<()> {
+        if let Some(mut runner) = self.runners.remove(name) {
+            runner.wait()?;
+        }
+        Ok(())
+    }
+
+    /// CPU time that all runners and wardens have used.
+    pub(crate) fn cpu(&self) -> Duration {
+        let runners = self.runners.values().map(std::process::Child::id);
+        runners.flat_map(|runner| [Some(runner as i32), first_child(runner)]).flatten().map(cpu_of).sum()
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for runner in self.runners.values_mut() {
+            send(runner.id() as i32, Signal::SIGCONT);
+            send(runner.id() as i32, Signal::SIGTERM);
+        }
+        for runner in self.runners.values_mut() {
+            let _ = runner.wait();
+        }
+    }
+}
+
+pub(crate) fn send(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+fn first_child(pid: u32) -> Option<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let lists = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists.collect::<String>().split_whitespace().next()?.parse().ok()
+}
+
+fn cpu_of(pid: i32) -> Duration {
+    // On-CPU time in nanoseconds, of every thread.
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
+    let times = tasks.flatten().filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    });
+    Duration::from_nanos(times.sum())
+}

@@ -1,0 +1,97 @@
+//! Measures primacy on this machine and prints what came out, good or bad: `cargo xtask bench`.
+
+mod failover;
+mod fleet;
+mod idle;
+mod micro;
+mod plot;
+mod spread;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+
+use crate::failover::{Event, Failover};
+
+/// What primacy costs and how fast it fails over, on real processes and a real file.
+#[derive(Parser)]
+struct Options {
+    /// The primacy binary to measure.
+    #[arg(long, default_value = "target/release/primacy")]
+    primacy: PathBuf,
+    /// Where plots and raw figures go.
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+    /// Numbers of candidates.
+    #[arg(long, value_delimiter = ',', default_value = "2,20,200")]
+    candidates: Vec<usize>,
+    /// How often each event is measured.
+    #[arg(long, default_value_t = 30)]
+    repeats: usize,
+    /// How often the silent loss is measured, which takes a lease each time.
+    #[arg(long, default_value_t = 30)]
+    silent_repeats: usize,
+    /// The lease, in seconds.
+    #[arg(long, default_value_t = 10)]
+    lease: u64,
+    /// Only these parts: is-current, renewal, failover, idle.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// For how many seconds an idle fleet is watched.
+    #[arg(long, default_value_t = 30)]
+    idle_seconds: u64,
+    /// The program that the measured runners run. Not for people.
+    #[arg(long, hide = true)]
+    sentry: bool,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if options.sentry {
+        return fleet::sentry();
+    }
+    fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
+    let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
+    println!("{}", machine());
+    if wanted("is-current") {
+        println!("{}", micro::is_current()?);
+    }
+    if wanted("renewal") {
+        println!("{}", micro::renewal()?);
+    }
+    if wanted("failover") {
+        let mut results = Vec::new();
+        for &candidates in &options.candidates {
+            for event in Event::ALL {
+                let repeats = if event == Event::SilentLoss { options.silent_repeats } else { options.repeats };
+                if repeats == 0 {
+                    continue;
+                }
+                let failover = Failover::measure(&options.primacy, event, candidates, repeats, options.lease)?;
+                println!("{failover}");
+                results.push(failover);
+            }
+        }
+        fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&results)?)?;
+        plot::failover(&options.out, &results)?;
+        println!("plots and raw figures are in {}", options.out.display());
+    }
+    if wanted("idle") {
+        for &candidates in &options.candidates {
+            println!("{}", idle::measure(&options.primacy, candidates, options.lease, options.idle_seconds)?);
+        }
+    }
+    Ok(())
+}
+
+/// The setup, without which a figure means nothing.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let info = read("/proc/cpuinfo");
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown");
+    let model = model.trim_start_matches(|c: char| c.is_whitespace() || c == ':');
+    format!("machine: {cores} cores, {model}, Linux {}", read("/proc/sys/kernel/osrelease").trim())
+}

@@ -1,0 +1,51 @@
+//! Plots of distributions: the share of failovers that were over after a time.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use plotters::prelude::*;
+
+use crate::failover::{Event, Failover};
+
+/// One plot per event, one line per number of candidates.
+pub(crate) fn failover(out: &Path, results: &[Failover]) -> Result<()> {
+    for event in Event::ALL {
+        let of_event: Vec<_> = results.iter().filter(|result| result.event == event).collect();
+        if !of_event.is_empty() {
+            let file = out.join(format!("failover-{}.svg", event.name().replace(' ', "-")));
+            distribution(&file, event, &of_event).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn distribution(file: &Path, event: Event, results: &[&Failover]) -> Result<()> {
+    let millis = |nanos: u64| nanos as f64 / 1e6;
+    let most = results.iter().flat_map(|result| &result.gaps_nanos).copied().max().map_or(1.0, millis);
+    let lease = results.first().map_or(0, |result| result.lease_seconds);
+    let root = SVGBackend::new(file, (800, 480)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(format!("Failover after {}, lease {lease} s, SQLite", event.name()), ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(48)
+        .build_cartesian_2d(0.0..most * 1.05, 0.0..1.0)?;
+    chart.configure_mesh().x_desc("milliseconds without a leader").y_desc("share of failovers").draw()?;
+    for (index, result) in results.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let mut gaps: Vec<f64> = result.gaps_nanos.iter().copied().map(millis).collect();
+        gaps.sort_by(f64::total_cmp);
+        let count = gaps.len() as f64;
+        let steps = gaps.iter().enumerate().flat_map(|(rank, gap)| {
+            [(*gap, rank as f64 / count), (*gap, (rank + 1) as f64 / count)]
+        });
+        chart
+            .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
+            .label(format!("{} candidates", result.candidates))
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    root.present()?;
+    Ok(())
+}

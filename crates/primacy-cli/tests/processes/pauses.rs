@@ -1,0 +1,98 @@
+//! Runner, program and warden stopped for longer than the lease, and let go again.
+
+use nix::sys::signal::Signal;
+
+use crate::world::{World, await_death, lives, send};
+
+const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
+
+#[test]
+fn a_stopped_runner_loses_the_lead_and_its_program_dies_in_time() {
+    let mut world = World::new();
+    let first = world.start("a", SHORT, &["ignore-term"]);
+    let led = world.expect_start_after(0);
+    let second = world.start("b", SHORT, &[]);
+    first.send(Signal::SIGSTOP);
+    let next = world.expect_start_after(led.token);
+    assert_eq!(next.name, "b");
+    assert!(!lives(led.pid), "the warden has killed it at the deadline");
+    first.send(Signal::SIGCONT);
+    // The first goes on as a candidate and leads again when its turn comes.
+    second.send(Signal::SIGTERM);
+    assert_eq!(world.expect_start_after(next.token).name, "a");
+    world.assert_never_two();
+}
+
+#[test]
+fn a_stopped_program_keeps_its_lead_and_can_be_ended() {
+    let mut world = World::new();
+    let mut first = world.start("a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    send(led.pid, Signal::SIGSTOP);
+    let _second = world.start("b", SHORT, &[]);
+    first.send(Signal::SIGTERM);
+    assert_eq!(first.wait().code(), Some(0), "a stopped program is woken to hear the signal");
+    assert_eq!(world.expect_start_after(led.token).name, "b");
+    world.assert_never_two();
+}
+
+#[test]
+fn a_runner_stopped_with_its_program_loses_it() {
+    let mut world = World::new();
+    let first = world.start("a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    let _second = world.start("b", SHORT, &[]);
+    send(led.pid, Signal::SIGSTOP);
+    first.send(Signal::SIGSTOP);
+    let next = world.expect_start_after(led.token);
+    assert!(!lives(led.pid), "the warden has killed it although it was stopped");
+    first.send(Signal::SIGCONT);
+    world.expect("the second to go on", |line| line.pid == next.pid && line.nanos > next.nanos + 300_000_000);
+    world.assert_never_two();
+}
+
+#[test]
+fn a_stopped_warden_alone_costs_nothing() {
+    let mut world = World::new();
+    let first = world.start("a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    let _second = world.start("b", SHORT, &[]);
+    let warden = first.warden();
+    send(warden, Signal::SIGSTOP);
+    world.expect("two leases to pass", |line| line.nanos > led.nanos + 2_000_000_000);
+    send(warden, Signal::SIGCONT);
+    let late = world.expect("another lease to pass", |line| line.nanos > led.nanos + 3_000_000_000);
+    assert_eq!(late.token, led.token, "it heard of the renewals before it looked at its deadline");
+    world.assert_never_two();
+}
+
+/// Where all of one candidate is stopped at once, as on a suspended host, nobody can keep the program from waking up:
+/// the manual says so. It must be dead at once, and what it writes with its old token refused.
+#[test]
+fn when_everything_was_stopped_the_woken_program_dies_at_once_and_its_writes_are_refused() {
+    let mut world = World::new();
+    let fence = format!("fence={}", world.path("fence").display());
+    let first = world.start("a", SHORT, &[&fence, "ignore-term"]);
+    let led = world.expect_start_after(0);
+    let _second = world.start("b", SHORT, &[&fence]);
+    let warden = first.warden();
+    for pid in [warden, first.pid(), led.pid] {
+        send(pid, Signal::SIGSTOP);
+    }
+    // The program of the old leader still holds the witness's lock, so this start tells of an overlap: it must.
+    let next = world.expect_start_after(led.token);
+    world.expect("a fenced write of the new leader", |line| line.word == "beat" && line.token == next.token);
+    // The program first: it gets every chance to write.
+    for pid in [led.pid, first.pid(), warden] {
+        send(pid, Signal::SIGCONT);
+    }
+    let took = await_death(led.pid);
+    assert!(took.as_millis() <= 100, "the woken program lived for {took:?}");
+    world.expect("the new leader to work on", |line| line.word == "beat" && line.token == next.token);
+    let late: Vec<_> = world.log().iter().filter(|line| line.token == led.token && line.nanos > next.nanos).cloned().collect();
+    // Each step of the witness is: write through the fence, then tell of a beat. A beat without a refusal before it
+    // would be a stale write that was admitted.
+    let refused = late.iter().filter(|line| line.word == "refused").count();
+    let beats = late.iter().filter(|line| line.word == "beat").count();
+    assert!(beats <= refused + 1, "{refused} refusals for {beats} late steps: {late:#?}");
+}

@@ -1,0 +1,153 @@
+//! Full disks, read-only and broken files, stepped clocks.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::world::{World, lives};
+
+const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
+
+fn refused(world: &World) -> String {
+    let output = world.primacy(["run", "--", "true"]).output().expect("primacy starts");
+    assert_eq!(output.status.code(), Some(69), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_corrupt_file_is_refused_and_left_alone() {
+    let world = World::new();
+    let garbage = vec![0x5a; 8192];
+    fs::write(world.path("primacy.db"), &garbage).expect("a temporary folder");
+    let said = refused(&world);
+    assert!(said.contains("primacy.db"), "{said}");
+    assert_eq!(fs::read(world.path("primacy.db")).expect("it is there"), garbage);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused() {
+    let world = World::new();
+    let store = format!("sqlite:{}", world.path("no/such/folder/primacy.db").display());
+    let output = world.primacy(["run", "--store", &store, "--", "true"]).output().expect("primacy starts");
+    assert_eq!(output.status.code(), Some(69));
+    assert!(!world.path("no").exists());
+}
+
+#[test]
+fn a_file_that_is_deleted_under_a_leader_ends_its_leadership() {
+    let mut world = World::new();
+    let _first = world.start("a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    for name in ["primacy.db", "primacy.db-wal", "primacy.db-shm"] {
+        let _ = fs::remove_file(world.path(name));
+    }
+    // It leads again in a new file, but no longer in one that nobody else can see.
+    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
+}
+
+#[test]
+fn a_file_damaged_under_a_leader_ends_its_leadership_in_time() {
+    let mut world = World::new();
+    let first = world.start("a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    for name in ["primacy.db", "primacy.db-wal"] {
+        let Ok(file) = File::options().write(true).open(world.path(name)) else { continue };
+        let length = file.metadata().expect("it is there").len();
+        file.write_all_at(&vec![0xa5; usize::try_from(length).expect("small")], 0).expect("writable");
+    }
+    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
+    drop(first);
+}
+
+/// A file system of one mebibyte, or `None` where this user may not mount one.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = TempDir::new().expect("a temporary folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(folder.path())
+            .status()
+            .is_ok_and(|status| status.success());
+        mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_leadership_in_time_and_room_brings_it_back() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let folder = TempDir::new_in(disk.0.path()).expect("room for a folder");
+    let mut world = World::within(folder);
+    let _first = world.start("a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    let ballast = disk.0.path().join("ballast");
+    fill(&ballast);
+    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
+    fs::remove_file(&ballast).expect("it was written");
+    world.expect_start_after(led.token);
+    world.assert_never_two();
+}
+
+fn fill(path: &Path) {
+    let file = File::create(path).expect("a file has room for its name");
+    let block = [0; 4096];
+    let mut at = 0;
+    while file.write_all_at(&block, at).is_ok() {
+        at += 4096;
+    }
+}
+
+#[test]
+fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
+    if Command::new("faketime").arg("--version").output().is_err() {
+        println!("skipped: faketime is not installed (cargo xtask services)");
+        return;
+    }
+    let mut world = World::new();
+    let mut ahead = faked(&world, "ahead", "+1h");
+    let led = world.expect_start_after(0);
+    let mut behind = faked(&world, "behind", "-1h");
+    world.await_candidates(1);
+    let kept = world.expect("three leases to pass", |line| line.nanos > led.nanos + 3_000_000_000);
+    assert_eq!(kept.token, led.token, "nobody takes a live lease, whatever the clocks say");
+    // What faketime runs is the runner itself; end its program's runner through the program.
+    nix_kill(kept.pid);
+    let next = world.expect_start_after(led.token);
+    assert_eq!(next.name, "behind", "a clock that is behind does not block a takeover");
+    assert!(!lives(led.pid));
+    world.assert_never_two();
+    let _ = (ahead.kill(), behind.kill(), ahead.wait(), behind.wait());
+}
+
+/// A witness whose runner and warden see another time of day; the clocks that count are left alone, as they are by an
+/// operator who sets the time.
+fn faked(world: &World, name: &str, offset: &str) -> std::process::Child {
+    let command = world.witness(name, SHORT, &[]);
+    let mut faked = Command::new("faketime");
+    faked.args(["-f", offset]).arg(command.get_program()).args(command.get_args());
+    for (key, value) in command.get_envs() {
+        if let Some(value) = value {
+            faked.env(key, value);
+        }
+    }
+    faked.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").stdin(std::process::Stdio::null());
+    faked.stdout(world.output()).spawn().expect("faketime starts")
+}
+
+fn nix_kill(pid: i32) {
+    crate::world::send(pid, Signal::SIGKILL);
+}

@@ -1,0 +1,236 @@
+//! A folder with one store, runners that campaign in it, and the lines that their programs tell.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, PipeWriter};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Longer than anything that is awaited takes on a machine that is busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One line of a witness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) word: String,
+    pub(crate) token: u64,
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    /// The kernel's boot clock.
+    pub(crate) nanos: u64,
+}
+
+impl Line {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut next = || words.next();
+        Some(Self {
+            word: next()?.to_owned(),
+            token: next()?.parse().ok()?,
+            pid: next()?.parse().ok()?,
+            name: next()?.to_owned(),
+            nanos: next()?.parse().ok()?,
+        })
+    }
+}
+
+/// A store in a temporary folder and everything that runs on it.
+pub(crate) struct World {
+    folder: TempDir,
+    lines: Receiver<Line>,
+    writer: PipeWriter,
+    log: Vec<Line>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::within(TempDir::new().expect("a temporary folder"))
+    }
+
+    pub(crate) fn within(folder: TempDir) -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for text in BufReader::new(reader).lines().map_while(Result::ok) {
+                if let Some(line) = Line::parse(&text) {
+                    let _ = sender.send(line);
+                }
+            }
+        });
+        Self { folder, lines, writer, log: Vec::new() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn store(&self) -> String {
+        format!("sqlite:{}", self.path("primacy.db").display())
+    }
+
+    /// `primacy ARGS` on this world's store, not started yet.
+    pub(crate) fn primacy<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_primacy"));
+        command.args(args).env("PRIMACY_STORE", self.store()).stdin(Stdio::null());
+        command
+    }
+
+    /// A runner of a witness with these wishes, not started yet.
+    pub(crate) fn witness(&self, name: &str, options: &[&str], wishes: &[&str]) -> Command {
+        let mut command = self.primacy(["run", "--name", name]);
+        command.args(options).arg("--").arg("perl");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/witness.pl"));
+        command.arg(self.path("witness.lock")).args(wishes);
+        command.stdout(self.output());
+        command
+    }
+
+    /// Where witnesses tell their lines.
+    pub(crate) fn output(&self) -> PipeWriter {
+        self.writer.try_clone().expect("a pipe can be shared")
+    }
+
+    /// Waits until this many candidates have announced themselves, the leader not counted.
+    pub(crate) fn await_candidates(&self, count: usize) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let output = self.primacy(["status", "--json"]).output().expect("primacy starts");
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let waiting = status["candidates"].as_array().map_or(0, Vec::len);
+            if waiting == count {
+                return;
+            }
+            assert!(Instant::now() < end, "{waiting} candidates instead of {count}: {output:?}");
+        }
+    }
+
+    /// Starts a runner of a witness.
+    pub(crate) fn start(&self, name: &str, options: &[&str], wishes: &[&str]) -> Runner {
+        Runner::start(self.witness(name, options, wishes))
+    }
+
+    /// Waits for a line.
+    pub(crate) fn expect(&mut self, what: &str, wanted: impl Fn(&Line) -> bool) -> Line {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.log.push(line.clone());
+                    if wanted(&line) {
+                        return line;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    panic!("waited {PATIENCE:?} for {what}; the last lines were {:#?}", self.last_words())
+                }
+            }
+        }
+    }
+
+    /// Waits until a witness starts with a token above this one.
+    pub(crate) fn expect_start_after(&mut self, token: u64) -> Line {
+        self.expect(&format!("a start with a token above {token}"), |line| line.word == "start" && line.token > token)
+    }
+
+    /// Everything that was told so far, also what nobody waited for.
+    pub(crate) fn log(&mut self) -> &[Line] {
+        self.log.extend(self.lines.try_iter());
+        &self.log
+    }
+
+    fn last_words(&self) -> Vec<&Line> {
+        self.log.iter().filter(|line| line.word != "beat").rev().take(12).collect()
+    }
+
+    /// The witnesses' verdict: no two programs ever ran at once, and tokens only grew.
+    pub(crate) fn assert_never_two(&mut self) {
+        let log = self.log();
+        let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for line in log {
+            assert_ne!(line.word, "overlap", "a program started while another's lock was held: {line:?}");
+            assert_ne!(line.word, "refused", "a fenced write was refused although only one ran: {line:?}");
+            let span = spans.entry(line.token).or_insert((line.nanos, line.nanos));
+            *span = (span.0.min(line.nanos), span.1.max(line.nanos));
+        }
+        assert!(!spans.is_empty(), "no witness ever ran: the test shows nothing");
+        for ((token, (_, end)), (next, (start, _))) in spans.iter().zip(spans.iter().skip(1)) {
+            assert!(end < start, "token {token} was at work until {end}, and {next} from {start}");
+        }
+    }
+}
+
+/// A running `primacy run`.
+pub(crate) struct Runner {
+    pub(crate) child: Child,
+}
+
+impl Runner {
+    pub(crate) fn start(mut command: Command) -> Self {
+        Self { child: command.spawn().expect("primacy starts") }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("pids are small")
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        send(self.pid(), signal);
+    }
+
+    /// The warden: the only child of a runner.
+    pub(crate) fn warden(&self) -> i32 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
+        let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let children: String = children.collect();
+        children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a runner has a warden")
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let (sender, ended) = channel();
+        let pid = self.pid();
+        thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                send(pid, Signal::SIGKILL); // so that the wait below fails instead of lasting for ever
+            }
+        });
+        let status = self.child.wait().expect("it was started");
+        let _ = sender.send(());
+        status
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        // Its warden kills the program.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Signals a process of this test.
+pub(crate) fn send(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+/// Whether a process is there and not a zombie.
+pub(crate) fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), Some('Z' | 'X') | None))
+}
+
+/// Waits until a process is gone, and says how long that took.
+pub(crate) fn await_death(pid: i32) -> Duration {
+    let begin = Instant::now();
+    while lives(pid) {
+        assert!(begin.elapsed() < PATIENCE, "process {pid} does not die");
+        thread::yield_now();
+    }
+    begin.elapsed()
+}

@@ -1,0 +1,222 @@
+//! Candidates and their guards as a user sees them, on a store that breaks and mends.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use primacy::store::memory::MemoryStore;
+use primacy::store::{EndReason, Store};
+use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Status, StopReason, Timing};
+use support::{Mood, Moody};
+
+/// Far more than anything here takes; a test that reaches it has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn election(store: Arc<dyn Store>) -> Election {
+    Election::new(store, ElectionName::new("test").expect("valid"))
+}
+
+fn campaign(election: &Election, label: &str, lease: Duration) -> Candidate {
+    let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+    config.timing = Timing::with_lease(lease).expect("valid");
+    election.campaign_with(config).expect("the system has a thread")
+}
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+}
+
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(800);
+
+#[tokio::test]
+async fn one_leads_at_a_time_and_tokens_grow() {
+    let election = election(Arc::new(MemoryStore::default()));
+    let mut a = campaign(&election, "a", LONG);
+    let mut b = campaign(&election, "b", LONG);
+    let first = within("one of two", async {
+        tokio::select! { led = a.elected() => led, led = b.elected() => led }
+    });
+    let first = first.await.expect("elected");
+    assert!(first.is_current());
+    let token = first.token();
+    assert!(tokio::time::timeout(Duration::from_millis(50), async {
+        tokio::select! { _ = a.elected() => (), _ = b.elected() => () }
+    })
+    .await
+    .is_err());
+    first.resign().await;
+    let second = within("the other", async {
+        tokio::select! { led = a.elected() => led, led = b.elected() => led }
+    });
+    assert!(second.await.expect("elected").token() > token);
+}
+
+#[tokio::test]
+async fn dropping_the_guard_or_the_candidate_gives_the_lead_away_at_once() {
+    let election = election(Arc::new(MemoryStore::default()));
+    let mut a = campaign(&election, "a", LONG);
+    let led = within("a", a.elected()).await.expect("elected");
+    let mut b = campaign(&election, "b", LONG);
+    drop(led);
+    drop(a);
+    let next = within("b", b.elected()).await.expect("elected");
+    assert_eq!(within("b's end", next.resign()).await, ());
+    assert_eq!(within("b's withdrawal", b.withdraw()).await, StopReason::Withdrawn);
+}
+
+#[tokio::test]
+async fn a_store_that_falls_silent_ends_the_lead_in_time_and_mended_it_brings_a_larger_token() {
+    let store = Moody::new(Arc::new(MemoryStore::default()));
+    let election = election(Arc::new(store.clone()));
+    let mut a = campaign(&election, "a", SHORT);
+    let led = within("a", a.elected()).await.expect("elected");
+    let token = led.token();
+    store.set(Mood::Silent);
+    assert_eq!(within("the notice", led.lost()).await, EndReason::Expired);
+    assert!(led.is_current(), "the notice comes while there is time to stop");
+    assert!(led.remaining() >= SHORT / 8, "{:?}", led.remaining());
+    let mut phases = led.phases();
+    let ended = phases.wait_for(|phase| matches!(phase, primacy::Phase::Ended { .. }));
+    within("the end", ended).await.expect("the driver lives");
+    assert!(!led.is_current());
+    drop(led);
+    store.set(Mood::Fine);
+    assert!(within("a again", a.elected()).await.expect("elected").token() > token);
+}
+
+#[tokio::test]
+async fn errors_and_lost_answers_cost_nothing_while_there_is_room() {
+    let store = Moody::new(Arc::new(MemoryStore::default()));
+    let election = election(Arc::new(store.clone()));
+    store.set(Mood::Unreachable);
+    let mut a = campaign(&election, "a", Duration::from_secs(3));
+    let mut status = a.status();
+    let in_trouble = |status: &Status| match status {
+        Status::Waiting { trouble, .. } | Status::Leading { trouble, .. } => trouble.is_some(),
+        _ => false,
+    };
+    within("trouble", status.wait_for(in_trouble)).await.expect("the driver lives");
+    store.set(Mood::Forgetful);
+    // The grant's answer is lost; it is read back once answers come again.
+    store.set(Mood::Fine);
+    let led = within("a", a.elected()).await.expect("elected");
+    for mood in [Mood::Unreachable, Mood::Forgetful] {
+        store.set(mood);
+        within("trouble", status.wait_for(in_trouble)).await.expect("the driver lives");
+        assert!(led.is_current());
+        store.set(Mood::Fine);
+        within("calm", status.wait_for(|status| !in_trouble(status))).await.expect("the driver lives");
+        assert!(led.is_current() && led.phases().borrow().stop_reason().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_panics_takes_the_lead_with_it_and_says_so() {
+    let store = Moody::new(Arc::new(MemoryStore::default()));
+    let election = election(Arc::new(store.clone()));
+    let mut a = campaign(&election, "a", SHORT);
+    let led = within("a", a.elected()).await.expect("elected");
+    store.set(Mood::Panics);
+    within("the end", led.lost()).await;
+    assert!(!led.is_current());
+    assert_eq!(within("the word", a.elected()).await.err(), Some(StopReason::DriverFailed));
+}
+
+#[test]
+fn work_that_blocks_its_runtime_for_leases_keeps_its_lead() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let election = election(Arc::new(MemoryStore::default()));
+        let mut a = campaign(&election, "a", SHORT);
+        let led = within("a", a.elected()).await.expect("elected");
+        let begin = Instant::now();
+        // Blocking is the point: nothing else of this runtime runs meanwhile.
+        while begin.elapsed() < SHORT * 3 {
+            assert!(led.is_current(), "lost after {:?}", begin.elapsed());
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[tokio::test]
+async fn while_leader_runs_the_work_until_it_is_done() {
+    let election = election(Arc::new(MemoryStore::default()));
+    let mut a = campaign(&election, "a", LONG);
+    let mut terms = Vec::new();
+    let done = a.while_leader(|led| {
+        terms.push(led.token());
+        let finished = terms.len() == 3;
+        async move {
+            assert!(led.is_current());
+            finished.then_some("done")
+        }
+    });
+    assert_eq!(within("three terms", done).await, Ok("done"));
+    assert!(terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+}
+
+#[tokio::test]
+async fn work_that_does_not_stop_is_dropped_before_its_lease_ends() {
+    let store = Moody::new(Arc::new(MemoryStore::default()));
+    let election = election(Arc::new(store.clone()));
+    let mut a = campaign(&election, "a", SHORT);
+    let mut first = true;
+    let (dropped, was_dropped) = std::sync::mpsc::channel();
+    let done = a.while_leader(|led| {
+        let stubborn = std::mem::take(&mut first);
+        let (store, dropped) = (store.clone(), dropped.clone());
+        async move {
+            if stubborn {
+                store.set(Mood::Silent);
+                let _guard = Remaining(led, dropped, store);
+                std::future::pending::<()>().await;
+            }
+            Some(())
+        }
+    });
+    within("two terms", done).await.expect("elected twice");
+    let remaining = was_dropped.recv().expect("the stubborn work was dropped");
+    assert!(remaining > Duration::ZERO, "its lease had run out");
+}
+
+/// Tells how much of its lease was left when it was dropped, and mends the store.
+struct Remaining(Leadership, std::sync::mpsc::Sender<Duration>, Moody);
+
+impl Drop for Remaining {
+    fn drop(&mut self) {
+        self.2.set(Mood::Fine);
+        let _ = self.1.send(self.0.remaining());
+    }
+}
+
+#[tokio::test]
+async fn observers_see_leaders_and_never_stand() {
+    let election = election(Arc::new(MemoryStore::default()));
+    let observer = election.observe().expect("the system has a thread");
+    let mut seen = observer.observations();
+    let mut a = campaign(&election, "a", LONG);
+    let led = within("a", a.elected()).await.expect("elected");
+    let leads = |label: &'static str| {
+        move |seen: &primacy::Observation| seen.leader().is_some_and(|leader| leader.label.as_str() == label)
+    };
+    within("the sight of a", seen.wait_for(leads("a"))).await.expect("the observer lives");
+    led.resign().await;
+    a.withdraw().await;
+    let nobody = within("the sight of nobody", seen.wait_for(|seen| seen.leader().is_none())).await;
+    let snapshot = nobody.expect("the observer lives").snapshot.clone().expect("there was an election");
+    assert!(snapshot.candidates.is_empty(), "neither the observer nor who withdrew is a candidate");
+}
+
+#[test]
+fn handles_can_cross_threads() {
+    fn assert_crosses<T: Send + Sync + 'static>() {}
+    assert_crosses::<Election>();
+    assert_crosses::<Candidate>();
+    assert_crosses::<Leadership>();
+    assert_crosses::<Status>();
+    assert_crosses::<primacy::Observer>();
+    assert_crosses::<primacy::SetupError>();
+    assert_crosses::<primacy::store::StoreError>();
+}
