@@ -1,1 +1,43 @@
 //! A deterministic world around the protocols of primacy.
+//!
+//! The production state machine of a candidate runs here, unchanged, under simulated clocks, processes, a simulated
+//! store and an adversary. One seed decides everything. What is simulated, what is checked and why that is enough:
+//! `docs/design/simulation.md`.
+//!
+//! ```
+//! use primacy_sim::{Profile, Setup};
+//! let report = primacy_sim::run(0..20, 1, &Setup::new(Profile::Faults), &|_| {});
+//! assert!(report.is_clean(), "{:?}", report.failures);
+//! ```
+pub mod model;
+
+mod adversary;
+mod batch;
+mod canary;
+mod clock;
+mod healed;
+mod network;
+mod node;
+mod oracle;
+mod process;
+mod rng;
+mod scenario;
+mod store;
+mod tally;
+mod trace;
+mod work;
+mod world;
+
+pub use batch::{Failure, Report, run, run_seed};
+pub use canary::{CANARIES, Canary, DriverFlaw, Hunt, Planted};
+pub use oracle::{Oracle, Violation};
+pub use scenario::{Profile, Setup};
+pub use store::StoreFlaw;
+pub use tally::{Fault, Sometimes, Tally};
+pub use trace::Line;
+pub use world::Outcome;
+
+/// `span` in nanoseconds, at most `u64::MAX` (584 years).
+pub(crate) fn nanos(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

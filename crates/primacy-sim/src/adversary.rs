@@ -1,0 +1,253 @@
+//! The adversary: strikes at drawn times, mostly at the leader; and operators, who order what they like.
+
+use primacy_core::Label;
+use primacy_core::lease::Event;
+
+use crate::node::{Cut, Stall, StallKind};
+use crate::scenario::{Blow, draw_ppm};
+use crate::store::{Order, Ordered};
+use crate::tally::{Fault, Sometimes};
+use crate::world::{Happening, World};
+
+/// What the adversary has done that lasts.
+#[derive(Debug, Default)]
+pub(crate) struct Adversary {
+    store_away_until: u64,
+}
+
+impl Adversary {
+    pub(crate) fn store_is_away(&self, now: u64) -> bool {
+        now < self.store_away_until
+    }
+
+    pub(crate) fn relent(&mut self) {
+        self.store_away_until = 0;
+    }
+}
+
+impl World {
+    pub(crate) fn plan_blow(&mut self) {
+        if self.mix.blow_every > 0 {
+            let wait = self.rng.between(self.mix.blow_every / 8, self.mix.blow_every * 2);
+            self.after(wait, Happening::Blow);
+        }
+    }
+
+    /// The adversary strikes.
+    pub(crate) fn blow(&mut self) {
+        if self.healing.has_begun() {
+            return;
+        }
+        self.plan_blow();
+        let Some(kind) = self.rng.weighted(self.mix.blows.iter().copied()) else { return };
+        let Some(target) = self.target() else { return };
+        self.strike(Blow::ALL[kind], target);
+    }
+
+    /// The leader, if it aims at one and there is one, or else any node.
+    fn target(&mut self) -> Option<usize> {
+        let leader = (0..self.nodes.len()).find(|n| self.nodes[*n].belief(self.now).is_some());
+        if leader.is_some() && self.rng.chance(self.mix.aim) {
+            return leader;
+        }
+        let running: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].process.is_some()).collect();
+        if running.is_empty() { None } else { Some(*self.rng.pick(&running)) }
+    }
+
+    fn strike(&mut self, blow: Blow, n: usize) {
+        let lease = crate::nanos(self.scenario.longest);
+        match blow {
+            Blow::StallRunner | Blow::StallNode | Blow::Suspend => {
+                let (kind, fault) = match blow {
+                    Blow::StallRunner => (StallKind::Runner, Fault::StalledRunner),
+                    Blow::StallNode => (StallKind::Node, Fault::StalledNode),
+                    _ => (StallKind::Suspend, Fault::Suspended),
+                };
+                self.fault(fault);
+                let wait = self.draw_stall(n);
+                self.stall(n, kind, wait);
+            }
+            Blow::Crash => {
+                self.fault(Fault::Crashed);
+                self.crash(n);
+            }
+            Blow::Partition => {
+                self.fault(Fault::Partitioned);
+                let until = self.now + self.rng.spread(lease / 32, lease * 3);
+                let answers_only = self.rng.chance(500_000);
+                self.nodes[n].cut = Some(Cut { until, answers_only });
+                self.log(Some(n), || format!("is cut off from the store until {}", secs(until)));
+            }
+            Blow::Outage => self.outage(lease),
+            Blow::StoreClock => {
+                self.fault(Fault::StoreClockStepped);
+                self.saw(Sometimes::StoreClockWrong);
+                let by = self.rng.spread(1_000_000, 7_200_000_000_000) as i64;
+                self.store.step_clock(if self.rng.chance(500_000) { by } else { -by });
+            }
+            Blow::Slew => self.slew(n),
+            Blow::DeleteRow => self.delete_row(),
+            Blow::Reboot => self.reboot(),
+            Blow::Churn => self.churn(n),
+            Blow::Hint => {
+                self.fault(Fault::HintDoubled);
+                self.hint_one(n);
+            }
+            Blow::GoBack => self.go_back(),
+        }
+    }
+
+    /// How long something is stopped: often just across the deadline of its leadership.
+    pub(crate) fn draw_stall(&mut self, n: usize) -> u64 {
+        let lease = crate::nanos(self.nodes[n].part.timing.lease());
+        let now = self.now;
+        let to_deadline = self.nodes[n].process.as_ref().and_then(|process| {
+            let belief = process.belief(now)?;
+            Some(process.clock.real_at(belief.until) - now)
+        });
+        match (self.rng.below(4), to_deadline) {
+            (0, _) => self.rng.spread(1_000_000, lease / 8),
+            (1, _) => self.rng.spread(lease / 16, lease * 2),
+            (2, Some(left)) => (left + self.rng.below(lease / 4)).saturating_sub(lease / 16),
+            _ => self.rng.between(lease, lease * 3),
+        }
+    }
+
+    pub(crate) fn stall(&mut self, n: usize, kind: StallKind, wait: u64) {
+        if self.healing.has_begun() || self.nodes[n].is_stopped(self.now) {
+            return;
+        }
+        let until = self.now + wait.max(1);
+        self.log(Some(n), || format!("is stopped ({kind:?}) until {}", secs(until)));
+        self.nodes[n].stall = Some(Stall { kind, since: self.now, until });
+        self.at(until, Happening::Resume { node: n });
+    }
+
+    fn outage(&mut self, lease: u64) {
+        self.fault(Fault::Outage);
+        let until = self.now + self.rng.spread(lease / 32, lease * 2);
+        self.adversary.store_away_until = until;
+        self.store.lose_unsynced();
+        self.log(None, || format!("the store is away until {}", secs(until)));
+    }
+
+    fn slew(&mut self, n: usize) {
+        let ppm = draw_ppm(self.nodes[n].part.timing.drift_ppm(), self.scenario.profile, &mut self.rng);
+        let now = self.now;
+        let node = &mut self.nodes[n];
+        node.ppm = ppm;
+        if let Some(process) = &mut node.process {
+            process.clock.slew(now, ppm);
+            process.armed = None;
+        }
+        self.fault(Fault::Slewed);
+        self.log(Some(n), || format!("clock rate is wrong by {ppm} ppm now"));
+        self.run_node(n);
+    }
+
+    fn delete_row(&mut self) {
+        if self.store.delete_row() {
+            self.fault(Fault::RowDeleted);
+            self.ledger.row_lost = self.store.granted();
+            self.log(None, || "somebody deletes the row".to_owned());
+            self.check_binding();
+        }
+    }
+
+    fn go_back(&mut self) {
+        let steps = self.rng.below(4);
+        if self.store.go_back(steps, self.mix.new_epoch) {
+            self.fault(Fault::WentBack);
+            if self.mix.new_epoch {
+                self.saw(Sometimes::Epoch);
+            }
+            self.log(None, || "the store is restored to an older state".to_owned());
+        }
+    }
+
+    /// All processes die together with the only host of an embedded store, and nothing of them is under way any more.
+    fn reboot(&mut self) {
+        self.fault(Fault::Rebooted);
+        self.log(None, || "the host of all is started again".to_owned());
+        for n in 0..self.nodes.len() {
+            self.nodes[n].stall = None;
+            self.crash(n);
+            self.nodes[n].remains = None;
+        }
+        self.flights.clear();
+        self.store.reboot();
+    }
+
+    fn churn(&mut self, n: usize) {
+        self.fault(Fault::Churned);
+        match self.rng.below(3) {
+            0 => self.deliver(n, Event::Withdraw),
+            1 => self.deliver(n, Event::Resign),
+            _ => {
+                let work = self.nodes[n].process.as_ref().and_then(|process| process.work.as_ref());
+                if let Some(number) = work.map(|work| work.number) {
+                    self.work_gone(n, number);
+                }
+            }
+        }
+    }
+
+    // ---- operators ----
+
+    pub(crate) fn plan_order(&mut self) {
+        if self.mix.order_every > 0 {
+            let wait = self.rng.between(self.mix.order_every / 8, self.mix.order_every * 2);
+            self.after(wait, Happening::Order);
+        }
+    }
+
+    /// An operator acts.
+    pub(crate) fn operator(&mut self) {
+        if self.healing.has_begun() {
+            return;
+        }
+        self.plan_order();
+        let Some(row) = self.store.row() else { return };
+        let (paused, token, vacant) = (row.paused, row.version.token, row.holder.is_none());
+        if paused && vacant {
+            self.saw(Sometimes::Held);
+        }
+        let order = match self.rng.below(6) {
+            0..3 if paused => Order::Resume,
+            0 => Order::Pause,
+            1 | 2 => Order::Depose,
+            3 => Order::Resume,
+            _ => Order::Promote(self.someone()),
+        };
+        // Sometimes the operator names the leadership that is meant, or one that has ended since.
+        let meant = match self.rng.below(3) {
+            0 => Some(token),
+            1 => primacy_core::Token::new(token.get().saturating_sub(self.rng.below(2))),
+            _ => None,
+        };
+        self.fault(Fault::Ordered);
+        self.give_order(&order, meant);
+    }
+
+    pub(crate) fn give_order(&mut self, order: &Order, token: Option<primacy_core::Token>) {
+        let ordered = self.store.order(order, token);
+        self.trace.hash(&(self.now, order));
+        self.log(None, || format!("an operator orders {order:?}: {ordered:?}"));
+        if ordered == Ordered::TokenChanged {
+            self.saw(Sometimes::Refused);
+        }
+        if ordered == Ordered::Written {
+            self.hint_all(usize::MAX);
+        }
+    }
+
+    fn someone(&mut self) -> Label {
+        let n = self.rng.below(self.nodes.len() as u64 * 5 / 4 + 1) as usize;
+        let absent = || Label::new("absent").expect("short and printable");
+        self.nodes.get(n).map_or_else(absent, |node| node.part.label.clone())
+    }
+}
+
+fn secs(nanos: u64) -> primacy_core::Instant {
+    primacy_core::Instant::from_nanos(nanos)
+}

@@ -1,0 +1,73 @@
+//! A node's own clock: it starts with the process, runs at its own rate, and goes on during suspend.
+
+use primacy_core::Instant;
+
+/// One in a million.
+const MILLION: i128 = 1_000_000;
+
+/// A clock whose rate is wrong by some parts per million.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    real: u64,
+    local: u64,
+    ppm: i32,
+}
+
+impl Clock {
+    /// A clock that shows `local` nanoseconds at the real time `real`.
+    pub(crate) fn new(real: u64, local: u64, ppm: i32) -> Self {
+        Self { real, local, ppm }
+    }
+
+    /// What it shows at a real time, which must not lie before its start.
+    pub(crate) fn read(&self, real: u64) -> Instant {
+        let elapsed = i128::from(real.saturating_sub(self.real));
+        let shown = elapsed * (MILLION + i128::from(self.ppm)) / MILLION;
+        Instant::from_nanos(self.local.saturating_add(shown as u64))
+    }
+
+    /// The earliest real time at which it shows at least `local`.
+    pub(crate) fn real_at(&self, local: Instant) -> u64 {
+        let left = i128::from(local.as_nanos().saturating_sub(self.local));
+        let rate = MILLION + i128::from(self.ppm);
+        let elapsed = (left * MILLION + rate - 1) / rate;
+        self.real.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    /// Goes on at another rate, without a step.
+    pub(crate) fn slew(&mut self, real: u64, ppm: i32) {
+        *self = Self { real, local: self.read(real).as_nanos(), ppm };
+    }
+
+    /// Takes back what passed since `since`, as a clock that stops in suspend does. Such a clock is a planted bug.
+    pub(crate) fn forget(&mut self, since: u64, now: u64) {
+        *self = Self { real: now, local: self.read(since).as_nanos(), ppm: self.ppm };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_and_waiting_agree() {
+        for ppm in [-100_000, -20_000, -1, 0, 1, 20_000, 100_000] {
+            let clock = Clock::new(1_000, 77, ppm);
+            for wait in [0, 1, 999, 1_000_000_007, 3_600_000_000_000] {
+                let local = Instant::from_nanos(77 + wait);
+                let real = clock.real_at(local);
+                assert!(clock.read(real) >= local, "{ppm} {wait}");
+                assert!(real == 1_000 || clock.read(real - 1) < local, "{ppm} {wait}: not the earliest");
+            }
+        }
+        assert_eq!(Clock::new(0, 0, -20_000).real_at(Instant::FAR), u64::MAX);
+    }
+
+    #[test]
+    fn a_slew_makes_no_step() {
+        let mut clock = Clock::new(0, 5, 20_000);
+        let before = clock.read(1_000_000);
+        clock.slew(1_000_000, -20_000);
+        assert_eq!(clock.read(1_000_000), before);
+    }
+}

@@ -1,0 +1,280 @@
+//! The command `primacy-sim`: run seeds, replay one, hunt planted bugs.
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use primacy_sim::{CANARIES, Canary, Fault, Line, Profile, Report, Setup, Sometimes, Tally};
+
+#[derive(Parser)]
+#[command(about = "A deterministic world around primacy's lease protocol", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run many seeds and judge them
+    Run(Run),
+    /// Run one seed again and print what happened
+    Replay(Replay),
+    /// Hunt every planted bug, or one
+    Canaries {
+        /// Only this one
+        name: Option<String>,
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Go on this long instead of the stated number of seeds
+        #[arg(long)]
+        within: Option<u64>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// How many seeds
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Which promises are put to the test
+    #[arg(long, value_enum, default_value_t = Profile::All)]
+    profile: Profile,
+    /// What continuous integration runs: at least 20,000 seeds, 2,000 simulated hours, three million faults, 80,000
+    /// elections, and every planted bug
+    #[arg(long, conflicts_with_all = ["seeds", "profile"])]
+    ci: bool,
+}
+
+#[derive(clap::Args)]
+struct Replay {
+    /// Which seed
+    seed: u64,
+    /// Which promises are put to the test
+    #[arg(long, value_enum, default_value_t = Profile::All)]
+    profile: Profile,
+    /// With this planted bug
+    #[arg(long)]
+    flaw: Option<String>,
+    /// Print only the last so many events
+    #[arg(long)]
+    last: Option<usize>,
+    /// Wait for Enter after every event
+    #[arg(long)]
+    step: bool,
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Run(run) => run_seeds(&run),
+        Command::Replay(replay) => replay_seed(&replay),
+        Command::Canaries { name, from, within } => hunt(name.as_deref(), from, within),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever reads the output has gone.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(2),
+    }
+}
+
+fn run_seeds(run: &Run) -> io::Result<bool> {
+    let (seeds, profile) = if run.ci { (CI_SEEDS, Profile::All) } else { (run.seeds, run.profile) };
+    let started = Instant::now();
+    let shown = Mutex::new(started);
+    let progress = |tally: &Tally| show_progress(tally, seeds, started, &shown);
+    let range = run.from..run.from.saturating_add(seeds);
+    let report = primacy_sim::run(range, run.threads, &Setup::new(profile), &progress);
+    let mut out = io::stdout().lock();
+    print_report(&mut out, &report, started.elapsed())?;
+    print_failures(&mut out, &report, profile)?;
+    let mut good = report.is_clean();
+    if !report.missing.is_empty() && seeds >= WORTHY_SEEDS {
+        good = false;
+        writeln!(out, "VOID: this never happened, so the batch has proven nothing about it:")?;
+        for what in &report.missing {
+            writeln!(out, "  {what}")?;
+        }
+    }
+    if run.ci {
+        good &= is_enough(&mut out, &report.tally)?;
+        drop(out);
+        good &= hunt(None, 0, None)?;
+    }
+    Ok(good)
+}
+
+/// How many seeds continuous integration runs.
+const CI_SEEDS: u64 = 24_000;
+
+/// From how many seeds on everything that should happen sometimes must have happened.
+const WORTHY_SEEDS: u64 = 1_000;
+
+fn is_enough(out: &mut impl Write, tally: &Tally) -> io::Result<bool> {
+    let mut enough = true;
+    for (what, is, least) in [
+        ("seeds", tally.seeds, 20_000),
+        ("simulated hours", tally.hours() as u64, 2_000),
+        ("faults", tally.faults(), 3_000_000),
+        ("elections", tally.elections, 80_000),
+    ] {
+        if is < least {
+            enough = false;
+            writeln!(out, "VOID: {is} {what}, at least {least} are required")?;
+        }
+    }
+    Ok(enough)
+}
+
+fn show_progress(tally: &Tally, seeds: u64, started: Instant, shown: &Mutex<Instant>) {
+    let Ok(mut shown) = shown.try_lock() else { return };
+    if shown.elapsed() < Duration::from_secs(5) {
+        return;
+    }
+    *shown = Instant::now();
+    let seconds = started.elapsed().as_secs();
+    // Progress is a courtesy: nothing depends on whether it can be written.
+    drop(writeln!(
+        io::stderr(),
+        "{seconds:>5} s  {:>9} of {seeds} seeds  {:>9.1} simulated hours  {:>11} faults",
+        tally.seeds,
+        tally.hours(),
+        tally.faults()
+    ));
+}
+
+fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Result<()> {
+    let tally = &report.tally;
+    writeln!(out, "{:>12}  seeds, {} of them run twice with the same trace", tally.seeds, tally.repeated)?;
+    writeln!(out, "{:>12.1}  simulated hours in {:.1} s", tally.hours(), took.as_secs_f64())?;
+    writeln!(out, "{:>12}  events", tally.events)?;
+    writeln!(out, "{:>12}  elections", tally.elections)?;
+    writeln!(out, "{:>12}  writes to the fenced resource", tally.writes)?;
+    writeln!(out, "{:>12}  faults", tally.faults())?;
+    for fault in Fault::ALL {
+        writeln!(out, "{:>14}  {fault}", tally.faults_of(*fault))?;
+    }
+    writeln!(out, "sometimes")?;
+    for what in Sometimes::ALL {
+        writeln!(out, "{:>14}  {what}", tally.seen(*what))?;
+    }
+    if let (Some(median), Some(most)) = (tally.failovers.get(tally.failovers.len() / 2), tally.failovers.last()) {
+        let percent = |ppm: u32| f64::from(ppm) / 10_000.0;
+        writeln!(
+            out,
+            "silent losses: {} replaced; median {:.1} %, longest {:.1} % of the published bound",
+            tally.failovers.len(),
+            percent(*median),
+            percent(*most)
+        )?;
+    }
+    Ok(())
+}
+
+fn print_failures(out: &mut impl Write, report: &Report, profile: Profile) -> io::Result<()> {
+    for failure in &report.failures {
+        let violation = &failure.violation;
+        writeln!(out, "\nseed {}: {} is broken: {}", failure.seed, violation.oracle, violation.text)?;
+        writeln!(
+            out,
+            "  replay: cargo run --profile sim -p primacy-sim -- replay {}{}",
+            failure.seed,
+            option(profile)
+        )?;
+    }
+    if let Some(first) = report.failures.first() {
+        let outcome = primacy_sim::run_seed(first.seed, &Setup::new(profile), true);
+        let from = outcome.lines.len().saturating_sub(60);
+        writeln!(out, "\nthe last events of seed {} (real time, node, its own time):", first.seed)?;
+        for line in &outcome.lines[from..] {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+fn option(profile: Profile) -> String {
+    use clap::ValueEnum;
+    match profile.to_possible_value() {
+        Some(value) if profile != Profile::All => format!(" --profile {}", value.get_name()),
+        _ => String::new(),
+    }
+}
+
+fn replay_seed(replay: &Replay) -> io::Result<bool> {
+    let mut setup = Setup::new(replay.profile);
+    let mut out = io::stdout();
+    if let Some(name) = &replay.flaw {
+        let Some(canary) = Canary::named(name) else {
+            writeln!(io::stderr(), "no such planted bug: {name}; see `primacy-sim canaries`")?;
+            return Ok(false);
+        };
+        setup = Setup { planted: Some(canary.planted), ..Setup::new(canary.profile()) };
+    }
+    let outcome = primacy_sim::run_seed(replay.seed, &setup, true);
+    let from = replay.last.map_or(0, |last| outcome.lines.len().saturating_sub(last));
+    if replay.step {
+        step(&mut out, &outcome.lines)?;
+    } else {
+        for line in &outcome.lines[from..] {
+            writeln!(out, "{line}")?;
+        }
+    }
+    match &outcome.violation {
+        Some(violation) => writeln!(out, "{} is broken: {}", violation.oracle, violation.text)?,
+        None => writeln!(out, "no promise is broken; fingerprint {:016x}", outcome.fingerprint)?,
+    }
+    Ok(outcome.violation.is_none())
+}
+
+/// Shows one line per Enter. A number goes there, `/text` to the next line with that text, `q` ends.
+fn step(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+    writeln!(out, "Enter: next event · number: so many · /text: next event with this text · q: end")?;
+    let mut shown = 0;
+    let mut input = String::new();
+    while shown < lines.len() {
+        write!(out, "{:>6}/{} ", shown + 1, lines.len())?;
+        writeln!(out, "{}", lines[shown])?;
+        shown += 1;
+        input.clear();
+        if io::stdin().lock().read_line(&mut input)? == 0 {
+            return Ok(());
+        }
+        let wish = input.trim();
+        if wish == "q" {
+            return Ok(());
+        } else if let Some(text) = wish.strip_prefix('/') {
+            shown += lines[shown..].iter().position(|line| line.to_string().contains(text)).unwrap_or_default();
+        } else if let Ok(count) = wish.parse::<usize>() {
+            let until = (shown + count).min(lines.len());
+            for line in &lines[shown..until] {
+                writeln!(out, "{line}")?;
+            }
+            shown = until;
+        }
+    }
+    Ok(())
+}
+
+fn hunt(name: Option<&str>, from: u64, within: Option<u64>) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    let mut all = true;
+    writeln!(out, "{:<24} {:>6} of {:<6} {:<12} bug", "planted", "seeds", "at most", "found by")?;
+    for canary in CANARIES.iter().filter(|canary| name.is_none_or(|name| name == canary.name)) {
+        let canary = Canary { within: within.unwrap_or(canary.within), ..*canary };
+        let hunt = canary.hunt(from);
+        let by = hunt.found.map_or_else(|| "NOT FOUND".to_owned(), |(_, oracle)| oracle.to_string());
+        all &= hunt.found.is_some();
+        writeln!(out, "{:<24} {:>6} of {:<7} {by:<12} {}", canary.name, hunt.seeds, canary.within, canary.planted)?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,317 @@
+//! The way to the store and back: delays, failures before and after the commit, lost answers, late landings, hints.
+
+use primacy_core::CandidateId;
+use primacy_core::lease::{CallError, CallId, EndReason, Event, Record, Reply, Request, Wish};
+
+use crate::scenario::Fate;
+use crate::store::Asker;
+use crate::tally::{Fault, Sometimes};
+use crate::world::{Happening, World};
+
+/// A request on its way to the store.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) node: usize,
+    pub(crate) asker: Asker,
+    pub(crate) request: Request,
+    by: By,
+    fate: Option<Fate>,
+    abandoned: bool,
+}
+
+#[derive(Debug)]
+enum By {
+    Process { number: u64, call: CallId },
+    Warden,
+}
+
+impl Flight {
+    /// Whether it is this call.
+    pub(crate) fn is_of(&self, process: u64, of: CallId) -> bool {
+        matches!(self.by, By::Process { number, call } if number == process && call == of)
+    }
+
+    /// Whether this process sent it.
+    pub(crate) fn is_by(&self, process: u64) -> bool {
+        matches!(self.by, By::Process { number, .. } if number == process)
+    }
+}
+
+impl World {
+    /// Sends a candidate's request.
+    pub(crate) fn send(&mut self, n: usize, call: CallId, request: Request) {
+        let Some(process) = &self.nodes[n].process else { return };
+        let (number, id) = (process.number, process.id);
+        let part = &self.nodes[n].part;
+        let asker = Asker { id, label: part.label.clone(), lease: part.timing.lease() };
+        let leading = matches!(request, Request::Renew { .. } | Request::Release { .. });
+        let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
+        let flight = Flight { node: n, asker, request, by: By::Process { number, call }, fate, abandoned: false };
+        self.fly(flight);
+    }
+
+    fn fly(&mut self, flight: Flight) {
+        let mut way = self.way();
+        if flight.fate == Some(Fate::Lingers) {
+            let timing = &self.nodes[flight.node].part.timing;
+            way += self.rng.spread(crate::nanos(timing.call_timeout()) / 2, crate::nanos(timing.lease()) * 3);
+        }
+        let number = self.number();
+        self.flights.insert(number, flight);
+        self.after(way, Happening::Arrive { flight: number });
+    }
+
+    fn draw_fate(&mut self) -> Option<Fate> {
+        Fate::ALL.into_iter().find(|fate| self.rng.chance(self.mix.fates[*fate as usize]))
+    }
+
+    fn way(&mut self) -> u64 {
+        if self.rng.chance(self.mix.slow) {
+            self.fault(Fault::Slow);
+            return self.rng.spread(self.mix.way_max, self.mix.slow_max);
+        }
+        self.rng.between(self.mix.way_max / 8, self.mix.way_max)
+    }
+
+    /// Drops connections. What was under way on them may land all the same.
+    pub(crate) fn drop_flights(&mut self, dropped: impl Fn(&Flight) -> bool) {
+        let rng = &mut self.rng;
+        self.flights.retain(|_, flight| {
+            if dropped(flight) {
+                flight.abandoned = true;
+                return flight.fate == Some(Fate::Lingers) || rng.chance(500_000);
+            }
+            true
+        });
+    }
+
+    /// A request reaches the store.
+    pub(crate) fn arrive(&mut self, number: u64) {
+        let Some(flight) = self.flights.remove(&number) else { return };
+        let cut = self.nodes[flight.node].cut.filter(|cut| self.now < cut.until);
+        if self.adversary.store_is_away(self.now) || cut.is_some_and(|cut| !cut.answers_only) {
+            let fate = *self.rng.pick(&[Fate::Refused, Fate::FailedBefore, Fate::RequestLost]);
+            return self.fail(&flight, fate);
+        }
+        match flight.fate {
+            Some(fate @ (Fate::Refused | Fate::FailedBefore | Fate::RequestLost)) => self.fail(&flight, fate),
+            fate => {
+                if flight.abandoned {
+                    self.fault(Fault::Lingered);
+                }
+                let reply = self.commit(&flight);
+                match fate {
+                    Some(Fate::FailedAfter) => self.fail(&flight, Fate::FailedAfter),
+                    Some(Fate::AnswerLost) => self.fault(Fault::AnswerLost),
+                    _ if cut.is_some() => self.fault(Fault::AnswerLost),
+                    _ => self.reply(&flight, Ok(reply)),
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, flight: &Flight, fate: Fate) {
+        let (fault, error) = match fate {
+            Fate::Refused => (Fault::Refused, Some(CallError::NotDone)),
+            Fate::FailedBefore => (Fault::FailedBefore, Some(CallError::Unknown)),
+            Fate::FailedAfter => (Fault::FailedAfter, Some(CallError::Unknown)),
+            _ => (Fault::RequestLost, None),
+        };
+        self.fault(fault);
+        if let Some(error) = error {
+            self.reply(flight, Err(error));
+        }
+    }
+
+    fn reply(&mut self, flight: &Flight, result: Result<Reply, CallError>) {
+        let way = self.way();
+        match flight.by {
+            By::Process { number, call } => {
+                let result = Box::new(result);
+                self.after(way, Happening::Answer { node: flight.node, process: number, call, result });
+            }
+            By::Warden => self.warden_hears(flight.node, flight.asker.id, result),
+        }
+    }
+
+    /// An answer reaches its process, which has perhaps abandoned the call.
+    pub(crate) fn answer(&mut self, n: usize, number: u64, call: CallId, result: Result<Reply, CallError>) {
+        let Some(process) = self.nodes[n].process.as_ref().filter(|process| process.number == number) else { return };
+        let awaited = process.call.is_some_and(|awaited| awaited.call == call);
+        if !awaited {
+            if !self.rng.chance(self.mix.stale_answer) {
+                return;
+            }
+            self.fault(Fault::StaleAnswer);
+        }
+        self.deliver(n, Event::Done { call, result });
+    }
+
+    /// The store takes one step.
+    fn commit(&mut self, flight: &Flight) -> Reply {
+        let before = self.store.row().cloned();
+        let granted = self.store.granted();
+        let reply = self.store.step(self.now, &flight.asker, &flight.request);
+        self.trace.hash(&(self.now, &reply));
+        self.log(Some(flight.node), || {
+            let late = if flight.abandoned { ", abandoned long since" } else { "" };
+            format!("  store: {}{late} → {}", describe_request(&flight.request), describe_reply(&reply))
+        });
+        match (&flight.request, &reply) {
+            (Request::Acquire { .. }, Reply::Applied(record)) => {
+                self.observe_grant(flight, before.as_ref(), record);
+                self.check_grant(flight.node, before.as_ref(), granted, record);
+                self.hint_all(flight.node);
+            }
+            (Request::Release { .. }, Reply::Applied(_)) => {
+                let warden = matches!(flight.by, By::Warden);
+                self.saw(if warden { Sometimes::WardenRelease } else { Sometimes::Release });
+                self.hint_all(flight.node);
+            }
+            (Request::Acquire { .. } | Request::Renew { .. } | Request::Release { .. }, Reply::Conflict(_)) => {
+                self.saw(Sometimes::Conflict);
+            }
+            _ => {}
+        }
+        if flight.abandoned && matches!(reply, Reply::Applied(_)) {
+            self.saw(Sometimes::LateLanding);
+        }
+        if matches!(reply, Reply::Applied(_)) {
+            self.check_binding();
+        }
+        reply
+    }
+
+    fn observe_grant(&mut self, flight: &Flight, before: Option<&Record>, record: &Record) {
+        if flight.abandoned {
+            self.saw(Sometimes::LateGrant);
+        }
+        let Some(before) = before else { return };
+        let own = &flight.asker;
+        if before.wish == Some(Wish::Successor(own.label.clone())) {
+            self.saw(Sometimes::Successor);
+        }
+        match &before.holder {
+            None => self.saw(Sometimes::ReleaseTaken),
+            Some(holder) if holder.id != own.id => {
+                let former = self.nodes.iter().find(|node| node.part.label == holder.label).map(|node| node.ppm);
+                let limits = former.zip(Some(self.nodes[flight.node].ppm));
+                self.saw(Sometimes::Takeover);
+                if limits.is_some_and(|(former, own)| former.signum() * own.signum() < 0 && former.abs() >= 1_000) {
+                    self.saw(Sometimes::OpposedClocks);
+                }
+                if limits.is_some_and(|(former, own)| former <= -20_000 && own >= 20_000) {
+                    self.saw(Sometimes::SlowHolder);
+                }
+                if before.lease != record.lease {
+                    self.saw(Sometimes::Mixed);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    // ---- hints ----
+
+    /// Tells all other nodes that something may have changed, as far as hints arrive.
+    pub(crate) fn hint_all(&mut self, except: usize) {
+        for n in 0..self.nodes.len() {
+            if n != except {
+                self.hint_one(n);
+            }
+        }
+    }
+
+    pub(crate) fn hint_one(&mut self, n: usize) {
+        let Some(process) = &self.nodes[n].process else { return };
+        let process = process.number;
+        if self.rng.chance(self.mix.hint_lost) {
+            return self.fault(Fault::HintLost);
+        }
+        let way = self.way();
+        self.after(way, Happening::Hint { node: n, process });
+        if self.rng.chance(self.mix.hint_doubled) {
+            self.fault(Fault::HintDoubled);
+            let way = self.way();
+            self.after(way, Happening::Hint { node: n, process });
+        }
+    }
+
+    pub(crate) fn hint(&mut self, n: usize, number: u64) {
+        if self.nodes[n].process.as_ref().is_some_and(|process| process.number == number) {
+            self.deliver(n, Event::Hint);
+        }
+    }
+
+    // ---- the warden of a dead process ----
+
+    /// A warden releases for its dead process, which it has seen die.
+    pub(crate) fn warden(&mut self, n: usize, id: CandidateId) {
+        if let Some(until) = self.nodes[n].frozen_until(self.now) {
+            return self.at(until, Happening::Warden { node: n, id });
+        }
+        let Some(remains) = self.nodes[n].remains.as_mut().filter(|remains| remains.asker.id == id) else { return };
+        remains.tries += 1;
+        let request = Request::Release { id, version: remains.version, reason: EndReason::Died };
+        let asker = remains.asker.clone();
+        let fate = self.draw_fate();
+        self.fly(Flight { node: n, asker, request, by: By::Warden, fate, abandoned: false });
+    }
+
+    fn warden_hears(&mut self, n: usize, id: CandidateId, result: Result<Reply, CallError>) {
+        const TRIES_MAX: u32 = 3;
+        let Some(remains) = self.nodes[n].remains.as_mut().filter(|remains| remains.asker.id == id) else { return };
+        let again = match &result {
+            Ok(Reply::Conflict(sighting)) => match &sighting.record {
+                // A renewal of the dead process was carried out that it did not live to hear of.
+                Some(record) if record.is_held_by(id) && record.version.token == remains.version.token => {
+                    remains.version = record.version;
+                    true
+                }
+                _ => false,
+            },
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        if again && remains.tries < TRIES_MAX {
+            let way = self.way();
+            self.after(way, Happening::Warden { node: n, id });
+        } else {
+            self.nodes[n].remains = None;
+        }
+    }
+}
+
+pub(crate) fn describe_request(request: &Request) -> String {
+    match request {
+        Request::Look { .. } => "look".to_owned(),
+        Request::Acquire { expect: Some(expect), .. } => format!("acquire if {}", expect.version),
+        Request::Acquire { expect: None, floor, .. } => format!("acquire if absent, above {floor}"),
+        Request::Renew { version, .. } => format!("renew {version}"),
+        Request::Release { version, reason, .. } => format!("release {version} ({})", reason.word()),
+        Request::Leave => "leave".to_owned(),
+    }
+}
+
+pub(crate) fn describe_reply(reply: &Reply) -> String {
+    let row = |record: &Option<Record>| match record {
+        None => "no row".to_owned(),
+        Some(record) => describe_record(record),
+    };
+    match reply {
+        Reply::Seen(sighting) => row(&sighting.record),
+        Reply::Applied(record) => format!("applied, {}", describe_record(record)),
+        Reply::Conflict(sighting) => format!("conflict, {}", row(&sighting.record)),
+        Reply::Left => "left".to_owned(),
+    }
+}
+
+fn describe_record(record: &Record) -> String {
+    let holder = record.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
+    let wish = match &record.wish {
+        None => String::new(),
+        Some(Wish::NewElection) => ", wish: another".to_owned(),
+        Some(Wish::Successor(label)) => format!(", wish: {label}"),
+    };
+    format!("{} of {holder}{wish}{}", record.version, if record.paused { ", paused" } else { "" })
+}

@@ -1,0 +1,359 @@
+//! What a driver does: hands events to the candidate, carries out its effects one by one, and is stopped or killed anywhere.
+
+use std::collections::VecDeque;
+
+use primacy_core::lease::{Candidate, Config, Context, Effect, Event};
+use primacy_core::{CandidateId, Instant};
+
+use crate::canary::{DriverFlaw, Planted};
+use crate::clock::Clock;
+use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
+use crate::oracle::Step;
+use crate::store::Asker;
+use crate::tally::{Fault, Sometimes};
+use crate::world::{Happening, World};
+
+impl World {
+    /// Starts the program on a node: a new process with a new identity (rule R5).
+    pub(crate) fn start(&mut self, n: usize) {
+        let number = self.number();
+        let node = &self.nodes[n];
+        if node.process.is_some() || node.dead_for_good {
+            return;
+        }
+        if let Some(until) = node.frozen_until(self.now) {
+            return self.at(until, Happening::Start { node: n });
+        }
+        let bits = (u128::from(self.rng.bits()) << 64) | u128::from(self.rng.bits());
+        let shared = self.has(DriverFlaw::SharedIdentity);
+        let id = CandidateId::from_bits(if shared { n as u128 / 2 } else { bits });
+        let origin = if self.rng.chance(300_000) { self.rng.spread(1, 3_600_000_000_000) } else { 0 };
+        let entropy = self.rng.fork();
+        let node = &mut self.nodes[n];
+        let config = config(id, node.part.label.clone(), node.part.timing, self.scenario.planted);
+        node.process = Some(Process {
+            number,
+            id,
+            candidate: Candidate::new(config),
+            clock: Clock::new(self.now, origin, node.ppm),
+            entropy,
+            mailbox: VecDeque::from([Event::Campaign]),
+            effects: VecDeque::new(),
+            call: None,
+            belief: None,
+            work: None,
+            armed: None,
+            generation: 0,
+            notes: Notes::default(),
+        });
+        self.log(Some(n), || format!("starts as {id}"));
+        self.run_node(n);
+    }
+
+    /// Hands an event to a process, which handles it as soon as it runs.
+    pub(crate) fn deliver(&mut self, n: usize, event: Event) {
+        let reorder = self.rng.chance(self.mix.reorder);
+        let Some(process) = &mut self.nodes[n].process else { return };
+        // What comes from different sources may be handled in any order; what one user says keeps its order.
+        if reorder && !process.mailbox.is_empty() && process.mailbox.iter().all(from_outside) && from_outside(&event) {
+            process.mailbox.push_front(event);
+            self.fault(Fault::Reordered);
+        } else {
+            process.mailbox.push_back(event);
+        }
+        self.run_node(n);
+    }
+
+    pub(crate) fn wake(&mut self, n: usize, number: u64, generation: u64) {
+        let process = self.nodes[n].process.as_ref();
+        if process.is_some_and(|process| process.number == number && process.generation == generation) {
+            self.deliver(n, Event::Wake);
+        }
+    }
+
+    pub(crate) fn campaign(&mut self, n: usize, number: u64) {
+        if self.nodes[n].process.as_ref().is_some_and(|process| process.number == number) {
+            self.deliver(n, Event::Campaign);
+        }
+    }
+
+    /// A stopped node goes on, if nobody has stopped it for longer meanwhile.
+    pub(crate) fn resume(&mut self, n: usize) {
+        let Some(stall) = self.nodes[n].stall.take_if(|stall| stall.until <= self.now) else { return };
+        self.log(Some(n), || "goes on".to_owned());
+        let at_once = !self.rng.chance(200_000);
+        let clock_stops = self.has(DriverFlaw::ClockStops);
+        let now = self.now;
+        let Some(process) = &mut self.nodes[n].process else { return };
+        if let (Some(work), Some(belief)) = (&mut process.work, process.belief)
+            && stall.kind != StallKind::Runner
+            && process.clock.read(now) >= belief.until
+        {
+            work.overslept = true;
+        }
+        if stall.kind == StallKind::Suspend {
+            if clock_stops {
+                process.clock.forget(stall.since, now);
+                process.armed = None;
+            } else if at_once {
+                process.mailbox.push_front(Event::Suspended);
+            } else {
+                process.mailbox.push_back(Event::Suspended);
+            }
+        }
+        if process.belief(now).is_some() {
+            self.check_integrity(n);
+        }
+        self.run_node(n);
+    }
+
+    /// Lets a process do what it has to do until it waits, is stopped or dies.
+    pub(crate) fn run_node(&mut self, n: usize) {
+        loop {
+            let node = &mut self.nodes[n];
+            if self.violation.is_some() || node.is_stopped(self.now) {
+                return;
+            }
+            let Some(process) = &mut node.process else { return };
+            if let Some(effect) = process.effects.pop_front() {
+                self.carry_out(n, effect);
+            } else if let Some(event) = process.mailbox.pop_front() {
+                self.step(n, event);
+            } else {
+                break;
+            }
+        }
+        self.arm(n);
+    }
+
+    /// One step of the state machine.
+    fn step(&mut self, n: usize, event: Event) {
+        let stale_now = self.has(DriverFlaw::StaleNow);
+        let Some(process) = &mut self.nodes[n].process else { return };
+        let mut now = process.clock.read(self.now);
+        let awaited = match &event {
+            Event::Done { call, .. } => process.call.take_if(|awaited| awaited.call == *call),
+            _ => None,
+        };
+        // An answer that is handled after the call's deadline is none: the candidate gives the call up first.
+        let told = awaited.filter(|awaited| now < awaited.deadline).and(Some(&event));
+        if let Some(awaited) = awaited
+            && stale_now
+        {
+            now = awaited.sent;
+        }
+        let before = Step::before(process, told, now);
+        if event == Event::Hint {
+            process.notes.hinted_at = Some(self.now);
+        }
+        let mut effects = Vec::new();
+        self.log_event(n, &event);
+        let Some(process) = &mut self.nodes[n].process else { return };
+        let entropy = &mut process.entropy;
+        let mut context = Context { now, entropy: &mut || entropy.bits(), effects: &mut effects };
+        process.candidate.handle(event, &mut context);
+        self.trace.hash(&(self.now, n, now, &effects));
+        self.check_step(n, &before, &effects);
+        if let Some(process) = &mut self.nodes[n].process {
+            process.effects.extend(effects);
+        }
+        self.check_challenger(n);
+    }
+
+    /// Sets the alarm for the candidate's deadline.
+    fn arm(&mut self, n: usize) {
+        let late = if self.rng.chance(self.mix.late_wake) {
+            self.fault(Fault::LateWake);
+            self.rng.spread(1_000_000, self.mix.late_max)
+        } else {
+            self.rng.below(200_000)
+        };
+        let Some(process) = &mut self.nodes[n].process else { return };
+        let deadline = process.candidate.deadline();
+        if process.armed == deadline && deadline.is_some_and(|deadline| deadline > process.clock.read(self.now)) {
+            return;
+        }
+        process.armed = deadline;
+        process.generation += 1;
+        let (number, generation) = (process.number, process.generation);
+        if let Some(deadline) = deadline {
+            let at = process.clock.real_at(deadline).max(self.now).saturating_add(late);
+            self.at(at, Happening::Wake { node: n, process: number, generation });
+        }
+    }
+
+    fn carry_out(&mut self, n: usize, effect: Effect) {
+        self.log(Some(n), || describe(&effect));
+        let risky = matches!(effect, Effect::Call { .. }) && self.nodes[n].belief(self.now).is_some();
+        match effect {
+            Effect::Call { call, request, deadline } => {
+                let Some(process) = &mut self.nodes[n].process else { return };
+                process.call = Some(Awaited { call, sent: process.clock.read(self.now), deadline });
+                process.notes.calls += 1;
+                self.send(n, call, request);
+            }
+            Effect::Abandon { call } => {
+                let Some(process) = &mut self.nodes[n].process else { return };
+                process.call.take_if(|awaited| awaited.call == call);
+                let number = process.number;
+                self.drop_flights(|flight| flight.is_of(number, call));
+            }
+            Effect::Lead { token, until, version } => {
+                self.lead(n, Belief { token, until, version, renewed: false });
+                if self.rng.chance(self.mix.crash_after_lead) {
+                    self.fault(Fault::CrashedAtEffect);
+                    return self.crash(n);
+                }
+            }
+            Effect::Extend { until, version } => {
+                let Some(process) = &mut self.nodes[n].process else { return };
+                if let Some(belief) = &mut process.belief {
+                    *belief = Belief { until, version, renewed: true, ..*belief };
+                }
+                self.saw(Sometimes::Renewal);
+                self.check_integrity(n);
+                self.check_bound(n);
+            }
+            Effect::Drain { by, .. } => self.drain(n, by),
+            Effect::End { .. } => self.end(n),
+            Effect::Stopped => return self.stopped(n),
+        }
+        self.strike_at_effect(n, risky);
+    }
+
+    fn strike_at_effect(&mut self, n: usize, risky: bool) {
+        if self.rng.chance(self.mix.crash_at_effect) {
+            self.fault(Fault::CrashedAtEffect);
+            self.crash(n);
+        } else if self.rng.chance(self.mix.stall_at_effect) || (risky && self.rng.chance(self.mix.stall_after_send)) {
+            self.fault(Fault::StalledAtEffect);
+            let wait = self.draw_stall(n);
+            let kind = if self.rng.chance(500_000) { StallKind::Runner } else { StallKind::Node };
+            self.stall(n, kind, wait);
+        }
+    }
+
+    fn lead(&mut self, n: usize, belief: Belief) {
+        self.tally.elections += 1;
+        let work = Work {
+            number: self.number(),
+            token: belief.token,
+            deaf: self.rng.chance(self.mix.deaf_work),
+            stuck: self.rng.chance(self.mix.stuck_work),
+            dying: false,
+            reported: false,
+            overslept: false,
+        };
+        let number = work.number;
+        if work.deaf {
+            self.fault(Fault::DeafWork);
+        }
+        self.check_lead(n, belief.token);
+        let Some(process) = &mut self.nodes[n].process else { return };
+        process.belief = Some(belief);
+        process.work = Some(work);
+        let kill_at = process.clock.real_at(belief.until - process.candidate.config().timing.kill());
+        self.check_integrity(n);
+        self.check_bound(n);
+        self.at(kill_at, Happening::KillByWarden { node: n, work: number });
+        let soon = self.rng.below(self.mix.way_max);
+        self.after(soon, Happening::Write { node: n, work: number });
+        self.healing_led(n, belief.token);
+    }
+
+    fn end(&mut self, n: usize) {
+        let no_kill = self.has(DriverFlaw::NoKill);
+        let Some(process) = &mut self.nodes[n].process else { return };
+        if let Some(belief) = process.belief.take()
+            && process.clock.read(self.now) < belief.until
+        {
+            self.trace.hash(&belief.token);
+        }
+        let Some(work) = &mut process.work else { return };
+        if no_kill && !work.reported {
+            work.reported = true;
+            self.deliver_later(n, Event::Drained);
+        }
+        self.kill_work(n);
+        self.healing_ended(n);
+    }
+
+    /// Puts an event into the mailbox of a process that is running just now.
+    pub(crate) fn deliver_later(&mut self, n: usize, event: Event) {
+        if let Some(process) = &mut self.nodes[n].process {
+            process.mailbox.push_back(event);
+        }
+    }
+
+    fn stopped(&mut self, n: usize) {
+        let lease = crate::nanos(self.scenario.longest);
+        let pause = self.rng.spread(lease / 1_000, lease / 2);
+        let Some(process) = &self.nodes[n].process else { return };
+        let number = process.number;
+        if self.rng.chance(500_000) {
+            self.after(pause, Happening::Campaign { node: n, process: number });
+        } else {
+            self.log(Some(n), || "exits".to_owned());
+            self.nodes[n].process = None;
+            self.after(pause, Happening::Start { node: n });
+        }
+    }
+
+    /// Kills a process. Its work dies with it, by its warden if that lives.
+    pub(crate) fn crash(&mut self, n: usize) {
+        self.log(Some(n), || "is killed".to_owned());
+        let warden = self.rng.chance(self.mix.warden);
+        let Some(process) = self.nodes[n].process.take() else { return };
+        self.drop_flights(|flight| flight.is_by(process.number));
+        if let Some(belief) = process.belief.filter(|_| warden) {
+            let asker = Asker {
+                id: process.id,
+                label: self.nodes[n].part.label.clone(),
+                lease: self.nodes[n].part.timing.lease(),
+            };
+            self.nodes[n].remains = Some(Remains { asker, version: belief.version, tries: 0 });
+            let soon = self.rng.below(self.mix.way_max);
+            self.after(soon, Happening::Warden { node: n, id: process.id });
+        }
+        if process.belief.is_some_and(|belief| !belief.renewed) {
+            self.saw(Sometimes::CrashedAfterLead);
+        }
+        let lease = crate::nanos(self.scenario.longest);
+        let pause = self.rng.spread(lease / 1_000, lease * 2);
+        self.after(pause, Happening::Start { node: n });
+    }
+
+    fn log_event(&mut self, n: usize, event: &Event) {
+        self.log(Some(n), || match event {
+            Event::Done { result: Ok(reply), .. } => format!("hears {}", crate::network::describe_reply(reply)),
+            Event::Done { result: Err(error), .. } => format!("hears of a failure: {error:?}"),
+            other => format!("handles {other:?}"),
+        });
+    }
+}
+
+/// Whether an event has another source than what uses the candidate.
+fn from_outside(event: &Event) -> bool {
+    matches!(event, Event::Wake | Event::Hint | Event::Done { .. })
+}
+
+fn config(id: CandidateId, label: primacy_core::Label, timing: primacy_core::Timing, bug: Option<Planted>) -> Config {
+    let config = Config::new(id, label, timing);
+    match bug {
+        Some(Planted::Core(flaw)) => Config { flaw: Some(flaw), ..config },
+        _ => config,
+    }
+}
+
+fn describe(effect: &Effect) -> String {
+    let until = |until: &Instant| format!("until {until}");
+    match effect {
+        Effect::Call { request, .. } => format!("sends {}", crate::network::describe_request(request)),
+        Effect::Abandon { call } => format!("abandons call {}", call.0),
+        Effect::Lead { token, until: end, .. } => format!("LEADS with token {token} {}", until(end)),
+        Effect::Extend { until: end, version } => format!("leads on {} ({version})", until(end)),
+        Effect::Drain { reason, by } => format!("tells its work to stop {} ({reason})", until(by)),
+        Effect::End { reason } => format!("ENDS ({reason})"),
+        Effect::Stopped => "has stopped".to_owned(),
+    }
+}

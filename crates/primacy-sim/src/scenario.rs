@@ -1,0 +1,358 @@
+//! What a seed stands for: who takes part, with which timing and clocks, and which faults strike how often.
+
+use std::time::Duration;
+
+use primacy_core::{Label, Timing, TimingSettings};
+
+use crate::canary::Planted;
+use crate::rng::Rng;
+
+/// Which promises are put to the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum Profile {
+    /// Each seed draws one of the others, most often `faults`.
+    All,
+    /// Everything may fail that primacy promises to withstand.
+    Faults,
+    /// As `faults`, and the store goes back in time.
+    Regress,
+    /// As `faults`, and clocks are wrong by more than the configured bound.
+    Wild,
+    /// Nothing fails but what the drills of the healed phase do: what failover costs.
+    Calm,
+}
+
+/// What to simulate beside the seed.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Which promises are put to the test.
+    pub profile: Profile,
+    /// One timing for all candidates; drawn if absent.
+    pub timing: Option<Timing>,
+    /// How many candidates; drawn if absent.
+    pub candidates: Option<u32>,
+    /// A bug for the checkers to find.
+    pub planted: Option<Planted>,
+}
+
+impl Setup {
+    /// Everything drawn from the seed.
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, timing: None, candidates: None, planted: None }
+    }
+}
+
+/// One candidate's part.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// What people call it.
+    pub(crate) label: Label,
+    /// Its timing.
+    pub(crate) timing: Timing,
+    /// The error of its clock's rate.
+    pub(crate) ppm: i32,
+}
+
+/// A world before its first moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    /// Which promises hold. Never [`Profile::All`].
+    pub(crate) profile: Profile,
+    /// The planted bug.
+    pub(crate) planted: Option<Planted>,
+    /// The candidates. The last joins only in the healed phase if [`late_arrival`](Self::late_arrival) is set.
+    pub(crate) parts: Vec<Part>,
+    /// Whether the last candidate arrives late.
+    pub(crate) late_arrival: bool,
+    /// For how long faults strike, in nanoseconds.
+    pub(crate) fault_span: u64,
+    /// The longest lease of all.
+    pub(crate) longest: Duration,
+    /// The longest that a call takes once the world is healed.
+    pub(crate) healed_latency: u64,
+    /// Which faults strike.
+    pub(crate) mix: Mix,
+    /// For the run itself.
+    pub(crate) rng: Rng,
+}
+
+/// How often each fault strikes. Rates are in parts per million.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mix {
+    /// What becomes of calls, by [`Fate`].
+    pub(crate) fates: [u32; Fate::COUNT],
+    /// Fates strike the calls of the leader only.
+    pub(crate) aim_calls: bool,
+    /// The longest that a request or an answer takes when it is slow.
+    pub(crate) slow_max: u64,
+    /// Calls that are slow.
+    pub(crate) slow: u32,
+    /// The longest that one way takes when it is not slow.
+    pub(crate) way_max: u64,
+    /// Answers of abandoned calls that are handed to the candidate all the same.
+    pub(crate) stale_answer: u32,
+    /// Processes killed after an effect.
+    pub(crate) crash_at_effect: u32,
+    /// Processes killed between Lead and the next renewal.
+    pub(crate) crash_after_lead: u32,
+    /// Processes stopped after an effect.
+    pub(crate) stall_at_effect: u32,
+    /// Leaders stopped right after they have sent a renewal or a request for the lease.
+    pub(crate) stall_after_send: u32,
+    /// Processes woken late.
+    pub(crate) late_wake: u32,
+    /// The latest that they are woken.
+    pub(crate) late_max: u64,
+    /// Answers, wakes and hints that are handled in another order than they came.
+    pub(crate) reorder: u32,
+    /// Hints lost.
+    pub(crate) hint_lost: u32,
+    /// Hints doubled.
+    pub(crate) hint_doubled: u32,
+    /// Mean time between two blows.
+    pub(crate) blow_every: u64,
+    /// How likely each blow is, by [`Blow`].
+    pub(crate) blows: [u32; Blow::COUNT],
+    /// Blows that strike the leader.
+    pub(crate) aim: u32,
+    /// Mean time between two orders of operators, or 0 for none.
+    pub(crate) order_every: u64,
+    /// Mean time between two writes of a leader's work.
+    pub(crate) write_every: u64,
+    /// Writes that are delayed between check and resource.
+    pub(crate) late_write: u32,
+    /// Work that ignores the order to stop.
+    pub(crate) deaf_work: u32,
+    /// Work that takes long to die.
+    pub(crate) stuck_work: u32,
+    /// Dead leaders whose warden lives and releases for them.
+    pub(crate) warden: u32,
+    /// A restored store comes back with a higher epoch.
+    pub(crate) new_epoch: bool,
+}
+
+/// What becomes of a call, other than that it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Fails, certainly not carried out.
+    Refused,
+    /// Fails before the commit, outcome unknown.
+    FailedBefore,
+    /// Fails after the commit, outcome unknown.
+    FailedAfter,
+    /// Never arrives.
+    RequestLost,
+    /// Is carried out, and the answer never arrives.
+    AnswerLost,
+    /// Is carried out long after it was abandoned.
+    Lingers,
+}
+
+impl Fate {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 6;
+    /// All of them.
+    pub(crate) const ALL: [Self; Self::COUNT] =
+        [Self::Refused, Self::FailedBefore, Self::FailedAfter, Self::RequestLost, Self::AnswerLost, Self::Lingers];
+}
+
+/// What the adversary does at a moment of its choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// Stops a process, not its work.
+    StallRunner,
+    /// Stops a process and its work.
+    StallNode,
+    /// Suspends a machine.
+    Suspend,
+    /// Kills a process.
+    Crash,
+    /// Cuts a node off from the store.
+    Partition,
+    /// Takes the store away.
+    Outage,
+    /// Steps the store's clock.
+    StoreClock,
+    /// Changes the rate of a clock.
+    Slew,
+    /// Deletes the row.
+    DeleteRow,
+    /// Kills all processes; the store, on the same host, can tell.
+    Reboot,
+    /// Stops a process gracefully, resigns, or ends the work.
+    Churn,
+    /// Makes up a hint.
+    Hint,
+    /// Restores the store to an older state.
+    GoBack,
+}
+
+impl Blow {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 13;
+    /// All of them.
+    pub(crate) const ALL: [Self; Self::COUNT] = [
+        Self::StallRunner,
+        Self::StallNode,
+        Self::Suspend,
+        Self::Crash,
+        Self::Partition,
+        Self::Outage,
+        Self::StoreClock,
+        Self::Slew,
+        Self::DeleteRow,
+        Self::Reboot,
+        Self::Churn,
+        Self::Hint,
+        Self::GoBack,
+    ];
+}
+
+impl Scenario {
+    /// The world of this seed.
+    pub(crate) fn draw(seed: u64, setup: &Setup) -> Self {
+        let mut rng = Rng::new(seed);
+        let profile = draw_profile(setup.profile, &mut rng);
+        let count = setup.candidates.unwrap_or_else(|| *rng.pick(&[1, 2, 2, 3, 3, 3, 3, 5, 5, 8])).clamp(1, 1_000);
+        let (parts, uniform) = draw_parts(count, setup.timing, profile, &mut rng);
+        let longest = parts.iter().map(|part| part.timing.lease()).max().unwrap_or(Timing::DEFAULT_LEASE);
+        let shortest_call = parts.iter().map(|part| part.timing.call_timeout()).min().unwrap_or(longest);
+        let leases = if profile == Profile::Calm { 2 } else { rng.between(8, 36) };
+        let mix = Mix::draw(profile, longest, shortest_call, uniform, &mut rng);
+        Self {
+            profile,
+            planted: setup.planted,
+            late_arrival: count > 1 && rng.chance(300_000),
+            parts,
+            fault_span: crate::nanos(longest) * leases,
+            longest,
+            healed_latency: crate::nanos((shortest_call / 10).min(Duration::from_millis(10))),
+            mix,
+            rng,
+        }
+    }
+
+    /// Whether all candidates have one timing.
+    pub(crate) fn uniform(&self) -> bool {
+        self.parts.windows(2).all(|pair| pair[0].timing == pair[1].timing)
+    }
+
+    /// Whether the bound on clock rates and the store's linearizability hold, and with them Integrity and Order.
+    pub(crate) fn sound(&self) -> bool {
+        matches!(self.profile, Profile::Faults | Profile::Calm)
+    }
+}
+
+fn draw_profile(profile: Profile, rng: &mut Rng) -> Profile {
+    let drawn = rng.below(100);
+    match (profile, drawn) {
+        (Profile::All, 0..86) => Profile::Faults,
+        (Profile::All, 86..94) => Profile::Regress,
+        (Profile::All, 94..98) => Profile::Wild,
+        (Profile::All, _) => Profile::Calm,
+        (profile, _) => profile,
+    }
+}
+
+fn draw_parts(count: u32, timing: Option<Timing>, profile: Profile, rng: &mut Rng) -> (Vec<Part>, bool) {
+    let lease = rng.span(Duration::from_millis(100), Duration::from_secs(60));
+    let uniform = timing.is_some() || rng.chance(750_000);
+    let drift_ppm = *rng.pick(&[20_000, 20_000, 20_000, 20_000, 1_000, 100_000]);
+    let common = timing.unwrap_or_else(|| draw_timing(lease, drift_ppm, rng));
+    let part = |index: u32| {
+        let timing = if uniform {
+            common
+        } else {
+            let lease = rng.spread(lease / 4, lease * 4).max(100_000_000);
+            draw_timing(lease, *rng.pick(&[20_000, 20_000, 1_000, 100_000]), rng)
+        };
+        let label = Label::new(format!("n{index}")).expect("short and printable");
+        Part { label, timing, ppm: draw_ppm(timing.drift_ppm(), profile, rng) }
+    };
+    ((0..count).map(part).collect(), uniform)
+}
+
+fn draw_timing(lease: u64, drift_ppm: u32, rng: &mut Rng) -> Timing {
+    let lease = Duration::from_nanos(lease);
+    let settings = TimingSettings { drift_ppm, ..TimingSettings::new(lease) };
+    let drawn = match rng.below(4) {
+        0 => TimingSettings { grace: Duration::ZERO, ..settings },
+        1 => TimingSettings { grace: lease / 2, ..settings },
+        2 => TimingSettings { renew_every: Some(lease / 5), ..settings },
+        _ => settings,
+    };
+    // A bound of 10 % leaves too little of the lease for some of these; then there is no grace.
+    Timing::new(drawn)
+        .or_else(|_| Timing::new(TimingSettings { grace: Duration::ZERO, ..settings }))
+        .expect("a lease from 100ms, an allowed drift and no grace are valid")
+}
+
+/// The error of a clock's rate: half of all clocks are as wrong as they may be.
+pub(crate) fn draw_ppm(bound: u32, profile: Profile, rng: &mut Rng) -> i32 {
+    let bound = if profile == Profile::Wild { 200_000 } else { bound as i32 };
+    match rng.below(4) {
+        0 => bound,
+        1 => -bound,
+        _ => rng.between(0, 2 * bound as u64) as i32 - bound,
+    }
+}
+
+impl Mix {
+    /// A healthy world, in which a call takes at most `latency`.
+    pub(crate) fn healed(latency: u64, write_every: u64) -> Self {
+        Self { way_max: latency / 2, write_every, ..Self::default() }
+    }
+
+    fn draw(profile: Profile, lease: Duration, call: Duration, uniform: bool, rng: &mut Rng) -> Self {
+        let (lease, call) = (crate::nanos(lease), crate::nanos(call));
+        let write_every = rng.spread(lease / 32, lease);
+        if profile == Profile::Calm {
+            return Self { write_every, ..Self::healed(crate::nanos(Duration::from_millis(2)).min(call / 10), 0) };
+        }
+        let mut some = |most: u64| if rng.chance(500_000) { rng.spread(1_000, most) as u32 } else { 0 };
+        let mut fates = [0; Fate::COUNT];
+        fates.iter_mut().for_each(|rate| *rate = some(150_000));
+        let mut mix = Self {
+            fates,
+            slow: some(300_000),
+            stale_answer: some(500_000),
+            crash_at_effect: some(20_000),
+            crash_after_lead: some(200_000),
+            stall_at_effect: some(50_000),
+            stall_after_send: some(100_000),
+            late_wake: some(300_000),
+            reorder: some(500_000),
+            hint_lost: some(900_000),
+            hint_doubled: some(300_000),
+            late_write: some(300_000),
+            deaf_work: some(900_000),
+            stuck_work: some(500_000),
+            write_every,
+            ..Self::default()
+        };
+        mix.aim_calls = rng.chance(400_000);
+        mix.slow_max = rng.spread(call / 8, call * 3 / 2);
+        mix.way_max = rng.spread(100_000, (call / 8).max(100_000));
+        mix.late_max = rng.spread(1_000_000, lease / 2);
+        mix.blow_every = rng.spread(lease / 16, lease * 4);
+        mix.blows.iter_mut().for_each(|weight| *weight = rng.below(2) as u32 * rng.between(1, 8) as u32);
+        mix.aim = *rng.pick(&[0, 500_000, 700_000, 900_000]);
+        mix.order_every = if rng.chance(600_000) { rng.spread(lease / 4, lease * 8) } else { 0 };
+        mix.warden = *rng.pick(&[0, 500_000, 1_000_000]);
+        mix.new_epoch = rng.chance(500_000);
+        mix.within_promise(profile, uniform, rng);
+        mix
+    }
+
+    /// Takes out what this profile is not about.
+    fn within_promise(&mut self, profile: Profile, uniform: bool, rng: &mut Rng) {
+        let go_back = &mut self.blows[Blow::GoBack as usize];
+        *go_back = if profile == Profile::Regress { (*go_back).max(1) } else { 0 };
+        let delete = &mut self.blows[Blow::DeleteRow as usize];
+        // A new candidate cannot know how long the lease was that a deleted row held (docs/design/simulation.md).
+        if !uniform || rng.chance(600_000) {
+            *delete = 0;
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! A linearizable store as primacy's port asks for it: one row, a memory of tokens, announcements, operators' orders.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use primacy_core::lease::{Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
+use primacy_core::{CandidateId, Label, Token};
+
+use crate::canary::Planted;
+use crate::tally::kinds;
+
+kinds! {
+    /// A planted bug of a store.
+    StoreFlaw {
+        RenewByLabel = "renews for whoever has the holder's label",
+        AcquireUnwatched = "grants the lease whatever version was watched",
+        AnyAbsence = "grants a missing row whatever was granted since it was seen missing",
+        AcquireAnyIntent = "grants the lease against orders that the candidate has not seen",
+        TokenReset = "a release sets the token back",
+        TokenKept = "a takeover keeps the former token",
+        ReleaseDeletes = "a release deletes the row and the memory of its token",
+        BlindRelease = "a release empties the row whoever holds it",
+        RenewAnyToken = "renews for the holder whatever its token and beat",
+        RenewStandsStill = "a renewal does not change the version",
+        LosesCommits = "acknowledges what it loses in the next outage",
+    }
+}
+
+/// Who asks the store for something.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// The candidate.
+    pub(crate) id: CandidateId,
+    /// Its label.
+    pub(crate) label: Label,
+    /// For how long its announcement counts.
+    pub(crate) lease: Duration,
+}
+
+/// What an operator may order. The orders that take the row at once are left out: they break Integrity by design.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Order {
+    /// Hand over to this candidate.
+    Promote(Label),
+    /// Hand over to anybody else.
+    Depose,
+    /// Nobody may take the lease.
+    Pause,
+    /// Candidates may take the lease again.
+    Resume,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ordered {
+    /// It stands in the row.
+    Written,
+    /// There is no row, or it is as wanted.
+    Nothing,
+    /// Another token has been granted since.
+    TokenChanged,
+}
+
+#[derive(Clone, Debug)]
+struct Announcement {
+    arrival: u64,
+    at: u64,
+    lasts: u64,
+}
+
+/// What a backup holds.
+#[derive(Clone, Debug)]
+struct Backup {
+    row: Option<Record>,
+    memory: Token,
+    written_at: i64,
+}
+
+/// The store. It is carried forward by one atomic step at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    row: Option<Record>,
+    memory: Token,
+    /// The highest token ever granted, whatever was lost since: the checker's knowledge, not the store's.
+    granted: Token,
+    /// By the store's clock.
+    written_at: i64,
+    /// How far that clock is off.
+    clock_error: i64,
+    announced: BTreeMap<CandidateId, Announcement>,
+    arrivals: u64,
+    epoch: u32,
+    /// Counts the starts of the only host of an embedded store.
+    boot: u32,
+    granted_in_boot: u32,
+    backups: Option<VecDeque<Backup>>,
+    unsynced: Option<Box<Backup>>,
+    flaw: Option<StoreFlaw>,
+}
+
+impl Store {
+    /// An empty store. `keep_backups`: it can be restored to an older state.
+    pub(crate) fn new(keep_backups: bool, planted: Option<Planted>) -> Self {
+        let flaw = match planted {
+            Some(Planted::Store(flaw)) => Some(flaw),
+            _ => None,
+        };
+        Self {
+            row: None,
+            memory: Token::NONE,
+            granted: Token::NONE,
+            written_at: 0,
+            clock_error: 0,
+            announced: BTreeMap::new(),
+            arrivals: 0,
+            epoch: 0,
+            boot: 0,
+            granted_in_boot: 0,
+            backups: keep_backups.then(VecDeque::new),
+            unsynced: None,
+            flaw,
+        }
+    }
+
+    /// The row.
+    pub(crate) fn row(&self) -> Option<&Record> {
+        self.row.as_ref()
+    }
+
+    /// The highest token that the store remembers, in the row or beside it.
+    pub(crate) fn remembered(&self) -> Token {
+        self.row.as_ref().map_or(self.memory, |row| row.version.token.max(self.memory))
+    }
+
+    /// The highest token that was ever granted, also if the store has lost it since.
+    pub(crate) fn granted(&self) -> Token {
+        self.granted
+    }
+
+    /// How many announcements there are of candidates other than those that `live` names.
+    pub(crate) fn stale_announcements(&self, live: impl Fn(CandidateId) -> bool) -> u32 {
+        self.announced.keys().filter(|id| !live(**id)).count() as u32
+    }
+
+    /// Takes one step, and says what a client is told if it is told anything.
+    pub(crate) fn step(&mut self, now: u64, asker: &Asker, request: &Request) -> Reply {
+        match request {
+            Request::Look { announce } => {
+                if announce.is_some() {
+                    self.announce(now, asker);
+                }
+                Reply::Seen(self.sighting(now, asker.id))
+            }
+            Request::Acquire { floor, holder, lease, .. } => {
+                if !self.would_grant(request) {
+                    return Reply::Conflict(self.sighting(now, asker.id));
+                }
+                self.announced.remove(&asker.id);
+                self.grant(now, *floor, holder, *lease)
+            }
+            Request::Renew { id, version, fulfilled } => match self.row_to_renew(asker, *id, *version) {
+                Some(row) => {
+                    row.version.beat += 1;
+                    if *fulfilled == Some(row.intent) {
+                        row.wish = None;
+                    }
+                    self.committed(now)
+                }
+                None => Reply::Conflict(self.sighting(now, asker.id)),
+            },
+            Request::Release { id, version, .. } => self.release(now, asker, *id, *version),
+            Request::Leave => {
+                self.announced.remove(&asker.id);
+                Reply::Left
+            }
+        }
+    }
+
+    /// Whether this request for the lease would be granted if it came now.
+    pub(crate) fn would_grant(&self, request: &Request) -> bool {
+        let Request::Acquire { expect, floor, .. } = request else { return false };
+        let found = self.row.as_ref().map(Record::expectation);
+        // Absence has no version: what was granted and deleted since must not count as the absence that was seen.
+        if found.is_none() && self.remembered() > *floor && self.flaw != Some(StoreFlaw::AnyAbsence) {
+            return false;
+        }
+        match self.flaw {
+            Some(StoreFlaw::AcquireUnwatched) => true,
+            Some(StoreFlaw::AcquireAnyIntent) => version(*expect) == version(found),
+            _ => *expect == found,
+        }
+    }
+
+    fn grant(&mut self, now: u64, floor: Token, holder: &Holder, lease: Duration) -> Reply {
+        self.back_up();
+        let mut token = self.remembered().max(floor).next(self.epoch);
+        if self.flaw == Some(StoreFlaw::TokenKept) {
+            token = self.remembered().max(Token::NONE.next(0));
+        }
+        let (intent, paused) = self.row.as_ref().map_or((0, false), |row| (row.intent, row.paused));
+        let version = Version { token, beat: 1 };
+        self.row = Some(Record { version, holder: Some(holder.clone()), lease, intent, wish: None, paused });
+        self.memory = self.memory.max(token);
+        self.granted = self.granted.max(token);
+        self.granted_in_boot = self.boot;
+        self.committed(now)
+    }
+
+    fn row_to_renew(&mut self, asker: &Asker, id: CandidateId, version: Version) -> Option<&mut Record> {
+        let flaw = self.flaw;
+        let row = self.row.as_mut()?;
+        let holder = row.holder.as_ref()?;
+        let matches = match flaw {
+            Some(StoreFlaw::RenewByLabel) => holder.label == asker.label,
+            Some(StoreFlaw::RenewAnyToken) => holder.id == id,
+            _ => holder.id == id && row.version == version,
+        };
+        if flaw == Some(StoreFlaw::RenewStandsStill) && matches {
+            row.version.beat -= 1;
+        }
+        matches.then_some(row)
+    }
+
+    fn release(&mut self, now: u64, asker: &Asker, id: CandidateId, version: Version) -> Reply {
+        let blind = self.flaw == Some(StoreFlaw::BlindRelease);
+        let matches = |row: &&mut Record| blind || (row.is_held_by(id) && row.version == version);
+        if self.row.as_mut().filter(matches).is_none() {
+            return Reply::Conflict(self.sighting(now, asker.id));
+        }
+        self.back_up();
+        let Some(row) = &mut self.row else { return Reply::Conflict(self.sighting(now, asker.id)) };
+        row.holder = None;
+        row.version.beat += 1;
+        row.wish.take_if(|wish| *wish == Wish::NewElection);
+        match self.flaw {
+            Some(StoreFlaw::TokenReset) => {
+                row.version.token = Token::NONE;
+                self.memory = Token::NONE;
+            }
+            Some(StoreFlaw::ReleaseDeletes) => {
+                let reply = Reply::Applied(row.clone());
+                self.row = None;
+                self.memory = Token::NONE;
+                return reply;
+            }
+            _ => {}
+        }
+        self.committed(now)
+    }
+
+    fn committed(&mut self, now: u64) -> Reply {
+        self.written_at = self.clock(now);
+        match &self.row {
+            Some(row) => Reply::Applied(row.clone()),
+            None => Reply::Conflict(self.sighting(now, CandidateId::from_bits(0))),
+        }
+    }
+
+    fn sighting(&mut self, now: u64, asker: CandidateId) -> Sighting {
+        self.announced.retain(|_, announcement| announcement.at + announcement.lasts > now);
+        let own = self.announced.get(&asker).map(|announcement| announcement.arrival);
+        let others = self.announced.iter().filter(|(id, _)| **id != asker);
+        let ahead = others.clone().filter(|(_, other)| own.is_none_or(|own| other.arrival < own)).count();
+        let age = u64::try_from(self.clock(now).saturating_sub(self.written_at)).ok().map(Duration::from_nanos);
+        Sighting {
+            record: self.row.clone(),
+            remembered: self.remembered(),
+            age: age.filter(|_| self.row.is_some()),
+            holder_gone: self.row.is_some() && self.granted_in_boot < self.boot,
+            standing: Standing { ahead: ahead as u32, others: others.count() as u32 },
+        }
+    }
+
+    fn announce(&mut self, now: u64, asker: &Asker) {
+        self.arrivals += 1;
+        let arrival = self.announced.get(&asker.id).map_or(self.arrivals, |known| known.arrival);
+        let lasts = crate::nanos(asker.lease * 5 / 2);
+        self.announced.insert(asker.id, Announcement { arrival, at: now, lasts });
+    }
+
+    /// Writes an operator's order into the row, unless another token than `token` has been granted.
+    pub(crate) fn order(&mut self, order: &Order, token: Option<Token>) -> Ordered {
+        let Some(row) = &mut self.row else { return Ordered::Nothing };
+        if token.is_some_and(|token| token != row.version.token) {
+            return Ordered::TokenChanged;
+        }
+        let (wish, paused) = match order {
+            Order::Promote(label) => (Some(Wish::Successor(label.clone())), row.paused),
+            Order::Depose => (Some(Wish::NewElection), row.paused),
+            Order::Pause => (row.wish.clone(), true),
+            Order::Resume => (row.wish.clone(), false),
+        };
+        if (&wish, paused) == (&row.wish, row.paused) {
+            return Ordered::Nothing;
+        }
+        row.wish = wish;
+        row.paused = paused;
+        row.intent += 1;
+        Ordered::Written
+    }
+
+    // ---- what happens to stores ----
+
+    fn clock(&self, now: u64) -> i64 {
+        i64::try_from(now).unwrap_or(i64::MAX).saturating_add(self.clock_error)
+    }
+
+    /// Steps the store's clock.
+    pub(crate) fn step_clock(&mut self, by: i64) {
+        self.clock_error = self.clock_error.saturating_add(by);
+    }
+
+    /// Sets the store's clock right.
+    pub(crate) fn set_clock(&mut self) {
+        self.clock_error = 0;
+    }
+
+    /// Somebody deletes the row. The highest token stays remembered.
+    pub(crate) fn delete_row(&mut self) -> bool {
+        self.memory = self.remembered();
+        self.row.take().is_some()
+    }
+
+    /// The only host of an embedded store is started again: no process of before lives.
+    pub(crate) fn reboot(&mut self) {
+        self.boot += 1;
+    }
+
+    /// An outage begins. A sound store keeps what it has acknowledged.
+    pub(crate) fn lose_unsynced(&mut self) {
+        if self.flaw == Some(StoreFlaw::LosesCommits)
+            && let Some(backup) = self.unsynced.take()
+        {
+            self.restore(*backup);
+        }
+    }
+
+    /// Goes back to an older state, with a higher epoch if `in_new_epoch`. False if there is none.
+    pub(crate) fn go_back(&mut self, steps: u64, in_new_epoch: bool) -> bool {
+        let Some(backups) = &mut self.backups else { return false };
+        let keep = backups.len().saturating_sub(steps as usize + 1);
+        let Some(backup) = backups.drain(keep..).next() else { return false };
+        self.restore(backup);
+        self.epoch += u32::from(in_new_epoch);
+        true
+    }
+
+    fn restore(&mut self, backup: Backup) {
+        self.row = backup.row;
+        self.memory = backup.memory;
+        self.written_at = backup.written_at;
+    }
+
+    fn back_up(&mut self) {
+        const BACKUPS_MAX: usize = 8;
+        if self.backups.is_none() && self.flaw != Some(StoreFlaw::LosesCommits) {
+            return;
+        }
+        let backup = Backup { row: self.row.clone(), memory: self.memory, written_at: self.written_at };
+        if let Some(backups) = &mut self.backups {
+            if backups.len() == BACKUPS_MAX {
+                backups.pop_front();
+            }
+            backups.push_back(backup.clone());
+        }
+        self.unsynced = Some(Box::new(backup));
+    }
+}
+
+fn version(expectation: Option<Expectation>) -> Option<Version> {
+    expectation.map(|expectation| expectation.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primacy_core::lease::EndReason;
+
+    fn asker(id: u128) -> Asker {
+        let label = Label::new(format!("n{id}")).expect("valid");
+        Asker { id: CandidateId::from_bits(id), label, lease: Duration::from_secs(1) }
+    }
+
+    fn acquire(asker: &Asker, expect: Option<Expectation>) -> Request {
+        let holder = Holder { id: asker.id, label: asker.label.clone(), data: String::new() };
+        Request::Acquire { expect, floor: Token::NONE, holder, lease: asker.lease }
+    }
+
+    fn applied(reply: Reply) -> Record {
+        let Reply::Applied(record) = reply else { panic!("{reply:?}") };
+        record
+    }
+
+    #[test]
+    fn only_what_was_watched_is_taken_and_tokens_grow() {
+        let mut store = Store::new(false, None);
+        let (a, b) = (asker(1), asker(2));
+        let first = applied(store.step(0, &a, &acquire(&a, None)));
+        assert!(matches!(store.step(1, &b, &acquire(&b, None)), Reply::Conflict(_)));
+        let renew = |version| Request::Renew { id: a.id, version, fulfilled: None };
+        let second = applied(store.step(2, &a, &renew(first.version)));
+        assert!(matches!(store.step(3, &a, &renew(first.version)), Reply::Conflict(_)), "another beat");
+        assert!(matches!(store.step(3, &b, &acquire(&b, Some(first.expectation()))), Reply::Conflict(_)));
+        let release = Request::Release { id: a.id, version: second.version, reason: EndReason::Finished };
+        let third = applied(store.step(4, &a, &release));
+        assert!(third.holder.is_none() && third.version > second.version);
+        assert!(store.delete_row());
+        let fourth = applied(store.step(5, &b, &acquire(&b, None)));
+        assert!(fourth.version.token > third.version.token, "the memory outlives the row");
+    }
+
+    #[test]
+    fn an_order_makes_an_unaware_request_fail() {
+        let mut store = Store::new(false, None);
+        let (a, b) = (asker(1), asker(2));
+        let record = applied(store.step(0, &a, &acquire(&a, None)));
+        assert_eq!(store.order(&Order::Pause, Some(Token::MAX)), Ordered::TokenChanged);
+        assert_eq!(store.order(&Order::Pause, None), Ordered::Written);
+        assert_eq!(store.order(&Order::Pause, None), Ordered::Nothing);
+        assert!(matches!(store.step(1, &b, &acquire(&b, Some(record.expectation()))), Reply::Conflict(_)));
+    }
+
+    #[test]
+    fn a_restored_store_forgets() {
+        let mut store = Store::new(true, None);
+        let (a, b) = (asker(1), asker(2));
+        let first = applied(store.step(0, &a, &acquire(&a, None)));
+        let second = applied(store.step(1, &b, &acquire(&b, Some(first.expectation()))));
+        assert!(store.go_back(0, true));
+        assert_eq!(store.row().map(|row| row.version), Some(first.version));
+        let third = applied(store.step(2, &b, &acquire(&b, Some(first.expectation()))));
+        assert!(third.version.token > second.version.token, "the epoch has risen");
+        assert_eq!(store.granted(), third.version.token);
+    }
+}

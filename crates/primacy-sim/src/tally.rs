@@ -1,0 +1,189 @@
+//! What happened in a run or in many, counted by kind.
+
+/// Makes an enum whose variants can be listed, named and counted.
+macro_rules! kinds {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $(#[doc = $text] $(#[$variant_doc])* $variant,)+ }
+
+        impl $name {
+            /// All of them, in the order of their declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// What it is, in words.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.text())
+            }
+        }
+    };
+}
+pub(crate) use kinds;
+
+kinds! {
+    /// A fault that was injected.
+    Fault {
+        Refused = "request refused, not carried out",
+        FailedBefore = "request failed before the commit, outcome unknown",
+        FailedAfter = "request failed after the commit, outcome unknown",
+        RequestLost = "request lost",
+        AnswerLost = "answer lost",
+        Lingered = "request landed after it was abandoned",
+        Slow = "slow request or answer",
+        StaleAnswer = "answer of an abandoned call handed over all the same",
+        HintLost = "hint lost",
+        HintDoubled = "hint doubled or made up",
+        LateWake = "process woken late",
+        Reordered = "events handled in another order than they came",
+        StalledRunner = "process stopped, work going on",
+        StalledNode = "process and work stopped together",
+        StalledAtEffect = "process stopped between two effects",
+        Suspended = "machine suspended",
+        Crashed = "process killed",
+        CrashedAtEffect = "process killed between two effects",
+        Rebooted = "all processes killed, and the store knows it",
+        Partitioned = "node cut off from the store",
+        Outage = "store away",
+        Slewed = "clock rate changed",
+        StoreClockStepped = "store's clock stepped",
+        RowDeleted = "row deleted by hand",
+        WentBack = "store restored to an older state",
+        LateWrite = "write delayed between check and resource",
+        DeafWork = "work that ignores the order to stop",
+        StuckWork = "work that takes long to die",
+        Ordered = "operator's order",
+        Churned = "graceful stop, resignation, or end of work",
+    }
+}
+
+kinds! {
+    /// Something that must happen at least once in a batch of runs, or the batch has proven nothing about it.
+    Sometimes {
+        Renewal = "a lease was renewed",
+        Takeover = "an expired lease was taken over",
+        Release = "a lease was released after its work had stopped",
+        ReleaseTaken = "a released lease was taken by another",
+        WardenRelease = "a dead process's lease was released for it",
+        Successor = "a successor named by an operator led",
+        Deposed = "a leader was deposed",
+        Ended = "a leadership ended by itself or its process's stop",
+        Refused = "an order with an outdated token was refused",
+        Held = "an election was paused while it had no leader",
+        Adopted = "a lost answer was found to have been a success",
+        LateLanding = "an abandoned request was carried out",
+        LateGrant = "an abandoned request for the lease was granted",
+        Conflict = "a compare-and-swap found another version",
+        LostAtOnce = "an authoritative loss ended a leadership at once",
+        DrainedInTime = "work stopped within its grace",
+        KilledAtLimit = "work that did not stop was killed in time",
+        KilledByWarden = "a warden killed the work of a stopped process",
+        FenceRefused = "a fence refused a stale write",
+        StaleWrite = "a stale write reached an unfenced resource",
+        StaleChecked = "a paused holder found its belief over before it wrote",
+        OpposedClocks = "holder and challenger had clocks at opposite limits",
+        SlowHolder = "a lease was taken over from a holder with a slow clock by one with a fast clock",
+        SuspendedLeader = "a leader's machine was suspended",
+        SleptThrough = "a leader was stopped across its deadline",
+        CrashedAfterLead = "a leader was killed before its first renewal",
+        StoreClockWrong = "the store told an absurd age",
+        Mixed = "a lease was taken over from a holder with another lease length",
+        Lost = "a lost record was waited out",
+        Regressed = "a regressed record was waited out",
+        Epoch = "a restored store came back with a higher epoch",
+        Gone = "a lease was taken at once from a host proven gone",
+        Alone = "a single candidate led",
+        Healed = "a leader was elected after faults had stopped",
+        Silent = "a leader lost silently was replaced within the bound",
+        HintLed = "a waiter led on a hint before its next look",
+    }
+}
+
+/// Counts by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Runs.
+    pub seeds: u64,
+    /// Runs that were made a second time and gave the same trace.
+    pub repeated: u64,
+    /// Simulated time.
+    pub nanos: u128,
+    /// Events handled.
+    pub events: u64,
+    /// Leaderships begun.
+    pub elections: u64,
+    /// Writes that reached the fenced resource.
+    pub writes: u64,
+    faults: Vec<u64>,
+    sometimes: Vec<u64>,
+    /// Time from the silent loss of a leader to the next, as a share of the published bound, in parts per million, for
+    /// every loss in the healed phase of worlds in which all candidates have one timing.
+    pub failovers: Vec<u32>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self { faults: vec![0; Fault::ALL.len()], sometimes: vec![0; Sometimes::ALL.len()], ..Self::default() }
+    }
+
+    /// Counts a fault.
+    pub fn fault(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+
+    /// Counts something that should happen.
+    pub fn saw(&mut self, what: Sometimes) {
+        self.sometimes[what as usize] += 1;
+    }
+
+    /// How often a fault was injected.
+    pub fn faults_of(&self, fault: Fault) -> u64 {
+        self.faults.get(fault as usize).copied().unwrap_or_default()
+    }
+
+    /// How many faults were injected.
+    pub fn faults(&self) -> u64 {
+        self.faults.iter().sum()
+    }
+
+    /// How often something happened.
+    pub fn seen(&self, what: Sometimes) -> u64 {
+        self.sometimes.get(what as usize).copied().unwrap_or_default()
+    }
+
+    /// What never happened although it must.
+    pub fn missing(&self) -> Vec<Sometimes> {
+        Sometimes::ALL.iter().copied().filter(|what| self.seen(*what) == 0).collect()
+    }
+
+    /// Simulated hours.
+    pub fn hours(&self) -> f64 {
+        self.nanos as f64 / 3.6e12
+    }
+
+    /// Adds another tally to this one.
+    pub fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.repeated += other.repeated;
+        self.nanos += other.nanos;
+        self.events += other.events;
+        self.elections += other.elections;
+        self.writes += other.writes;
+        add_each(&mut self.faults, &other.faults);
+        add_each(&mut self.sometimes, &other.sometimes);
+        self.failovers.extend_from_slice(&other.failovers);
+    }
+}
+
+fn add_each(into: &mut Vec<u64>, from: &[u64]) {
+    into.resize(into.len().max(from.len()), 0);
+    for (sum, more) in into.iter_mut().zip(from) {
+        *sum += more;
+    }
+}

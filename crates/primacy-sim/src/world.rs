@@ -1,0 +1,269 @@
+//! The engine: one queue of things that will happen, carried out one after the other in simulated time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use primacy_core::lease::{CallError, CallId, Reply};
+use primacy_core::{CandidateId, Fence, Token};
+
+use crate::adversary::Adversary;
+use crate::canary::{DriverFlaw, Planted};
+use crate::healed::Healing;
+use crate::network::Flight;
+use crate::node::Node;
+use crate::oracle::{Ledger, Oracle, Violation};
+use crate::scenario::{Mix, Scenario};
+use crate::store::Store;
+use crate::tally::{Fault, Sometimes, Tally};
+use crate::trace::{Line, Trace};
+
+/// Something that will happen at a known time.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// A process is started on a node that has none.
+    Start { node: usize },
+    /// The deadline of a candidate comes.
+    Wake { node: usize, process: u64, generation: u64 },
+    /// A stopped process may go on.
+    Resume { node: usize },
+    /// A request reaches the store.
+    Arrive { flight: u64 },
+    /// An answer reaches its process.
+    Answer { node: usize, process: u64, call: CallId, result: Box<Result<Reply, CallError>> },
+    /// The warden of a dead process tries to release for it.
+    Warden { node: usize, id: CandidateId },
+    /// A hint reaches a process.
+    Hint { node: usize, process: u64 },
+    /// A stopped candidate campaigns again.
+    Campaign { node: usize, process: u64 },
+    /// A leader's work writes.
+    Write { node: usize, work: u64 },
+    /// A write reaches the resource.
+    WriteLands { process: u64, token: Token },
+    /// The runner kills work that was told to stop.
+    KillByRunner { node: usize, work: u64 },
+    /// The warden kills work whose leadership is over.
+    KillByWarden { node: usize, work: u64 },
+    /// The work is gone.
+    WorkGone { node: usize, work: u64 },
+    /// The adversary strikes.
+    Blow,
+    /// An operator acts.
+    Order,
+    /// Faults end.
+    Heal,
+    /// The next part of the healed phase.
+    Drill,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: u64,
+    number: u64,
+    what: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// A simulated world.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    /// The faults of the present phase.
+    pub(crate) mix: Mix,
+    /// Real time, in nanoseconds.
+    pub(crate) now: u64,
+    queue: BinaryHeap<Reverse<Entry>>,
+    /// The last number given, to processes, works, flights and entries of the queue alike.
+    numbers: u64,
+    pub(crate) rng: crate::rng::Rng,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) store: Store,
+    pub(crate) flights: BTreeMap<u64, Flight>,
+    pub(crate) fence: Fence,
+    pub(crate) adversary: Adversary,
+    pub(crate) healing: Healing,
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Tally,
+    pub(crate) trace: Trace,
+    pub(crate) violation: Option<Violation>,
+    same_instant: u32,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The first promise that was broken, if any.
+    pub violation: Option<Violation>,
+    /// What happened.
+    pub tally: Tally,
+    /// Equal for equal runs.
+    pub fingerprint: u64,
+    /// The log, if it was asked for.
+    pub lines: Vec<Line>,
+}
+
+impl World {
+    /// A world at its first moment.
+    pub(crate) fn new(scenario: Scenario, keep_lines: bool) -> Self {
+        let nodes = scenario.parts.iter().cloned().map(Node::new).collect();
+        let restorable = scenario.profile == crate::Profile::Regress;
+        let mut world = Self {
+            mix: scenario.mix.clone(),
+            now: 0,
+            queue: BinaryHeap::new(),
+            numbers: 0,
+            rng: scenario.rng.clone(),
+            nodes,
+            store: Store::new(restorable, scenario.planted),
+            flights: BTreeMap::new(),
+            fence: Fence::default(),
+            adversary: Adversary::default(),
+            healing: Healing::default(),
+            ledger: Ledger::default(),
+            tally: Tally::new(),
+            trace: Trace::new(keep_lines),
+            violation: None,
+            same_instant: 0,
+            scenario,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        let starting = self.nodes.len() - usize::from(self.scenario.late_arrival);
+        for node in 0..starting {
+            let after = self.rng.spread(1_000, crate::nanos(self.scenario.longest) / 4);
+            self.after(after, Happening::Start { node });
+        }
+        let heal = self.scenario.fault_span;
+        self.after(heal, Happening::Heal);
+        self.plan_blow();
+        self.plan_order();
+    }
+
+    /// Runs until the end, or until a promise is broken.
+    pub(crate) fn run(mut self) -> Outcome {
+        while self.violation.is_none() && !self.healing.is_over() {
+            let Some(Reverse(entry)) = self.queue.pop() else { break };
+            self.advance(entry.at);
+            self.happen(entry.what);
+            self.tally.events += 1;
+        }
+        self.tally.seeds = 1;
+        self.tally.nanos = u128::from(self.now);
+        Outcome {
+            violation: self.violation,
+            tally: self.tally,
+            fingerprint: self.trace.fingerprint(),
+            lines: self.trace.into_lines(),
+        }
+    }
+
+    fn advance(&mut self, to: u64) {
+        const SAME_INSTANT_MAX: u32 = 5_000;
+        self.same_instant = if to > self.now { 0 } else { self.same_instant + 1 };
+        self.now = to.max(self.now);
+        if self.same_instant > SAME_INSTANT_MAX {
+            self.violate(Oracle::Calm, None, || format!("{SAME_INSTANT_MAX} events at one moment: something spins"));
+        }
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Start { node } => self.start(node),
+            Happening::Wake { node, process, generation } => self.wake(node, process, generation),
+            Happening::Resume { node } => self.resume(node),
+            Happening::Arrive { flight } => self.arrive(flight),
+            Happening::Answer { node, process, call, result } => self.answer(node, process, call, *result),
+            Happening::Warden { node, id } => self.warden(node, id),
+            Happening::Hint { node, process } => self.hint(node, process),
+            Happening::Campaign { node, process } => self.campaign(node, process),
+            Happening::Write { node, work } => self.write(node, work),
+            Happening::WriteLands { process, token } => self.write_lands(process, token),
+            Happening::KillByRunner { node, work } => self.kill_by_runner(node, work),
+            Happening::KillByWarden { node, work } => self.kill_by_warden(node, work),
+            Happening::WorkGone { node, work } => self.work_gone(node, work),
+            Happening::Blow => self.blow(),
+            Happening::Order => self.operator(),
+            Happening::Heal => self.heal(),
+            Happening::Drill => self.drill(),
+        }
+    }
+
+    /// Lets something happen after a while.
+    pub(crate) fn after(&mut self, wait: u64, what: Happening) {
+        self.at(self.now.saturating_add(wait), what);
+    }
+
+    /// Lets something happen at a time. What would happen at the end of time never happens.
+    pub(crate) fn at(&mut self, at: u64, what: Happening) {
+        if at < u64::MAX {
+            let number = self.number();
+            self.queue.push(Reverse(Entry { at, number, what }));
+        }
+    }
+
+    /// A number that was never given before.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Counts a fault.
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        self.tally.fault(fault);
+        self.trace.hash(&(self.now, fault));
+    }
+
+    /// Counts something that should happen.
+    pub(crate) fn saw(&mut self, what: Sometimes) {
+        self.tally.saw(what);
+    }
+
+    /// Notes that a promise is broken. The first one counts.
+    pub(crate) fn violate(&mut self, oracle: Oracle, node: Option<usize>, text: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            let text = text();
+            self.log(node, || format!("VIOLATION of {oracle}: {text}"));
+            self.violation = Some(Violation { oracle, at: self.now, text });
+        }
+    }
+
+    /// Keeps a readable line, if anybody wants to read it.
+    pub(crate) fn log(&mut self, node: Option<usize>, text: impl FnOnce() -> String) {
+        if !self.trace.keeps() {
+            return;
+        }
+        let who = node.map(|index| {
+            let node = &self.nodes[index];
+            let own = node.process.as_ref().map(|process| process.clock.read(self.now));
+            (node.part.label.as_str().to_owned(), own)
+        });
+        self.trace.line(Line { real: self.now, who, text: text() });
+    }
+
+    /// Whether this bug is planted around the core.
+    pub(crate) fn has(&self, flaw: DriverFlaw) -> bool {
+        self.scenario.planted == Some(Planted::Driver(flaw))
+    }
+}
