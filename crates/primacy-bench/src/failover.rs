@@ -54,13 +54,7 @@ pub(crate) struct Failover {
 
 impl Failover {
     /// From the event to the first instruction of the next leader's program.
-    pub(crate) fn measure(
-        primacy: &Path,
-        event: Event,
-        candidates: usize,
-        repeats: usize,
-        lease: u64,
-    ) -> Result<Self> {
+    pub(crate) fn measure(primacy: &Path, event: Event, candidates: usize, repeats: usize, lease: u64) -> Result<Self> {
         let mut fleet = Fleet::launch(primacy, candidates, lease)?;
         let mut leader = fleet.await_start(0)?;
         let mut gaps_nanos = Vec::new();

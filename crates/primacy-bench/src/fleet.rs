@@ -59,9 +59,9 @@ impl Fleet {
                 let _ = sender.send(Start { token, pid: pid as i32, name: name.to_owned(), nanos });
             }
         });
-        let primacy = primacy.canonicalize().with_context(|| {
-            format!("{} is not there; build it with cargo build --release", primacy.display())
-        })?;
+        let primacy = primacy
+            .canonicalize()
+            .with_context(|| format!("{} is not there; build it with cargo build --release", primacy.display()))?;
         let folder = tempfile::tempdir()?;
         let mut fleet = Self { folder, primacy, lease, lines, writer, runners: BTreeMap::new(), started: 0 };
         for _ in 0..candidates {
@@ -96,7 +96,9 @@ impl Fleet {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(start) if start.token > token => return Ok(start),
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => bail!("nobody leads after token {token}"),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    bail!("nobody leads after token {token}")
+                }
             }
         }
     }

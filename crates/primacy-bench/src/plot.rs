@@ -37,9 +37,10 @@ fn distribution(file: &Path, event: Event, results: &[&Failover]) -> Result<()> 
         let mut gaps: Vec<f64> = result.gaps_nanos.iter().copied().map(millis).collect();
         gaps.sort_by(f64::total_cmp);
         let count = gaps.len() as f64;
-        let steps = gaps.iter().enumerate().flat_map(|(rank, gap)| {
-            [(*gap, rank as f64 / count), (*gap, (rank + 1) as f64 / count)]
-        });
+        let steps = gaps
+            .iter()
+            .enumerate()
+            .flat_map(|(rank, gap)| [(*gap, rank as f64 / count), (*gap, (rank + 1) as f64 / count)]);
         chart
             .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
             .label(format!("{} candidates", result.candidates))

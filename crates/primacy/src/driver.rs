@@ -79,13 +79,15 @@ impl Drop for StatusOutbox {
     }
 }
 
+/// The order of the fields is that of the end: belief first, then the last status, and only then does whoever awaits a
+/// leadership learn that there will be none.
 struct Driver {
     core: lease::Candidate,
     line: Line,
+    tenure: Option<Tenure>,
+    status: StatusOutbox,
     commands: mpsc::UnboundedSender<Command>,
     leaderships: mpsc::UnboundedSender<Leadership>,
-    status: StatusOutbox,
-    tenure: Option<Tenure>,
     trouble: Option<Trouble>,
     ever_reached: bool,
     on_release: Vec<oneshot::Sender<()>>,

@@ -96,12 +96,7 @@ impl Election {
         let id = CandidateId::from_bits(rand::random());
         let config = lease::Config { data: config.data, ..lease::Config::new(id, config.label, config.timing) };
         let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config)?;
-        Ok(Candidate {
-            id,
-            commands: handles.commands,
-            leaderships: handles.leaderships,
-            status: handles.status,
-        })
+        Ok(Candidate { id, commands: handles.commands, leaderships: handles.leaderships, status: handles.status })
     }
 
     /// Starts to observe without ever campaigning.

@@ -57,8 +57,8 @@ pub use election::{Candidate, CandidateConfig, Election, SetupError};
 pub use leadership::{Leadership, Phase};
 pub use observer::{Observation, Observer};
 pub use primacy_core::{
-    CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings, Token,
-    ids,
+    CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings,
+    Token, ids,
 };
 pub use status::{Status, StopReason, Trouble};
 pub use testament::Testament;

@@ -41,11 +41,13 @@ async fn one_leads_at_a_time_and_tokens_grow() {
     let first = first.await.expect("elected");
     assert!(first.is_current());
     let token = first.token();
-    assert!(tokio::time::timeout(Duration::from_millis(50), async {
-        tokio::select! { _ = a.elected() => (), _ = b.elected() => () }
-    })
-    .await
-    .is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), async {
+            tokio::select! { _ = a.elected() => (), _ = b.elected() => () }
+        })
+        .await
+        .is_err()
+    );
     first.resign().await;
     let second = within("the other", async {
         tokio::select! { led = a.elected() => led, led = b.elected() => led }

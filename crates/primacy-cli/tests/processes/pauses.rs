@@ -89,7 +89,8 @@ fn when_everything_was_stopped_the_woken_program_dies_at_once_and_its_writes_are
     let took = await_death(led.pid);
     assert!(took.as_millis() <= 100, "the woken program lived for {took:?}");
     world.expect("the new leader to work on", |line| line.word == "beat" && line.token == next.token);
-    let late: Vec<_> = world.log().iter().filter(|line| line.token == led.token && line.nanos > next.nanos).cloned().collect();
+    let late: Vec<_> =
+        world.log().iter().filter(|line| line.token == led.token && line.nanos > next.nanos).cloned().collect();
     // Each step of the witness is: write through the fence, then tell of a beat. A beat without a refusal before it
     // would be a stale write that was admitted.
     let refused = late.iter().filter(|line| line.word == "refused").count();

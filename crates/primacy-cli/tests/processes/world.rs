@@ -221,8 +221,9 @@ pub(crate) fn send(pid: i32, signal: Signal) {
 
 /// Whether a process is there and not a zombie.
 pub(crate) fn lives(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), Some('Z' | 'X') | None))
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), Some('Z' | 'X') | None)
+    })
 }
 
 /// Waits until a process is gone, and says how long that took.

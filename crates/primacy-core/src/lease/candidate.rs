@@ -708,7 +708,9 @@ impl Candidate {
         let announce = (cx.now >= self.next_announce).then(|| self.readiness().1);
         if announce.is_some() {
             self.announced = true;
-            self.next_announce = cx.now + self.config.timing.lease();
+            // The first announcement only takes a place in the waiting order: what it waits for is not known yet.
+            let again = if self.seen.is_some() { self.config.timing.lease() } else { Duration::ZERO };
+            self.next_announce = cx.now + again;
         }
         self.hint = None;
         self.call(Kind::Look, Request::Look { announce }, deadline, cx);

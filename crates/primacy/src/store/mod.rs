@@ -93,11 +93,7 @@ pub trait Desk: Send {
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>>;
 
     /// Writes an operator's order into the election's row, durably, and hints at it.
-    fn order<'a>(
-        &'a mut self,
-        election: &'a ElectionName,
-        order: Order,
-    ) -> BoxFuture<'a, Result<Ordered, StoreError>>;
+    fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>>;
 
     /// What the store is and guarantees, measured and read from its settings. Leaves nothing behind.
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>>;
