@@ -28,8 +28,8 @@ pub(super) const RULES: &[Rule] = &[
         name: "cited-pages",
         why: "code that sends a reader to a page sends them to one that is there",
         check: cited_pages,
-        bad: || Tree::of(&[("a.rs", concat!("//! See `docs/", "b.md`.\n"))]),
-        good: || Tree::of(&[("a.rs", concat!("//! See `docs/", "b.md`.\n")), ("docs/b.md", "# B\n")]),
+        bad: || Tree::of(&[("a.rs", concat!("//! See `", "docs/b.md`.\n"))]),
+        good: || Tree::of(&[("a.rs", concat!("//! See `", "docs/b.md`.\n")), ("docs/b.md", "# B\n")]),
     },
     Rule {
         name: "design-pages",
@@ -216,7 +216,7 @@ fn is_there(tree: &Tree, test: &str) -> bool {
     if test.ends_with(".txt") {
         let script = format!("/tests/scenarios/{test}");
         tree.files().iter().any(|file| file.path.ends_with(&script))
-    } else if test.starts_with("Flaw::") {
+    } else if test.contains("Flaw::") {
         tree.rust().any(|file| file.path.starts_with("crates/primacy-sim/") && has_word(&file.text, test))
     } else {
         let definition = format!("fn {test}(");

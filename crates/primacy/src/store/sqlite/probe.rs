@@ -1,4 +1,4 @@
-//! What `primacy doctor` is told of a file: what it guarantees, and how long a durable change takes.
+//! What `primacy doctor` is told of a file: what it guarantees (R12), and how long a durable change takes.
 
 use std::time::Duration;
 
