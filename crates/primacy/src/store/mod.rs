@@ -1,5 +1,6 @@
 //! The port to a store: what it must do, and by which URL it is found.
 
+pub mod conformance;
 pub mod memory;
 mod row;
 #[cfg(feature = "sqlite")]

@@ -1,0 +1,86 @@
+//! Checks of what waiting candidates tell each other.
+
+use super::super::{Request, Standing, Why};
+use super::actor::{Outcome, Trial};
+use super::ensure;
+
+fn at(ahead: u32, others: u32) -> Standing {
+    Standing { ahead, others }
+}
+
+pub(super) async fn waiting_order(trial: Trial<'_>) -> Outcome {
+    let mut leader = trial.candidate("leader").await?;
+    leader.take().await?;
+    let mut a = trial.candidate("a").await?;
+    let mut b = trial.candidate("b").await?;
+    let mut c = trial.candidate("c").await?;
+    let silent = a.look().await?.standing;
+    ensure!(silent == at(0, 0), "an election without announcements counts {silent:?}");
+    for (position, actor) in [&mut a, &mut b, &mut c].into_iter().enumerate() {
+        let position = u32::try_from(position)?;
+        let standing = actor.announce().await?.standing;
+        ensure!(standing == at(position, position), "candidate {position} stands at {standing:?} when it comes");
+    }
+    // Saying it again changes nothing of the order.
+    a.announce().await?;
+    for (position, actor) in [&mut a, &mut b, &mut c].into_iter().enumerate() {
+        let standing = actor.look().await?.standing;
+        ensure!(standing == at(u32::try_from(position)?, 2), "candidate {position} of 3 stands at {standing:?}");
+    }
+    let unannounced = trial.candidate("d").await?.look().await?.standing;
+    ensure!(unannounced == at(3, 3), "who has not announced itself stands at {unannounced:?} behind three");
+    let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
+    let shown: Vec<_> = shown.into_iter().map(|waiting| waiting.who).collect();
+    ensure!(shown == [a.me, b.me, c.me], "the candidates are shown as {shown:?}");
+    Ok(())
+}
+
+pub(super) async fn winner_waits_no_more(trial: Trial<'_>) -> Outcome {
+    let mut a = trial.candidate("a").await?;
+    let mut b = trial.candidate("b").await?;
+    a.announce().await?;
+    b.announce().await?;
+    let granted = a.take().await?;
+    let standing = b.look().await?.standing;
+    ensure!(standing == at(0, 0), "the winner still counts as waiting: {standing:?}");
+    let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
+    ensure!(shown.len() == 1 && shown[0].who == b.me, "beside the winner, these are shown as waiting: {shown:?}");
+    // Having led, it comes last.
+    a.release(granted.version).await?;
+    let standing = a.announce().await?.standing;
+    ensure!(standing == at(1, 1), "a former leader waits at {standing:?}");
+    Ok(())
+}
+
+pub(super) async fn leave(trial: Trial<'_>) -> Outcome {
+    let mut a = trial.candidate("a").await?;
+    let mut b = trial.candidate("b").await?;
+    let mut leader = trial.candidate("leader").await?;
+    let record = leader.take().await?;
+    a.announce().await?;
+    b.announce().await?;
+    for _ in 0..2 {
+        let reply = a.step(Request::Leave).await?;
+        ensure!(reply == super::super::Reply::Left, "leaving was answered with {reply:?}");
+        let standing = b.look().await?.standing;
+        ensure!(standing == at(0, 0), "who has left still counts: {standing:?}");
+    }
+    let shown = trial.snapshot().await?.ok_or("the row is missing")?;
+    ensure!(shown.candidates.len() == 1, "who has left is still shown: {:?}", shown.candidates);
+    ensure!(shown.record == record, "announcing and leaving changed the row to {:?}", shown.record);
+    Ok(())
+}
+
+pub(super) async fn note(trial: Trial<'_>) -> Outcome {
+    let mut leader = trial.candidate("leader").await?;
+    let record = leader.take().await?;
+    let mut a = trial.candidate("a").await?;
+    for why in [Why::Paused, Why::Held { by: leader.me.label.clone(), token: record.version.token }] {
+        a.step(Request::Look { announce: Some(why.clone()) }).await?;
+        let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
+        let [waiting] = &shown[..] else { return Err(format!("one candidate waits, but shown are {shown:?}").into()) };
+        ensure!(waiting.note == why.to_string(), "'{why}' is shown as '{}'", waiting.note);
+        ensure!(waiting.who == a.me, "{:?} is shown as {:?}", a.me, waiting.who);
+    }
+    Ok(())
+}
