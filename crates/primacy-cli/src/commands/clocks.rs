@@ -24,7 +24,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Now, if the machine has the clocks.
     pub(super) fn take() -> Option<Self> {
-        let read = |clock| clock_gettime(clock).ok().and_then(|time| Duration::try_from(time).ok());
+        let read = |clock| clock_gettime(clock).ok().map(Duration::from);
         Some(Self {
             boot: read(ClockId::CLOCK_BOOTTIME)?,
             monotonic: read(ClockId::CLOCK_MONOTONIC)?,

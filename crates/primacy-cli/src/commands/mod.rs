@@ -27,7 +27,7 @@ mod watch;
 
 /// Runs a command other than `run`.
 pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
-    logging::start(common);
+    logging::start(common, logging::OBSERVING);
     let mut output = Output::standard(common);
     let ended = match command {
         Command::Completions(args) => pages::completions(&args, &mut output),
@@ -47,12 +47,13 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
 /// Ends a process whose command line was not understood, or that was asked for help.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    match Refusal::of(error, &words, output::coloured(Colour::Auto, std::io::stdout().is_terminal())) {
-        Refusal::Page(page) => match output::plain_page(&page) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.exit_code(),
-        },
-        Refusal::Wrong(failure) => {
+    let ended = match Refusal::of(error, &words, output::coloured(Colour::Auto, std::io::stdout().is_terminal())) {
+        Refusal::Page(page) => output::plain_page(&page),
+        Refusal::Wrong(failure) => Err(failure),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
             output::plain_failure(&failure);
             failure.exit_code()
         }

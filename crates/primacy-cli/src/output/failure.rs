@@ -17,6 +17,9 @@ pub(crate) mod code {
     pub(crate) const OUTPUT: u8 = 74;
 }
 
+/// The most characters of a message: it may quote what somebody typed.
+const MESSAGE_MOST: usize = 400;
+
 /// The end of a command that failed. Its text is one line without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -43,8 +46,13 @@ impl Failure {
 
     /// A failure with this code.
     pub(crate) fn new(code: u8, message: impl AsRef<str>) -> Self {
-        let message = message.as_ref().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        Self { code, message }
+        let message = message.as_ref();
+        let mut line: String =
+            message.chars().take(MESSAGE_MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if line.len() < message.len() {
+            line.push('…');
+        }
+        Self { code, message: line }
     }
 
     /// The same, with something more to know.

@@ -1,4 +1,4 @@
-//! The log on standard error: warnings by default, more with `-v`, or what `PRIMACY_LOG` says.
+//! The log on standard error: more with `-v`, or what `PRIMACY_LOG` says.
 
 use std::io::{self, IsTerminal as _};
 
@@ -6,11 +6,18 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::Common;
 
-/// Starts logging. A second start does nothing.
-pub(crate) fn start(common: &Common) {
+/// What a command that only looks or orders logs by itself: what it has to say is its output.
+pub(crate) const OBSERVING: &str = "error";
+
+/// What `run` logs by itself: what goes wrong while nobody looks.
+pub(crate) const RUNNING: &str = "warn";
+
+/// Starts logging at this level, unless the command line or the environment wants more or less. A second start does
+/// nothing.
+pub(crate) fn start(common: &Common, level: &str) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "error",
-        (false, 0) => "warn",
+        (false, 0) => level,
         (false, 1) => "primacy=info,warn",
         (false, 2) => "primacy=debug,info",
         (false, _) => "trace",

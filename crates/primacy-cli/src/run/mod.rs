@@ -8,6 +8,7 @@ use std::time::Duration;
 use primacy::{CandidateConfig, Election};
 
 use crate::cli::{Common, RunArgs, place};
+use crate::output::logging;
 
 mod family;
 mod handover;
@@ -59,7 +60,10 @@ impl Refusal {
 pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
     let ended = check(args, &common).and_then(|job| match link::Warden::start(&job) {
         // The warden first, while this process has one thread and has promised nothing.
-        Ok(warden) => runner::run(job, warden),
+        Ok(warden) => {
+            logging::start(&common, logging::RUNNING);
+            runner::run(job, warden)
+        }
         Err(error) => Err(Refusal::system("the warden process cannot be started", &error)),
     });
     match ended {

@@ -1,0 +1,10 @@
+//! The real command against a real file: what it prints, its exit codes, and what it leaves alone.
+
+mod doctor;
+mod json;
+mod observe;
+mod orders;
+mod pages;
+mod support;
+mod usage;
+mod watch;

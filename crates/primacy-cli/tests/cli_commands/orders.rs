@@ -1,0 +1,96 @@
+//! `promote`, `depose`, `pause` and `resume`.
+
+use primacy::Label;
+use primacy::store::{EndReason, Wish};
+
+use crate::support::{LONG, World};
+
+#[test]
+fn promote_waits_for_the_successor_and_says_so() {
+    let (world, mut peers) = World::led(&["web-2", "web-3"]);
+    let promote = world.start(&["promote", "web-3"]);
+    let wanted = Label::new("web-3").expect("valid");
+    world.until(|snapshot| snapshot.record.wish == Some(Wish::Successor(wanted.clone())));
+    world.release(&mut peers[0], EndReason::Promoted { successor: wanted });
+    world.acquire(&mut peers[2], LONG);
+    let ended = promote.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.starts_with("web-3 (") && ended.out.contains(") leads with token 2, "), "{ended:?}");
+}
+
+#[test]
+fn promote_tells_when_another_leads_instead() {
+    let (world, mut peers) = World::led(&["web-2", "web-3"]);
+    let promote = world.start(&["promote", "web-3", "--json"]);
+    world.until(|snapshot| snapshot.record.wish.is_some());
+    world.release(&mut peers[0], EndReason::Resigned);
+    world.acquire(&mut peers[1], LONG);
+    let ended = promote.end();
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("web-3 did not take the lease in its window"), "{ended:?}");
+    let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!((&report["result"], &report["outcome"]), (&"written".into(), &"other".into()));
+}
+
+#[test]
+fn depose_waits_for_anybody_else() {
+    let (world, mut peers) = World::led(&["web-2"]);
+    let depose = world.start(&["depose"]);
+    world.until(|snapshot| snapshot.record.wish == Some(Wish::NewElection));
+    world.release(&mut peers[0], EndReason::Deposed);
+    world.acquire(&mut peers[1], LONG);
+    let ended = depose.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("web-2 ("), "{ended:?}");
+}
+
+#[test]
+fn orders_that_cannot_come_true_change_nothing() {
+    let (world, _peers) = World::led(&["web-2"]);
+    let before = world.snapshot().expect("an election").record;
+    world.run(&["promote", "web-9"]).is_one_line(1, "no candidate called web-9 waits (waiting: web-2)");
+    world.run(&["promote", "web-2", "--token", "7"]).is_one_line(1, "the last granted token is 1, not 7");
+    world.run(&["depose", "--token", "0"]).is_one_line(1, "the last granted token is 1, not 0");
+    for words in [&["promote", "web-2"][..], &["depose"], &["pause"], &["resume"]] {
+        world.run(&[words, &["--election", "none"]].concat()).is_one_line(1, "nobody has ever campaigned");
+    }
+    let ended = world.run(&["promote", "web-1"]);
+    assert_eq!(ended.code, 0);
+    assert!(ended.out.contains("leads already"), "{ended:?}");
+    assert_eq!(world.snapshot().expect("an election").record, before);
+}
+
+#[test]
+fn an_order_is_idempotent_and_force_gives_it_for_the_future() {
+    let (world, _peers) = World::led(&[]);
+    let force = ["promote", "web-9", "--force", "--no-wait"];
+    assert_eq!(world.json(&force).1["result"], "written");
+    let once = world.snapshot().expect("an election").record;
+    let (code, again) = world.json(&force);
+    assert_eq!((code, &again["result"]), (0, &"already".into()));
+    assert_eq!(world.snapshot().expect("an election").record, once);
+}
+
+#[test]
+fn now_empties_the_record_and_says_what_it_risks() {
+    let (world, _peers) = World::led(&["web-2"]);
+    let ended = world.run(&["depose", "--now", "--no-wait"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("two may lead"), "{ended:?}");
+    assert_eq!(world.snapshot().expect("an election").record.holder, None);
+    let ended = world.run(&["depose"]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, "nobody leads; nothing was changed\n"));
+}
+
+#[test]
+fn pause_and_resume_hold_the_election_still() {
+    let (world, _peers) = World::led(&["web-2"]);
+    assert_eq!(world.json(&["pause"]).1["result"], "written");
+    assert_eq!(world.json(&["pause"]).1["result"], "already");
+    assert!(world.snapshot().expect("an election").record.paused);
+    assert!(world.run(&["status"]).out.contains("paused"));
+    world.run(&["promote", "web-2"]).is_one_line(1, "the election is paused");
+    let ended = world.run(&["resume"]);
+    assert_eq!((ended.code, ended.out.starts_with("resumed: web-1 leads")), (0, true), "{ended:?}");
+    assert_eq!(world.run(&["resume"]).out, "was not paused\n");
+}

@@ -1,0 +1,81 @@
+//! Help, completions and manual pages.
+
+use std::process::Stdio;
+
+use crate::support::{Ended, World, primacy};
+
+const COMMANDS: [&str; 12] = [
+    "run",
+    "status",
+    "list",
+    "watch",
+    "history",
+    "promote",
+    "depose",
+    "pause",
+    "resume",
+    "doctor",
+    "completions",
+    "man",
+];
+
+fn run(words: &[&str]) -> Ended {
+    Ended::of(primacy(words).output().expect("it starts"))
+}
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    for command in COMMANDS {
+        let ended = run(&[command, "--help"]);
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{command}");
+        assert!(ended.out.contains("Examples:\n  primacy "), "{command}: {}", ended.out);
+    }
+    let all = run(&["--help"]);
+    assert!(COMMANDS.iter().all(|command| all.out.contains(&format!("\n  {command} "))), "{}", all.out);
+    assert!(run(&["--version"]).out.starts_with("primacy "));
+}
+
+#[test]
+fn help_does_not_print_secrets_of_the_environment() {
+    let output = primacy(&["--help"]).env("PRIMACY_STORE", "postgres://u:hunter2@db/x").output().expect("it starts");
+    assert!(!Ended::of(output).out.contains("hunter2"));
+}
+
+#[test]
+fn completions_and_the_page_name_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = run(&["completions", shell]);
+        assert_eq!(ended.code, 0);
+        assert!(COMMANDS.iter().all(|command| ended.out.contains(command)), "{shell}");
+        assert!(
+            !ended.out.contains("__warden") && !ended.out.contains("__exec"),
+            "the helpers' commands are nobody's business: {shell}"
+        );
+    }
+    let page = run(&["man"]).out;
+    assert!(page.contains(".TH primacy 1") && page.contains("primacy\\-promote(1)"), "{page}");
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(run(&["man", "--dir", folder.path().to_str().expect("UTF-8")]).code, 0);
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), COMMANDS.len() + 1);
+    run(&["man", "--dir", "/nonexistent"]).is_one_line(74, "/nonexistent");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure_but_a_closed_pipe_is_not() {
+    let (world, _peers) = World::led(&[]);
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let store = format!("sqlite:{}", world.folder.path().join("primacy.db").display());
+    for words in [&["status"][..], &["status", "--json"], &["man"], &["--help"]] {
+        let output = primacy(words).env("PRIMACY_STORE", &store).stdout(Stdio::from(full())).output().expect("starts");
+        Ended::of(output).is_one_line(74, "the output cannot be written");
+        let mut child = primacy(words)
+            .env("PRIMACY_STORE", &store)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        drop(child.stdout.take());
+        let ended = Ended::of(child.wait_with_output().expect("it ends"));
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{words:?}");
+    }
+}

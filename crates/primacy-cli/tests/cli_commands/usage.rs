@@ -1,0 +1,135 @@
+//! Bad input: one clear line, the right exit code, nothing changed.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::{Ended, World, primacy};
+
+fn run(words: &[&str]) -> Ended {
+    Ended::of(primacy(words).output().expect("it starts"))
+}
+
+#[test]
+fn urls_that_name_no_store() {
+    for command in [&["status"][..], &["pause"], &["doctor"], &["run", "--", "true"]] {
+        let with = |url: &str| run(&[&["--store", url], command].concat());
+        with("zookeeper://a,b,c/d").is_one_line(2, "unknown store scheme 'zookeeper:'");
+        with("/var/lib/x.db").is_one_line(2, "is not a store URL");
+        with("").is_one_line(2, "is not a store URL");
+        with("sqlite:").is_one_line(2, "sqlite:");
+        with("sqlite::memory:").is_one_line(2, ":memory:");
+        with("odd\u{1b}[31m:x").is_one_line(2, "odd\\u{1b}[31m");
+        with(&format!("{}:x", "y".repeat(10_000))).is_one_line(2, "unknown store scheme 'yyy");
+    }
+}
+
+#[test]
+fn stores_that_cannot_be_opened() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| format!("sqlite:{}", folder.path().join(name).display());
+    for command in ["status", "list", "watch", "history", "depose", "pause", "resume", "doctor"] {
+        run(&[command, "--store", &at("none.db"), "--wait", "0s"]).is_one_line(69, "none.db");
+        run(&[command, "--store", &at("no/folder.db"), "--wait", "0s"]).is_one_line(69, "no");
+    }
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "observers leave nothing behind");
+
+    std::fs::write(folder.path().join("text.db"), "this is no database, but long enough to look like one".repeat(99))
+        .expect("written");
+    run(&["status", "--store", &at("text.db"), "--wait", "0s"]).is_one_line(69, "text.db");
+    run(&["run", "--store", &at("text.db"), "--wait", "0s", "--", "true"]).is_one_line(69, "text.db");
+    run(&["run", "--store", "sqlite:/proc/primacy.db", "--wait", "0s", "--", "true"]).is_one_line(69, "/proc");
+}
+
+#[test]
+fn the_default_store_is_in_a_private_state_folder_that_observers_do_not_create() {
+    let home = tempfile::tempdir().expect("a folder");
+    let with_home = |words: &[&str]| {
+        let mut command = primacy(words);
+        command.env("HOME", home.path()).env_remove("XDG_STATE_HOME");
+        Ended::of(command.output().expect("it starts"))
+    };
+    with_home(&["status"]).is_one_line(69, ".local/state/primacy");
+    assert_eq!(home.path().read_dir().expect("a folder").count(), 0);
+    let ended = with_home(&["run", "--", "true"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let mode = home.path().join(".local/state/primacy").metadata().expect("it was created").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(with_home(&["history"]).out.lines().count(), 2);
+}
+
+#[test]
+fn durations_that_make_no_sense() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = format!("sqlite:{}", folder.path().join("primacy.db").display());
+    let with = |option: &str, value: &str| run(&["run", "--store", &store, option, value, "--", "true"]);
+    for bad in ["0", "-1s", "1e309", "1e309s", "5 parsecs", "", "ten", "10", "1s ago"] {
+        with("--lease", bad).is_one_line(2, "write a number with its unit, such as 250ms");
+        with("--grace", bad).is_one_line(2, "write a number with its unit");
+        with("--wait", bad).is_one_line(2, "write a number with its unit");
+    }
+    with("--lease", "0s").is_one_line(2, "choose 100ms to 24h");
+    with("--lease", "1ms").is_one_line(2, "choose 100ms to 24h");
+    with("--lease", "25h").is_one_line(2, "choose 100ms to 24h");
+    with("--lease", "99999999999999h").is_one_line(2, "lease");
+    with("--grace", "10s").is_one_line(2, "does not fit in a lease of 10s");
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "nothing was opened");
+}
+
+#[test]
+fn names_that_are_none() {
+    let (world, _peers) = World::led(&["web-2"]);
+    let before = world.snapshot();
+    let long = "x".repeat(10_240);
+    for (name, says) in [
+        ("", "it is empty"),
+        ("two\nlines", "control character U+000A"),
+        ("\u{1b}]0;title\u{7}", "control character U+001B"),
+        (long.as_str(), "it has 10240 bytes; give 1 to 128"),
+    ] {
+        world.run(&["status", "--election", name]).is_one_line(2, says);
+        world.run(&["promote", name]).is_one_line(2, says);
+        world.run(&["run", "--name", name, "--", "true"]).is_one_line(2, says);
+    }
+    world.run(&["run", "--data", &long, "--", "true"]).is_one_line(2, "it has 10240 bytes; give at most 1024");
+    world
+        .run(&["promote", "Robert'); DROP TABLE primacy_election;--"])
+        .is_one_line(1, "no candidate called Robert'); DROP TABLE");
+    let record = |snapshot: Option<primacy::store::Snapshot>| snapshot.map(|snapshot| snapshot.record);
+    assert_eq!(record(world.snapshot()), record(before));
+}
+
+#[test]
+fn names_with_quotes_are_names_like_others() {
+    let (world, _peers) = World::led(&[]);
+    let name = "it's \"quoted\"; DROP TABLE primacy_election; -- %_\\";
+    let (code, status) = world.json(&["status", "--election", name]);
+    assert_eq!((code, &status["election"], &status["state"]), (1, &name.into(), &"never".into()));
+    let ended = world.run(&["run", "--election", name, "--name", "o'neil", "--", "true"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let (_, list) = world.json(&["list"]);
+    let names: Vec<_> =
+        list["elections"].as_array().expect("a list").iter().map(|election| &election["election"]).collect();
+    assert_eq!(names, [&serde_json::Value::from("default"), &serde_json::Value::from(name)]);
+}
+
+#[test]
+fn words_that_mean_nothing() {
+    run(&[]).is_one_line(2, "say what to do: one of run, status");
+    run(&["statsu"]).is_one_line(2, "similar subcommand exists: 'status'");
+    run(&["status", "--explian"]).is_one_line(2, "'--explain'");
+    run(&["run"]).is_one_line(2, "write the program to run after --");
+    run(&["promote"]).is_one_line(2, "<LABEL> is missing");
+    run(&["promote", "a", "--token", "9223372036854775808"]).is_one_line(2, "a token is a whole number");
+    run(&["watch", "--count", "0"]).is_one_line(2, "--count");
+    run(&["history", "--limit", "1e9"]).is_one_line(2, "--limit");
+    run(&["completions", "tcsh"]).is_one_line(2, "choose one of bash");
+    run(&["status", "--json", "--json"]).is_one_line(2, "--json");
+    run(&["status", "extra\u{1b}[2Jword"]).is_one_line(2, "extra");
+}
+
+#[test]
+fn words_that_are_not_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let output = primacy(&["status", "--election"]).arg(odd).output().expect("it starts");
+    Ended::of(output).is_one_line(2, "UTF-8");
+}
