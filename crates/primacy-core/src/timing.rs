@@ -211,11 +211,28 @@ impl Timing {
             .saturating_add(self.look_lag() * 2)
             .saturating_add(self.slot() * ahead)
             .saturating_add(Duration::from_millis(1));
-        // The challenger's clock may be slow.
-        on_own_clock
-            .saturating_add(share_ppm(on_own_clock, self.drift_ppm + self.drift_ppm / 8))
-            .saturating_add(latency * 4)
+        // The challenger's clock may be slow. It then looks for each renewal later than it means to: by what it and a
+        // holder with a fast clock drift apart from one renewal to the next.
+        let drifted = on_slowest_clock(self.renew_every, self.drift_ppm)
+            .saturating_sub(on_fastest_clock(self.renew_every, self.drift_ppm));
+        on_slowest_clock(on_own_clock, self.drift_ppm).saturating_add(drifted).saturating_add(latency * 4)
     }
+}
+
+/// How long `span` on a clock that is as slow as the bound allows takes in real time, rounded up.
+fn on_slowest_clock(span: Duration, drift_ppm: u32) -> Duration {
+    scaled(span, 1_000_000 - u128::from(drift_ppm))
+}
+
+/// How long `span` on a clock that is as fast as the bound allows takes in real time, rounded up.
+fn on_fastest_clock(span: Duration, drift_ppm: u32) -> Duration {
+    scaled(span, 1_000_000 + u128::from(drift_ppm))
+}
+
+/// `span` × 1,000,000 / `rate_ppm`.
+fn scaled(span: Duration, rate_ppm: u128) -> Duration {
+    let nanos = span.as_nanos().saturating_mul(1_000_000).div_ceil(rate_ppm);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -274,5 +291,19 @@ mod tests {
     fn the_bound_is_what_the_readme_says() {
         let bound = ten().failover_bound(0, Duration::from_millis(10));
         assert!(bound <= Duration::from_millis(10_700), "{bound:?}");
+    }
+
+    #[test]
+    fn the_bound_covers_a_slow_challenger_of_a_fast_holder() {
+        let timing = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default");
+        let (slow, fast) = (0.98, 1.02);
+        let period = timing.renew_every().as_secs_f64();
+        let lag = timing.look_lag().as_secs_f64() * 2.0;
+        // Having seen one renewal at once, it looks for the next a period and the lag later on its own clock; the holder
+        // is lost right after that renewal.
+        let seen_late = (period + lag) / slow - period / fast;
+        let waits = timing.stretched(timing.lease()).as_secs_f64() / slow;
+        let bound = timing.failover_bound(0, Duration::ZERO).as_secs_f64();
+        assert!(seen_late + waits <= bound, "{seen_late} {waits} {bound}");
     }
 }
