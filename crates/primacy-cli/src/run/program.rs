@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, Pid, access};
 
 /// The exit code for a program that cannot be executed.
@@ -61,6 +61,10 @@ pub(crate) fn become_program(mut args: impl Iterator<Item = OsString>) -> ExitCo
     let Some(program) = args.next() else { return ExitCode::from(2) };
     if nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_err() || warden != Some(Pid::parent()) {
         return ExitCode::from(128 + 9);
+    }
+    // The warden blocks all signals to read them in order; a program that inherited that would be deaf to its end.
+    if SigSet::empty().thread_set_mask().is_err() {
+        return ExitCode::from(CANNOT_EXECUTE);
     }
     let error = Command::new(&program).args(args).exec();
     let shown = primacy::ids::escape(&program.to_string_lossy());
