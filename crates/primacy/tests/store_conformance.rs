@@ -250,13 +250,11 @@ async fn spoilt(store: &Flawed, election: &ElectionName, mut request: Request, s
             }
         }
         (Request::Acquire { expect, .. }, Flaw::NoVersion) => *expect = stands.map(Record::expectation),
-        (Request::Acquire { expect, .. }, Flaw::ReadThenWrite) => {
-            if stands.map(Record::expectation) == *expect {
-                tokio::task::yield_now().await;
-                // As an unconditional write would.
-                let desk = store.inner.desk().await.expect("opens").snapshot(election).await;
-                *expect = desk.expect("reads").map(|snapshot| snapshot.record.expectation());
-            }
+        (Request::Acquire { expect, .. }, Flaw::ReadThenWrite) if stands.map(Record::expectation) == *expect => {
+            tokio::task::yield_now().await;
+            // As an unconditional write would.
+            let desk = store.inner.desk().await.expect("opens").snapshot(election).await;
+            *expect = desk.expect("reads").map(|snapshot| snapshot.record.expectation());
         }
         (Request::Acquire { expect: Some(expect), .. }, Flaw::NoIntent) => {
             *expect = Expectation { intent: stands.map_or(0, |record| record.intent), ..*expect };

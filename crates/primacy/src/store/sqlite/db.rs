@@ -69,8 +69,9 @@ impl Db {
         }
     }
 
-    /// After the first read, which opened the log.
     fn around(conn: Connection, place: &Place) -> Result<Self, StoreError> {
+        // The first read opens the log, and only then are all files there.
+        schema::inspect(&conn, place).map_err(|fault| fault.meaning(place, Phase::Before).error)?;
         let files = OpenFiles::of(place);
         let db = Self {
             conn,

@@ -76,9 +76,16 @@ pub(super) enum Content {
 
 /// Reads what the file is, and refuses what is not for this program. Changes nothing.
 pub(super) fn inspect(conn: &Connection, place: &Place) -> Result<Content, Fault> {
-    let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    let (application, version) = (number("application_id")?, number("user_version")?);
-    let tables: u32 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    // Of one moment: another process may be creating the tables.
+    let own = conn.is_autocommit();
+    if own {
+        conn.execute_batch("BEGIN")?;
+    }
+    let stamps = stamps(conn);
+    if own && !conn.is_autocommit() {
+        conn.execute_batch("COMMIT")?;
+    }
+    let (application, version, tables) = stamps?;
     match (application, version, tables) {
         (0, 0, 0) => Ok(Content::Nothing),
         (APPLICATION, VERSION, 1..) => Ok(Content::Ours),
@@ -90,6 +97,12 @@ pub(super) fn inspect(conn: &Connection, place: &Place) -> Result<Content, Fault
             "this is the database of another program; primacy changes nothing in it. Give primacy a file of its own",
         ))),
     }
+}
+
+fn stamps(conn: &Connection) -> rusqlite::Result<(i32, i32, u32)> {
+    let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get(0));
+    let tables = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok((number("application_id")?, number("user_version")?, tables))
 }
 
 /// Creates the tables, to be called in a transaction that writes.

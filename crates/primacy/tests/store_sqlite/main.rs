@@ -1,0 +1,10 @@
+//! The SQLite store on real files: what the conformance suite cannot know of.
+#![cfg(feature = "sqlite")]
+
+mod files;
+mod hints;
+mod locks;
+mod mounts;
+mod processes;
+mod rows;
+mod support;
