@@ -337,6 +337,25 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_has_every_command_and_option() {
+        let manual = include_str!("../../../docs/manual/commands.md");
+        for command in Cli::command().get_subcommands() {
+            assert!(
+                manual.contains(&format!("`primacy {}", command.get_name()))
+                    || manual.contains(&format!("\nprimacy {}", command.get_name())),
+                "{}",
+                command.get_name()
+            );
+            for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+                assert!(manual.contains(&format!("--{option}")), "{} --{option}", command.get_name());
+            }
+        }
+        for option in Cli::command().get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(manual.contains(&format!("--{option}")), "--{option}");
+        }
+    }
+
+    #[test]
     fn a_default_label_can_be_made() {
         assert!(default_label().as_str().ends_with(&format!(":{}", std::process::id())));
     }

@@ -62,7 +62,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
 
 fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     let store = common.open_store()?;
-    if common.uses_default_store() && !place::default_folder().exists() {
+    if common.uses_default_store() && common.wait.is_none() && !place::default_folder().exists() {
         return Err(Failure::unavailable(format!(
             "there is no election in {} yet: primacy run begins one, and --store names another place",
             store.location()
@@ -73,7 +73,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
         .build()
         .map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))?;
     runtime.block_on(async {
-        let mut reach = Reach::new(store, common.election.clone(), common.wait.unwrap_or(Common::DEFAULT_WAIT));
+        let mut reach = Reach::new(store, common.election.clone(), common.wait);
         match command {
             Command::Status(args) => status::run(&args, &mut reach, output).await,
             Command::List => list::run(&mut reach, output).await,

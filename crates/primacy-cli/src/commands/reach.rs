@@ -6,6 +6,7 @@ use std::time::Duration;
 use primacy::store::{Desk, Hints, NoHints, Order, Ordered, Probe, Snapshot, Store, StoreError, Term};
 use primacy::{ElectionName, Instant, Token, clock};
 
+use crate::cli::Common;
 use crate::output::failure::Failure;
 use crate::output::shorten;
 use crate::output::span::span;
@@ -65,13 +66,17 @@ pub(crate) struct Reach {
     store: Arc<dyn Store>,
     election: ElectionName,
     wait: Duration,
+    /// Whether even what someone has to repair first is waited for.
+    waits_for_repair: bool,
     desk: Option<Box<dyn Desk>>,
 }
 
 impl Reach {
     /// Nothing is opened yet.
-    pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, wait: Duration) -> Self {
-        Self { store, election, wait, desk: None }
+    pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, wait: Option<Duration>) -> Self {
+        // Who says how long to try means a store that is not set up yet, too.
+        let waits_for_repair = wait.is_some();
+        Self { store, election, wait: wait.unwrap_or(Common::DEFAULT_WAIT), waits_for_repair, desk: None }
     }
 
     /// Which election.
@@ -124,7 +129,7 @@ impl Reach {
     /// so that one order never deposes two leaders (rule R7).
     pub(crate) async fn order(&mut self, mut order: Order, seen: Token) -> Result<Given, Failure> {
         let election = self.election.clone();
-        let mut patience = Patience::new(self.wait);
+        let mut patience = Patience::new(self.wait, self.waits_for_repair);
         let mut doubtful = false;
         loop {
             let wanted = order.clone();
@@ -155,7 +160,7 @@ impl Reach {
         &mut self,
         mut question: impl AsyncFnMut(&mut dyn Desk) -> Result<T, StoreError>,
     ) -> Result<Answer<T>, Failure> {
-        let mut patience = Patience::new(self.wait);
+        let mut patience = Patience::new(self.wait, self.waits_for_repair);
         loop {
             match self.attempt(patience.call(), &mut question).await {
                 Ok(answer) => return Ok(answer),
@@ -211,12 +216,13 @@ impl Reach {
 /// How long to go on trying, and how long until the next attempt.
 struct Patience {
     until: Instant,
+    waits_for_repair: bool,
     back_off: Duration,
 }
 
 impl Patience {
-    fn new(wait: Duration) -> Self {
-        Self { until: clock::now() + wait, back_off: BACK_OFF_FIRST }
+    fn new(wait: Duration, waits_for_repair: bool) -> Self {
+        Self { until: clock::now() + wait, waits_for_repair, back_off: BACK_OFF_FIRST }
     }
 
     fn left(&self) -> Duration {
@@ -228,10 +234,11 @@ impl Patience {
         self.left().clamp(CALL_LEAST, CALL_MOST)
     }
 
-    /// Whether to try once more, after the pause that belongs before it. What someone has to repair first is not tried
-    /// again.
+    /// Whether to try once more, after the pause that belongs before it. What someone has to repair first is only
+    /// tried again if that was asked for.
     async fn may_retry(&mut self, error: &StoreError) -> bool {
-        if matches!(error, StoreError::Unusable(_)) || self.left().is_zero() {
+        let hopeless = matches!(error, StoreError::Unusable(_)) && !self.waits_for_repair;
+        if hopeless || self.left().is_zero() {
             return false;
         }
         tokio::time::sleep(self.back_off.min(self.left())).await;

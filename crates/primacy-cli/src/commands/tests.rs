@@ -14,8 +14,6 @@ use crate::output::failure::Failure;
 use crate::output::sample::*;
 use crate::output::testing::captured;
 
-const PATIENCE: Duration = Duration::from_secs(2);
-
 fn args() -> OrderArgs {
     OrderArgs { now: false, token: None, force: false, no_wait: false }
 }
@@ -32,7 +30,7 @@ fn store(
 }
 
 fn reach(store: &FakeStore) -> Reach {
-    Reach::new(std::sync::Arc::new(store.clone()), election(), PATIENCE)
+    Reach::new(std::sync::Arc::new(store.clone()), election(), None)
 }
 
 /// web-`n` has taken over with the next token.
@@ -181,9 +179,14 @@ async fn patience_and_what_must_be_repaired_end_with_69() {
     assert_eq!(failure.code, 69);
     assert_eq!(unusable.with(|script| script.opened), 1, "trying again would not help");
 
+    let repaired = store([led()], []);
+    repaired.with(|script| script.errors.push_back(StoreError::Unusable("not there yet".into())));
+    let mut patient = Reach::new(std::sync::Arc::new(repaired), election(), Some(Duration::from_secs(60)));
+    assert!(patient.snapshot().await.is_ok(), "who says how long to wait waits for that, too");
+
     let down = store([led()], []);
     down.with(|script| script.errors.extend((0..1_000).map(|_| StoreError::Unreachable("down".into()))));
-    let mut reach = Reach::new(std::sync::Arc::new(down), election(), Duration::from_millis(50));
+    let mut reach = Reach::new(std::sync::Arc::new(down), election(), Some(Duration::from_millis(50)));
     let failure = reach.snapshot().await.expect_err("it stays away");
     assert_eq!(failure.code, 69);
     assert!(failure.to_string().starts_with("fake:somewhere: the store cannot be reached: down"), "{failure}");

@@ -182,8 +182,8 @@ mod tests {
         check(
             Some(&led()),
             &expect![[r#"
-            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
-            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.5s from now."#]],
+                web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+                It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.6s from now."#]],
         );
         check(
             Some(&with(led(), |snapshot| snapshot.candidates.clear())),
@@ -224,9 +224,9 @@ mod tests {
         check(
             Some(&with(led(), |snapshot| snapshot.record.wish = Some(Wish::NewElection))),
             &expect![[r#"
-            web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
-            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.5s from now.
-            An operator asked for a new election: web-1 stops its work and hands over once it sees the order."#]],
+                web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
+                It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.6s from now.
+                An operator asked for a new election: web-1 stops its work and hands over once it sees the order."#]],
         );
     }
 
@@ -241,8 +241,8 @@ mod tests {
         check(
             Some(&silent()),
             &expect![[r#"
-            Who leads is unknown: web-1 was granted token 17, but its lease of 10s ran out 150ms ago without a renewal.
-            web-1 may be dead, suspended or cut off from the store. Unless it renews, web-2, the first of 2 that wait, takes over within 434ms from now."#]],
+                Who leads is unknown: web-1 was granted token 17, but its lease of 10s ran out 150ms ago without a renewal.
+                web-1 may be dead, suspended or cut off from the store. Unless it renews, web-2, the first of 2 that wait, takes over within 546ms from now."#]],
         );
         check(
             Some(&with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(60)))),

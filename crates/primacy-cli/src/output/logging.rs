@@ -1,6 +1,7 @@
 //! The log on standard error: more with `-v`, or what `PRIMACY_LOG` says.
 
 use std::io::{self, IsTerminal as _};
+use std::sync::Once;
 
 use tracing_subscriber::EnvFilter;
 
@@ -15,6 +16,11 @@ pub(crate) const RUNNING: &str = "warn";
 /// Starts logging at this level, unless the command line or the environment wants more or less. A second start does
 /// nothing.
 pub(crate) fn start(common: &Common, level: &str) {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| subscribe(common, level));
+}
+
+fn subscribe(common: &Common, level: &str) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "error",
         (false, 0) => level,
@@ -29,6 +35,6 @@ pub(crate) fn start(common: &Common, level: &str) {
         .with_ansi(super::coloured(common.color, io::stderr().is_terminal()))
         .with_target(false)
         .try_init();
-    // Who started it before has said how.
+    // It fails only where there is a log already.
     drop(started);
 }

@@ -31,6 +31,7 @@ const LOST: u8 = 75;
 
 /// What `primacy run` is asked to do, checked.
 struct Job {
+    common: Common,
     election: Election,
     store_url: String,
     candidate: CandidateConfig,
@@ -61,7 +62,10 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
     let ended = check(args, &common).and_then(|job| match link::Warden::start(&job) {
         // The warden first, while this process has one thread and has promised nothing.
         Ok(warden) => {
-            logging::start(&common, logging::RUNNING);
+            // Until the store was reached, this process's last words say all there is to say.
+            if common.verbose > 0 {
+                logging::start(&common, logging::RUNNING);
+            }
             runner::run(job, warden)
         }
         Err(error) => Err(Refusal::system("the warden process cannot be started", &error)),
@@ -94,6 +98,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     candidate.timing = timing;
     candidate.data = args.data;
     Ok(Job {
+        common: common.clone(),
         election: Election::new(store, common.election.clone()),
         store_url,
         candidate,

@@ -7,6 +7,8 @@ use primacy::store::{EndReason, StoreError};
 use primacy::{Candidate, Leadership, Phase, Status, StopReason, Trouble, clock};
 use tracing::{info, warn};
 
+use crate::output::logging;
+
 use super::link::{Link, Warden};
 use super::signals::{self, Signals};
 use super::wire::{Deadlines, End, FromWarden, ToWarden};
@@ -128,6 +130,9 @@ impl Runner {
                 if hopeless || !patient {
                     return Waited::NoStore(trouble.error);
                 }
+            }
+            if has_looked(&status.borrow()) {
+                logging::start(&self.job.common, logging::RUNNING);
             }
             narrate(&status.borrow(), &mut told);
             tokio::select! {
@@ -259,6 +264,11 @@ fn first_trouble(status: &Status) -> Option<Trouble> {
         Status::Waiting { trouble: Some(trouble), .. } if !trouble.ever_reached => Some(trouble.clone()),
         _ => None,
     }
+}
+
+/// Whether the store has answered at least once.
+fn has_looked(status: &Status) -> bool {
+    !matches!(status, Status::Waiting { why: primacy::store::Why::NotLooked, .. }) && first_trouble(status).is_none()
 }
 
 /// Says what a waiting candidate waits for, once for each new answer.

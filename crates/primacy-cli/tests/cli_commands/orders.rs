@@ -94,3 +94,42 @@ fn pause_and_resume_hold_the_election_still() {
     assert_eq!((ended.code, ended.out.starts_with("resumed: web-1 leads")), (0, true), "{ended:?}");
     assert_eq!(world.run(&["resume"]).out, "was not paused\n");
 }
+
+#[test]
+fn a_running_program_hears_that_it_is_deposed() {
+    let world = World::new();
+    // With a grace this long, whoever were deaf to SIGTERM would be killed long after the test's patience.
+    let run = |name: &'static str| {
+        world.start(&[
+            "run",
+            "--name",
+            name,
+            "--lease",
+            "24h",
+            "--grace",
+            "1h",
+            "--",
+            "sh",
+            "-c",
+            "echo $PRIMACY_TOKEN; exec sleep 1000",
+        ])
+    };
+    let mut first = run("first");
+    assert_eq!(first.line(), "1\n");
+    let mut second = run("second");
+    world.until(|snapshot| snapshot.candidates.len() == 1);
+    let ended = world.run(&["depose"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.starts_with("second ("), "{ended:?}");
+    assert_eq!(second.line(), "2\n");
+    first.kill();
+    second.kill();
+}
+
+#[test]
+fn a_store_that_is_not_there_yet_is_waited_for_if_asked() {
+    let world = World::new();
+    let watch = world.start(&["watch", "--until-leader", "--wait", "60s"]);
+    world.acquire(&mut world.peer("web-1"), LONG);
+    assert_eq!(watch.end().code, 0);
+}
