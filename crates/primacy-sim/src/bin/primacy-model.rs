@@ -1,0 +1,64 @@
+//! `primacy-model`: tries all that the lease protocol can do within stated bounds, and prints what it found.
+//!
+//! `primacy-model` runs every search and every canary; `--quick` the small searches only; a word runs those whose name
+//! contains it; `--longer=N` lets every search go on for N more ticks, which is a matter of patience and memory. Build
+//! it with `--profile sim`: it lives on speed.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use primacy_sim::model::{Outcome, Setup, canaries, catalogue, check, hunt, smoke};
+
+/// No canary needs more than seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments, &mut io::stdout().lock()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(_) => ExitCode::from(74),
+    }
+}
+
+fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let longer = arguments.iter().find_map(|argument| argument.strip_prefix("--longer=")?.parse().ok()).unwrap_or(0i8);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
+    let wanted = |setup: &Setup| words.is_empty() || words.iter().any(|word| setup.name.contains(word));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut good = true;
+    let mut total = (0, 0);
+
+    writeln!(out, "{:<34} {:>10} {:>11} {:>6} {:>7}", "complete search", "states", "generated", "depth", "time")?;
+    for mut setup in if quick { smoke() } else { catalogue() }.into_iter().filter(wanted) {
+        setup.horizon = setup.horizon.saturating_add_signed(longer);
+        let (outcome, took) = timed(|| check(setup, threads));
+        let Outcome { name, states, generated, depth, .. } = outcome;
+        writeln!(out, "{name:<34} {states:>10} {generated:>11} {depth:>6} {:>6.1}s", took.as_secs_f64())?;
+        write!(out, "{outcome}")?;
+        out.flush()?;
+        good &= outcome.is_good();
+        total = (total.0 + states, total.1 + generated);
+    }
+    writeln!(out, "{:<34} {:>10} {:>11}\n", "together", total.0, total.1)?;
+
+    writeln!(out, "{:<40} {:>9} {:>6} {:>7}  breaks", "planted bug", "states", "steps", "time")?;
+    for canary in canaries().into_iter().filter(|canary| wanted(&canary.setup)) {
+        let (outcome, took) = timed(|| hunt(&canary, PATIENCE));
+        let Outcome { name, states, .. } = outcome;
+        let (property, steps) = outcome.counterexample().unwrap_or(("NOT FOUND", 0));
+        good &= steps > 0;
+        writeln!(out, "{name:<40} {states:>9} {steps:>6} {:>6.1}s  {property}", took.as_secs_f64())?;
+        out.flush()?;
+    }
+    Ok(good)
+}
+
+#[expect(clippy::disallowed_methods, reason = "it times the search, and no election")]
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let done = work();
+    (done, start.elapsed())
+}

@@ -1,0 +1,110 @@
+//! The store of the model: one row that does exactly what the port promises, one step at a time.
+
+use std::time::Duration;
+
+use primacy_core::Token;
+use primacy_core::lease::{Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
+
+/// How the grant before the present one ended. A ghost: nothing depends on it, it is only asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Former {
+    /// There was none.
+    #[default]
+    None,
+    /// Its holder gave it back.
+    Released,
+    /// Somebody else waited it out.
+    TakenOver,
+    /// Its holder took it again: it did not know that it held it, or believed it no more.
+    Retaken,
+    /// The row was deleted.
+    Deleted,
+}
+
+/// The row, and what is remembered beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Row {
+    pub(super) record: Option<Record>,
+    pub(super) remembered: Token,
+    pub(super) former: Former,
+    /// The row before its last change: where a store that loses commits goes back to.
+    pub(super) older: Option<Record>,
+}
+
+impl Row {
+    pub(super) fn step(&mut self, request: &Request, age: Option<Duration>) -> Reply {
+        if matches!(request, Request::Leave) {
+            return Reply::Left;
+        }
+        if matches!(request, Request::Look { .. }) {
+            return Reply::Seen(self.sighting(age));
+        }
+        let Some(record) = self.changed(request) else { return Reply::Conflict(self.sighting(age)) };
+        if let Request::Acquire { holder, .. } = request {
+            self.former = self.former_of(holder);
+        }
+        self.remembered = self.remembered.max(record.version.token);
+        self.older = self.record.replace(record.clone());
+        Reply::Applied(record)
+    }
+
+    /// Whether this request would change the row now.
+    pub(super) fn would_change(&self, request: &Request) -> bool {
+        self.changed(request).is_some()
+    }
+
+    /// The row that this request makes of it, or `None` if the row is not as it insists.
+    fn changed(&self, request: &Request) -> Option<Record> {
+        match request {
+            Request::Look { .. } | Request::Leave => None,
+            Request::Acquire { expect, floor, holder, lease } => {
+                let expected = match (&self.record, expect) {
+                    (None, None) => self.remembered <= *floor,
+                    (Some(record), Some(expect)) => record.expectation() == *expect,
+                    _ => false,
+                };
+                expected.then(|| self.granted(*floor, holder, *lease))
+            }
+            Request::Renew { id, version, fulfilled } => {
+                let record = self.record.clone()?;
+                let held = record.is_held_by(*id) && record.version == *version;
+                let wish = record.wish.filter(|_| *fulfilled != Some(record.intent));
+                held.then_some(Record { version: next_beat(record.version), wish, ..record })
+            }
+            Request::Release { id, version, .. } => {
+                let record = self.record.clone()?;
+                let held = record.is_held_by(*id) && record.version == *version;
+                let wish = record.wish.filter(|wish| *wish != Wish::NewElection);
+                held.then_some(Record { version: next_beat(record.version), holder: None, wish, ..record })
+            }
+        }
+    }
+
+    fn granted(&self, floor: Token, holder: &Holder, lease: Duration) -> Record {
+        let (last, intent, paused) = match &self.record {
+            Some(record) => (record.version.token, record.intent, record.paused),
+            None => (Token::NONE, 0, false),
+        };
+        let token = last.max(self.remembered).max(floor).next(0);
+        Record { version: Version { token, beat: 1 }, holder: Some(holder.clone()), lease, intent, wish: None, paused }
+    }
+
+    fn former_of(&self, next: &Holder) -> Former {
+        match &self.record {
+            None if self.remembered == Token::NONE => Former::None,
+            None => Former::Deleted,
+            Some(Record { holder: None, .. }) => Former::Released,
+            Some(Record { holder: Some(former), .. }) if former.id == next.id => Former::Retaken,
+            Some(_) => Former::TakenOver,
+        }
+    }
+
+    fn sighting(&self, age: Option<Duration>) -> Sighting {
+        let standing = Standing { ahead: 0, others: 1 };
+        Sighting { record: self.record.clone(), remembered: self.remembered, age, holder_gone: false, standing }
+    }
+}
+
+fn next_beat(version: Version) -> Version {
+    Version { beat: version.beat + 1, ..version }
+}
