@@ -145,7 +145,7 @@ impl World {
         self.run_node(n);
     }
 
-    fn delete_row(&mut self) {
+    pub(crate) fn delete_row(&mut self) {
         if self.store.delete_row() {
             self.fault(Fault::RowDeleted);
             self.ledger.row_lost = self.store.granted();

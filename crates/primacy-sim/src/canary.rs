@@ -66,8 +66,9 @@ pub const CANARIES: &[Canary] = &[
     canary("token-kept", Planted::Store(StoreFlaw::TokenKept), 100),
     canary("release-deletes", Planted::Store(StoreFlaw::ReleaseDeletes), 100),
     canary("blind-release", Planted::Store(StoreFlaw::BlindRelease), 100),
-    canary("renew-any-token", Planted::Store(StoreFlaw::RenewAnyToken), 100),
+    canary("release-any-token", Planted::Store(StoreFlaw::ReleaseAnyToken), 100),
     canary("renew-stands-still", Planted::Store(StoreFlaw::RenewStandsStill), 100),
+    canary("forgets-epoch", Planted::Store(StoreFlaw::ForgetsEpoch), 100),
     canary("loses-commits", Planted::Store(StoreFlaw::LosesCommits), 100),
     canary("clock-stops", Planted::Driver(DriverFlaw::ClockStops), 100),
     canary("shared-identity", Planted::Driver(DriverFlaw::SharedIdentity), 100),
@@ -98,7 +99,7 @@ impl Canary {
     /// The profile in which its promise holds.
     pub fn profile(&self) -> Profile {
         match self.planted {
-            Planted::Core(Flaw::BelievesRegress) => Profile::Regress,
+            Planted::Store(StoreFlaw::ForgetsEpoch) => Profile::Regress,
             _ => Profile::Faults,
         }
     }

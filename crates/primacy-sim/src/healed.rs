@@ -30,6 +30,8 @@ enum Part {
     Stable {
         next: Next,
     },
+    /// The leader must stay, and is lost as soon as it has renewed.
+    Fated,
     /// The leader was lost without a word; another must come.
     Silent {
         lost_at: u64,
@@ -117,10 +119,17 @@ impl World {
             Part::Stable { next } => {
                 self.check_calls();
                 match next {
-                    Next::Silence => self.silence(),
+                    Next::Silence => {
+                        // The worst moment to be lost is right after a renewal.
+                        self.healing.part = Part::Fated;
+                        if self.rng.chance(300_000) {
+                            self.after(0, Happening::Drill);
+                        }
+                    }
                     Next::HandOver => self.hand_over(),
                 }
             }
+            Part::Fated => self.silence(),
             Part::Silent { .. } => {
                 if self.check_leader("after the leader was lost") {
                     self.stay_stable(2, Next::HandOver);
@@ -175,8 +184,14 @@ impl World {
 
     /// The leader is asked to go: by its own process, or by an operator.
     fn hand_over(&mut self) {
+        // Whoever has seen a later state of a store that went back waits for a lease whatever an operator wants.
+        if self.scenario.profile == Profile::Regress {
+            return;
+        }
         let (Some((leader, token)), Some(other)) = (self.healing.leader, self.pick_other()) else { return };
-        let to = Some(self.nodes[other].part.label.clone()).filter(|_| self.rng.chance(333_333));
+        let label = &self.nodes[other].part.label;
+        let differs = *label != self.nodes[leader].part.label;
+        let to = Some(label.clone()).filter(|_| differs && self.rng.chance(333_333));
         self.healing.part = Part::HandOver { from: token, to: to.clone() };
         match to {
             Some(label) => self.give_order(&Order::Promote(label), Some(token)),
@@ -203,17 +218,23 @@ impl World {
 
     // ---- what is seen meanwhile ----
 
+    /// A renewal was carried out.
+    pub(crate) fn healing_renewed(&mut self, n: usize) {
+        if self.healing.part == Part::Fated && self.healing.leader.is_some_and(|(leader, _)| leader == n) {
+            self.after(0, Happening::Drill);
+        }
+    }
+
     /// A leadership has begun.
     pub(crate) fn healing_led(&mut self, n: usize, token: Token) {
         match self.healing.part {
-            Part::Stable { .. } => {
+            Part::Stable { .. } | Part::Fated => {
                 self.violate(Oracle::Stability, Some(n), || "leads although a healthy leader was there".to_owned());
             }
             Part::Silent { lost_at, bound } => {
                 self.saw(Sometimes::Silent);
                 if self.scenario.uniform() {
-                    let share = (self.now - lost_at).saturating_mul(1_000_000) / bound.max(1);
-                    self.tally.failovers.push(share as u32);
+                    self.tally.failovers.push((self.now - lost_at, bound));
                 }
             }
             _ => {}
@@ -223,7 +244,7 @@ impl World {
 
     /// A leadership has ended.
     pub(crate) fn healing_ended(&mut self, n: usize) {
-        if matches!(self.healing.part, Part::Stable { .. }) {
+        if matches!(self.healing.part, Part::Stable { .. } | Part::Fated) {
             self.violate(Oracle::Stability, Some(n), || "leads no more although nothing fails".to_owned());
         }
     }

@@ -168,13 +168,13 @@ fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Re
         writeln!(out, "{:>14}  {what}", tally.seen(*what))?;
     }
     if let (Some(median), Some(most)) = (tally.failovers.get(tally.failovers.len() / 2), tally.failovers.last()) {
-        let percent = |ppm: u32| f64::from(ppm) / 10_000.0;
+        let percent = |(took, bound): &(u64, u64)| *took as f64 * 100.0 / (*bound).max(1) as f64;
         writeln!(
             out,
             "silent losses: {} replaced; median {:.1} %, longest {:.1} % of the published bound",
             tally.failovers.len(),
-            percent(*median),
-            percent(*most)
+            percent(median),
+            percent(most)
         )?;
     }
     Ok(())

@@ -151,6 +151,7 @@ impl World {
     fn commit(&mut self, flight: &Flight) -> Reply {
         let before = self.store.row().cloned();
         let granted = self.store.granted();
+        let gone = self.store.holder_is_gone();
         let reply = self.store.step(self.now, &flight.asker, &flight.request);
         self.trace.hash(&(self.now, &reply));
         self.log(Some(flight.node), || {
@@ -159,10 +160,14 @@ impl World {
         });
         match (&flight.request, &reply) {
             (Request::Acquire { .. }, Reply::Applied(record)) => {
-                self.observe_grant(flight, before.as_ref(), record);
+                self.observe_grant(flight, before.as_ref().filter(|_| !gone), record);
+                if gone {
+                    self.saw(Sometimes::Gone);
+                }
                 self.check_grant(flight.node, before.as_ref(), granted, record);
                 self.hint_all(flight.node);
             }
+            (Request::Renew { .. }, Reply::Applied(_)) => self.healing_renewed(flight.node),
             (Request::Release { .. }, Reply::Applied(_)) => {
                 let warden = matches!(flight.by, By::Warden);
                 self.saw(if warden { Sometimes::WardenRelease } else { Sometimes::Release });

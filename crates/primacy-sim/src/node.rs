@@ -1,6 +1,6 @@
 //! A node, the process that runs on it for a while, and what it was told: one driver around one candidate.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use primacy_core::lease::{CallId, Candidate, Effect, Event, Version};
 use primacy_core::{CandidateId, Instant, Token};
@@ -116,7 +116,7 @@ pub(crate) struct Work {
 }
 
 /// What the checkers remember of a process.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
     /// The deadline of the leadership as the core last said it.
     pub(crate) until: Instant,
@@ -126,6 +126,10 @@ pub(crate) struct Notes {
     pub(crate) highest: Version,
     /// The highest token that it was told of.
     pub(crate) token: Token,
+    /// The highest token that it was told of before its last step.
+    pub(crate) known: Token,
+    /// The leaderships that it was told of, where a store may go back.
+    pub(crate) leaders: BTreeSet<(CandidateId, Token)>,
     /// When it last handled a hint.
     pub(crate) hinted_at: Option<u64>,
     /// Calls in the present part of the healed phase.

@@ -1,9 +1,9 @@
 //! The checkers: what was promised, asked of every moment that could break it.
 
 use primacy_core::lease::{Effect, EndReason, Event, Record, Reply, Request, Role};
-use primacy_core::{Instant, Token};
+use primacy_core::{CandidateId, Instant, Token};
 
-use crate::node::Process;
+use crate::node::{Belief, Process, StallKind};
 use crate::scenario::Profile;
 use crate::tally::{Sometimes, kinds};
 use crate::world::World;
@@ -20,6 +20,7 @@ kinds! {
         Work = "Work",
         Notice = "Notice",
         Loss = "Loss",
+        Calls = "Calls",
         Orders = "Orders",
         Termination = "Termination",
         Stability = "Stability",
@@ -46,6 +47,8 @@ pub struct Violation {
 pub(crate) struct Ledger {
     /// The highest token with which anybody has led.
     led: Token,
+    /// Who has begun to lead last.
+    last_leader: Option<CandidateId>,
     /// The highest token that reached the unfenced resource.
     pub(crate) witness: Token,
     /// The last token that the fence admitted, and whose.
@@ -68,6 +71,8 @@ pub(crate) struct Step {
     regressed: bool,
     /// The step tells of a row that was lost.
     lost: bool,
+    /// The step tells that a renewal was carried out whose answer was lost.
+    adopts: bool,
 }
 
 impl Step {
@@ -82,6 +87,7 @@ impl Step {
             loses: false,
             regressed: false,
             lost: false,
+            adopts: false,
         };
         if let Some(Event::Done { result: Ok(reply), .. }) = told {
             step.note_reply(process, reply);
@@ -99,11 +105,15 @@ impl Step {
             let view = process.candidate.view();
             let is_own = |record: &&Record| record.is_held_by(process.id) && Some(record.version.token) == view.token;
             self.loses = view.until.is_some() && record.filter(is_own).is_none();
+            self.adopts = view.until.is_some() && !self.loses;
         }
         match record {
             Some(record) => {
                 self.regressed = record.version < process.notes.highest;
                 process.notes.highest = process.notes.highest.max(record.version);
+                if let Some(holder) = &record.holder {
+                    process.notes.leaders.insert((holder.id, record.version.token));
+                }
             }
             None => self.lost = remembered > Token::NONE,
         }
@@ -119,6 +129,12 @@ impl World {
         }
         if before.lost {
             self.saw(Sometimes::Lost);
+        }
+        if before.adopts {
+            self.saw(Sometimes::Adopted);
+        }
+        if let Some(process) = &mut self.nodes[n].process {
+            process.notes.known = before.known;
         }
         let mut ended = false;
         for effect in effects {
@@ -141,7 +157,8 @@ impl World {
                     ended = true;
                     self.check_end(n, before, reason);
                 }
-                Effect::Call { .. } | Effect::Abandon { .. } | Effect::Stopped => {}
+                Effect::Call { deadline, .. } => self.check_call(n, before, *deadline),
+                Effect::Abandon { .. } | Effect::Stopped => {}
             }
         }
         if before.loses {
@@ -149,6 +166,20 @@ impl World {
             if !ended {
                 self.violate(Oracle::Loss, Some(n), || "leads on although the store says that it does not".to_owned());
             }
+        }
+    }
+
+    /// R8: no call may take longer than the time-out, or than the leadership lasts.
+    fn check_call(&mut self, n: usize, before: &Step, deadline: Instant) {
+        let Some(process) = &self.nodes[n].process else { return };
+        let view = process.candidate.view();
+        // A candidate that withdraws has two time-outs to leave nothing behind.
+        let most = before.now + self.nodes[n].part.timing.call_timeout() * 2;
+        let most = view.until.map_or(most, |until| until.min(before.now + self.nodes[n].part.timing.call_timeout()));
+        if deadline > most {
+            self.violate(Oracle::Calls, Some(n), || {
+                format!("a call may last until {deadline}, but {most} is the limit")
+            });
         }
     }
 
@@ -216,21 +247,40 @@ impl World {
             self.violate(Oracle::OneWork, Some(n), || "leads although its work of before still runs".to_owned());
         }
         if !self.scenario.sound() {
-            return;
+            return self.check_known_leaders(n);
         }
         let led = self.ledger.led;
         if token <= led {
             self.violate(Oracle::Order, Some(n), || format!("leads with token {token} after {led}"));
         }
         self.ledger.led = led.max(token);
-        let now = self.now;
         let running = self.nodes.iter().enumerate().find(|(other, node)| {
             let work = node.process.as_ref().and_then(|process| process.work.as_ref());
-            *other != n && node.frozen_until(now).is_none() && work.is_some_and(|work| !work.stuck && !work.overslept)
+            let froze = node.stall.is_some_and(|stall| stall.kind != StallKind::Runner);
+            *other != n && !froze && work.is_some_and(|work| !work.stuck && !work.overslept)
         });
         if let Some((other, _)) = running {
-            let other = self.nodes[other].part.label.clone();
-            self.violate(Oracle::Work, Some(n), || format!("leads while the work of {other} still runs"));
+            self.violate(Oracle::Work, Some(n), || format!("leads while the work of n{other} still runs"));
+        }
+    }
+
+    /// Where a store goes back in time nobody can know of leaders that only the lost state knew. But whom a candidate was
+    /// told of, it waits out, unless it was told of a later grant too; if tokens do not repeat, so that it can tell.
+    fn check_known_leaders(&mut self, n: usize) {
+        let Some(own) = &self.nodes[n].process else { return };
+        let former = self.ledger.last_leader.replace(own.id);
+        if self.scenario.profile != Profile::Regress || !self.mix.new_epoch {
+            return;
+        }
+        let known = (0..self.nodes.len()).filter(|other| *other != n).find(|other| {
+            let Some(process) = &self.nodes[*other].process else { return false };
+            let told = |belief: Belief| {
+                own.notes.known <= belief.token && own.notes.leaders.contains(&(process.id, belief.token))
+            };
+            former == Some(process.id) && process.belief(self.now).is_some_and(told)
+        });
+        if let Some(other) = known {
+            self.violate(Oracle::Integrity, Some(n), || format!("leads although n{other} does, of which it was told"));
         }
     }
 
@@ -241,8 +291,7 @@ impl World {
         }
         let other = (0..self.nodes.len()).find(|other| *other != n && self.nodes[*other].belief(self.now).is_some());
         if let Some(other) = other {
-            let other = self.nodes[other].part.label.clone();
-            self.violate(Oracle::Integrity, Some(n), || format!("believes that it leads, and so does {other}"));
+            self.violate(Oracle::Integrity, Some(n), || format!("believes that it leads, and so does n{other}"));
         }
     }
 
@@ -293,9 +342,9 @@ impl World {
             !own && self.store.would_grant(&flight.request)
         });
         if let Some(taker) = taker {
-            let taker = taker.asker.label.clone();
+            let taker = taker.node;
             self.violate(Oracle::Room, Some(p), || {
-                format!("believes that it leads, while a request of {taker} is under way that would take the lease")
+                format!("believes that it leads, while a request of n{taker} is under way that would take the lease")
             });
         }
         for q in 0..self.nodes.len() {
@@ -321,10 +370,9 @@ impl World {
         let slowest = 1_000_000 - u128::from(self.nodes[p].part.timing.drift_ppm());
         let fastest = 1_000_000 + u128::from(self.nodes[q].part.timing.drift_ppm());
         if u128::from(left) * fastest > u128::from(wait) * slowest {
-            let other = self.nodes[q].part.label.clone();
             self.violate(Oracle::Room, Some(p), || {
                 format!(
-                    "believes for {left} ns more on its clock, and {other} will ask for the lease in {wait} on its own"
+                    "believes for {left} ns more on its clock, and n{q} will ask for the lease in {wait} on its own"
                 )
             });
         }

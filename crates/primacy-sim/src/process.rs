@@ -87,7 +87,7 @@ impl World {
         let Some(process) = &mut self.nodes[n].process else { return };
         if let (Some(work), Some(belief)) = (&mut process.work, process.belief)
             && stall.kind != StallKind::Runner
-            && process.clock.read(now) >= belief.until
+            && process.clock.read(now) >= belief.until - process.candidate.config().timing.kill()
         {
             work.overslept = true;
         }
@@ -200,6 +200,9 @@ impl World {
             }
             Effect::Lead { token, until, version } => {
                 self.lead(n, Belief { token, until, version, renewed: false });
+                if self.rng.chance(self.mix.delete_after_lead) {
+                    self.delete_row();
+                }
                 if self.rng.chance(self.mix.crash_after_lead) {
                     self.fault(Fault::CrashedAtEffect);
                     return self.crash(n);

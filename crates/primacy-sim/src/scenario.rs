@@ -5,6 +5,7 @@ use std::time::Duration;
 use primacy_core::{Label, Timing, TimingSettings};
 
 use crate::canary::Planted;
+use crate::oracle::Oracle;
 use crate::rng::Rng;
 
 /// Which promises are put to the test.
@@ -34,12 +35,14 @@ pub struct Setup {
     pub candidates: Option<u32>,
     /// A bug for the checkers to find.
     pub planted: Option<Planted>,
+    /// Promises that are not checked, to see what the others find alone.
+    pub muted: Vec<Oracle>,
 }
 
 impl Setup {
     /// Everything drawn from the seed.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, timing: None, candidates: None, planted: None }
+        Self { profile, timing: None, candidates: None, planted: None, muted: Vec::new() }
     }
 }
 
@@ -61,6 +64,8 @@ pub(crate) struct Scenario {
     pub(crate) profile: Profile,
     /// The planted bug.
     pub(crate) planted: Option<Planted>,
+    /// Promises that are not checked.
+    pub(crate) muted: Vec<Oracle>,
     /// The candidates. The last joins only in the healed phase if [`late_arrival`](Self::late_arrival) is set.
     pub(crate) parts: Vec<Part>,
     /// Whether the last candidate arrives late.
@@ -96,6 +101,8 @@ pub(crate) struct Mix {
     pub(crate) crash_at_effect: u32,
     /// Processes killed between Lead and the next renewal.
     pub(crate) crash_after_lead: u32,
+    /// Rows deleted right after somebody has begun to lead.
+    pub(crate) delete_after_lead: u32,
     /// Processes stopped after an effect.
     pub(crate) stall_at_effect: u32,
     /// Leaders stopped right after they have sent a renewal or a request for the lease.
@@ -223,6 +230,7 @@ impl Scenario {
         Self {
             profile,
             planted: setup.planted,
+            muted: setup.muted.clone(),
             late_arrival: count > 1 && rng.chance(300_000),
             parts,
             fault_span: crate::nanos(longest) * leases,
@@ -260,6 +268,7 @@ fn draw_parts(count: u32, timing: Option<Timing>, profile: Profile, rng: &mut Rn
     let uniform = timing.is_some() || rng.chance(750_000);
     let drift_ppm = *rng.pick(&[20_000, 20_000, 20_000, 20_000, 1_000, 100_000]);
     let common = timing.unwrap_or_else(|| draw_timing(lease, drift_ppm, rng));
+    let shared_label = rng.chance(150_000);
     let part = |index: u32| {
         let timing = if uniform {
             common
@@ -267,7 +276,9 @@ fn draw_parts(count: u32, timing: Option<Timing>, profile: Profile, rng: &mut Rn
             let lease = rng.spread(lease / 4, lease * 4).max(100_000_000);
             draw_timing(lease, *rng.pick(&[20_000, 20_000, 1_000, 100_000]), rng)
         };
-        let label = Label::new(format!("n{index}")).expect("short and printable");
+        // Two candidates may share a label: nothing may be decided by it but whom an order means.
+        let named = if shared_label && index == 1 { 0 } else { index };
+        let label = Label::new(format!("n{named}")).expect("short and printable");
         Part { label, timing, ppm: draw_ppm(timing.drift_ppm(), profile, rng) }
     };
     ((0..count).map(part).collect(), uniform)
@@ -351,8 +362,7 @@ impl Mix {
         *go_back = if profile == Profile::Regress { (*go_back).max(1) } else { 0 };
         let delete = &mut self.blows[Blow::DeleteRow as usize];
         // A new candidate cannot know how long the lease was that a deleted row held (docs/design/simulation.md).
-        if !uniform || rng.chance(600_000) {
-            *delete = 0;
-        }
+        *delete = if uniform && rng.chance(300_000) { 4 } else { 0 };
+        self.delete_after_lead = if *delete > 0 { rng.spread(1_000, 200_000) as u32 } else { 0 };
     }
 }

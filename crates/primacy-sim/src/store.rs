@@ -20,8 +20,9 @@ kinds! {
         TokenKept = "a takeover keeps the former token",
         ReleaseDeletes = "a release deletes the row and the memory of its token",
         BlindRelease = "a release empties the row whoever holds it",
-        RenewAnyToken = "renews for the holder whatever its token and beat",
+        ReleaseAnyToken = "releases for the holder whatever its token and beat",
         RenewStandsStill = "a renewal does not change the version",
+        ForgetsEpoch = "comes back from an older state in the old epoch",
         LosesCommits = "acknowledges what it loses in the next outage",
     }
 }
@@ -137,6 +138,11 @@ impl Store {
         self.granted
     }
 
+    /// Whether the only host of all has been started again since the lease was granted.
+    pub(crate) fn holder_is_gone(&self) -> bool {
+        self.row.is_some() && self.granted_in_boot < self.boot
+    }
+
     /// How many announcements there are of candidates other than those that `live` names.
     pub(crate) fn stale_announcements(&self, live: impl Fn(CandidateId) -> bool) -> u32 {
         self.announced.keys().filter(|id| !live(**id)).count() as u32
@@ -212,7 +218,6 @@ impl Store {
         let holder = row.holder.as_ref()?;
         let matches = match flaw {
             Some(StoreFlaw::RenewByLabel) => holder.label == asker.label,
-            Some(StoreFlaw::RenewAnyToken) => holder.id == id,
             _ => holder.id == id && row.version == version,
         };
         if flaw == Some(StoreFlaw::RenewStandsStill) && matches {
@@ -222,8 +227,12 @@ impl Store {
     }
 
     fn release(&mut self, now: u64, asker: &Asker, id: CandidateId, version: Version) -> Reply {
-        let blind = self.flaw == Some(StoreFlaw::BlindRelease);
-        let matches = |row: &&mut Record| blind || (row.is_held_by(id) && row.version == version);
+        let flaw = self.flaw;
+        let matches = |row: &&mut Record| match flaw {
+            Some(StoreFlaw::BlindRelease) => true,
+            Some(StoreFlaw::ReleaseAnyToken) => row.is_held_by(id),
+            _ => row.is_held_by(id) && row.version == version,
+        };
         if self.row.as_mut().filter(matches).is_none() {
             return Reply::Conflict(self.sighting(now, asker.id));
         }
@@ -266,7 +275,7 @@ impl Store {
             record: self.row.clone(),
             remembered: self.remembered(),
             age: age.filter(|_| self.row.is_some()),
-            holder_gone: self.row.is_some() && self.granted_in_boot < self.boot,
+            holder_gone: self.holder_is_gone(),
             standing: Standing { ahead: ahead as u32, others: others.count() as u32 },
         }
     }
@@ -341,7 +350,7 @@ impl Store {
         let keep = backups.len().saturating_sub(steps as usize + 1);
         let Some(backup) = backups.drain(keep..).next() else { return false };
         self.restore(backup);
-        self.epoch += u32::from(in_new_epoch);
+        self.epoch += u32::from(in_new_epoch && self.flaw != Some(StoreFlaw::ForgetsEpoch));
         true
     }
 

@@ -121,9 +121,9 @@ pub struct Tally {
     pub writes: u64,
     faults: Vec<u64>,
     sometimes: Vec<u64>,
-    /// Time from the silent loss of a leader to the next, as a share of the published bound, in parts per million, for
-    /// every loss in the healed phase of worlds in which all candidates have one timing.
-    pub failovers: Vec<u32>,
+    /// Nanoseconds from the silent loss of a leader to the next, and the published bound, for every loss in the healed
+    /// phase of worlds in which all candidates have one timing.
+    pub failovers: Vec<(u64, u64)>,
 }
 
 impl Tally {

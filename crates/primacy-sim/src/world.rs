@@ -242,7 +242,7 @@ impl World {
 
     /// Notes that a promise is broken. The first one counts.
     pub(crate) fn violate(&mut self, oracle: Oracle, node: Option<usize>, text: impl FnOnce() -> String) {
-        if self.violation.is_none() {
+        if self.violation.is_none() && !self.scenario.muted.contains(&oracle) {
             let text = text();
             self.log(node, || format!("VIOLATION of {oracle}: {text}"));
             self.violation = Some(Violation { oracle, at: self.now, text });
@@ -257,7 +257,7 @@ impl World {
         let who = node.map(|index| {
             let node = &self.nodes[index];
             let own = node.process.as_ref().map(|process| process.clock.read(self.now));
-            (node.part.label.as_str().to_owned(), own)
+            (format!("n{index}"), own)
         });
         self.trace.line(Line { real: self.now, who, text: text() });
     }
