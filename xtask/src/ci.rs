@@ -95,7 +95,8 @@ fn clippy(shell: &Shell) -> Result<(), String> {
 }
 
 fn docs(shell: &Shell) -> Result<(), String> {
-    let args = ["doc", "--workspace", "--no-deps", "--locked"];
+    // The command has the library's name, and its pages would overwrite the library's.
+    let args = ["doc", "--workspace", "--exclude", "primacy-cli", "--no-deps", "--locked"];
     shell.run("cargo", &args, &[("RUSTDOCFLAGS", "--deny warnings")])
 }
 
