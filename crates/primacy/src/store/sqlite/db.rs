@@ -25,8 +25,7 @@ pub(super) struct Db {
 pub(super) enum Durability {
     /// It survives a power cut (rule R11).
     Full,
-    /// It survives the death of the process. After a power cut it may be gone, together with all that followed it but
-    /// nothing that came before, and with no full commit after it.
+    /// It survives the death of the process. A power cut may take it, unless a full commit followed.
     Normal,
 }
 
