@@ -68,7 +68,7 @@ pub fn run(seeds: Range<u64>, threads: usize, setup: &Setup, progress: &(dyn Fn(
                 break;
             }
             let failure = run_checked(seed, setup, &mut own);
-            if failure.is_some() || own.seeds % 64 == 0 {
+            if failure.is_some() || own.seeds.is_multiple_of(64) {
                 let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 total.0.add(&std::mem::replace(&mut own, Tally::new()));
                 total.1.extend(failure);
@@ -94,7 +94,7 @@ pub fn run(seeds: Range<u64>, threads: usize, setup: &Setup, progress: &(dyn Fn(
 fn run_checked(seed: u64, setup: &Setup, tally: &mut Tally) -> Option<Failure> {
     let outcome = run_seed(seed, setup, false);
     let mut violation = outcome.violation;
-    if seed % REPEAT_EVERY == 0 {
+    if seed.is_multiple_of(REPEAT_EVERY) {
         let again = run_seed(seed, setup, false);
         tally.repeated += 1;
         if again.fingerprint != outcome.fingerprint && violation.is_none() {

@@ -12,6 +12,7 @@ kinds! {
     DriverFlaw {
         ClockStops = "uses a clock that stops in suspend",
         SharedIdentity = "uses a name as identity, which two processes share",
+        DoubleDrift = "clocks wrong by twice the configured bound",
         OpenFence = "resource without a fence",
         StaleNow = "handles an answer with the time at which it sent the request",
         DrainedEarly = "says that the work has stopped once it was told to",
@@ -49,34 +50,35 @@ const fn canary(name: &'static str, planted: Planted, within: u64) -> Canary {
 /// All planted bugs.
 pub const CANARIES: &[Canary] = &[
     canary("lease-from-reply", Planted::Core(Flaw::LeaseFromReply), 100),
-    canary("no-margin", Planted::Core(Flaw::NoMargin), 100),
-    canary("unknown-is-success", Planted::Core(Flaw::UnknownIsSuccess), 100),
-    canary("retry-ages", Planted::Core(Flaw::RetryAges), 100),
-    canary("release-before-drained", Planted::Core(Flaw::ReleaseBeforeDrained), 100),
+    canary("no-margin", Planted::Core(Flaw::NoMargin), 50),
+    canary("unknown-is-success", Planted::Core(Flaw::UnknownIsSuccess), 50),
+    canary("retry-ages", Planted::Core(Flaw::RetryAges), 50),
+    canary("release-before-drained", Planted::Core(Flaw::ReleaseBeforeDrained), 50),
     canary("wall-clock-expiry", Planted::Core(Flaw::WallClockExpiry), 100),
     canary("own-lease-length", Planted::Core(Flaw::OwnLeaseLength), 100),
-    canary("error-extends", Planted::Core(Flaw::ErrorExtends), 100),
+    canary("error-extends", Planted::Core(Flaw::ErrorExtends), 50),
     canary("believes-regress", Planted::Core(Flaw::BelievesRegress), 100),
     canary("skips-drained", Planted::Core(Flaw::SkipsDrained), 100),
-    canary("renew-by-label", Planted::Store(StoreFlaw::RenewByLabel), 100),
-    canary("acquire-unwatched", Planted::Store(StoreFlaw::AcquireUnwatched), 100),
-    canary("any-absence", Planted::Store(StoreFlaw::AnyAbsence), 100),
-    canary("acquire-any-intent", Planted::Store(StoreFlaw::AcquireAnyIntent), 100),
-    canary("token-reset", Planted::Store(StoreFlaw::TokenReset), 100),
-    canary("token-kept", Planted::Store(StoreFlaw::TokenKept), 100),
-    canary("release-deletes", Planted::Store(StoreFlaw::ReleaseDeletes), 100),
-    canary("blind-release", Planted::Store(StoreFlaw::BlindRelease), 100),
-    canary("release-any-token", Planted::Store(StoreFlaw::ReleaseAnyToken), 100),
-    canary("renew-stands-still", Planted::Store(StoreFlaw::RenewStandsStill), 100),
-    canary("forgets-epoch", Planted::Store(StoreFlaw::ForgetsEpoch), 100),
-    canary("loses-commits", Planted::Store(StoreFlaw::LosesCommits), 100),
+    canary("renew-by-label", Planted::Store(StoreFlaw::RenewByLabel), 1000),
+    canary("acquire-unwatched", Planted::Store(StoreFlaw::AcquireUnwatched), 50),
+    canary("any-absence", Planted::Store(StoreFlaw::AnyAbsence), 600),
+    canary("acquire-any-intent", Planted::Store(StoreFlaw::AcquireAnyIntent), 600),
+    canary("token-reset", Planted::Store(StoreFlaw::TokenReset), 50),
+    canary("token-kept", Planted::Store(StoreFlaw::TokenKept), 50),
+    canary("release-deletes", Planted::Store(StoreFlaw::ReleaseDeletes), 50),
+    canary("blind-release", Planted::Store(StoreFlaw::BlindRelease), 150),
+    canary("release-any-token", Planted::Store(StoreFlaw::ReleaseAnyToken), 600),
+    canary("renew-stands-still", Planted::Store(StoreFlaw::RenewStandsStill), 50),
+    canary("forgets-epoch", Planted::Store(StoreFlaw::ForgetsEpoch), 50),
+    canary("loses-commits", Planted::Store(StoreFlaw::LosesCommits), 50),
     canary("clock-stops", Planted::Driver(DriverFlaw::ClockStops), 100),
-    canary("shared-identity", Planted::Driver(DriverFlaw::SharedIdentity), 100),
+    canary("shared-identity", Planted::Driver(DriverFlaw::SharedIdentity), 50),
+    canary("double-drift", Planted::Driver(DriverFlaw::DoubleDrift), 250),
     canary("open-fence", Planted::Driver(DriverFlaw::OpenFence), 100),
     canary("stale-now", Planted::Driver(DriverFlaw::StaleNow), 100),
-    canary("drained-early", Planted::Driver(DriverFlaw::DrainedEarly), 100),
-    canary("unchecked-work", Planted::Driver(DriverFlaw::UncheckedWork), 100),
-    canary("no-kill", Planted::Driver(DriverFlaw::NoKill), 100),
+    canary("drained-early", Planted::Driver(DriverFlaw::DrainedEarly), 50),
+    canary("unchecked-work", Planted::Driver(DriverFlaw::UncheckedWork), 50),
+    canary("no-kill", Planted::Driver(DriverFlaw::NoKill), 50),
 ];
 
 impl Canary {
@@ -85,9 +87,14 @@ impl Canary {
         CANARIES.iter().find(|canary| canary.name == name)
     }
 
-    /// Hunts the bug in seeds from `from` on, and says how many it took and what told.
-    pub fn hunt(&self, from: u64) -> Hunt {
-        let setup = Setup { planted: Some(self.planted), ..Setup::new(self.profile()) };
+    /// The bug planted into a world that keeps all other promises.
+    pub fn setup(&self) -> Setup {
+        Setup { planted: Some(self.planted), ..Setup::new(self.profile()) }
+    }
+
+    /// Hunts the bug in seeds from `from` on, without asking the `muted` oracles, and says how many it took and what told.
+    pub fn hunt(&self, from: u64, muted: &[Oracle]) -> Hunt {
+        let setup = Setup { muted: muted.to_vec(), ..self.setup() };
         for seed in from..from + self.within {
             if let Some(violation) = crate::run_seed(seed, &setup, false).violation {
                 return Hunt { seeds: seed - from + 1, found: Some((seed, violation.oracle)) };

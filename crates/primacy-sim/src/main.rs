@@ -3,10 +3,10 @@
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use primacy_sim::{CANARIES, Canary, Fault, Line, Profile, Report, Setup, Sometimes, Tally};
+use primacy_sim::{CANARIES, Canary, Fault, Line, Oracle, Profile, Report, Setup, Sometimes, Tally};
 
 #[derive(Parser)]
 #[command(about = "A deterministic world around primacy's lease protocol", version)]
@@ -31,6 +31,12 @@ enum Command {
         /// Go on this long instead of the stated number of seeds
         #[arg(long)]
         within: Option<u64>,
+        /// Do not ask these oracles, to see what the others find
+        #[arg(long, value_delimiter = ',', value_parser = oracle)]
+        mute: Vec<Oracle>,
+        /// Also count in how many of so many seeds each is found
+        #[arg(long, default_value_t = 0)]
+        share: u64,
     },
 }
 
@@ -72,11 +78,25 @@ struct Replay {
     step: bool,
 }
 
+/// How long a batch takes, for people. No simulated world sees this clock.
+struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    #[expect(clippy::disallowed_methods, reason = "tells people how long they waited; nothing is decided by it")]
+    fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(run) => run_seeds(&run),
         Command::Replay(replay) => replay_seed(&replay),
-        Command::Canaries { name, from, within } => hunt(name.as_deref(), from, within),
+        Command::Canaries { name, from, within, mute, share } => hunt(name.as_deref(), from, within, &mute, share),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -89,13 +109,13 @@ fn main() -> ExitCode {
 
 fn run_seeds(run: &Run) -> io::Result<bool> {
     let (seeds, profile) = if run.ci { (CI_SEEDS, Profile::All) } else { (run.seeds, run.profile) };
-    let started = Instant::now();
-    let shown = Mutex::new(started);
-    let progress = |tally: &Tally| show_progress(tally, seeds, started, &shown);
+    let watch = Stopwatch::start();
+    let shown = Mutex::new(0);
+    let progress = |tally: &Tally| show_progress(tally, seeds, &watch, &shown);
     let range = run.from..run.from.saturating_add(seeds);
     let report = primacy_sim::run(range, run.threads, &Setup::new(profile), &progress);
     let mut out = io::stdout().lock();
-    print_report(&mut out, &report, started.elapsed())?;
+    print_report(&mut out, &report, watch.elapsed())?;
     print_failures(&mut out, &report, profile)?;
     let mut good = report.is_clean();
     if !report.missing.is_empty() && seeds >= WORTHY_SEEDS {
@@ -108,13 +128,13 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     if run.ci {
         good &= is_enough(&mut out, &report.tally)?;
         drop(out);
-        good &= hunt(None, 0, None)?;
+        good &= hunt(None, 0, None, &[], 0)?;
     }
     Ok(good)
 }
 
 /// How many seeds continuous integration runs.
-const CI_SEEDS: u64 = 24_000;
+const CI_SEEDS: u64 = 40_000;
 
 /// From how many seeds on everything that should happen sometimes must have happened.
 const WORTHY_SEEDS: u64 = 1_000;
@@ -135,13 +155,13 @@ fn is_enough(out: &mut impl Write, tally: &Tally) -> io::Result<bool> {
     Ok(enough)
 }
 
-fn show_progress(tally: &Tally, seeds: u64, started: Instant, shown: &Mutex<Instant>) {
+fn show_progress(tally: &Tally, seeds: u64, watch: &Stopwatch, shown: &Mutex<u64>) {
     let Ok(mut shown) = shown.try_lock() else { return };
-    if shown.elapsed() < Duration::from_secs(5) {
+    let seconds = watch.elapsed().as_secs();
+    if seconds < *shown + 5 {
         return;
     }
-    *shown = Instant::now();
-    let seconds = started.elapsed().as_secs();
+    *shown = seconds;
     // Progress is a courtesy: nothing depends on whether it can be written.
     drop(writeln!(
         io::stderr(),
@@ -218,7 +238,7 @@ fn replay_seed(replay: &Replay) -> io::Result<bool> {
             writeln!(io::stderr(), "no such planted bug: {name}; see `primacy-sim canaries`")?;
             return Ok(false);
         };
-        setup = Setup { planted: Some(canary.planted), ..Setup::new(canary.profile()) };
+        setup = canary.setup();
     }
     let outcome = primacy_sim::run_seed(replay.seed, &setup, true);
     let from = replay.last.map_or(0, |last| outcome.lines.len().saturating_sub(last));
@@ -265,16 +285,28 @@ fn step(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
     Ok(())
 }
 
-fn hunt(name: Option<&str>, from: u64, within: Option<u64>) -> io::Result<bool> {
+fn oracle(name: &str) -> Result<Oracle, String> {
+    let names = || Oracle::ALL.iter().map(|oracle| oracle.text()).collect::<Vec<_>>().join(", ");
+    let found = Oracle::ALL.iter().find(|oracle| oracle.text() == name).copied();
+    found.ok_or_else(|| format!("the oracles are {}", names()))
+}
+
+fn hunt(name: Option<&str>, from: u64, within: Option<u64>, mute: &[Oracle], share: u64) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     let mut all = true;
     writeln!(out, "{:<24} {:>6} of {:<6} {:<12} bug", "planted", "seeds", "at most", "found by")?;
     for canary in CANARIES.iter().filter(|canary| name.is_none_or(|name| name == canary.name)) {
         let canary = Canary { within: within.unwrap_or(canary.within), ..*canary };
-        let hunt = canary.hunt(from);
+        let hunt = canary.hunt(from, mute);
         let by = hunt.found.map_or_else(|| "NOT FOUND".to_owned(), |(_, oracle)| oracle.to_string());
         all &= hunt.found.is_some();
-        writeln!(out, "{:<24} {:>6} of {:<7} {by:<12} {}", canary.name, hunt.seeds, canary.within, canary.planted)?;
+        write!(out, "{:<24} {:>6} of {:<7} {by:<12} {}", canary.name, hunt.seeds, canary.within, canary.planted)?;
+        if share > 0 {
+            let once = Canary { within: 1, ..canary };
+            let found = (from..from + share).filter(|seed| once.hunt(*seed, mute).found.is_some()).count();
+            write!(out, " (in {found} of {share} seeds)")?;
+        }
+        writeln!(out)?;
     }
     Ok(all)
 }

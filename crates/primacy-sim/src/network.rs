@@ -167,7 +167,10 @@ impl World {
                 self.check_grant(flight.node, before.as_ref(), granted, record);
                 self.hint_all(flight.node);
             }
-            (Request::Renew { .. }, Reply::Applied(_)) => self.healing_renewed(flight.node),
+            (Request::Renew { .. }, Reply::Applied(_)) => {
+                self.check_renewal(flight.node, before.as_ref(), flight.asker.id);
+                self.healing_renewed(flight.node);
+            }
             (Request::Release { .. }, Reply::Applied(_)) => {
                 let warden = matches!(flight.by, By::Warden);
                 self.saw(if warden { Sometimes::WardenRelease } else { Sometimes::Release });

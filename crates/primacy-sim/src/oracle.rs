@@ -20,6 +20,7 @@ kinds! {
         Work = "Work",
         Notice = "Notice",
         Loss = "Loss",
+        Exact = "Exact",
         Calls = "Calls",
         Orders = "Orders",
         Termination = "Termination",
@@ -375,6 +376,13 @@ impl World {
                     "believes for {left} ns more on its clock, and n{q} will ask for the lease in {wait} on its own"
                 )
             });
+        }
+    }
+
+    /// A renewal was committed: of the lease of whoever asked for it (rule R5).
+    pub(crate) fn check_renewal(&mut self, n: usize, before: Option<&Record>, asker: CandidateId) {
+        if !before.is_some_and(|before| before.is_held_by(asker)) {
+            self.violate(Oracle::Exact, Some(n), || "renewed a lease that another holds".to_owned());
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use primacy_core::{Label, Timing, TimingSettings};
 
-use crate::canary::Planted;
+use crate::canary::{DriverFlaw, Planted};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 
@@ -222,7 +222,7 @@ impl Scenario {
         let mut rng = Rng::new(seed);
         let profile = draw_profile(setup.profile, &mut rng);
         let count = setup.candidates.unwrap_or_else(|| *rng.pick(&[1, 2, 2, 3, 3, 3, 3, 5, 5, 8])).clamp(1, 1_000);
-        let (parts, uniform) = draw_parts(count, setup.timing, profile, &mut rng);
+        let (parts, uniform) = draw_parts(count, setup, profile, &mut rng);
         let longest = parts.iter().map(|part| part.timing.lease()).max().unwrap_or(Timing::DEFAULT_LEASE);
         let shortest_call = parts.iter().map(|part| part.timing.call_timeout()).min().unwrap_or(longest);
         let leases = if profile == Profile::Calm { 2 } else { rng.between(8, 36) };
@@ -263,12 +263,14 @@ fn draw_profile(profile: Profile, rng: &mut Rng) -> Profile {
     }
 }
 
-fn draw_parts(count: u32, timing: Option<Timing>, profile: Profile, rng: &mut Rng) -> (Vec<Part>, bool) {
+fn draw_parts(count: u32, setup: &Setup, profile: Profile, rng: &mut Rng) -> (Vec<Part>, bool) {
+    let timing = setup.timing;
+    let double_drift = setup.planted == Some(Planted::Driver(DriverFlaw::DoubleDrift));
     let lease = rng.span(Duration::from_millis(100), Duration::from_secs(60));
     let uniform = timing.is_some() || rng.chance(750_000);
     let drift_ppm = *rng.pick(&[20_000, 20_000, 20_000, 20_000, 1_000, 100_000]);
     let common = timing.unwrap_or_else(|| draw_timing(lease, drift_ppm, rng));
-    let shared_label = rng.chance(150_000);
+    let shared_label = rng.chance(250_000);
     let part = |index: u32| {
         let timing = if uniform {
             common
@@ -279,7 +281,8 @@ fn draw_parts(count: u32, timing: Option<Timing>, profile: Profile, rng: &mut Rn
         // Two candidates may share a label: nothing may be decided by it but whom an order means.
         let named = if shared_label && index == 1 { 0 } else { index };
         let label = Label::new(format!("n{named}")).expect("short and printable");
-        Part { label, timing, ppm: draw_ppm(timing.drift_ppm(), profile, rng) }
+        let ppm = draw_ppm(timing.drift_ppm(), profile, rng);
+        Part { label, timing, ppm: if double_drift { ppm * 2 } else { ppm } }
     };
     ((0..count).map(part).collect(), uniform)
 }

@@ -1,0 +1,74 @@
+//! The simulated world at a size that fits an ordinary test run: a slice of all worlds, and every planted bug.
+//!
+//! The size that counts is `cargo run --profile sim -p primacy-sim -- run --ci`.
+
+use std::time::Duration;
+
+use primacy_core::Timing;
+use primacy_sim::{CANARIES, Profile, Setup, Sometimes, run, run_seed};
+
+#[test]
+fn a_slice_of_all_worlds_keeps_its_promises() {
+    let report = run(0..200, 2, &Setup::new(Profile::All), &|_| {});
+    assert!(report.is_clean(), "{:#?}", report.failures);
+    assert_eq!((report.tally.seeds, report.tally.repeated), (200, 2));
+    assert!(report.tally.hours() > 10.0 && report.tally.faults() > 20_000 && report.tally.elections > 1_000);
+    for what in [Sometimes::Takeover, Sometimes::Release, Sometimes::Adopted, Sometimes::LateLanding, Sometimes::Silent]
+    {
+        assert!(report.tally.seen(what) > 0, "the slice is void: never was it that {what}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for canary in CANARIES {
+        let hunt = canary.hunt(0, &[]);
+        assert!(hunt.found.is_some(), "{} was not found in {} seeds", canary.name, hunt.seeds);
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_world_twice_to_the_letter() {
+    let setup = Setup::new(Profile::All);
+    let lines = |seed| {
+        let lines = run_seed(seed, &setup, true).lines;
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let first = lines(42);
+    assert!(first.len() > 100);
+    assert_eq!(first, lines(42));
+    assert_ne!(first, lines(43));
+}
+
+#[test]
+fn a_run_that_keeps_its_log_is_the_run_that_does_not() {
+    let setup = Setup::new(Profile::Faults);
+    assert_eq!(run_seed(7, &setup, true).fingerprint, run_seed(7, &setup, false).fingerprint);
+}
+
+#[test]
+fn a_calm_world_tells_what_failover_costs() {
+    let timing = Timing::with_lease(Duration::from_secs(10)).expect("the default lease");
+    let setup = Setup { timing: Some(timing), candidates: Some(3), ..Setup::new(Profile::Calm) };
+    let report = run(0..20, 1, &setup, &|_| {});
+    assert!(report.is_clean(), "{:#?}", report.failures);
+    assert_eq!(report.tally.failovers.len(), 20, "one silent loss in every seed");
+    for (took, bound) in &report.tally.failovers {
+        assert!(took <= bound && *bound <= 11_000_000_000, "{took} {bound}");
+        // The leader was lost at most one renewal after it had renewed.
+        assert!(*took > 6_500_000_000, "nobody may lead before the lease is over: {took}");
+    }
+    assert_eq!(report.tally.faults(), 0);
+}
+
+#[test]
+fn a_violation_names_its_moment_and_ends_the_log() {
+    let canary = primacy_sim::Canary::named("token-kept").expect("it is in the table");
+    let (seed, oracle) = canary.hunt(0, &[]).found.expect("it is found");
+    let outcome = run_seed(seed, &canary.setup(), true);
+    let violation = outcome.violation.expect("again");
+    assert_eq!(violation.oracle, oracle);
+    let last = outcome.lines.last().expect("there is a log");
+    assert_eq!(last.real, violation.at);
+    assert!(last.text.contains(&violation.text), "{last}");
+}
