@@ -74,8 +74,10 @@ impl Actor {
 
     /// Takes the lease, whoever holds it.
     pub(crate) async fn take(&mut self) -> Record {
-        let expect = self.look().await.record.map(|record| record.expectation());
-        let request = self.asking(expect);
+        let seen = self.look().await;
+        let expect = seen.record.map(|record| record.expectation());
+        let holder = self.me.clone();
+        let request = Request::Acquire { expect, floor: seen.remembered, holder, lease: LEASE };
         applied(self.step(request).await)
     }
 

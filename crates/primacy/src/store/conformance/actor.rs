@@ -114,8 +114,9 @@ impl Actor {
 
     /// Looks, and takes the lease whatever it saw.
     pub(super) async fn take(&mut self) -> Outcome<Record> {
-        let expect = self.look().await?.record.map(|record| record.expectation());
-        applied("a grant", self.ask(expect, Token::NONE).await?)
+        let seen = self.look().await?;
+        let expect = seen.record.map(|record| record.expectation());
+        applied("a grant", self.ask(expect, seen.remembered).await?)
     }
 
     pub(super) fn renewal(&self, version: Version) -> Request {
