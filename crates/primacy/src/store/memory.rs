@@ -159,8 +159,9 @@ impl MemorySession {
                 return Ok(Reply::Seen(kept.sight(me, now)));
             }
             Request::Acquire { expect, floor, holder, lease } => {
-                let highest = kept.remembered().max(floor);
-                let granted = row::acquire(kept.record(), expect, highest, holder.clone(), lease);
+                let remembered = kept.remembered();
+                let highest = remembered.max(floor);
+                let granted = row::acquire(kept.record(), expect, remembered, floor, holder.clone(), lease);
                 if granted.as_ref().is_some_and(|record| record.version.token <= highest) {
                     return Err(StoreError::Unusable("the tokens of this election are used up".into()));
                 }

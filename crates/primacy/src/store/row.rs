@@ -12,21 +12,23 @@ pub(super) const TAKEN_OVER: &str = "taken-over";
 /// How many terms the history keeps of each election.
 pub(super) const TERMS_KEPT: u32 = 1_000;
 
-/// The record after a grant, or `None` if the row is not as expected. `highest` is the highest token known beside the
-/// row: remembered by the store, or seen by the candidate.
+/// The record after a grant, or `None` if the row is not as expected. `remembered` is the highest token that the store
+/// knows beside the row, `floor` the highest that the candidate has seen. Absence has no version: a row that was granted
+/// and deleted since is not the absence that the candidate saw.
 ///
 /// A token that cannot grow is granted as it is: the candidate refuses it, and the stores refuse to write it.
 pub(super) fn acquire(
     row: Option<&Record>,
     expect: Option<Expectation>,
-    highest: Token,
+    remembered: Token,
+    floor: Token,
     holder: Holder,
     lease: Duration,
 ) -> Option<Record> {
-    if row.map(Record::expectation) != expect {
+    if row.map(Record::expectation) != expect || (row.is_none() && remembered > floor) {
         return None;
     }
-    let granted = row.map_or(Token::NONE, |record| record.version.token).max(highest);
+    let granted = row.map_or(Token::NONE, |record| record.version.token).max(remembered).max(floor);
     Some(Record {
         version: Version { token: granted.next(0), beat: 1 },
         holder: Some(holder),
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn a_grant_outranks_everything_known() {
         let next = |row: Option<&Record>, highest| {
-            acquire(row, row.map(Record::expectation), highest, holder(2, "b"), Duration::from_secs(1))
+            acquire(row, row.map(Record::expectation), highest, highest, holder(2, "b"), Duration::from_secs(1))
                 .expect("as expected")
                 .version
         };

@@ -62,7 +62,7 @@ impl Entry {
         match &self.step {
             Step::Saw(_) => None,
             Step::Acquired { expect, floor, holder, record } => {
-                row::acquire(before, *expect, *floor, holder.clone(), record.lease)
+                row::acquire(before, *expect, Token::NONE, *floor, holder.clone(), record.lease)
             }
             Step::Renewed { version, fulfilled, .. } => row::renew(before, self.by?, *version, *fulfilled),
             Step::Released { version, .. } => row::release(before, self.by?, *version),
@@ -156,7 +156,7 @@ mod tests {
 
     fn grant(called: u64, answered: u64, me: &Holder, before: Option<&Record>) -> (Entry, Record) {
         let expect = before.map(Record::expectation);
-        let record = row::acquire(before, expect, Token::NONE, me.clone(), LEASE).expect("as expected");
+        let record = row::acquire(before, expect, Token::NONE, Token::NONE, me.clone(), LEASE).expect("as expected");
         let step = Step::Acquired { expect, floor: Token::NONE, holder: me.clone(), record: record.clone() };
         (entry(called, answered, me, step), record)
     }

@@ -130,9 +130,12 @@ impl Steps {
         }
         let board = self.board.clone();
         let reply = self.change(|conn, stored, election, host| {
-            let highest = stored.remembered.max(board.remembered()).max(floor);
+            let remembered = stored.remembered.max(board.remembered());
+            let highest = remembered.max(floor);
             let old = stored.record();
-            let Some(new) = row::acquire(old, expect, highest, holder.clone(), lease) else { return Ok(None) };
+            let Some(new) = row::acquire(old, expect, remembered, floor, holder.clone(), lease) else {
+                return Ok(None);
+            };
             if new.version.token <= highest {
                 return Err(Fault::Said(StoreError::Unusable("the tokens of this election are used up".into())));
             }
