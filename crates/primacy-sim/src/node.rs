@@ -109,6 +109,8 @@ pub(crate) struct Work {
     /// It takes long to die.
     pub(crate) stuck: bool,
     pub(crate) dying: bool,
+    /// When the runner kills it, once it was told to stop.
+    pub(crate) kill_by: Option<Instant>,
     /// The candidate was told that it has stopped.
     pub(crate) reported: bool,
     /// It slept through its deadline together with everything that could have killed it.

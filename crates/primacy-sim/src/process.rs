@@ -101,10 +101,21 @@ impl World {
                 process.mailbox.push_back(Event::Suspended);
             }
         }
+        // Whoever kills catches up with what it missed.
+        let missed = process.work.as_ref().map(|work| {
+            let late = work.kill_by.is_some_and(|by| process.clock.read(now) >= by);
+            (work.number, late)
+        });
         if process.belief(now).is_some() {
             self.check_integrity(n);
         }
         self.run_node(n);
+        if let Some((work, late)) = missed {
+            self.after(0, Happening::KillByWarden { node: n, work });
+            if late {
+                self.after(0, Happening::KillByRunner { node: n, work });
+            }
+        }
     }
 
     /// Lets a process do what it has to do until it waits, is stopped or dies.
@@ -244,6 +255,7 @@ impl World {
             deaf: self.rng.chance(self.mix.deaf_work),
             stuck: self.rng.chance(self.mix.stuck_work),
             dying: false,
+            kill_by: None,
             reported: false,
             overslept: false,
         };

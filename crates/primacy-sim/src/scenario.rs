@@ -363,6 +363,10 @@ impl Mix {
     fn within_promise(&mut self, profile: Profile, uniform: bool, rng: &mut Rng) {
         let go_back = &mut self.blows[Blow::GoBack as usize];
         *go_back = if profile == Profile::Regress { (*go_back).max(1) } else { 0 };
+        // Little is left to be seen of a world that is started anew all the time.
+        if rng.chance(700_000) {
+            self.blows[Blow::Reboot as usize] = 0;
+        }
         let delete = &mut self.blows[Blow::DeleteRow as usize];
         // A new candidate cannot know how long the lease was that a deleted row held (docs/design/simulation.md).
         *delete = if uniform && rng.chance(300_000) { 4 } else { 0 };

@@ -63,6 +63,7 @@ impl World {
         let kill_at = process.clock.real_at(by);
         let Some(work) = &mut process.work else { return };
         let number = work.number;
+        work.kill_by = Some(by);
         if early && !work.reported {
             work.reported = true;
             process.mailbox.push_back(Event::Drained);
