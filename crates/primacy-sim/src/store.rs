@@ -414,7 +414,12 @@ mod tests {
         let third = applied(store.step(4, &a, &release));
         assert!(third.holder.is_none() && third.version > second.version);
         assert!(store.delete_row());
-        let fourth = applied(store.step(5, &b, &acquire(&b, None)));
+        assert!(matches!(store.step(5, &b, &acquire(&b, None)), Reply::Conflict(_)), "not the absence that b saw");
+        let mut informed = acquire(&b, None);
+        if let Request::Acquire { floor, .. } = &mut informed {
+            *floor = third.version.token;
+        }
+        let fourth = applied(store.step(6, &b, &informed));
         assert!(fourth.version.token > third.version.token, "the memory outlives the row");
     }
 

@@ -17,11 +17,15 @@ pub struct Line {
 
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let real = Instant::from_nanos(self.real);
+        // As text, or the width would be lost.
+        let real = Instant::from_nanos(self.real).to_string();
         match &self.who {
             None => write!(f, "{real:>14}  {:<4} {:>14}  {}", "", "", self.text),
             Some((name, None)) => write!(f, "{real:>14}  {name:<4} {:>14}  {}", "", self.text),
-            Some((name, Some(own))) => write!(f, "{real:>14}  {name:<4} {own:>14}  {}", self.text),
+            Some((name, Some(own))) => {
+                let own = own.to_string();
+                write!(f, "{real:>14}  {name:<4} {own:>14}  {}", self.text)
+            }
         }
     }
 }
