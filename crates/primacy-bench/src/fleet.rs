@@ -168,7 +168,7 @@ fn cpu_of(pid: i32) -> Duration {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
     let times = tasks.flatten().filter_map(|task| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
+        text.split(' ').next()?.parse::<u64>().ok()
     });
     Duration::from_nanos(times.sum())
 }

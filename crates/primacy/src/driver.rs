@@ -303,8 +303,11 @@ struct Link {
 
 struct Call {
     id: CallId,
-    answer: BoxFuture<'static, (Option<Box<dyn Session>>, Result<Reply, StoreError>)>,
+    answer: BoxFuture<'static, Answer>,
 }
+
+/// What a call brings back: its connection, if that can be used again, and the store's answer.
+type Answer = (Option<Box<dyn Session>>, Result<Reply, StoreError>);
 
 /// How far the candidate is with listening for hints.
 enum Ear {

@@ -34,7 +34,7 @@ pub(super) struct Link {
 
 impl Warden {
     /// Starts the process, in a group of its own: what the terminal sends is the runner's to handle.
-    pub(super) fn start(_job: &Job) -> io::Result<Self> {
+    pub(super) fn start() -> io::Result<Self> {
         let (socket, other) = UnixStream::pair()?;
         let process = Command::new("/proc/self/exe")
             .arg0("primacy")

@@ -59,7 +59,7 @@ impl Refusal {
 
 /// `primacy run`.
 pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
-    let ended = check(args, &common).and_then(|job| match link::Warden::start(&job) {
+    let ended = check(args, &common).and_then(|job| match link::Warden::start() {
         // The warden first, while this process has one thread and has promised nothing.
         Ok(warden) => {
             // Until the store was reached, this process's last words say all there is to say.

@@ -35,9 +35,18 @@ pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
     })
 }
 
-async fn watch_over(warden: Warden, job: &Job, candidate: &Candidate) -> Result<Link, Refusal> {
-    let link = warden.watch_over(job, candidate.id()).await;
-    link.map_err(|error| Refusal::system("the warden process cannot be started", &error))
+/// Has a warden watch over the candidate; another one, if the first dies before it does.
+async fn watch_over(mut warden: Warden, job: &Job, candidate: &Candidate) -> Result<Link, Refusal> {
+    const ATTEMPTS: u32 = 3;
+    let refused = |error| Refusal::system("the warden process cannot be started", &error);
+    for _ in 1..ATTEMPTS {
+        match warden.watch_over(job, candidate.id()).await {
+            Ok(link) => return Ok(link),
+            Err(error) => warn!(%error, "the warden did not start; starting another"),
+        }
+        warden = Warden::start().map_err(refused)?;
+    }
+    warden.watch_over(job, candidate.id()).await.map_err(refused)
 }
 
 struct Runner {
@@ -251,7 +260,7 @@ impl Runner {
     }
 
     async fn with_new_warden(job: Arc<Job>, signals: Signals, candidate: Candidate) -> Result<Self, Refusal> {
-        let warden = Warden::start(&job);
+        let warden = Warden::start();
         let warden = warden.map_err(|error| Refusal::system("the warden process cannot be started", &error))?;
         let link = watch_over(warden, &job, &candidate).await?;
         Ok(Self { job, signals, candidate, link })

@@ -45,22 +45,30 @@ fn a_file_that_is_deleted_under_a_leader_ends_its_leadership() {
     for name in ["primacy.db", "primacy.db-wal", "primacy.db-shm"] {
         let _ = fs::remove_file(world.path(name));
     }
-    // It leads again in a new file, but no longer in one that nobody else can see.
-    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
+    // It leads again in a new file, under a larger token, and no longer in one that nobody else can see.
+    world.expect_start_after(led.token);
+    assert!(!lives(led.pid));
+    world.assert_never_two();
 }
 
+/// What SQLite has in memory still works for those who have the file open; nobody else may lead beside them.
 #[test]
-fn a_file_damaged_under_a_leader_ends_its_leadership_in_time() {
+fn a_file_damaged_under_a_leader_brings_no_second_one() {
     let mut world = World::new();
-    let first = world.start("a", SHORT, &[]);
+    let _first = world.start("a", SHORT, &[]);
     let led = world.expect_start_after(0);
     for name in ["primacy.db", "primacy.db-wal"] {
         let Ok(file) = File::options().write(true).open(world.path(name)) else { continue };
         let length = file.metadata().expect("it is there").len();
         file.write_all_at(&vec![0xa5; usize::try_from(length).expect("small")], 0).expect("writable");
     }
-    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
-    drop(first);
+    let mut second = world.start("b", SHORT, &[]);
+    assert_eq!(second.wait().code(), Some(69));
+    // One who leads on does so alone; one who cannot any more has ended in time.
+    if lives(led.pid) {
+        world.expect("the first to go on for a lease", |line| line.nanos > led.nanos + 1_000_000_000);
+    }
+    world.assert_never_two();
 }
 
 /// A file system of one mebibyte, or `None` where this user may not mount one.

@@ -14,7 +14,7 @@ my ($lockfile, @wishes) = @ARGV;
 my %wish = map { /^(.*?)=(.*)$/ ? ($1 => $2) : ($_ => 1) } @wishes;
 my $token = $ENV{PRIMACY_TOKEN};
 
-sub tell {
+sub announce {
     my ($word) = @_;
     # One write of less than PIPE_BUF bytes: lines of several processes do not mix.
     syswrite STDOUT, sprintf("%s %s %d %s %.0f\n", $word, $token, $$, $ENV{PRIMACY_NAME}, clock_gettime(CLOCK_BOOTTIME) * 1e9);
@@ -23,7 +23,7 @@ sub tell {
 # Closed on exec or not, descendants share this lock.
 $^F = 1000;
 open my $lock, '>>', $lockfile or die "$lockfile: $!";
-tell('overlap') unless flock $lock, LOCK_EX | LOCK_NB;
+announce('overlap') unless flock $lock, LOCK_EX | LOCK_NB;
 
 # A resource that remembers the highest token and refuses smaller ones.
 sub fenced_write {
@@ -32,28 +32,28 @@ sub fenced_write {
     seek $resource, 0, SEEK_SET;
     my $highest = 0;
     while (<$resource>) { $highest = $_ if $_ > $highest }
-    if ($token < $highest) { tell('refused') }
+    if ($token < $highest) { announce('refused') }
     else                   { syswrite $resource, "$token\n" if $token > $highest }
     close $resource;
 }
 
 my $told = 0;
 $SIG{TERM} = $wish{'ignore-term'} ? 'IGNORE' : sub { $told = 'TERM' };
-$SIG{$_} = do { my $name = $_; sub { tell("got-$name") } } for qw(USR1 HUP INT);
+$SIG{$_} = do { my $name = $_; sub { announce("got-$name") } } for qw(USR1 HUP INT);
 
 if ($wish{fork} && !fork) { POSIX::_exit(0) if fork; sleep 1000 while 1 }
 if ($wish{escape} && !fork) { POSIX::setsid(); POSIX::_exit(0) if fork; $SIG{TERM} = 'IGNORE'; sleep 1000 while 1 }
 
-tell('start');
+announce('start');
 if (defined $wish{exit}) { exit $wish{exit} }
 while (1) {
     sleep 0.005;
     if ($told) {
-        tell('told');
+        announce('told');
         sleep $wish{linger} if $wish{linger};
-        tell('end');
+        announce('end');
         exit 0;
     }
     fenced_write() if $wish{fence};
-    tell('beat');
+    announce('beat');
 }

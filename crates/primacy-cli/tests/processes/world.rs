@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Longer than anything that is awaited takes on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One line of a witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,12 +184,21 @@ impl Runner {
         send(self.pid(), signal);
     }
 
-    /// The warden: the only child of a runner.
+    /// The warden: the only child of a runner. Waits until there is one.
     pub(crate) fn warden(&self) -> i32 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
-        let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-        let children: String = children.collect();
-        children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a runner has a warden")
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(warden) = self.children().split_whitespace().next().and_then(|pid| pid.parse().ok()) {
+                return warden;
+            }
+            assert!(Instant::now() < end, "a runner without a warden");
+            thread::yield_now();
+        }
+    }
+
+    fn children(&self) -> String {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
+        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok()).collect()
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {

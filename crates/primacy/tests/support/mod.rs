@@ -9,7 +9,7 @@ use primacy::store::{BoxFuture, Desk, Hints, Holder, NoHints, Reply, Request, Se
 /// What the store does with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mood {
+pub(crate) enum Mood {
     /// Takes it.
     Fine,
     /// Refuses it, untaken.
@@ -24,17 +24,17 @@ pub enum Mood {
 
 /// A store in front of another, without hints.
 #[derive(Clone, Debug)]
-pub struct Moody {
+pub(crate) struct Moody {
     inner: Arc<dyn Store>,
     mood: Arc<AtomicU8>,
 }
 
 impl Moody {
-    pub fn new(inner: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, mood: Arc::new(AtomicU8::new(Mood::Fine as u8)) }
     }
 
-    pub fn set(&self, mood: Mood) {
+    pub(crate) fn set(&self, mood: Mood) {
         self.mood.store(mood as u8, Ordering::SeqCst);
     }
 }

@@ -23,6 +23,7 @@ use tokio::io::unix::AsyncFd;
 use tracing::debug;
 
 use super::super::{BoxFuture, Hints};
+use super::glance::Glances;
 use super::host::fnv128;
 use crate::{ElectionName, Token};
 
@@ -99,6 +100,11 @@ impl Board {
             }
             result => result,
         }
+    }
+
+    /// Hints without the kernel's help.
+    pub(super) fn glances(self) -> Glances {
+        Glances::at(self.file, self.database)
     }
 
     /// Starts to watch. To be called inside a tokio runtime with I/O.

@@ -6,6 +6,7 @@ mod board;
 mod db;
 mod desk;
 mod fault;
+mod glance;
 mod host;
 mod place;
 mod probe;
@@ -14,9 +15,9 @@ mod schema;
 mod session;
 mod worker;
 
-use tracing::warn;
+use tracing::debug;
 
-use super::{BoxFuture, Desk, Hints, Holder, NoHints, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use board::Board;
 use desk::SqliteDesk;
@@ -73,15 +74,15 @@ impl Store for SqliteStore {
         Box::pin(async move { Ok(Box::new(SqliteDesk::open(&self.place).await?) as Box<dyn Desk>) })
     }
 
-    /// Needs a tokio runtime with I/O and time. Where notifications cannot be had, there are none, and a warning in the
-    /// log says so: an election works without.
+    /// Needs a tokio runtime with I/O and time. Where the kernel gives no notifications, a file is glanced at instead.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            Ok(match Board::of(self.place.path(), election).watch() {
+            let board = Board::of(self.place.path(), election);
+            Ok(match board.clone().watch() {
                 Ok(hints) => Box::new(hints) as Box<dyn Hints>,
                 Err(error) => {
-                    warn!(%error, "no notifications of changes; the store is polled instead");
-                    Box::new(NoHints)
+                    debug!(%error, "no notifications from the kernel; the hint file is glanced at instead");
+                    Box::new(board.glances())
                 }
             })
         })
