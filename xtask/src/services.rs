@@ -15,7 +15,7 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc", why: "the embedded SQLite is C" },
     Need { program: "git", package: "git", why: "tidy asks which files belong to the project" },
-    Need { program: "perl", package: "perl-base", why: "the witness of the process tests" },
+    Need { program: "prove", package: "perl", why: "the witness of the process tests needs perl with Time::HiRes" },
     Need { program: "faketime", package: "faketime", why: "process tests step one process's clock" },
 ];
 

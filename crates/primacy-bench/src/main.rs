@@ -1,5 +1,8 @@
 //! Measures primacy on this machine and prints what came out, good or bad: `cargo xtask bench`.
 
+#![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
+#![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
+
 mod failover;
 mod fleet;
 mod idle;

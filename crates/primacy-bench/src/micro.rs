@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use primacy::store::{Holder, Reply, Request, Store as _};
+use primacy::store::{Holder, Reply, Request};
 use primacy::{CandidateId, Election, ElectionName, Label, Token};
 
 use crate::spread::Spread;

@@ -49,8 +49,8 @@ impl Family {
             if !any && !group_exists(self.leader) {
                 return end;
             }
-            // Death takes the kernel a moment, and a sleep in an uninterruptible system call longer. There is no event
-            // for the death of a process that is not yet a child.
+            // Death takes the kernel a moment, and a process in an uninterruptible system call longer.
+            #[expect(clippy::disallowed_methods, reason = "no event tells of the death of what is not yet a child")]
             thread::sleep(Duration::from_micros(300));
         }
     }

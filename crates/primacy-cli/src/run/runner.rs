@@ -233,9 +233,7 @@ impl Runner {
     /// does not wait for the store.
     async fn leave(self, code: u8) -> u8 {
         let Self { mut signals, candidate, link, .. } = self;
-        let impatient = async {
-            while !signals::ends(signals.next().await) {}
-        };
+        let impatient = async { while !signals::ends(signals.next().await) {} };
         tokio::select! {
             _ = candidate.withdraw() => link.farewell().await,
             // The warden finds the runner dead, and releases in its place.

@@ -7,8 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Signals that end a runner. The program gets them first, and its answer is awaited.
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP];
 /// Signals that are the program's own business.
-const PASSED_ON: [Signal; 5] =
-    [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGWINCH, Signal::SIGALRM, Signal::SIGCONT];
+const PASSED_ON: [Signal; 5] = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGWINCH, Signal::SIGALRM, Signal::SIGCONT];
 
 /// All of them, as one stream.
 pub(super) struct Signals {

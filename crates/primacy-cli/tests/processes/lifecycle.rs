@@ -111,7 +111,7 @@ fn once_exits_with_75_when_the_leadership_is_lost() {
 #[test]
 fn two_hundred_candidates_have_one_leader_after_another() {
     let mut world = World::new();
-    let mut runners: Vec<Runner> = (0..200).map(|n| world.start(&format!("c{n}"), LONG, &[])).collect();
+    let runners: Vec<Runner> = (0..200).map(|n| world.start(&format!("c{n}"), LONG, &[])).collect();
     let mut token = 0;
     for _ in 0..3 {
         let led = world.expect_start_after(token);

@@ -1,5 +1,7 @@
 //! Real runners on a real file, killed, stopped and disturbed, with a witness that knows nothing of primacy.
 
+#![expect(clippy::disallowed_methods, reason = "patience with other processes, not leases, is measured here")]
+
 mod deaths;
 mod lifecycle;
 mod operators;
