@@ -142,12 +142,13 @@ impl Driver {
             self.publish();
             self.line.listen();
             let wake = earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
+            let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
             let Line { link, ear, .. } = &mut self.line;
             tokio::select! {
                 biased;
                 command = inbox.recv() => self.obey(command, &mut events),
                 (call, result) = link.answer() => events.push_back(self.note_answer(call, result)),
-                () = sleep_until(wake) => events.push_back(Event::Wake),
+                () = sleep_until(wake, leads) => events.push_back(Event::Wake),
                 () = ear.hint() => events.push_back(Event::Hint),
             }
         }
@@ -379,11 +380,12 @@ impl Ear {
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
+async fn sleep_until(at: Option<Instant>, leads: bool) {
     let Some(at) = at else { return std::future::pending().await };
-    // The runtime's timer stops in suspend, so it is asked again at least this often.
-    const LONGEST: Duration = Duration::from_secs(60);
-    tokio::time::sleep(at.since(clock::now()).min(LONGEST)).await;
+    // The runtime's timer stops in suspend. A leader that wakes up is to be told soon; belief itself ends on the boot
+    // clock, and needs no telling.
+    let longest = Duration::from_secs(if leads { 1 } else { 60 });
+    tokio::time::sleep(at.since(clock::now()).min(longest)).await;
 }
 
 fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {

@@ -228,7 +228,8 @@ impl Warden {
     fn lead(&mut self, token: u64, term: Deadlines) {
         self.lease = Some(Lease { term, told: false });
         if clock::boot_nanos().unwrap_or(u64::MAX) >= term.kill_at {
-            self.tell(&FromWarden::NotStarted { message: "the lease had run out before it could start".into() });
+            // Nothing ran, and nothing is left: as if it had been stopped at the deadline.
+            self.tell(&FromWarden::Gone { end: End::Signal(Signal::SIGKILL as i32), overdue: true });
             return;
         }
         match self.spawn(token) {
