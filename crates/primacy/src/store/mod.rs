@@ -24,7 +24,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A place that keeps elections: a linearizable row per election, changed by compare-and-swap.
 ///
 /// All of primacy's safety rests on what is promised here. An implementation passes
-/// [`conformance`](crate::store::conformance), which tries each of these obligations:
+/// [`conformance`], which tries each of these obligations:
 ///
 /// * **Linearizable.** Each step of a [`Session`] takes effect at one moment between its call and its answer. An answer
 ///   never tells of a state older than one that was answered before to anyone.
