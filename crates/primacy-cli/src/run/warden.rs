@@ -33,6 +33,8 @@ pub(crate) fn main() -> ExitCode {
     }
     match Warden::start().and_then(Warden::watch) {
         Ok(()) => ExitCode::SUCCESS,
+        // The runner ended before it had said anything.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "primacy: the warden failed: {error}");
             ExitCode::FAILURE

@@ -789,6 +789,10 @@ impl Candidate {
             // R6, R11: whoever led in the lost state may still believe it.
             self.quarantine = now + self.config.timing.stretched(self.longest);
         }
+        if holder.is_some_and(|holder| holder != self.config.id) {
+            // Others have had their turn: what kept this candidate from asking has been fulfilled.
+            self.cool_until = Instant::ZERO;
+        }
         if let Some(record) = &sighting.record {
             self.highest = self.highest.max(record.version);
             self.longest = self.longest.max(record.lease);
