@@ -1,13 +1,21 @@
 //! The state machine of one candidate: when to look, to ask, to renew, to warn, to stop, and to give back.
 
+mod ends;
+mod flaws;
+mod send;
+mod sight;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, Request, bounded_data};
-use super::record::{Holder, Record, Sighting, Version, Wish};
+use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
+use super::record::{Record, Sighting, Version, Wish};
 use super::view::{Role, View, Why};
-use crate::{CandidateId, Instant, Label, Timing, Token};
+use crate::{CandidateId, Instant, Label, Timing};
+
+#[cfg(feature = "flaws")]
+pub use flaws::Flaw;
 
 /// What a candidate is, for its whole life.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,32 +45,6 @@ impl Config {
             flaw: None,
         }
     }
-}
-
-/// Known bugs of other elections, to be planted into this one. Each must be found by the simulator or the model check.
-#[cfg(feature = "flaws")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Flaw {
-    /// Counts the lease from the reply, not from the request (R1; HAZARDS 1).
-    LeaseFromReply,
-    /// Believes for the whole lease and for the stretch too: a margin that is too short (TESTING, clause B).
-    NoMargin,
-    /// Takes an unknown outcome for success (R7; HAZARDS 33).
-    UnknownIsSuccess,
-    /// Counts looks instead of time, so that immediate retries age the holder (R3; HAZARDS 7, 8).
-    RetryAges,
-    /// Releases before the work has stopped (R9; HAZARDS 34).
-    ReleaseBeforeDrained,
-    /// Takes over by the age that the store's clock tells (R4; HAZARDS 4, 13).
-    WallClockExpiry,
-    /// Waits for its own lease length instead of the holder's (R2; HAZARDS 9).
-    OwnLeaseLength,
-    /// An error extends the leadership (R7; HAZARDS 21).
-    ErrorExtends,
-    /// Believes a store that went back in time (R6).
-    BelievesRegress,
-    /// Leads again although its work of the last leadership still runs.
-    SkipsDrained,
 }
 
 /// What a step of a state machine gets from outside: the time, randomness, and a place for effects.
@@ -540,78 +522,6 @@ impl Candidate {
         }
     }
 
-    // ---- what becomes of it ----
-
-    fn start_draining(&mut self, tenure: Tenure, reason: EndReason, cx: &mut Context<'_>) {
-        // R10: there is room for the grace, unless the process itself was late.
-        let timing = &self.config.timing;
-        let by = (cx.now + timing.grace()).min(tenure.until - timing.kill());
-        cx.effects.push(Effect::Drain { reason: reason.clone(), by });
-        #[cfg(feature = "flaws")]
-        if self.config.flaw == Some(Flaw::ReleaseBeforeDrained) && self.in_flight.is_none() {
-            let release = Request::Release { id: self.config.id, version: tenure.version, reason: reason.clone() };
-            self.call(Kind::Release, release, tenure.until, cx);
-        }
-        self.state = State::Draining(tenure, reason);
-    }
-
-    fn stop_now(&mut self, tenure: Tenure, reason: EndReason, cx: &mut Context<'_>) {
-        self.end(reason.clone(), cx);
-        self.state = State::Stopping(tenure, reason.clone());
-        #[cfg(feature = "flaws")]
-        if self.config.flaw == Some(Flaw::SkipsDrained) {
-            self.wait_again(&reason, cx);
-        }
-    }
-
-    fn end(&mut self, reason: EndReason, cx: &mut Context<'_>) {
-        cx.effects.push(Effect::End { reason });
-    }
-
-    fn start_releasing(&mut self, tenure: &Tenure, reason: EndReason, cx: &mut Context<'_>) {
-        // After the lease has run out there is nothing to give back but the others' wait.
-        let give_up = tenure.until.max(cx.now + self.config.timing.call_timeout());
-        self.failures = 0;
-        self.state = State::Releasing { version: tenure.version, reason, next_try: cx.now, give_up };
-    }
-
-    fn released(&mut self, cx: &mut Context<'_>) {
-        if let State::Releasing { reason, .. } = &self.state {
-            let reason = reason.clone();
-            self.wait_again(&reason, cx);
-        }
-    }
-
-    fn wait_again(&mut self, reason: &EndReason, cx: &mut Context<'_>) {
-        if self.withdrawn.is_some() {
-            self.stopped(cx);
-            return;
-        }
-        self.state = State::Waiting;
-        self.next_look = cx.now;
-        self.hint = None;
-        self.next_announce = cx.now;
-        if let Some(seen) = &mut self.seen {
-            seen.doubtful = true;
-        }
-        let window = self.config.timing.window();
-        match reason {
-            EndReason::Expired | EndReason::Suspended => {}
-            // The successor's window comes first, and is the same for the others.
-            EndReason::Promoted { .. } => self.cool_until = cx.now + window * 2,
-            _ => self.cool_until = cx.now + window,
-        }
-    }
-
-    fn stopped(&mut self, cx: &mut Context<'_>) {
-        if let Some(in_flight) = self.in_flight.take() {
-            cx.effects.push(Effect::Abandon { call: in_flight.call });
-        }
-        self.announced = false;
-        self.state = State::Idle;
-        cx.effects.push(Effect::Stopped);
-    }
-
     // ---- time ----
 
     /// Everything that has run out by now.
@@ -638,259 +548,6 @@ impl Candidate {
             cx.effects.push(Effect::Abandon { call: in_flight.call });
             self.failed(&in_flight, CallError::Unknown, cx);
         }
-    }
-
-    /// Sends what is due. At most one call is under way at any time.
-    fn act(&mut self, cx: &mut Context<'_>) {
-        if self.in_flight.is_some() {
-            return;
-        }
-        let timeout = cx.now + self.config.timing.call_timeout();
-        match &self.state {
-            State::Leading(tenure) if cx.now >= self.renewal_due(tenure) => {
-                let request =
-                    Request::Renew { id: self.config.id, version: tenure.version, fulfilled: tenure.fulfilled };
-                let deadline = timeout.min(tenure.until);
-                self.hint = None;
-                self.call(Kind::Renew, request, deadline, cx);
-            }
-            State::Releasing { version, reason, next_try, give_up } if cx.now >= *next_try => {
-                let deadline = timeout.min(*give_up);
-                let request = Request::Release { id: self.config.id, version: *version, reason: reason.clone() };
-                self.call(Kind::Release, request, deadline, cx);
-            }
-            State::Waiting if self.withdrawn.is_some() => self.leave(cx),
-            State::Waiting if self.in_the_way().is_some() => self.make_way(cx),
-            State::Waiting => {
-                if self.readiness().0.is_some_and(|ready| cx.now >= ready) {
-                    self.ask(timeout, cx);
-                } else if cx.now >= self.look_due() {
-                    self.look(timeout, cx);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The row names this candidate, which does not believe it, while an operator wants another to lead: why it has to be
-    /// given back. Otherwise others would wait for a lease that nobody uses, and taking it again would forget the order.
-    fn in_the_way(&self) -> Option<(Version, EndReason)> {
-        // A row that went back in time may name a leader before the last: releasing it would invite others too early.
-        let seen = self.seen.as_ref().filter(|seen| !seen.doubtful && !seen.regressed)?;
-        let record = seen.sighting.record.as_ref().filter(|record| record.is_held_by(self.config.id))?;
-        match record.wish.as_ref()? {
-            Wish::Successor(successor) if *successor == self.config.label => None,
-            Wish::Successor(successor) => Some((record.version, EndReason::Promoted { successor: successor.clone() })),
-            Wish::NewElection => Some((record.version, EndReason::Deposed)),
-        }
-    }
-
-    fn make_way(&mut self, cx: &mut Context<'_>) {
-        let Some((version, reason)) = self.in_the_way() else { return };
-        let give_up = cx.now + self.config.timing.call_timeout() * 2;
-        self.state = State::Releasing { version, reason, next_try: cx.now, give_up };
-        self.act(cx);
-    }
-
-    fn ask(&mut self, deadline: Instant, cx: &mut Context<'_>) {
-        let record = self.seen.as_ref().and_then(|seen| seen.sighting.record.as_ref());
-        let Config { id, label, data, timing, .. } = &self.config;
-        let request = Request::Acquire {
-            expect: record.map(Record::expectation),
-            floor: self.highest.token,
-            holder: Holder { id: *id, label: label.clone(), data: data.clone() },
-            lease: timing.lease(),
-        };
-        self.call(Kind::Acquire, request, deadline, cx);
-    }
-
-    fn look(&mut self, deadline: Instant, cx: &mut Context<'_>) {
-        let announce = (cx.now >= self.next_announce).then(|| self.readiness().1);
-        if announce.is_some() {
-            self.announced = true;
-            // The first announcement only takes a place in the waiting order: what it waits for is not known yet.
-            let again = if self.seen.is_some() { self.config.timing.lease() } else { Duration::ZERO };
-            self.next_announce = cx.now + again;
-        }
-        self.hint = None;
-        self.call(Kind::Look, Request::Look { announce }, deadline, cx);
-    }
-
-    /// A candidate that has withdrawn leaves nothing behind: neither a lease that it won at the last moment nor its
-    /// announcement (HAZARDS 29).
-    fn leave(&mut self, cx: &mut Context<'_>) {
-        let Some(limit) = self.withdrawn else { return };
-        let Some(seen) = &self.seen else {
-            if self.announced {
-                self.state = State::Leaving;
-                self.call(Kind::Leave, Request::Leave, limit, cx);
-            } else {
-                self.stopped(cx);
-            }
-            return;
-        };
-        let own = seen.sighting.record.as_ref().filter(|record| !seen.regressed && record.is_held_by(self.config.id));
-        if seen.doubtful {
-            if cx.now >= self.look_due() {
-                self.hint = None;
-                self.call(Kind::Look, Request::Look { announce: None }, limit, cx);
-            }
-        } else if let Some(record) = own {
-            let version = record.version;
-            let reason = EndReason::Withdrawn;
-            self.state = State::Releasing { version, reason, next_try: cx.now, give_up: limit };
-            self.act(cx);
-        } else if self.announced {
-            self.state = State::Leaving;
-            self.call(Kind::Leave, Request::Leave, limit, cx);
-        } else {
-            self.stopped(cx);
-        }
-    }
-
-    fn call(&mut self, kind: Kind, request: Request, deadline: Instant, cx: &mut Context<'_>) {
-        self.calls += 1;
-        let call = CallId(self.calls);
-        // R1: `now` is before the request leaves.
-        self.in_flight = Some(InFlight { call, kind, sent_at: cx.now, deadline });
-        cx.effects.push(Effect::Call { call, request, deadline });
-    }
-
-    // ---- what it has seen ----
-
-    /// The row as its own change has left it.
-    fn confirmed(&mut self, record: Record, cx: &mut Context<'_>) {
-        let standing = self.seen.as_ref().map(|seen| seen.sighting.standing).unwrap_or_default();
-        let remembered = record.version.token;
-        self.observe(Sighting { record: Some(record), remembered, age: None, holder_gone: false, standing }, cx);
-    }
-
-    fn observe(&mut self, sighting: Sighting, cx: &mut Context<'_>) {
-        let now = cx.now;
-        let version = sighting.record.as_ref().map(|record| record.version);
-        let intent = sighting.record.as_ref().map(|record| record.intent);
-        let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
-        let previous = self.seen.take();
-        let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
-        let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
-        let same = previous.filter(|seen| {
-            let record = seen.sighting.record.as_ref();
-            record.map(|record| record.version) == version
-                && record.and_then(|record| record.holder.as_ref()).map(|holder| holder.id) == holder
-                // Two looks at a missing row, or at one that went back, tell of the same state only if nothing that was
-                // granted in between is remembered.
-                && seen.sighting.remembered == sighting.remembered
-                && seen.regressed == regressed
-        });
-        let same_orders =
-            same.as_ref().filter(|seen| seen.sighting.record.as_ref().map(|record| record.intent) == intent);
-        let ordered_at = same_orders.map_or(now, |seen| seen.ordered_at);
-        if same.is_none() && (lost || regressed) && !self.flawed_believes_regress() {
-            // R6, R11: whoever led in the lost state may still believe it.
-            self.quarantine = now + self.config.timing.stretched(self.longest);
-        }
-        if holder.is_some_and(|holder| holder != self.config.id) {
-            // Others have had their turn: what kept this candidate from asking has been fulfilled.
-            self.cool_until = Instant::ZERO;
-        }
-        if let Some(record) = &sighting.record {
-            self.highest = self.highest.max(record.version);
-            self.longest = self.longest.max(record.lease);
-        }
-        if sighting.remembered > self.highest.token {
-            self.highest = Version { token: sighting.remembered, beat: 0 };
-        }
-        self.seen = Some(match same {
-            Some(seen) => Seen {
-                sighting,
-                at: now,
-                ordered_at,
-                doubtful: false,
-                unchanged: seen.unchanged.saturating_add(1),
-                ..seen
-            },
-            None => Seen { sighting, at: now, changed_at: now, ordered_at, regressed, doubtful: false, unchanged: 0 },
-        });
-    }
-
-    /// The earliest time at which it may ask for the lease, if it may at all, and what it waits for now.
-    fn readiness(&self) -> (Option<Instant>, Why) {
-        let Some(seen) = &self.seen else { return (None, Why::NotLooked) };
-        let usable = |ready: Instant| (!seen.doubtful).then(|| ready.max(self.ask_after));
-        let Some(record) = &seen.sighting.record else {
-            let lost = self.highest.token > Token::NONE;
-            let ready = if lost { self.quarantine } else { Instant::ZERO };
-            return (usable(ready), if lost { Why::RecordLost } else { Why::Asking });
-        };
-        if record.paused {
-            return (None, Why::Paused);
-        }
-        let (vacant_at, mut why) = match &record.holder {
-            Some(holder) if holder.id != self.config.id && !seen.sighting.holder_gone => {
-                let why = Why::Held { by: holder.label.clone(), token: record.version.token };
-                (self.takeover_at(seen, record), why)
-            }
-            // Released; or held by a host that is provably gone; or by this candidate, which does not believe it.
-            _ => (seen.changed_at, Why::Asking),
-        };
-        let mut ready = vacant_at;
-        if seen.regressed {
-            ready = ready.max(self.quarantine);
-            why = Why::StoreRegressed;
-        }
-        let timing = &self.config.timing;
-        match &record.wish {
-            Some(Wish::Successor(successor)) if *successor == self.config.label => return (usable(ready), why),
-            Some(Wish::Successor(successor)) => {
-                ready = ready.max(seen.ordered_at) + timing.window();
-                if why == Why::Asking {
-                    why = Why::Reserved { successor: successor.clone() };
-                }
-            }
-            Some(Wish::NewElection) | None => {}
-        }
-        let standing = seen.sighting.standing;
-        if standing.others > 0 && self.cool_until > ready {
-            ready = self.cool_until;
-            if why == Why::Asking {
-                why = Why::CoolingDown;
-            }
-        }
-        (usable(ready + (timing.slot() * standing.ahead).min(timing.window())), why)
-    }
-
-    /// R2: the holder's lease length, stretched, from after the last change was seen; by time, not by looks (R3).
-    fn takeover_at(&self, seen: &Seen, record: &Record) -> Instant {
-        let timing = &self.config.timing;
-        #[cfg(feature = "flaws")]
-        match self.config.flaw {
-            Some(Flaw::OwnLeaseLength) => return seen.changed_at + timing.stretched(timing.lease()),
-            Some(Flaw::RetryAges) if seen.unchanged >= 4 => return seen.at,
-            Some(Flaw::WallClockExpiry) if seen.sighting.age.is_some_and(|age| age > record.lease) => return seen.at,
-            _ => {}
-        }
-        seen.changed_at + timing.stretched(record.lease)
-    }
-
-    /// Looks shortly after the holder should have renewed, so that one look per renewal sees every renewal early, and
-    /// the published bound holds.
-    fn plan_look(&mut self, cx: &mut Context<'_>) {
-        let Some(seen) = &self.seen else { return };
-        let timing = &self.config.timing;
-        let (cadence, lag) = (timing.renew_every(), timing.look_lag());
-        let wait = match (&seen.sighting.record, seen.sighting.age) {
-            (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
-            // The renewal is late: look again soon, then less often.
-            (Some(Record { holder: Some(_), .. }), Some(_)) => {
-                lag.saturating_mul(1 << seen.unchanged.saturating_sub(1).min(16)).min(cadence)
-            }
-            _ => cadence,
-        };
-        self.next_look = cx.now + wait + lag + spread(lag, cx);
-    }
-
-    fn look_due(&self) -> Instant {
-        self.hint.map_or(self.next_look, |hint| hint.min(self.next_look))
     }
 
     fn renewal_due(&self, tenure: &Tenure) -> Instant {
@@ -942,43 +599,5 @@ fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-/// The switches of the planted bugs; without the feature they are constants.
-impl Candidate {
-    #[cfg(feature = "flaws")]
-    fn failed_with_flaw(&mut self, in_flight: &InFlight, error: CallError, cx: &mut Context<'_>) {
-        match (self.config.flaw, in_flight.kind) {
-            (Some(Flaw::ErrorExtends), Kind::Renew) => {
-                if let State::Leading(tenure) = &mut self.state {
-                    tenure.until = tenure.until + self.config.timing.renew_every();
-                    cx.effects.push(Effect::Extend { until: tenure.until, version: tenure.version });
-                }
-            }
-            (Some(Flaw::UnknownIsSuccess), Kind::Acquire) if error == CallError::Unknown => {
-                let Some(record) = self.seen.as_ref().and_then(|seen| seen.sighting.record.clone()) else { return };
-                let version = Version { token: record.version.token.next(0), beat: 1 };
-                self.acquired(in_flight.sent_at, Record { version, ..record }, cx);
-            }
-            _ => {}
-        }
-    }
-
-    #[cfg(not(feature = "flaws"))]
-    fn failed_with_flaw(&self, _: &InFlight, _: CallError, _: &Context<'_>) {}
-
-    fn flawed_lease_from_reply(&self) -> bool {
-        #[cfg(feature = "flaws")]
-        return self.config.flaw == Some(Flaw::LeaseFromReply);
-        #[cfg(not(feature = "flaws"))]
-        false
-    }
-
-    fn flawed_believes_regress(&self) -> bool {
-        #[cfg(feature = "flaws")]
-        return self.config.flaw == Some(Flaw::BelievesRegress);
-        #[cfg(not(feature = "flaws"))]
-        false
     }
 }

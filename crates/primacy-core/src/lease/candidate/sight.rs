@@ -1,0 +1,145 @@
+//! What a candidate has seen of the record, since when, and what follows: when it may ask, and when it looks again.
+
+use super::super::record::{Record, Sighting, Version, Wish};
+use super::super::view::Why;
+#[cfg(feature = "flaws")]
+use super::Flaw;
+use super::{Candidate, Context, Seen, spread};
+use crate::{Instant, Token};
+
+impl Candidate {
+    /// The row as its own change has left it.
+    pub(super) fn confirmed(&mut self, record: Record, cx: &mut Context<'_>) {
+        let standing = self.seen.as_ref().map(|seen| seen.sighting.standing).unwrap_or_default();
+        let remembered = record.version.token;
+        self.observe(Sighting { record: Some(record), remembered, age: None, holder_gone: false, standing }, cx);
+    }
+
+    pub(super) fn observe(&mut self, sighting: Sighting, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let version = sighting.record.as_ref().map(|record| record.version);
+        let intent = sighting.record.as_ref().map(|record| record.intent);
+        let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
+        let previous = self.seen.take();
+        let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
+        let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
+        let same = previous.filter(|seen| {
+            let record = seen.sighting.record.as_ref();
+            record.map(|record| record.version) == version
+                && record.and_then(|record| record.holder.as_ref()).map(|holder| holder.id) == holder
+                // Two looks at a missing row, or at one that went back, tell of the same state only if nothing that was
+                // granted in between is remembered.
+                && seen.sighting.remembered == sighting.remembered
+                && seen.regressed == regressed
+        });
+        let same_orders =
+            same.as_ref().filter(|seen| seen.sighting.record.as_ref().map(|record| record.intent) == intent);
+        let ordered_at = same_orders.map_or(now, |seen| seen.ordered_at);
+        if same.is_none() && (lost || regressed) && !self.flawed_believes_regress() {
+            // R6, R11: whoever led in the lost state may still believe it.
+            self.quarantine = now + self.config.timing.stretched(self.longest);
+        }
+        if holder.is_some_and(|holder| holder != self.config.id) {
+            // Others have had their turn: what kept this candidate from asking has been fulfilled.
+            self.cool_until = Instant::ZERO;
+        }
+        if let Some(record) = &sighting.record {
+            self.highest = self.highest.max(record.version);
+            self.longest = self.longest.max(record.lease);
+        }
+        if sighting.remembered > self.highest.token {
+            self.highest = Version { token: sighting.remembered, beat: 0 };
+        }
+        self.seen = Some(match same {
+            Some(seen) => Seen {
+                sighting,
+                at: now,
+                ordered_at,
+                doubtful: false,
+                unchanged: seen.unchanged.saturating_add(1),
+                ..seen
+            },
+            None => Seen { sighting, at: now, changed_at: now, ordered_at, regressed, doubtful: false, unchanged: 0 },
+        });
+    }
+
+    /// The earliest time at which it may ask for the lease, if it may at all, and what it waits for now.
+    pub(super) fn readiness(&self) -> (Option<Instant>, Why) {
+        let Some(seen) = &self.seen else { return (None, Why::NotLooked) };
+        let usable = |ready: Instant| (!seen.doubtful).then(|| ready.max(self.ask_after));
+        let Some(record) = &seen.sighting.record else {
+            let lost = self.highest.token > Token::NONE;
+            let ready = if lost { self.quarantine } else { Instant::ZERO };
+            return (usable(ready), if lost { Why::RecordLost } else { Why::Asking });
+        };
+        if record.paused {
+            return (None, Why::Paused);
+        }
+        let (vacant_at, mut why) = match &record.holder {
+            Some(holder) if holder.id != self.config.id && !seen.sighting.holder_gone => {
+                let why = Why::Held { by: holder.label.clone(), token: record.version.token };
+                (self.takeover_at(seen, record), why)
+            }
+            // Released; or held by a host that is provably gone; or by this candidate, which does not believe it.
+            _ => (seen.changed_at, Why::Asking),
+        };
+        let mut ready = vacant_at;
+        if seen.regressed {
+            ready = ready.max(self.quarantine);
+            why = Why::StoreRegressed;
+        }
+        let timing = &self.config.timing;
+        match &record.wish {
+            Some(Wish::Successor(successor)) if *successor == self.config.label => return (usable(ready), why),
+            Some(Wish::Successor(successor)) => {
+                ready = ready.max(seen.ordered_at) + timing.window();
+                if why == Why::Asking {
+                    why = Why::Reserved { successor: successor.clone() };
+                }
+            }
+            Some(Wish::NewElection) | None => {}
+        }
+        let standing = seen.sighting.standing;
+        if standing.others > 0 && self.cool_until > ready {
+            ready = self.cool_until;
+            if why == Why::Asking {
+                why = Why::CoolingDown;
+            }
+        }
+        (usable(ready + (timing.slot() * standing.ahead).min(timing.window())), why)
+    }
+
+    /// R2: the holder's lease length, stretched, from after the last change was seen; by time, not by looks (R3).
+    pub(super) fn takeover_at(&self, seen: &Seen, record: &Record) -> Instant {
+        let timing = &self.config.timing;
+        #[cfg(feature = "flaws")]
+        match self.config.flaw {
+            Some(Flaw::OwnLeaseLength) => return seen.changed_at + timing.stretched(timing.lease()),
+            Some(Flaw::RetryAges) if seen.unchanged >= 4 => return seen.at,
+            Some(Flaw::WallClockExpiry) if seen.sighting.age.is_some_and(|age| age > record.lease) => return seen.at,
+            _ => {}
+        }
+        seen.changed_at + timing.stretched(record.lease)
+    }
+
+    /// Looks shortly after the holder should have renewed, so that one look per renewal sees every renewal early, and
+    /// the published bound holds.
+    pub(super) fn plan_look(&mut self, cx: &mut Context<'_>) {
+        let Some(seen) = &self.seen else { return };
+        let timing = &self.config.timing;
+        let (cadence, lag) = (timing.renew_every(), timing.look_lag());
+        let wait = match (&seen.sighting.record, seen.sighting.age) {
+            (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
+            // The renewal is late: look again soon, then less often.
+            (Some(Record { holder: Some(_), .. }), Some(_)) => {
+                lag.saturating_mul(1 << seen.unchanged.saturating_sub(1).min(16)).min(cadence)
+            }
+            _ => cadence,
+        };
+        self.next_look = cx.now + wait + lag + spread(lag, cx);
+    }
+
+    pub(super) fn look_due(&self) -> Instant {
+        self.hint.map_or(self.next_look, |hint| hint.min(self.next_look))
+    }
+}
