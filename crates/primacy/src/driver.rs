@@ -163,9 +163,13 @@ impl Driver {
         self.core.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
         let mut stopped = false;
         for effect in effects {
-            debug!(?effect, "effect");
             stopped |= effect == Effect::Stopped;
+            let told = tracing::enabled!(tracing::Level::DEBUG).then(|| effect.clone());
             self.carry_out(effect);
+            // Afterwards: a log can block, and belief must not outlast its end because of that.
+            if let Some(effect) = told {
+                debug!(?effect, "effect");
+            }
         }
         if !matches!(self.core.view().role, Role::Draining | Role::Stopping | Role::Releasing) {
             for released in self.on_release.drain(..) {
@@ -188,17 +192,17 @@ impl Driver {
             }
             Effect::Drain { reason, by } => {
                 if let Some(tenure) = &mut self.tenure {
-                    info!(token = %tenure.token, %reason, "the work must stop");
                     tenure.overdue_at = Some(by);
-                    tenure.phase.send_replace(Phase::Draining { reason, by });
+                    tenure.phase.send_replace(Phase::Draining { reason: reason.clone(), by });
+                    info!(token = %tenure.token, %reason, "the work must stop");
                 }
             }
             Effect::End { reason } => {
                 if let Some(tenure) = &mut self.tenure {
-                    info!(token = %tenure.token, %reason, "the leadership is over");
                     tenure.belief.set(Instant::ZERO);
                     tenure.overdue_at = None;
-                    tenure.phase.send_replace(Phase::Ended { reason });
+                    tenure.phase.send_replace(Phase::Ended { reason: reason.clone() });
+                    info!(token = %tenure.token, %reason, "the leadership is over");
                 }
             }
             Effect::Stopped => {}

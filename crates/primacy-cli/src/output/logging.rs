@@ -34,6 +34,8 @@ fn subscribe(common: &Common, level: &str) {
         .with_writer(io::stderr)
         .with_ansi(super::coloured(common.color, io::stderr().is_terminal()))
         .with_target(false)
+        // A log that cannot be written is no reason to panic: the leader's program is watched all the same.
+        .log_internal_errors(false)
         .try_init();
     // It fails only where there is a log already.
     drop(started);

@@ -1,97 +1,134 @@
 //! Everything that a program has started: signalled as a process group, and provably gone when this says so.
 
 use std::fs;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 
 use super::wire::End;
 
 /// A program and all its descendants. Its process group is that of the program. Whoever holds this is a *child
 /// subreaper*: descendants whose parents die become its children, so none escapes by forking away.
-#[derive(Debug, Clone, Copy)]
+///
+/// The program itself is reaped last: as long as it is not, its number cannot come to mean another's group.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Family {
-    leader: Pid,
+    /// The program, if it is known.
+    leader: Option<Pid>,
+    /// Children of this process that are no part of the family.
+    spared: Vec<Pid>,
 }
 
 impl Family {
     pub(super) fn of(leader: Pid) -> Self {
-        Self { leader }
+        Self { leader: Some(leader), spared: Vec::new() }
+    }
+
+    /// All children of this process but these, and all that these children have started.
+    pub(super) fn orphans(leader: Option<Pid>, spared: Vec<Pid>) -> Self {
+        Self { leader, spared }
     }
 
     /// Sends a signal to the process group. One that is gone needs none.
-    pub(super) fn signal(self, signal: Signal) {
-        let _ = killpg(self.leader, signal);
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(leader) = self.leader {
+            let _ = killpg(leader, signal);
+        }
     }
 
     /// Kills every process of the family and waits until each is dead and reaped. Returns how the program itself ended,
-    /// if it was still to be reaped. `keep` is a child of this process that is no part of the family.
-    pub(super) fn extinguish(self, keep: Option<Pid>) -> Option<End> {
-        let mut end = None;
+    /// if it was this process's to reap.
+    pub(super) fn extinguish(&self) -> Option<End> {
         loop {
             self.signal(Signal::SIGKILL);
-            // Those that left the process group are children of this process once their parents are dead.
-            let members = children().into_iter().filter(|child| Some(*child) != keep);
-            let mut any = false;
-            for child in members {
-                any = true;
-                let _ = kill(child, Signal::SIGKILL);
-                if let Some(ended) = reap(child)
-                    && child == self.leader
-                {
-                    end = Some(ended);
+            // Looked at before the others are listed: those that it leaves behind are children of this process then.
+            let leader_is_dead = self.leader.is_none_or(is_dead);
+            // A list that cannot be had proves nothing.
+            if let Ok(children) = children()
+                && !self.kill_others(&children)
+                && leader_is_dead
+            {
+                match self.leader {
+                    Some(leader) if children.contains(&leader) => return reap(leader),
+                    Some(leader) if group_exists(leader) => {}
+                    _ => return None,
                 }
-            }
-            if !any && !group_exists(self.leader) {
-                return end;
             }
             // Death takes the kernel a moment, and a process in an uninterruptible system call longer.
             #[expect(clippy::disallowed_methods, reason = "no event tells of the death of what is not yet a child")]
             thread::sleep(Duration::from_micros(300));
         }
     }
+
+    /// Kills and reaps the family's members but the program. `true` if there were any.
+    fn kill_others(&self, children: &[Pid]) -> bool {
+        let mut any = false;
+        for child in children.iter().filter(|child| Some(**child) != self.leader && !self.spared.contains(child)) {
+            any = true;
+            let _ = kill(*child, Signal::SIGKILL);
+            reap(*child);
+        }
+        any
+    }
+}
+
+/// Whether a child is dead and waits to be reaped. What is no child of this process counts as dead; its group may live.
+pub(super) fn is_dead(child: Pid) -> bool {
+    let Some(child) = rustix::process::Pid::from_raw(child.as_raw()) else { return true };
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(child), look), Ok(None))
 }
 
 /// Reaps a child that is dead, without waiting.
 pub(super) fn reap(child: Pid) -> Option<End> {
-    match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::Exited(_, code)) => Some(End::Code(code)),
-        Ok(WaitStatus::Signaled(_, signal, _)) => Some(End::Signal(signal as i32)),
-        _ => None,
-    }
+    let child = rustix::process::Pid::from_raw(child.as_raw())?;
+    let (_, status) = waitpid(Some(child), WaitOptions::NOHANG).ok()??;
+    status.exit_status().map(End::Code).or_else(|| status.terminating_signal().map(End::Signal))
 }
 
-/// Whether any process of the group is left, dead or alive.
+/// Whether any process of the group is left, dead or alive, that this process may signal.
 fn group_exists(group: Pid) -> bool {
-    killpg(group, None) != Err(Errno::ESRCH)
+    killpg(group, None) == Ok(())
+        || killpg(group, None).is_err_and(|error| !matches!(error, Errno::ESRCH | Errno::EPERM))
 }
 
-/// The children of this process, of all its threads.
-pub(super) fn children() -> Vec<Pid> {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
-    match lists.collect::<Result<Vec<_>, _>>() {
-        Ok(lists) => lists.iter().flat_map(|list| list.split_whitespace()).filter_map(pid).collect(),
-        Err(_) => children_by_search(),
+/// The children of this process, of all its threads, also the dead ones.
+pub(super) fn children() -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        match fs::read_to_string(task?.path().join("children")) {
+            Ok(list) => found.extend(list.split_whitespace().filter_map(pid)),
+            // The thread has ended. Or the kernel keeps no such lists, which the first thread shows.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if !fs::exists("/proc/thread-self/children")? {
+                    return children_by_search();
+                }
+            }
+            Err(error) => return Err(error),
+        }
     }
+    Ok(found)
 }
 
 /// For kernels without `/proc/*/task/*/children`.
-fn children_by_search() -> Vec<Pid> {
+fn children_by_search() -> io::Result<Vec<Pid>> {
     let own = Pid::this().to_string();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(pid));
-    processes
-        .filter(|process| {
-            let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-            // `pid (name) state ppid …`; the name may contain anything, also brackets.
-            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(own.as_str())
-        })
-        .collect()
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(pid) else { continue };
+        // A process may be gone by now, or hidden, which only others' can be.
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // `pid (name) state ppid …`; the name may contain anything, also brackets.
+        if stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(own.as_str()) {
+            found.push(process);
+        }
+    }
+    Ok(found)
 }
 
 fn pid(text: &str) -> Option<Pid> {
@@ -107,10 +144,10 @@ mod tests {
     fn the_search_finds_what_the_kernel_lists() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep exists");
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("pids are small"));
-        assert!(children().contains(&pid));
-        assert!(children_by_search().contains(&pid));
+        assert!(children().expect("/proc").contains(&pid));
+        assert!(children_by_search().expect("/proc").contains(&pid));
         child.kill().expect("it runs");
         child.wait().expect("it was killed");
-        assert!(!children_by_search().contains(&pid));
+        assert!(!children_by_search().expect("/proc").contains(&pid));
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::family::Family;
+use super::family::{self, Family};
 use super::wire::{Deadlines, FromWarden, Hello, ToWarden};
 use super::{Job, WARDEN, handover};
 use primacy::CandidateId;
@@ -20,6 +20,8 @@ use primacy::CandidateId;
 pub(super) struct Warden {
     process: Child,
     socket: UnixStream,
+    /// Children that this process had before.
+    spared: Vec<Pid>,
 }
 
 /// A warden that watches over a candidate.
@@ -30,11 +32,13 @@ pub(super) struct Link {
     /// Part of a line that has come so far.
     line: Vec<u8>,
     program: Option<Pid>,
+    spared: Vec<Pid>,
 }
 
 impl Warden {
     /// Starts the process, in a group of its own: what the terminal sends is the runner's to handle.
     pub(super) fn start() -> io::Result<Self> {
+        let spared = family::children()?;
         let (socket, other) = UnixStream::pair()?;
         let process = Command::new("/proc/self/exe")
             .arg0("primacy")
@@ -42,7 +46,7 @@ impl Warden {
             .stdin(Stdio::from(OwnedFd::from(other)))
             .process_group(0)
             .spawn()?;
-        Ok(Self { process, socket })
+        Ok(Self { process, socket, spared })
     }
 
     /// Tells it whom it watches over, and waits until it does.
@@ -55,15 +59,23 @@ impl Warden {
             command: job.command.iter().map(|word| word.as_bytes().to_vec()).collect(),
             patience_ms: u64::try_from(job.candidate.timing.lease().as_millis()).unwrap_or(u64::MAX),
         };
-        handover::send(&self.socket, &line(&ToWarden::Hello(hello))?, io::stdin().as_fd())?;
-        self.socket.set_nonblocking(true)?;
-        let (reader, writer) = tokio::net::UnixStream::from_std(self.socket)?.into_split();
-        let mut link =
-            Link { process: self.process, reader: BufReader::new(reader), writer, line: Vec::new(), program: None };
-        match link.next().await {
-            Some(FromWarden::Ready) => Ok(link),
-            _ => Err(io::Error::other("the warden process does not answer")),
+        let Self { process, socket, spared } = self;
+        let mut link = Self::connect(process, socket, spared, hello)?;
+        // A warden that hangs is no warden.
+        match tokio::time::timeout(Duration::from_secs(5), link.next()).await {
+            Ok(Some(FromWarden::Ready)) => Ok(link),
+            _ => {
+                link.bury().await;
+                Err(io::Error::other("the warden process does not answer"))
+            }
         }
+    }
+
+    fn connect(process: Child, socket: UnixStream, spared: Vec<Pid>, hello: Hello) -> io::Result<Link> {
+        handover::send(&socket, &line(&ToWarden::Hello(hello))?, io::stdin().as_fd())?;
+        socket.set_nonblocking(true)?;
+        let (reader, writer) = tokio::net::UnixStream::from_std(socket)?.into_split();
+        Ok(Link { process, reader: BufReader::new(reader), writer, line: Vec::new(), program: None, spared })
     }
 }
 
@@ -104,16 +116,18 @@ impl Link {
     /// The warden is gone: does its work. Kills the program and all that it started, and waits until they are dead.
     /// The kernel has killed the program itself already.
     pub(super) async fn bury(mut self) {
-        let program = self.program;
+        // Known or not: the warden may have died before it could tell what it had started.
+        let family = Family::orphans(self.program, std::mem::take(&mut self.spared));
         // Waiting for deaths blocks; signals wait that long.
         let buried = tokio::task::spawn_blocking(move || {
             let _ = self.process.kill();
             let _ = self.process.wait();
-            if let Some(program) = program {
-                Family::of(program).extinguish(None);
-            }
+            family.extinguish();
         });
-        let _ = buried.await;
+        if buried.await.is_err() {
+            // Nobody knows whether the program is dead: better to die than to release.
+            std::process::abort();
+        }
     }
 
     /// The candidate has withdrawn: lets the warden go, too.

@@ -88,6 +88,10 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let store_url = common.store_url().map_err(usage)?;
     let label = args.label();
     let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
+    if signals::is_ignored(nix::sys::signal::Signal::SIGCHLD) {
+        // The kernel would reap the program by itself, and nobody would learn how it ended, or that it did.
+        return Err(Refusal::new(2, "SIGCHLD is ignored; start primacy with its default disposition"));
+    }
     program::check(name).map_err(|unusable| Refusal::new(unusable.code, unusable.message))?;
     if common.uses_default_store() {
         place::create_default_folder().map_err(|error| {

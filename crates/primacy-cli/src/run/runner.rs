@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nix::sys::signal::Signal;
 use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, Leadership, Phase, Status, StopReason, Trouble, clock};
+use primacy::{Candidate, Instant, Leadership, Phase, Status, StopReason, Trouble, clock};
 use tracing::{info, warn};
 
 use crate::output::logging;
@@ -24,15 +24,24 @@ pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
         .enable_all()
         .build()
         .map_err(|error| Refusal::system("the system gives no event queue", &error))?;
-    runtime.block_on(async {
+    // A panic must not unwind through a leadership, which would release it: the warden releases, once all is dead.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        hook(info);
+        std::process::abort();
+    }));
+    let ended = runtime.block_on(async {
         let signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
         let candidate = job
             .election
             .campaign_with(job.candidate.clone())
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
         let link = watch_over(warden, &job, &candidate).await?;
-        Runner { job: Arc::new(job), signals, candidate, link }.run().await
-    })
+        Runner { job: Arc::new(job), signals, candidate, link, ending: false }.run().await
+    });
+    // A warden that is stopped may still be waited for in the background; nobody waits for that.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Has a warden watch over the candidate; another one, if the first dies before it does.
@@ -54,6 +63,8 @@ struct Runner {
     signals: Signals,
     candidate: Candidate,
     link: Link,
+    /// A signal has asked for the end.
+    ending: bool,
 }
 
 /// What came while the candidate waited.
@@ -73,8 +84,10 @@ enum Led {
     NotStarted(String),
     /// The leadership ended first, and the program was stopped.
     Lost,
-    /// The warden died, and the program with it.
-    WardenDied,
+    /// The warden died, or does not do its work: the program must be killed by the runner.
+    WardenFailed,
+    /// It was over before the program could be started.
+    NeverBegan,
 }
 
 impl Runner {
@@ -112,9 +125,12 @@ impl Runner {
                     drop(leadership);
                     return Ok(self.leave(LOST).await);
                 }
-                Led::Lost => drop(leadership),
-                Led::WardenDied => {
+                Led::Lost | Led::NeverBegan => drop(leadership),
+                Led::WardenFailed => {
                     self = self.replace_warden_under(leadership).await?;
+                    if self.ending {
+                        return Ok(self.leave(signals::exit_code(Signal::SIGKILL)).await);
+                    }
                     if self.job.once {
                         return Ok(self.leave(LOST).await);
                     }
@@ -168,28 +184,29 @@ impl Runner {
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
-        let Phase::Leading { until, version } = first else { return Led::Lost };
+        let Phase::Leading { until, version } = first else { return Led::NeverBegan };
         let term = Deadlines::of(until, version, &self.job.candidate.timing);
         self.link.tell(&ToWarden::Lead { token, term });
         info!("leading {} with token {token}", self.job.election.name());
         let mut lost = false;
-        let mut ending = false;
         let mut watching = true;
+        let mut overrule_at = None;
         loop {
             tokio::select! {
                 biased;
+                () = sleep_until(overrule_at) => return Led::WardenFailed,
                 message = self.link.next() => match message {
-                    Some(FromWarden::Gone { overdue, .. }) if (overdue || lost) && !ending => return Led::Lost,
+                    Some(FromWarden::Gone { overdue, .. }) if (overdue || lost) && !self.ending => return Led::Lost,
                     Some(FromWarden::Gone { end, .. }) => return Led::Program(end),
                     Some(FromWarden::NotStarted { .. }) if lost => return Led::Lost,
                     Some(FromWarden::NotStarted { message }) => return Led::NotStarted(message),
                     Some(FromWarden::Ready | FromWarden::Started { .. }) => {}
-                    None => return Led::WardenDied,
+                    None => return Led::WardenFailed,
                 },
                 signal = self.signals.next() => {
                     self.link.tell(&ToWarden::Forward { signal: signal as i32 });
                     if signals::ends(signal) {
-                        ending = true;
+                        self.ending = true;
                         self.candidate.begin_withdrawal();
                     }
                 }
@@ -197,8 +214,19 @@ impl Runner {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
                     lost |= self.pass_on(&phase);
+                    overrule_at = earliest(overrule_at, self.overrule_at(&phase));
                 }
             }
+        }
+    }
+
+    /// When the runner kills a warden that has not killed the program by then, and does its work.
+    fn overrule_at(&self, phase: &Phase) -> Option<Instant> {
+        let allowance = self.job.candidate.timing.kill() / 2;
+        match phase {
+            Phase::Leading { .. } => None,
+            Phase::Draining { by, .. } => Some(*by + allowance),
+            _ => Some(clock::now() + allowance),
         }
     }
 
@@ -212,15 +240,15 @@ impl Runner {
                 return false;
             }
             Phase::Draining { reason, by } => {
+                let signal = (!withdrawn).then_some(Signal::SIGTERM as i32);
+                self.link.tell(&ToWarden::Stop { signal, kill_at: clock::to_boot_nanos(*by) });
                 if !withdrawn {
                     info!("stopping the program: {reason}");
                 }
-                let signal = (!withdrawn).then_some(Signal::SIGTERM as i32);
-                self.link.tell(&ToWarden::Stop { signal, kill_at: clock::to_boot_nanos(*by) });
             }
             Phase::Ended { reason } => {
-                warn!("killing the program: {reason}");
                 self.link.tell(&ToWarden::Kill);
+                warn!("killing the program: {reason}");
             }
             _ => self.link.tell(&ToWarden::Kill),
         }
@@ -243,26 +271,42 @@ impl Runner {
     }
 
     async fn replace_warden_under(self, leadership: Leadership) -> Result<Self, Refusal> {
-        warn!("the warden died; its program is killed, and the leadership given up");
-        let Self { job, signals, candidate, link } = self;
+        let Self { job, signals, candidate, link, ending } = self;
         link.bury().await;
         drop(leadership);
-        Self::with_new_warden(job, signals, candidate).await
+        warn!("the warden died or hung; its program was killed, and the leadership given up");
+        Self::with_new_warden(job, signals, candidate, ending).await
     }
 
     async fn replace_warden(self) -> Result<Self, Refusal> {
-        warn!("the warden died; starting another");
-        let Self { job, signals, candidate, link } = self;
+        let Self { job, signals, candidate, link, ending } = self;
         link.bury().await;
-        Self::with_new_warden(job, signals, candidate).await
+        warn!("the warden died; starting another");
+        Self::with_new_warden(job, signals, candidate, ending).await
     }
 
-    async fn with_new_warden(job: Arc<Job>, signals: Signals, candidate: Candidate) -> Result<Self, Refusal> {
+    async fn with_new_warden(
+        job: Arc<Job>,
+        signals: Signals,
+        candidate: Candidate,
+        ending: bool,
+    ) -> Result<Self, Refusal> {
         let warden = Warden::start();
         let warden = warden.map_err(|error| Refusal::system("the warden process cannot be started", &error))?;
         let link = watch_over(warden, &job, &candidate).await?;
-        Ok(Self { job, signals, candidate, link })
+        Ok(Self { job, signals, candidate, link, ending })
     }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep(at.since(clock::now())).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
 }
 
 /// Trouble with a store that has never answered.

@@ -17,8 +17,10 @@ pub(super) struct Signals {
 impl Signals {
     /// Takes the signals from now on.
     pub(super) fn take() -> io::Result<Self> {
+        // What whoever started this wants ignored, as `nohup` does, stays so.
+        let wanted = ENDING.iter().chain(&PASSED_ON).filter(|taken| !is_ignored(**taken));
         let take = |taken: &Signal| Ok((*taken, signal(SignalKind::from_raw(*taken as i32))?));
-        Ok(Self { sources: ENDING.iter().chain(&PASSED_ON).map(take).collect::<io::Result<_>>()? })
+        Ok(Self { sources: wanted.map(take).collect::<io::Result<_>>()? })
     }
 
     /// The next signal.
@@ -33,6 +35,13 @@ impl Signals {
         })
         .await
     }
+}
+
+/// Whether this process ignores a signal, as it does if its parent did.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
 }
 
 /// Whether a signal asks the runner to end.

@@ -189,10 +189,18 @@ impl Warden {
                 Err(_) => break false,
             }
         };
+        let mut messages = Vec::new();
         while let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.inbox.drain(..=end).collect();
-            if let Ok(message) = serde_json::from_slice(&line) {
-                self.obey(message);
+            messages.extend(serde_json::from_slice(&line));
+        }
+        // After a pause a lead may be heard of together with its end: then nothing is started.
+        let ends = |message: &ToWarden| matches!(message, ToWarden::Stop { .. } | ToWarden::Kill | ToWarden::Farewell);
+        let over = !connected || messages.iter().any(ends);
+        for message in messages {
+            match message {
+                ToWarden::Lead { term, .. } if over => self.decline(term),
+                message => self.obey(message),
             }
         }
         connected
@@ -227,12 +235,16 @@ impl Warden {
         }
     }
 
+    /// Nothing is started, and nothing is left: as if it had been stopped at the deadline.
+    fn decline(&mut self, term: Deadlines) {
+        self.lease = Some(Lease { term, told: true });
+        self.tell(&FromWarden::Gone { end: End::Signal(Signal::SIGKILL as i32), overdue: true });
+    }
+
     fn lead(&mut self, token: u64, term: Deadlines) {
         self.lease = Some(Lease { term, told: false });
         if clock::boot_nanos().unwrap_or(u64::MAX) >= term.kill_at {
-            // Nothing ran, and nothing is left: as if it had been stopped at the deadline.
-            self.tell(&FromWarden::Gone { end: End::Signal(Signal::SIGKILL as i32), overdue: true });
-            return;
+            return self.decline(term);
         }
         match self.spawn(token) {
             Ok(pid) => {
@@ -273,29 +285,28 @@ impl Warden {
 
     fn mind_deaths(&mut self) {
         while let Ok(Some(_)) = self.deaths.read_signal() {}
-        let mut ended = None;
-        for child in family::children() {
-            let end = family::reap(child);
-            if self.program.as_ref().is_some_and(|program| program.pid == child) {
-                ended = end;
-            }
+        let leader = self.program.as_ref().map(|program| program.pid);
+        if leader.is_some_and(family::is_dead) {
+            return self.finish();
         }
-        if ended.is_some() {
-            self.finish(ended);
+        // What cannot be listed now is reaped at the end.
+        for child in family::children().unwrap_or_default() {
+            if Some(child) != leader {
+                family::reap(child);
+            }
         }
     }
 
     fn kill(&mut self) {
         if self.program.is_some() {
-            self.finish(None);
+            self.finish();
         }
     }
 
     /// Kills what is left of the program, and tells once all of it is gone (HAZARDS 44).
-    fn finish(&mut self, known: Option<End>) {
+    fn finish(&mut self) {
         let Some(program) = self.program.take() else { return };
-        let end = program.family.extinguish(None);
-        let end = known.or(end).unwrap_or(End::Signal(Signal::SIGKILL as i32));
+        let end = program.family.extinguish().unwrap_or(End::Signal(Signal::SIGKILL as i32));
         self.tell(&FromWarden::Gone { end, overdue: program.overdue });
     }
 
@@ -318,10 +329,10 @@ impl Warden {
         let Some(testament) = self.testament() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if self.lease.is_some() {
-            runtime.block_on(testament.execute(patience));
-        } else {
-            runtime.block_on(testament.bury_candidate(patience));
+            runtime.block_on(testament.clone().execute(patience));
         }
+        // It may have led before and waited again.
+        runtime.block_on(testament.bury_candidate(patience));
         Ok(())
     }
 

@@ -102,3 +102,13 @@ fn what_a_program_leaves_behind_when_it_ends_dies_before_the_lease_is_released()
     world.expect_start_after(led.token);
     world.assert_never_two();
 }
+
+#[test]
+fn a_program_that_dies_of_a_signal_without_a_name_is_noticed() {
+    let mut world = World::new();
+    let mut first = world.start("a", LONG, &[]);
+    let led = world.expect_start_after(0);
+    let killed = std::process::Command::new("kill").args(["-40", &led.pid.to_string()]).status();
+    assert!(killed.expect("kill exists").success());
+    assert_eq!(first.wait().code(), Some(128 + 40));
+}

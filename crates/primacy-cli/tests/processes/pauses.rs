@@ -97,3 +97,33 @@ fn when_everything_was_stopped_the_woken_program_dies_at_once_and_its_writes_are
     let beats = late.iter().filter(|line| line.word == "beat").count();
     assert!(beats <= refused + 1, "{refused} refusals for {beats} late steps: {late:#?}");
 }
+
+#[test]
+fn a_stopped_warden_is_overruled_when_the_program_must_stop() {
+    let mut world = World::new();
+    let first = world.start("a", &["--lease", "10m", "--grace", "300ms"], &["fork"]);
+    let led = world.expect_start_after(0);
+    let _second = world.start("b", SHORT, &[]);
+    world.await_candidates(1);
+    send(first.warden(), Signal::SIGSTOP);
+    let order = world.primacy(["depose", "--no-wait"]).status().expect("primacy starts");
+    assert!(order.success());
+    // The runner kills its warden, and all that the program has started, before it releases.
+    assert_eq!(world.expect_start_after(led.token).name, "b");
+    assert!(!lives(led.pid));
+    world.assert_never_two();
+}
+
+#[test]
+fn a_stopped_warden_does_not_keep_its_runner_from_ending() {
+    let mut world = World::new();
+    let _first = world.start("a", SHORT, &[]);
+    world.expect_start_after(0);
+    let mut second = world.start("b", SHORT, &[]);
+    world.await_candidates(1);
+    let warden = second.warden();
+    send(warden, Signal::SIGSTOP);
+    second.send(Signal::SIGTERM);
+    assert_eq!(second.wait().code(), Some(143));
+    send(warden, Signal::SIGCONT);
+}
