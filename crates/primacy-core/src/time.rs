@@ -31,6 +31,11 @@ impl Instant {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The earlier of two points in time that may each be absent.
+    pub fn earliest(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        a.into_iter().chain(b).min()
+    }
 }
 
 impl Add<Duration> for Instant {

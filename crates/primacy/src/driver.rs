@@ -141,7 +141,8 @@ impl Driver {
             self.mark_overdue();
             self.publish();
             self.line.listen();
-            let wake = earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
+            let wake =
+                Instant::earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
             let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
             let Line { link, ear, .. } = &mut self.line;
             tokio::select! {
@@ -390,11 +391,4 @@ async fn sleep_until(at: Option<Instant>, leads: bool) {
     // clock, and needs no telling.
     let longest = Duration::from_secs(if leads { 1 } else { 60 });
     tokio::time::sleep(at.since(clock::now()).min(longest)).await;
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
 }

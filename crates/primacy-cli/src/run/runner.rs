@@ -214,7 +214,7 @@ impl Runner {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
                     lost |= self.pass_on(&phase);
-                    overrule_at = earliest(overrule_at, self.overrule_at(&phase));
+                    overrule_at = Instant::earliest(overrule_at, self.overrule_at(&phase));
                 }
             }
         }
@@ -303,10 +303,6 @@ async fn sleep_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep(at.since(clock::now())).await,
         None => std::future::pending().await,
     }
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    a.into_iter().chain(b).min()
 }
 
 /// Trouble with a store that has never answered.

@@ -211,7 +211,7 @@ impl Candidate {
             State::Idle | State::Stopping(..) => None,
             State::Leading(tenure) => {
                 let renewal = call.is_none().then(|| self.renewal_due(tenure));
-                earliest(renewal, Some(self.drain_at(tenure).min(tenure.until)))
+                Instant::earliest(renewal, Some(self.drain_at(tenure).min(tenure.until)))
             }
             State::Draining(tenure, _) => Some(tenure.until),
             State::Releasing { next_try, give_up, .. } => {
@@ -224,11 +224,11 @@ impl Candidate {
             State::Waiting if call.is_some() => self.withdrawn,
             State::Waiting => {
                 let ready = self.readiness().0.filter(|_| self.withdrawn.is_none());
-                earliest(earliest(Some(self.look_due()), ready), self.withdrawn)
+                Instant::earliest(Instant::earliest(Some(self.look_due()), ready), self.withdrawn)
             }
             State::Leaving => self.withdrawn,
         };
-        earliest(call, own)
+        Instant::earliest(call, own)
     }
 
     /// What it can say about itself. Compare `until` with the clock: a view grows old.
@@ -593,11 +593,4 @@ impl Candidate {
 fn spread(span: Duration, cx: &mut Context<'_>) -> Duration {
     let nanos = crate::time::nanos(span);
     Duration::from_nanos(if nanos == 0 { 0 } else { (cx.entropy)() % nanos })
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
 }
