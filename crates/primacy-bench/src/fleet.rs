@@ -70,10 +70,15 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// The URL of this fleet's store.
+    pub(crate) fn store(&self) -> String {
+        format!("sqlite:{}", self.folder.path().join("bench.db").display())
+    }
+
     /// `primacy` on this fleet's store.
     pub(crate) fn primacy(&self) -> Command {
         let mut command = Command::new(&self.primacy);
-        command.env("PRIMACY_STORE", format!("sqlite:{}", self.folder.path().join("bench.db").display()));
+        command.env("PRIMACY_STORE", self.store());
         command.stdin(Stdio::null());
         command
     }
