@@ -170,15 +170,17 @@ fn connect(place: &Place, create: OpenFlags, abandoned: &Abandoned) -> Result<Co
         | OpenFlags::SQLITE_OPEN_PRIVATE_CACHE
         | create;
     let open = || -> rusqlite::Result<Connection> {
-        let mut conn = Connection::open_with_flags(place.path(), flags)?;
+        let mut opened = Connection::open_with_flags(place.path(), flags)?;
+        // Some versions of the library set a handler only through a unique reference.
+        let conn = &mut opened;
         abandoned.on_drop(conn.get_interrupt_handle());
         conn.busy_handler(Some(wait_for_lock))?;
         conn.set_prepared_statement_cache_capacity(48);
         // The file is input: what its schema says must not run anything.
         conn.pragma_update(None, "trusted_schema", false)?;
         conn.pragma_update(None, "cell_size_check", true)?;
-        set_synchronous(&conn, Durability::Full)?;
-        Ok(conn)
+        set_synchronous(conn, Durability::Full)?;
+        Ok(opened)
     };
     open().map_err(|error| Fault::from(error).meaning(place, Phase::Before).error)
 }
