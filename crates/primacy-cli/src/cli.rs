@@ -130,6 +130,9 @@ pub(crate) enum Command {
     /// Check what the store guarantees, measure it, and advise on timing
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
+    /// Try your timing and topology in simulated worlds full of faults
+    #[command(after_help = examples::SIMULATE)]
+    Simulate(SimulateArgs),
     /// Print a script that completes this command line in a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(CompletionsArgs),
@@ -243,6 +246,39 @@ pub(crate) struct DoctorArgs {
 
 impl DoctorArgs {
     /// The timing to judge, checked as a whole.
+    pub(crate) fn timing(&self) -> Result<Timing, Failure> {
+        timing(self.lease, self.grace)
+    }
+}
+
+/// `primacy simulate`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SimulateArgs {
+    /// How long a grant lasts unless it is renewed
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) lease: Duration,
+    /// How long the work may take to stop, inside the lease [default: 5s, at most half of the lease]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) grace: Option<Duration>,
+    /// How many candidates take part
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub(crate) candidates: u32,
+    /// The longest that a call to the store takes while nothing fails
+    #[arg(long, value_name = "DUR", default_value = "10ms", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) round_trip: Duration,
+    /// In how many worlds
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first of their numbers
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// Print what happens in one world, event by event, instead
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
+    pub(crate) replay: Option<u64>,
+}
+
+impl SimulateArgs {
+    /// The timing, checked as a whole.
     pub(crate) fn timing(&self) -> Result<Timing, Failure> {
         timing(self.lease, self.grace)
     }

@@ -3,34 +3,9 @@
 use primacy_core::lease::Flaw;
 
 use crate::oracle::Oracle;
+use crate::planted::{DriverFlaw, Planted};
 use crate::scenario::{Profile, Setup};
 use crate::store::StoreFlaw;
-use crate::tally::kinds;
-
-kinds! {
-    /// A planted bug of what surrounds the core: driver, warden, resource.
-    DriverFlaw {
-        ClockStops = "uses a clock that stops in suspend",
-        SharedIdentity = "uses a name as identity, which two processes share",
-        DoubleDrift = "clocks wrong by twice the configured bound",
-        OpenFence = "resource without a fence",
-        StaleNow = "handles an answer with the time at which it sent the request",
-        DrainedEarly = "says that the work has stopped once it was told to",
-        UncheckedWork = "work that does not look at the deadline before it writes",
-        NoKill = "does not kill work that outlives its leadership",
-    }
-}
-
-/// A planted bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// In the core.
-    Core(Flaw),
-    /// In the store.
-    Store(StoreFlaw),
-    /// Around the core.
-    Driver(DriverFlaw),
-}
 
 /// A planted bug and how soon it must be found.
 #[derive(Clone, Copy, Debug)]
@@ -119,14 +94,4 @@ pub struct Hunt {
     pub seeds: u64,
     /// The seed that found it, and the oracle that told.
     pub found: Option<(u64, Oracle)>,
-}
-
-impl std::fmt::Display for Planted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Core(flaw) => write!(f, "core: {flaw:?}"),
-            Self::Store(flaw) => write!(f, "store: {flaw}"),
-            Self::Driver(flaw) => write!(f, "driver: {flaw}"),
-        }
-    }
 }

@@ -9,16 +9,19 @@
 //! let report = primacy_sim::run(0..20, 1, &Setup::new(Profile::Faults), &|_| {});
 //! assert!(report.is_clean(), "{:?}", report.failures);
 //! ```
+#[cfg(feature = "model")]
 pub mod model;
 
 mod adversary;
 mod batch;
+#[cfg(feature = "canaries")]
 mod canary;
 mod clock;
 mod healed;
 mod network;
 mod node;
 mod oracle;
+mod planted;
 mod process;
 mod rng;
 mod scenario;
@@ -29,8 +32,10 @@ mod work;
 mod world;
 
 pub use batch::{Failure, Report, run, run_seed};
-pub use canary::{CANARIES, Canary, DriverFlaw, Hunt, Planted};
+#[cfg(feature = "canaries")]
+pub use canary::{CANARIES, Canary, Hunt};
 pub use oracle::{Oracle, Violation};
+pub use planted::{DriverFlaw, Planted};
 pub use scenario::{Profile, Setup};
 pub use store::StoreFlaw;
 pub use tally::{Fault, Sometimes, Tally};

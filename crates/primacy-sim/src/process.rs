@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use primacy_core::lease::{Candidate, Config, Context, Effect, Event};
 use primacy_core::{CandidateId, Instant};
 
-use crate::canary::{DriverFlaw, Planted};
 use crate::clock::Clock;
 use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
 use crate::oracle::Step;
+use crate::planted::{DriverFlaw, Planted};
 use crate::store::Asker;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
@@ -355,6 +355,7 @@ fn from_outside(event: &Event) -> bool {
 fn config(id: CandidateId, label: primacy_core::Label, timing: primacy_core::Timing, bug: Option<Planted>) -> Config {
     let config = Config::new(id, label, timing);
     match bug {
+        #[cfg(feature = "canaries")]
         Some(Planted::Core(flaw)) => Config { flaw: Some(flaw), ..config },
         _ => config,
     }

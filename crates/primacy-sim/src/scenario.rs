@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use primacy_core::{Label, Timing, TimingSettings};
 
-use crate::canary::{DriverFlaw, Planted};
 use crate::oracle::Oracle;
+use crate::planted::{DriverFlaw, Planted};
 use crate::rng::Rng;
 
 /// Which promises are put to the test.
@@ -33,6 +33,8 @@ pub struct Setup {
     pub timing: Option<Timing>,
     /// How many candidates; drawn if absent.
     pub candidates: Option<u32>,
+    /// The longest that a call to the store takes while nothing fails; chosen from the timing if absent.
+    pub latency: Option<Duration>,
     /// A bug for the checkers to find.
     pub planted: Option<Planted>,
     /// Promises that are not checked, to see what the others find alone.
@@ -42,7 +44,7 @@ pub struct Setup {
 impl Setup {
     /// Everything drawn from the seed.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, timing: None, candidates: None, planted: None, muted: Vec::new() }
+        Self { profile, timing: None, candidates: None, latency: None, planted: None, muted: Vec::new() }
     }
 }
 
@@ -226,7 +228,11 @@ impl Scenario {
         let longest = parts.iter().map(|part| part.timing.lease()).max().unwrap_or(Timing::DEFAULT_LEASE);
         let shortest_call = parts.iter().map(|part| part.timing.call_timeout()).min().unwrap_or(longest);
         let leases = if profile == Profile::Calm { 2 } else { rng.between(8, 36) };
-        let mix = Mix::draw(profile, longest, shortest_call, uniform, &mut rng);
+        let healed_latency = crate::nanos(setup.latency.unwrap_or((shortest_call / 10).min(Duration::from_millis(10))));
+        let mut mix = Mix::draw(profile, longest, shortest_call, uniform, &mut rng);
+        if setup.latency.is_some() {
+            mix.way_max = mix.way_max.max(healed_latency / 2);
+        }
         Self {
             profile,
             planted: setup.planted,
@@ -235,7 +241,7 @@ impl Scenario {
             parts,
             fault_span: crate::nanos(longest) * leases,
             longest,
-            healed_latency: crate::nanos((shortest_call / 10).min(Duration::from_millis(10))),
+            healed_latency,
             mix,
             rng,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy_core::lease::{Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
 use primacy_core::{CandidateId, Label, Token};
 
-use crate::canary::Planted;
+use crate::planted::Planted;
 use crate::tally::kinds;
 
 kinds! {

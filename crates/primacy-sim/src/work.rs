@@ -3,8 +3,8 @@
 use primacy_core::lease::Event;
 use primacy_core::{Instant, Token};
 
-use crate::canary::DriverFlaw;
 use crate::oracle::Oracle;
+use crate::planted::DriverFlaw;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
 

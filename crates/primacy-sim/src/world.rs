@@ -7,11 +7,11 @@ use primacy_core::lease::{CallError, CallId, Reply};
 use primacy_core::{CandidateId, Fence, Token};
 
 use crate::adversary::Adversary;
-use crate::canary::{DriverFlaw, Planted};
 use crate::healed::Healing;
 use crate::network::Flight;
 use crate::node::Node;
 use crate::oracle::{Ledger, Oracle, Violation};
+use crate::planted::{DriverFlaw, Planted};
 use crate::scenario::{Mix, Scenario};
 use crate::store::Store;
 use crate::tally::{Fault, Sometimes, Tally};

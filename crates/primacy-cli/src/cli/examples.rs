@@ -88,6 +88,17 @@ Examples:
 
 Exit codes: 0 all is fine, 1 a warning, 3 a promise of primacy does not hold, 69 the store was not reached.";
 
+pub(crate) const SIMULATE: &str = "\
+Examples:
+  primacy simulate
+  primacy simulate --lease 3s --grace 1s --candidates 5 --round-trip 40ms
+  primacy simulate --seeds 100000 --json | jq .silent_losses
+  primacy simulate --lease 3s --replay 17 | less
+
+The state machine of `primacy run` lives in worlds in which clocks drift, calls are lost, processes stop and die. A number
+decides everything in a world, so each can be seen again. No store is used.
+Exit codes: 0 no promise was broken, 2 wrong usage, 3 a promise was broken: please report it with the line it prints.";
+
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
   primacy completions bash > /usr/share/bash-completion/completions/primacy

@@ -125,7 +125,7 @@ mod tests {
         refused(
             &[],
             &expect![
-                "say what to do: one of run, status, list, watch, history, promote, depose, pause, resume, doctor, completions, man; see primacy --help"
+                "say what to do: one of run, status, list, watch, history, promote, depose, pause, resume, doctor, simulate, completions, man; see primacy --help"
             ],
         );
         refused(

@@ -20,6 +20,7 @@ mod outcome;
 mod pages;
 mod pause;
 mod reach;
+mod simulate;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
     let ended = match command {
         Command::Completions(args) => pages::completions(&args, &mut output),
         Command::Man(args) => pages::man(&args, &mut output),
+        Command::Simulate(args) => simulate::run(&args, &mut output),
         command => with_store(command, common, &mut output),
     };
     output.erase();
@@ -87,7 +89,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
             Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
-            Command::Run(_) | Command::Completions(_) | Command::Man(_) => {
+            Command::Run(_) | Command::Simulate(_) | Command::Completions(_) | Command::Man(_) => {
                 unreachable!("handled before a store is opened")
             }
         }

@@ -253,7 +253,32 @@ pub(crate) struct Doctor {
     pub(crate) advice: Vec<String>,
 }
 
-/// How long renewals took.
+/// `primacy simulate --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Simulation {
+    pub(crate) schema: u32,
+    pub(crate) candidates: u32,
+    pub(crate) timing: Timing,
+    pub(crate) round_trip_ms: Millis,
+    pub(crate) first_seed: u64,
+    pub(crate) seeds: u64,
+    pub(crate) simulated_hours: f64,
+    pub(crate) faults: u64,
+    pub(crate) leaderships: u64,
+    pub(crate) silent_losses: Latency,
+    pub(crate) broken: Vec<BrokenPromise>,
+}
+
+/// A promise that was broken in a simulated world.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BrokenPromise {
+    pub(crate) seed: u64,
+    pub(crate) promise: String,
+    pub(crate) message: String,
+    pub(crate) replay: String,
+}
+
+/// How long something took that was measured so often.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Latency {
     pub(crate) count: usize,

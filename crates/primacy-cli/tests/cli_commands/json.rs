@@ -92,10 +92,11 @@ fn every_answer_has_the_fields_of_the_manual() {
     world.acquire(&mut peers[1], LONG);
     is_documented("history", &world.json(&["history"]).1);
     is_documented("doctor", &world.json(&["doctor"]).1);
+    is_documented("simulate", &world.json(&["simulate", "--seeds", "20"]).1);
 }
 
 #[test]
 fn the_manual_has_an_example_for_each_command_with_json() {
     let headings: Vec<_> = examples().into_keys().collect();
-    assert_eq!(headings, ["doctor", "history", "list", "pause", "promote", "status", "watch"]);
+    assert_eq!(headings, ["doctor", "history", "list", "pause", "promote", "simulate", "status", "watch"]);
 }

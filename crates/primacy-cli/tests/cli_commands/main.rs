@@ -5,6 +5,7 @@ mod json;
 mod observe;
 mod orders;
 mod pages;
+mod simulate;
 mod support;
 mod usage;
 mod watch;

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "status",
     "list",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 12] = [
     "pause",
     "resume",
     "doctor",
+    "simulate",
     "completions",
     "man",
 ];
