@@ -5,7 +5,7 @@ use crate::Token;
 /// Remembers the highest token that a resource has seen and refuses smaller ones.
 ///
 /// This is what makes leadership safe to act on: a paused process cannot know that its lease has ended, but the
-/// resource that it writes to can (DESIGN §1). Keep the fence's [`highest`](Self::highest) token as durably as the
+/// resource that it writes to can. Keep the fence's [`highest`](Self::highest) token as durably as the
 /// data that it protects, and check under the same lock or in the same transaction as the write.
 ///
 /// ```

@@ -155,7 +155,7 @@ impl Timing {
     }
 
     /// What the holder gives up of its lease so that clocks of different rate never see two leaders: 5 % at the default
-    /// drift bound, where 3.92 % is needed even without the challenger's stretch (TESTING, clause B).
+    /// drift bound, where 3.92 % is needed even without the challenger's stretch.
     pub fn margin(&self) -> Duration {
         share_ppm(self.lease, self.drift_ppm / 2 * 5)
     }

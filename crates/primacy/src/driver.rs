@@ -34,7 +34,7 @@ pub(crate) struct Handles {
 }
 
 /// Starts a candidate on a thread of its own, with its own runtime: whatever blocks in the user's runtime, the lease is
-/// renewed (TESTING, case 14).
+/// renewed.
 ///
 /// # Errors
 /// When the system gives no thread or no runtime.

@@ -64,7 +64,7 @@ pub enum StopReason {
     /// It withdrew, or was dropped.
     #[error("the candidate has withdrawn")]
     Withdrawn,
-    /// The boot clock went backwards: no deadline can be trusted on this machine (TESTING, case 11).
+    /// The boot clock went backwards: no deadline can be trusted on this machine.
     #[error("the machine's boot clock went backwards; no lease can be measured on it")]
     ClockWentBackwards,
     /// The driver failed, which is a bug in primacy or in the store. It held nothing any more when this was told.

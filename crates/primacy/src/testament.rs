@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::ElectionName;
 use crate::store::{EndReason, Holder, Reply, Request, Store, Version};
 
-/// What a process that outlives a leader needs to give its lease back at once (DESIGN §6, "fast failover without a
-/// short lease").
+/// What a process that outlives a leader needs to give its lease back at once: fast failover without a short
+/// lease.
 #[derive(Clone, Debug)]
 pub struct Testament {
     /// Where.

@@ -94,7 +94,7 @@ pub enum Event {
     Drained,
     /// The deadline of [`Candidate::deadline`](super::Candidate::deadline) has come.
     Wake,
-    /// Something may have changed in the store: look now. Never believed (DESIGN §1).
+    /// Something may have changed in the store: look now. Never believed.
     Hint,
     /// A call ended.
     Done {

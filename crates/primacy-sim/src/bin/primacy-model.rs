@@ -23,6 +23,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
+    let known = |argument: &str| argument == "--quick" || argument.strip_prefix("--longer=").is_some_and(is_number);
+    if let Some(unknown) = arguments.iter().find(|argument| argument.starts_with('-') && !known(argument)) {
+        writeln!(io::stderr(), "unknown option {unknown}; there are --quick and --longer=N")?;
+        return Ok(false);
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let longer = arguments.iter().find_map(|argument| argument.strip_prefix("--longer=")?.parse().ok()).unwrap_or(0i8);
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
@@ -54,6 +59,10 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
         out.flush()?;
     }
     Ok(good)
+}
+
+fn is_number(text: &str) -> bool {
+    text.parse::<i8>().is_ok()
 }
 
 #[expect(clippy::disallowed_methods, reason = "it times the search, and no election")]

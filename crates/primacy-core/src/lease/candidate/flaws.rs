@@ -12,7 +12,7 @@ use super::{Kind, State};
 pub enum Flaw {
     /// Counts the lease from the reply, not from the request (R1; HAZARDS 1).
     LeaseFromReply,
-    /// Believes for the whole lease and for the stretch too: a margin that is too short (TESTING, clause B).
+    /// Believes for the whole lease and for the stretch too: a margin that is too short.
     NoMargin,
     /// Takes an unknown outcome for success (R7; HAZARDS 33).
     UnknownIsSuccess,
