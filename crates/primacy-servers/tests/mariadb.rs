@@ -1,0 +1,20 @@
+//! MariaDB starts, answers, restarts, survives being killed, and leaves nothing behind.
+
+use primacy_servers::{MariaDb, MariaDbOptions};
+
+#[test]
+fn a_server_keeps_its_data_until_it_is_dropped() {
+    let server = MariaDb::start(&MariaDbOptions::default()).expect("it starts");
+    server.sql_as_user("create table kept (n int); insert into kept values (42)").expect("it is written");
+    server.restart().expect("it restarts");
+    let before = server.pid();
+    assert_eq!(server.sql("select n from kept").expect("it answers"), "42");
+    server.kill9().expect("it is killed");
+    assert!(!server.is_running());
+    assert!(server.sql("select 1").is_err(), "nobody is there to answer");
+    server.start_again().expect("it recovers");
+    assert_eq!(server.sql("select n from kept").expect("it answers"), "42");
+    assert_ne!(server.pid(), before);
+    let durable = server.sql("select @@innodb_flush_log_at_trx_commit").expect("it answers");
+    assert_eq!(durable, "1", "durability is under test");
+}
