@@ -10,6 +10,7 @@ use primacy::clock;
 use serde::Serialize;
 
 use crate::fleet::{Fleet, Start, send};
+use crate::place::{Kind, Place};
 use crate::spread::Spread;
 
 /// What happens to a leader.
@@ -46,6 +47,7 @@ impl Event {
 /// The measured gaps of one kind of event.
 #[derive(Serialize)]
 pub(crate) struct Failover {
+    pub(crate) store: Kind,
     pub(crate) event: Event,
     pub(crate) candidates: usize,
     pub(crate) lease_seconds: u64,
@@ -54,8 +56,15 @@ pub(crate) struct Failover {
 
 impl Failover {
     /// From the event to the first instruction of the next leader's program.
-    pub(crate) fn measure(primacy: &Path, event: Event, candidates: usize, repeats: usize, lease: u64) -> Result<Self> {
-        let mut fleet = Fleet::launch(primacy, candidates, lease)?;
+    pub(crate) fn measure(
+        primacy: &Path,
+        place: &Place,
+        event: Event,
+        candidates: usize,
+        repeats: usize,
+        lease: u64,
+    ) -> Result<Self> {
+        let mut fleet = Fleet::launch(primacy, place.site(), candidates, lease)?;
         let mut leader = fleet.await_start(0)?;
         let mut gaps_nanos = Vec::new();
         for _ in 0..repeats {
@@ -68,7 +77,7 @@ impl Failover {
                 fleet.add()?;
             }
         }
-        Ok(Self { event, candidates, lease_seconds: lease, gaps_nanos })
+        Ok(Self { store: place.kind, event, candidates, lease_seconds: lease, gaps_nanos })
     }
 }
 
@@ -102,6 +111,6 @@ fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
 impl fmt::Display for Failover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
-        write!(f, "{:<23} {:>4} candidates  {spread}", self.event.name(), self.candidates)
+        write!(f, "{:<10} {:<23} {:>4} candidates  {spread}", self.store, self.event.name(), self.candidates)
     }
 }

@@ -1,4 +1,4 @@
-//! Real runners on one file, and the lines that their programs tell.
+//! Real runners on one store, and the lines that their programs tell.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
@@ -12,11 +12,13 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use primacy::clock;
-use tempfile::TempDir;
 
-/// Runners that campaign on one file.
+use crate::cpu;
+use crate::place::Site;
+
+/// Runners that campaign in one election.
 pub(crate) struct Fleet {
-    folder: TempDir,
+    pub(crate) site: Site,
     primacy: std::path::PathBuf,
     lease: u64,
     lines: Receiver<Start>,
@@ -47,7 +49,7 @@ pub(crate) fn sentry() -> Result<()> {
 }
 
 impl Fleet {
-    pub(crate) fn launch(primacy: &Path, candidates: usize, lease: u64) -> Result<Self> {
+    pub(crate) fn launch(primacy: &Path, site: Site, candidates: usize, lease: u64) -> Result<Self> {
         let (reader, writer) = std::io::pipe()?;
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -62,23 +64,17 @@ impl Fleet {
         let primacy = primacy
             .canonicalize()
             .with_context(|| format!("{} is not there; build it with cargo build --release", primacy.display()))?;
-        let folder = tempfile::tempdir()?;
-        let mut fleet = Self { folder, primacy, lease, lines, writer, runners: BTreeMap::new(), started: 0 };
+        let mut fleet = Self { site, primacy, lease, lines, writer, runners: BTreeMap::new(), started: 0 };
         for _ in 0..candidates {
             fleet.add()?;
         }
         Ok(fleet)
     }
 
-    /// The URL of this fleet's store.
-    pub(crate) fn store(&self) -> String {
-        format!("sqlite:{}", self.folder.path().join("bench.db").display())
-    }
-
-    /// `primacy` on this fleet's store.
+    /// `primacy` on this fleet's election.
     pub(crate) fn primacy(&self) -> Command {
         let mut command = Command::new(&self.primacy);
-        command.env("PRIMACY_STORE", self.store());
+        command.env("PRIMACY_STORE", &self.site.url).env("PRIMACY_ELECTION", &self.site.election);
         command.stdin(Stdio::null());
         command
     }
@@ -128,7 +124,8 @@ impl Fleet {
     /// The runner of a program, its warden, and the program itself.
     pub(crate) fn processes_of(&self, start: &Start) -> Result<[i32; 3]> {
         let runner = self.runners.get(&start.name).context("a program that nobody runs")?.id();
-        Ok([runner as i32, first_child(runner).context("a runner without a warden")?, start.pid])
+        let warden = cpu::children(runner).first().copied().context("a runner without a warden")?;
+        Ok([runner as i32, warden as i32, start.pid])
     }
 
     /// Forgets a runner, and waits until it is gone.
@@ -141,8 +138,9 @@ impl Fleet {
 
     /// CPU time that all runners and wardens have used.
     pub(crate) fn cpu(&self) -> Duration {
-        let runners = self.runners.values().map(std::process::Child::id);
-        runners.flat_map(|runner| [Some(runner as i32), first_child(runner)]).flatten().map(cpu_of).sum()
+        // The warden is the runner's child, the program the warden's.
+        let of_two = |runner| cpu::of(runner) + cpu::children(runner).into_iter().map(cpu::of).sum::<Duration>();
+        self.runners.values().map(Child::id).map(of_two).sum()
     }
 }
 
@@ -160,20 +158,4 @@ impl Drop for Fleet {
 
 pub(crate) fn send(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
-}
-
-fn first_child(pid: u32) -> Option<i32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let lists = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    lists.collect::<String>().split_whitespace().next()?.parse().ok()
-}
-
-fn cpu_of(pid: i32) -> Duration {
-    // On-CPU time in nanoseconds, of every thread.
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
-    let times = tasks.flatten().filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(times.sum())
 }

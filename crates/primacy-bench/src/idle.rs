@@ -9,6 +9,7 @@ use primacy::ElectionName;
 use primacy::store::{Version, from_url};
 
 use crate::fleet::Fleet;
+use crate::place::{Place, Site};
 
 /// How often the row is looked at. What is measured is exact to this.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -16,24 +17,34 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// The share of one core that all runners and wardens use together, and the longest time between two renewals.
 ///
 /// A leader renews at equal intervals: where twice the mean passes between two renewals, one was missed.
-pub(crate) fn measure(primacy: &Path, candidates: usize, lease: u64, seconds: u64) -> Result<String> {
-    let fleet = Fleet::launch(primacy, candidates, lease)?;
+pub(crate) fn measure(primacy: &Path, place: &Place, candidates: usize, lease: u64, seconds: u64) -> Result<String> {
+    let fleet = Fleet::launch(primacy, place.site(), candidates, lease)?;
     let leader = fleet.await_start(0)?;
     fleet.await_waiting(candidates - 1)?;
     // What starting up has left to do is not idling.
     thread::sleep(Duration::from_secs(lease));
-    let (begin, before) = (Instant::now(), fleet.cpu());
-    let renewals = watch_renewals(&fleet.store(), leader.token, Duration::from_secs(seconds))?;
-    let (elapsed, used) = (begin.elapsed(), fleet.cpu().saturating_sub(before));
-    let share = used.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
-    let Renewals { seen, longest } = renewals;
+    let cost = || -> Result<_> { Ok((fleet.cpu(), place.cpu(), place.statements()?)) };
+    let (begin, before) = (Instant::now(), cost()?);
+    let Renewals { seen, longest, glances } = watch(&fleet.site, leader.token, Duration::from_secs(seconds))?;
+    let (elapsed, after) = (begin.elapsed(), cost()?);
     let mean = elapsed.checked_div(u32::try_from(seen)?).context("no renewal was seen")?;
     if longest >= mean * 2 {
-        bail!("the leader of {candidates} candidates missed a renewal: {longest:.1?} between two, {mean:.1?} in the mean");
+        bail!(
+            "the leader of {candidates} candidates missed a renewal: {longest:.1?} between two, {mean:.1?} in the mean"
+        );
     }
+    let share = |used: Duration| used.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
+    let statements = after.2.zip(before.2).map_or(String::new(), |(after, before)| {
+        let own = after.saturating_sub(before).saturating_sub(glances) as f64;
+        let leases = elapsed.as_secs_f64() / lease as f64;
+        format!("; {:.2} statements per candidate and lease", own / candidates as f64 / leases)
+    });
     Ok(format!(
-        "{candidates:>4} idle candidates use {share:.2} % of one core together, over {elapsed:.0?}; \
-         {seen} renewals by one leader, {mean:.2?} apart in the mean and {longest:.2?} at most"
+        "{:<10} {candidates:>4} idle candidates use {:.2} % of one core together, the server {:.2} %, over {elapsed:.0?}; {seen} \
+         renewals by one leader, {mean:.2?} apart in the mean and {longest:.2?} at most{statements}",
+        place.kind,
+        share(after.0.saturating_sub(before.0)),
+        share(after.1.saturating_sub(before.1)),
     ))
 }
 
@@ -41,11 +52,13 @@ pub(crate) fn measure(primacy: &Path, candidates: usize, lease: u64, seconds: u6
 struct Renewals {
     seen: u64,
     longest: Duration,
+    /// Statements of the watching itself.
+    glances: u64,
 }
 
-fn watch_renewals(url: &str, token: u64, span: Duration) -> Result<Renewals> {
+fn watch(site: &Site, token: u64, span: Duration) -> Result<Renewals> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (store, election) = (from_url(url)?, ElectionName::new("default")?);
+    let (store, election) = (from_url(&site.url)?, ElectionName::new(&*site.election)?);
     let mut desk = runtime.block_on(store.desk())?;
     let mut version = || -> Result<Version> {
         let snapshot = runtime.block_on(desk.snapshot(&election))?.context("the election is gone")?;
@@ -56,10 +69,11 @@ fn watch_renewals(url: &str, token: u64, span: Duration) -> Result<Renewals> {
         Ok(version)
     };
     let (begin, mut last) = (Instant::now(), version()?);
-    let (mut since, mut renewals) = (begin, Renewals { seen: 0, longest: Duration::ZERO });
+    let (mut since, mut renewals) = (begin, Renewals { seen: 0, longest: Duration::ZERO, glances: 1 });
     while begin.elapsed() < span {
         thread::sleep(GLANCE);
         let now = version()?;
+        renewals.glances += 1;
         renewals.longest = renewals.longest.max(since.elapsed());
         if now != last {
             renewals.seen += now.beat.saturating_sub(last.beat);

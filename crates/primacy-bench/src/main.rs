@@ -3,10 +3,12 @@
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 #![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
 
+mod cpu;
 mod failover;
 mod fleet;
 mod idle;
 mod micro;
+mod place;
 mod plot;
 mod spread;
 
@@ -17,8 +19,9 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 
 use crate::failover::{Event, Failover};
+use crate::place::{Kind, Place};
 
-/// What primacy costs and how fast it fails over, on real processes and a real file.
+/// What primacy costs and how fast it fails over, on real processes and real stores.
 #[derive(Parser)]
 struct Options {
     /// The primacy binary to measure.
@@ -27,6 +30,9 @@ struct Options {
     /// Where plots and raw figures go.
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
+    /// The stores to measure: sqlite, postgres, mariadb; the servers are private ones of this run.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "sqlite")]
+    store: Vec<Kind>,
     /// Numbers of candidates.
     #[arg(long, value_delimiter = ',', default_value = "2,20,200")]
     candidates: Vec<usize>,
@@ -39,7 +45,7 @@ struct Options {
     /// The lease, in seconds.
     #[arg(long, default_value_t = 10)]
     lease: u64,
-    /// Only these parts: is-current, renewal, failover, idle.
+    /// Only these parts: is-current, renewal, capacity, failover, idle.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// For how many seconds an idle fleet is watched.
@@ -61,29 +67,44 @@ fn main() -> Result<()> {
     if wanted("is-current") {
         println!("{}", micro::is_current()?);
     }
-    if wanted("renewal") {
-        println!("{}", micro::renewal()?);
+    let mut failovers = Vec::new();
+    for &kind in &options.store {
+        let place = Place::start(kind)?;
+        if wanted("renewal") {
+            println!("{}", micro::renewal(&place)?);
+        }
+        if wanted("capacity") {
+            for leaders in [1, 8, 64] {
+                println!("{}", micro::capacity(&place, leaders)?);
+            }
+        }
+        if wanted("failover") {
+            failover(&options, &place, &mut failovers)?;
+        }
+        if wanted("idle") {
+            for &candidates in &options.candidates {
+                let idle = idle::measure(&options.primacy, &place, candidates, options.lease, options.idle_seconds)?;
+                println!("{idle}");
+            }
+        }
     }
-    if wanted("failover") {
-        let mut results = Vec::new();
-        for &candidates in &options.candidates {
-            for event in Event::ALL {
-                let repeats = if event == Event::SilentLoss { options.silent_repeats } else { options.repeats };
-                if repeats == 0 {
-                    continue;
-                }
-                let failover = Failover::measure(&options.primacy, event, candidates, repeats, options.lease)?;
+    if !failovers.is_empty() {
+        fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&failovers)?)?;
+        plot::failover(&options.out, &failovers)?;
+        println!("plots and raw figures are in {}", options.out.display());
+    }
+    Ok(())
+}
+
+fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Result<()> {
+    for &candidates in &options.candidates {
+        for event in Event::ALL {
+            let repeats = if event == Event::SilentLoss { options.silent_repeats } else { options.repeats };
+            if repeats > 0 {
+                let failover = Failover::measure(&options.primacy, place, event, candidates, repeats, options.lease)?;
                 println!("{failover}");
                 results.push(failover);
             }
-        }
-        fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&results)?)?;
-        plot::failover(&options.out, &results)?;
-        println!("plots and raw figures are in {}", options.out.display());
-    }
-    if wanted("idle") {
-        for &candidates in &options.candidates {
-            println!("{}", idle::measure(&options.primacy, candidates, options.lease, options.idle_seconds)?);
         }
     }
     Ok(())

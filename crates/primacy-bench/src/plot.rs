@@ -3,30 +3,36 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 use plotters::prelude::*;
 
 use crate::failover::{Event, Failover};
+use crate::place::Kind;
 
-/// One plot per event, one line per number of candidates.
+/// One plot per store and event, one line per number of candidates.
 pub(crate) fn failover(out: &Path, results: &[Failover]) -> Result<()> {
-    for event in Event::ALL {
-        let of_event: Vec<_> = results.iter().filter(|result| result.event == event).collect();
-        if !of_event.is_empty() {
-            let file = out.join(format!("failover-{}.svg", event.name().replace(' ', "-")));
-            distribution(&file, event, &of_event).with_context(|| format!("cannot write {}", file.display()))?;
+    for &store in Kind::value_variants() {
+        for event in Event::ALL {
+            let chosen: Vec<_> = results.iter().filter(|one| one.event == event && one.store == store).collect();
+            if !chosen.is_empty() {
+                let name = format!("failover-{store}-{}.svg", event.name()).to_lowercase().replace(' ', "-");
+                let file = out.join(name);
+                distribution(&file, store, event, &chosen)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+            }
         }
     }
     Ok(())
 }
 
-fn distribution(file: &Path, event: Event, results: &[&Failover]) -> Result<()> {
+fn distribution(file: &Path, store: Kind, event: Event, results: &[&Failover]) -> Result<()> {
     let millis = |nanos: u64| nanos as f64 / 1e6;
     let most = results.iter().flat_map(|result| &result.gaps_nanos).copied().max().map_or(1.0, millis);
     let lease = results.first().map_or(0, |result| result.lease_seconds);
     let root = SVGBackend::new(file, (800, 480)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
-        .caption(format!("Failover after {}, lease {lease} s, SQLite", event.name()), ("sans-serif", 20))
+        .caption(format!("Failover after {}, lease {lease} s, {store}", event.name()), ("sans-serif", 20))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(48)

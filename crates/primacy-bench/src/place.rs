@@ -1,0 +1,110 @@
+//! Where the measured elections are kept: a file, or a private server of this run.
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use primacy_servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use serde::Serialize;
+use tempfile::TempDir;
+
+/// Which kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+    Mariadb,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+            Self::Mariadb => "MariaDB",
+        })
+    }
+}
+
+/// A store that exists for as long as it is measured.
+pub(crate) struct Place {
+    pub(crate) kind: Kind,
+    held: Held,
+    elections: Cell<u32>,
+}
+
+enum Held {
+    File(TempDir),
+    Postgres(Postgres),
+    Mariadb(MariaDb),
+}
+
+/// One election in a store.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) url: String,
+    pub(crate) election: String,
+}
+
+/// For eight hundred candidates, their wardens and the measuring connections.
+const CONNECTIONS: &str = "3000";
+
+impl Place {
+    /// Starts it, with the settings of a production server: every commit is flushed.
+    pub(crate) fn start(kind: Kind) -> Result<Self> {
+        let held = match kind {
+            Kind::Sqlite => Held::File(tempfile::tempdir()?),
+            Kind::Postgres => {
+                Held::Postgres(Postgres::start(&PostgresOptions::default().set("max_connections", CONNECTIONS))?)
+            }
+            Kind::Mariadb => {
+                Held::Mariadb(MariaDb::start(&MariaDbOptions::default().set("max_connections", CONNECTIONS))?)
+            }
+        };
+        Ok(Self { kind, held, elections: Cell::new(0) })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match &self.held {
+            Held::File(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
+            Held::Postgres(server) => server.url(),
+            Held::Mariadb(server) => server.url(),
+        }
+    }
+
+    /// An election that nobody has campaigned in.
+    pub(crate) fn site(&self) -> Site {
+        self.elections.set(self.elections.get() + 1);
+        Site { url: self.url(), election: format!("bench-{}", self.elections.get()) }
+    }
+
+    /// How many statements the server has carried out, where it counts them: transactions on PostgreSQL, where each of
+    /// primacy's statements is one.
+    pub(crate) fn statements(&self) -> Result<Option<u64>> {
+        let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
+        match &self.held {
+            Held::File(_) => Ok(None),
+            Held::Postgres(server) => count(server.sql(
+                "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database WHERE datname IS NOT NULL",
+            )?)
+            .map(Some),
+            Held::Mariadb(server) => count(server.sql(
+                "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'",
+            )?)
+            .map(Some),
+        }
+    }
+
+    /// CPU time that the server's processes have used.
+    pub(crate) fn cpu(&self) -> Duration {
+        let pid = match &self.held {
+            Held::File(_) => None,
+            Held::Postgres(server) => server.pid(),
+            Held::Mariadb(server) => server.pid(),
+        };
+        pid.map_or(Duration::ZERO, crate::cpu::with_children)
+    }
+}
