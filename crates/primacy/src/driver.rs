@@ -215,7 +215,8 @@ impl Driver {
         let belief = Arc::new(Belief::new(until));
         let (phase, phases) = watch::channel(Phase::Leading { until, version });
         self.tenure = Some(Tenure { token, belief: Arc::clone(&belief), phase, overdue_at: None });
-        let leadership = Leadership::new(token, belief, phases, self.commands.clone());
+        let election = self.line.election.clone();
+        let leadership = Leadership::new(election, token, belief, phases, self.commands.clone());
         // A candidate whose handle is gone drops the guard here, which says that its work has stopped.
         let _ = self.leaderships.send(leadership);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::driver::Command;
-use crate::{Instant, Token, clock};
+use crate::{ElectionName, Instant, Token, clock};
 use primacy_core::lease::{EndReason, Version};
 
 /// The leadership of one election, held by this process until its lease ends.
@@ -22,6 +22,7 @@ use primacy_core::lease::{EndReason, Version};
 /// for: the lease runs out instead.
 #[must_use = "dropping a leadership gives it back"]
 pub struct Leadership {
+    election: ElectionName,
     token: Token,
     belief: Arc<Belief>,
     phase: watch::Receiver<Phase>,
@@ -89,16 +90,22 @@ impl Phase {
 
 impl Leadership {
     pub(crate) fn new(
+        election: ElectionName,
         token: Token,
         belief: Arc<Belief>,
         phase: watch::Receiver<Phase>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self { token, belief, phase, commands }
+        Self { election, token, belief, phase, commands }
+    }
+
+    /// Of which election.
+    pub fn election(&self) -> &ElectionName {
+        &self.election
     }
 
     /// The fencing token: larger than that of every leadership before. Hand it to whatever you write to, and let it
-    /// refuse smaller ones ([`Fence`](crate::Fence)).
+    /// refuse smaller ones ([`fence`](Self::fence) in a database, [`Fence`](crate::Fence) in a resource of your own).
     pub fn token(&self) -> Token {
         self.token
     }
@@ -150,7 +157,11 @@ impl Drop for Leadership {
 
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership").field("token", &self.token).field("remaining", &self.remaining()).finish()
+        f.debug_struct("Leadership")
+            .field("election", &self.election)
+            .field("token", &self.token)
+            .field("remaining", &self.remaining())
+            .finish()
     }
 }
 

@@ -33,7 +33,8 @@
 //!
 //! # What is not
 //! A process can be paused between its check and its write, and then writes after it was replaced. No lease can prevent
-//! that. **If you do only one thing, check the token at the resource** ([`Fence`]).
+//! that. **If you do only one thing, check the token at the resource**: [`fenced`] does it inside a
+//! transaction of your database, [`Fence`] in a resource of your own.
 //!
 //! # Errors, and what they mean for you
 //! | what you get | may I retry? | may I still be the leader? |
@@ -47,6 +48,7 @@
 pub mod clock;
 mod driver;
 mod election;
+pub mod fenced;
 mod leadership;
 mod observer;
 mod status;

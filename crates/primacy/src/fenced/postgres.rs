@@ -1,0 +1,178 @@
+//! The fence on PostgreSQL: a share lock on the row, in one statement and one round trip.
+
+use std::time::Duration;
+
+use super::bound::millis;
+use super::verdict::{Kind, Verdict, judge, signed};
+use super::{Dialect, FenceError, FencedTransaction};
+use crate::store::BoxFuture;
+use crate::{ElectionName, Token};
+
+/// The bounds, for this transaction only. What the user has set lower stays. Evaluated before a row is locked, since the
+/// row is found by what this subquery returns. `$1` election, `$3` milliseconds.
+macro_rules! bounded_election {
+    () => {
+        concat!(
+            "(SELECT $1::text WHERE ",
+            bounded_election!("lock_timeout"),
+            " AND ",
+            bounded_election!("idle_in_transaction_session_timeout"),
+            ")"
+        )
+    };
+    ($setting:literal) => {
+        concat!(
+            "set_config('",
+            $setting,
+            "', CASE WHEN current_setting('",
+            $setting,
+            "')::interval BETWEEN '1 ms' AND $3 * interval '1 ms' THEN current_setting('",
+            $setting,
+            "') ELSE $3::text END, true) IS NOT NULL"
+        )
+    };
+}
+
+/// A row that is smaller by the snapshot is not locked: two that both held it in share mode could not both raise it. At
+/// READ COMMITTED the row is looked at again once it is locked; above, a row that has changed since is an error.
+const HOLD: &str = concat!(
+    "SELECT token FROM primacy_token WHERE election = ",
+    bounded_election!(),
+    " AND token >= $2::bigint FOR SHARE"
+);
+
+/// Only in a database that learns of this leadership here: it sees the token for the first time.
+const RAISE: &str = concat!(
+    "INSERT INTO primacy_token (election, token) VALUES (",
+    bounded_election!(),
+    ", $2::bigint) ON CONFLICT (election) DO UPDATE SET token = excluded.token \
+     WHERE primacy_token.token < excluded.token"
+);
+
+/// Not a number, which is an error, and after an error PostgreSQL commits nothing: also not for a program that looks at
+/// no result.
+const DOOM: &str = "SELECT $1::text::bigint";
+
+/// How often a row that was raised may turn out to be gone.
+const ATTEMPTS: u32 = 3;
+
+/// The three statements, as a driver sends them.
+trait Driver: Send {
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// The token of the row that is held.
+    async fn hold_row(&mut self, key: (&str, i64, i64)) -> Result<Option<i64>, Self::Error>;
+    async fn raise_row(&mut self, key: (&str, i64, i64)) -> Result<(), Self::Error>;
+    async fn doom(&mut self, why: String) -> Result<(), Self::Error>;
+    fn kind(error: &Self::Error) -> Kind;
+}
+
+async fn hold<D: Driver>(
+    driver: &mut D,
+    election: &ElectionName,
+    token: Token,
+    within: Duration,
+) -> Result<(), FenceError> {
+    let key = (election.as_str(), signed(token), millis(within));
+    let failed = |error: D::Error| D::kind(&error).of(error);
+    for _ in 0..ATTEMPTS {
+        match judge(driver.hold_row(key).await.map_err(failed)?, election, token) {
+            Ok(Verdict::Holds) => return Ok(()),
+            Ok(Verdict::Raise) => driver.raise_row(key).await.map_err(failed)?,
+            Err(stale) => {
+                // It is meant to fail.
+                let _ = driver.doom(format!("primacy: {stale}")).await;
+                return Err(stale);
+            }
+        }
+    }
+    Err(FenceError::Busy("the row of the fence is deleted again and again".into()))
+}
+
+fn kind_of(code: &str) -> Kind {
+    match code {
+        // Serialization failure, deadlock, lock timeout.
+        "40001" | "40P01" | "55P03" => Kind::Busy,
+        "42P01" => Kind::NoTable(Dialect::Postgres),
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod tokio_postgres_driver {
+    use super::*;
+    use tokio_postgres::types::Type;
+
+    impl Driver for tokio_postgres::Transaction<'_> {
+        type Error = tokio_postgres::Error;
+
+        async fn hold_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<Option<i64>, Self::Error> {
+            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                [(&election, Type::TEXT), (&token, Type::INT8), (&millis, Type::INT8)];
+            self.query_typed_opt(HOLD, &parameters).await?.map(|row| row.try_get(0)).transpose()
+        }
+
+        async fn raise_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<(), Self::Error> {
+            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                [(&election, Type::TEXT), (&token, Type::INT8), (&millis, Type::INT8)];
+            self.execute_typed(RAISE, &parameters).await.map(drop)
+        }
+
+        async fn doom(&mut self, why: String) -> Result<(), Self::Error> {
+            self.query_typed(DOOM, &[(&why, Type::TEXT)]).await.map(drop)
+        }
+
+        fn kind(error: &Self::Error) -> Kind {
+            kind_of(error.code().map_or("", |state| state.code()))
+        }
+    }
+
+    impl FencedTransaction for tokio_postgres::Transaction<'_> {
+        fn hold<'a>(
+            &'a mut self,
+            election: &'a ElectionName,
+            token: Token,
+            within: Duration,
+        ) -> BoxFuture<'a, Result<(), FenceError>> {
+            Box::pin(hold(self, election, token, within))
+        }
+    }
+}
+
+#[cfg(feature = "sqlx-postgres")]
+mod sqlx_driver {
+    use super::*;
+    use sqlx::{Postgres, query, query_scalar};
+
+    impl Driver for sqlx::Transaction<'_, Postgres> {
+        type Error = sqlx::Error;
+
+        async fn hold_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<Option<i64>, Self::Error> {
+            query_scalar(HOLD).bind(election).bind(token).bind(millis).fetch_optional(&mut **self).await
+        }
+
+        async fn raise_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<(), Self::Error> {
+            query(RAISE).bind(election).bind(token).bind(millis).execute(&mut **self).await.map(drop)
+        }
+
+        async fn doom(&mut self, why: String) -> Result<(), Self::Error> {
+            query(DOOM).bind(why).execute(&mut **self).await.map(drop)
+        }
+
+        fn kind(error: &Self::Error) -> Kind {
+            let code = error.as_database_error().and_then(|error| error.code());
+            kind_of(code.as_deref().unwrap_or_default())
+        }
+    }
+
+    impl FencedTransaction for sqlx::Transaction<'_, Postgres> {
+        fn hold<'a>(
+            &'a mut self,
+            election: &'a ElectionName,
+            token: Token,
+            within: Duration,
+        ) -> BoxFuture<'a, Result<(), FenceError>> {
+            Box::pin(hold(self, election, token, within))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+-- The fence of primacy: the highest token ever granted of each election. Run it again as often as you like.
+CREATE TABLE IF NOT EXISTS primacy_token (
+    election VARBINARY(128) NOT NULL PRIMARY KEY,
+    token    BIGINT NOT NULL,
+    guard    BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+
+-- CALL primacy_fence('billing', 42): in your transaction, before or after your writes. It holds the fence until the
+-- transaction ends, or it raises SQLSTATE PR001: roll back then. On MariaDB a client that rests inside the transaction for
+-- longer than 10 s loses it; lower @@idle_transaction_timeout before to make that less. MySQL has no such bound.
+DROP PROCEDURE IF EXISTS primacy_fence;
+DELIMITER //
+CREATE PROCEDURE primacy_fence(IN named VARCHAR(200) CHARACTER SET utf8mb4, IN offered BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE name_bytes VARBINARY(800) DEFAULT CAST(named AS BINARY);
+    DECLARE highest BIGINT DEFAULT NULL;
+    DECLARE message VARCHAR(128);
+
+    IF named IS NULL OR offered IS NULL OR offered < 1 OR LENGTH(name_bytes) NOT BETWEEN 1 AND 128 THEN
+        SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'primacy_fence needs an election and a token that was granted';
+    END IF;
+    IF @@SESSION.innodb_lock_wait_timeout > 10 THEN
+        SET SESSION innodb_lock_wait_timeout = 10;
+    END IF;
+    SET @primacy_galera = FALSE;
+    BEGIN
+        -- Not every server has these variables, and a statement that names an unknown one is not even read.
+        DECLARE CONTINUE HANDLER FOR 1193 BEGIN END;
+        PREPARE primacy_bound FROM 'SET SESSION idle_transaction_timeout =
+            IF(@@SESSION.idle_transaction_timeout BETWEEN 1 AND 10, @@SESSION.idle_transaction_timeout, 10)';
+        EXECUTE primacy_bound;
+        DEALLOCATE PREPARE primacy_bound;
+    END;
+    BEGIN
+        DECLARE CONTINUE HANDLER FOR 1193 BEGIN END;
+        PREPARE primacy_cluster FROM 'SELECT @@wsrep_on AND @@wsrep_provider <> ''none'' INTO @primacy_galera';
+        EXECUTE primacy_cluster;
+        DEALLOCATE PREPARE primacy_cluster;
+    END;
+    -- A node of a Galera cluster keeps its share locks to itself; a row that was written is certified against the others.
+    IF @primacy_galera THEN
+        UPDATE primacy_token SET guard = guard + 1 WHERE election = name_bytes AND token = offered;
+    END IF;
+    BEGIN
+        DECLARE CONTINUE HANDLER FOR NOT FOUND SET highest = NULL;
+        SELECT token INTO highest FROM primacy_token WHERE election = name_bytes LOCK IN SHARE MODE;
+    END;
+    IF highest IS NULL OR highest < offered THEN
+        -- Only in a database that sees this token for the first time.
+        INSERT INTO primacy_token (election, token) VALUES (name_bytes, offered)
+            ON DUPLICATE KEY UPDATE token = GREATEST(token, offered), guard = guard + 1;
+        SELECT token INTO highest FROM primacy_token WHERE election = name_bytes LOCK IN SHARE MODE;
+    END IF;
+    IF highest > offered THEN
+        SET message = CONCAT('token ', offered, ' is stale: ', highest, ' has been granted; roll back and stop');
+        SIGNAL SQLSTATE 'PR001' SET MESSAGE_TEXT = message;
+    END IF;
+END //
+DELIMITER ;

@@ -1,0 +1,42 @@
+-- The fence of primacy: the highest token ever granted of each election. Run it again as often as you like.
+CREATE TABLE IF NOT EXISTS primacy_token (
+    election text COLLATE "C" PRIMARY KEY,
+    token    bigint NOT NULL,
+    guard    bigint NOT NULL DEFAULT 0
+);
+
+-- SELECT primacy_fence('billing', 42): in your transaction, before or after your writes. It returns the token and holds
+-- the fence until the transaction ends, or it raises SQLSTATE PR001 and nothing can be committed. A client that rests
+-- inside the transaction, or waits for a lock, for longer than within_ms loses it.
+CREATE OR REPLACE FUNCTION primacy_fence(election text, token bigint, within_ms integer DEFAULT 10000)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $primacy$
+#variable_conflict use_column
+DECLARE
+    highest bigint;
+    setting text;
+BEGIN
+    IF octet_length($1) NOT BETWEEN 1 AND 128 OR NOT $2 >= 1 OR NOT $3 >= 1 OR num_nulls($1, $2, $3) > 0 THEN
+        RAISE EXCEPTION 'primacy_fence needs an election, a token that was granted, and a time of at least 1 ms'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOREACH setting IN ARRAY ARRAY['lock_timeout', 'idle_in_transaction_session_timeout'] LOOP
+        IF current_setting(setting)::interval NOT BETWEEN '1 ms' AND $3 * interval '1 ms' THEN
+            PERFORM set_config(setting, $3::text, true);
+        END IF;
+    END LOOP;
+    FOR attempt IN 1..3 LOOP
+        SELECT t.token INTO highest FROM primacy_token t WHERE t.election = $1 AND t.token >= $2 FOR SHARE;
+        IF highest > $2 THEN
+            RAISE EXCEPTION 'token % of the election "%" is stale: % has been granted', $2, $1, highest
+                USING ERRCODE = 'PR001', HINT = 'Another leader is in charge. Roll back and stop.';
+        END IF;
+        IF highest = $2 THEN
+            RETURN highest;
+        END IF;
+        -- Only in a database that sees this token for the first time.
+        INSERT INTO primacy_token AS t (election, token) VALUES ($1, $2)
+            ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE t.token < excluded.token;
+    END LOOP;
+    RAISE EXCEPTION 'the row of the fence is deleted again and again' USING ERRCODE = 'serialization_failure';
+END
+$primacy$;
