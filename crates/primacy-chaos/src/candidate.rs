@@ -1,0 +1,151 @@
+//! A candidate: a place in the run, and the `primacy run` that fills it as long as it lasts.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::clock::Moment;
+use crate::process::{MARK, Process};
+use crate::rng::Rng;
+
+/// How candidates are started.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// The command under test.
+    pub(crate) primacy: PathBuf,
+    /// This program, which candidates run.
+    pub(crate) program: PathBuf,
+    pub(crate) folder: PathBuf,
+    pub(crate) lease: Duration,
+    pub(crate) grace: Duration,
+    /// Whether the fence is asked before a write.
+    pub(crate) fenced: bool,
+}
+
+/// One place, which is filled again when its candidate has gone.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// Where it finds the store.
+    url: String,
+    /// Where its programs find the fenced table.
+    table: String,
+    /// What its wall clock is told, if that can be stepped.
+    clock: Option<PathBuf>,
+    rng: Rng,
+    pub(crate) runner: Option<Runner>,
+    pub(crate) back_at: Moment,
+}
+
+/// A running `primacy run`.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    child: Child,
+    pub(crate) process: Process,
+    pub(crate) since: Moment,
+    /// Whether its programs start others, which do not die with them unless somebody sees to it.
+    pub(crate) kin: bool,
+}
+
+/// The library that steps a process's wall clock, if it is installed.
+pub(crate) fn faketime() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders = folders.chain(["/usr/lib".into(), "/usr/local/lib".into()]);
+    folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.is_file())
+}
+
+impl Recipe {
+    /// A place for a candidate, empty for now.
+    pub(crate) fn place(&self, name: String, url: String, table: String, mut rng: Rng) -> Result<Place> {
+        let mut clock = None;
+        // Some see the machine's own time.
+        if rng.percent(60) && faketime().is_some() {
+            let file = self.folder.join(format!("{name}.clock"));
+            fs::write(&file, "+0\n")?;
+            clock = Some(file);
+        }
+        Ok(Place { name, url, table, clock, rng, runner: None, back_at: Moment::now() })
+    }
+
+    /// `primacy` as an operator would call it.
+    pub(crate) fn operator(&self, url: &str) -> Command {
+        let mut command = Command::new(&self.primacy);
+        command.env("PRIMACY_STORE", url).env(MARK, &self.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    fn log(&self, name: &str) -> io::Result<File> {
+        File::options().create(true).append(true).open(self.folder.join(format!("{name}.log")))
+    }
+}
+
+impl Place {
+    /// Starts a candidate, with a program that has some bad habits.
+    pub(crate) fn fill(&mut self, recipe: &Recipe) -> Result<()> {
+        let rng = &mut self.rng;
+        let kin = rng.percent(30);
+        let mut command = recipe.operator(&self.url);
+        let millis = |span: Duration| format!("{}ms", span.as_millis());
+        command.args(["run", "-v", "--wait", "1h", "--name", &self.name]);
+        command.args(["--lease", &millis(recipe.lease), "--grace", &millis(recipe.grace), "--"]);
+        command.arg(&recipe.program).args(["work", "--table", &self.table]);
+        command.arg("--witness").arg(witness(&recipe.folder));
+        command.args(["--linger", &rng.below(u64::try_from(recipe.grace.as_millis())? / 2).to_string()]);
+        command.args(["--hold", &rng.below(50).to_string()]);
+        if rng.percent(25) {
+            command.arg("--deaf");
+        }
+        if kin {
+            command.arg("--kin");
+        }
+        if !recipe.fenced {
+            command.arg("--no-fence");
+        }
+        if let (Some(clock), Some(library)) = (&self.clock, faketime()) {
+            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
+            // Read again at every look, so that it can be stepped; the clocks that count are left alone, as they are by
+            // an operator who sets the time.
+            command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let log = recipe.log(&self.name)?;
+        let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("primacy cannot be started")?;
+        let process = Process::of(i32::try_from(child.id())?).context("primacy ended at once")?;
+        self.runner = Some(Runner { child, process, since: Moment::now(), kin });
+        Ok(())
+    }
+
+    /// How the candidate ended, if it has; its place is empty then, for about so long.
+    pub(crate) fn ended(&mut self, pause: Duration) -> Result<Option<ExitStatus>> {
+        let Some(runner) = &mut self.runner else { return Ok(None) };
+        let Some(status) = runner.child.try_wait()? else { return Ok(None) };
+        self.runner = None;
+        self.back_at = Moment::now() + self.rng.span(pause / 10, pause);
+        Ok(Some(status))
+    }
+
+    /// Steps its wall clock to `offset` seconds from the machine's; `false` if it has none of its own.
+    pub(crate) fn step_clock(&self, offset: i64) -> bool {
+        self.clock.as_ref().is_some_and(|file| fs::write(file, format!("{offset:+}\n")).is_ok())
+    }
+}
+
+impl Runner {
+    pub(crate) fn warden(&self) -> Option<Process> {
+        self.process.children().first().copied()
+    }
+
+    /// The program: the warden's eldest child.
+    pub(crate) fn program(&self) -> Option<Process> {
+        self.warden()?.children().first().copied()
+    }
+}
+
+/// Where the programs of a run meet.
+pub(crate) fn witness(folder: &Path) -> PathBuf {
+    folder.join("witness")
+}

@@ -1,0 +1,218 @@
+//! What can go wrong in a run, and in which order the seed deals it.
+
+use std::time::Duration;
+
+use crate::rng::Rng;
+
+/// What a fault needs before it can be injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Candidates, which are always there.
+    Nothing,
+    /// `libfaketime`.
+    Faketime,
+    /// A disk of its own for the store.
+    Disk,
+    /// A server that candidates reach through links of ours.
+    Server,
+}
+
+macro_rules! kinds {
+    ($($kind:ident $name:literal $need:ident $weight:literal $about:literal,)*) => {
+        /// The kinds of faults.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Kind {
+            $(#[doc = $about] $kind,)*
+        }
+
+        impl Kind {
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// What people call it.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            pub(crate) const fn about(self) -> &'static str {
+                match self { $(Self::$kind => $about,)* }
+            }
+
+            pub(crate) const fn need(self) -> Need {
+                match self { $(Self::$kind => Need::$need,)* }
+            }
+
+            /// How often it is in a deck.
+            const fn weight(self) -> usize {
+                match self { $(Self::$kind => $weight,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Term "term" Nothing 1 "SIGTERM to a runner",
+    KillRunner "kill-runner" Nothing 1 "kill -9 of a runner",
+    KillWarden "kill-warden" Nothing 1 "kill -9 of a warden",
+    KillProgram "kill-program" Nothing 1 "kill -9 of a program",
+    KillGuards "kill-guards" Nothing 1 "kill -9 of a runner and its warden at once",
+    KillAll "kill-all" Nothing 1 "kill -9 of runner, warden, program and all that it started, as when a host is lost",
+    StopRunner "stop-runner" Nothing 2 "a runner is stopped and goes on later",
+    StopWarden "stop-warden" Nothing 1 "a warden is stopped and goes on later",
+    StopProgram "stop-program" Nothing 1 "a program is stopped and goes on later",
+    StopRunnerAndProgram "stop-runner-and-program" Nothing 1 "a runner and its program are stopped and go on later",
+    StopAll "stop-all" Nothing 2 "all of a candidate is stopped and goes on later, as when a host is suspended",
+    StepClock "step-clock" Faketime 2 "a candidate's wall clock is stepped",
+    Promote "promote" Nothing 1 "an operator promotes a candidate",
+    Depose "depose" Nothing 1 "an operator deposes the leader",
+    Pause "pause" Nothing 1 "an operator pauses the election and resumes it later",
+    FillDisk "fill-disk" Disk 2 "the store's disk is full for a while",
+    Cut "cut" Server 1 "a candidate's connections are reset",
+    Mute "mute" Server 2 "nothing gets through between a candidate and the server",
+    MuteRequests "mute-requests" Server 2 "nothing gets through from a candidate to the server",
+    MuteAnswers "mute-answers" Server 2 "nothing gets through from the server to a candidate",
+    Slow "slow" Server 1 "everything between a candidate and the server takes longer",
+    SlowAnswers "slow-answers" Server 1 "everything from the server to a candidate takes longer",
+    Isolate "isolate" Server 1 "nothing gets through between all candidates and the server",
+    EndSessions "end-sessions" Server 1 "the server ends the sessions of a candidate",
+    EndAllSessions "end-all-sessions" Server 1 "the server ends all sessions",
+    LockTable "lock-table" Server 1 "somebody locks the election's table",
+    RestartServer "restart-server" Server 1 "the server is restarted",
+    KillServer "kill-server" Server 1 "kill -9 of the server, which comes back later",
+}
+
+impl Kind {
+    /// The kind that people call so.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let find = Self::ALL.iter().copied().find(|kind| kind.name() == text);
+        find.ok_or_else(|| {
+            let all: Vec<String> = Self::ALL.iter().map(|kind| format!("{} ({})", kind.name(), kind.about())).collect();
+            format!("no such fault; there are:\n  {}", all.join("\n  "))
+        })
+    }
+
+    /// Whether it lasts for a while.
+    pub(crate) const fn lasts(self) -> bool {
+        !matches!(
+            self,
+            Self::Term
+                | Self::KillRunner
+                | Self::KillWarden
+                | Self::KillProgram
+                | Self::KillGuards
+                | Self::KillAll
+                | Self::StepClock
+                | Self::Promote
+                | Self::Depose
+                | Self::Cut
+                | Self::EndSessions
+                | Self::EndAllSessions
+        )
+    }
+
+    /// Whether nobody can be elected as long as it lasts.
+    pub(crate) const fn blocks(self) -> bool {
+        matches!(
+            self,
+            Self::Pause | Self::FillDisk | Self::Isolate | Self::LockTable | Self::RestartServer | Self::KillServer
+        )
+    }
+
+    /// Whether it strikes one candidate, and not the store or the election.
+    pub(crate) const fn has_target(self) -> bool {
+        !self.blocks() && !matches!(self, Self::Depose | Self::EndAllSessions)
+    }
+
+    /// Whether it stops or kills some of a candidate's processes.
+    pub(crate) const fn strikes_processes(self) -> bool {
+        matches!(
+            self,
+            Self::Term
+                | Self::KillRunner
+                | Self::KillWarden
+                | Self::KillProgram
+                | Self::KillGuards
+                | Self::KillAll
+                | Self::StopRunner
+                | Self::StopWarden
+                | Self::StopProgram
+                | Self::StopRunnerAndProgram
+                | Self::StopAll
+        )
+    }
+}
+
+/// One fault as it was dealt.
+#[derive(Clone, Debug)]
+pub(crate) struct Strike {
+    pub(crate) kind: Kind,
+    /// Whether it is aimed at the leader, rather than at any candidate.
+    pub(crate) at_leader: bool,
+    /// For how long, if it lasts.
+    pub(crate) span: Duration,
+    /// What else has to be drawn.
+    pub(crate) rng: Rng,
+}
+
+/// Deals faults: each kind comes once in a while, in an order that nobody can foresee.
+#[derive(Debug)]
+pub(crate) struct Dealer {
+    rng: Rng,
+    kinds: Vec<Kind>,
+    deck: Vec<Kind>,
+    lease: Duration,
+}
+
+impl Dealer {
+    pub(crate) fn new(rng: Rng, kinds: Vec<Kind>, lease: Duration) -> Self {
+        Self { rng, kinds, deck: Vec::new(), lease }
+    }
+
+    /// The next fault, and how long to wait before it.
+    pub(crate) fn deal(&mut self) -> (Duration, Strike) {
+        let lease = self.lease;
+        // Mostly one after the other; now and then at once, or after the dust has settled.
+        let wait = match self.rng.below(10) {
+            0..3 => self.rng.span(Duration::ZERO, lease / 10),
+            3..8 => self.rng.span(lease / 3, lease * 3 / 2),
+            _ => self.rng.span(lease * 2, lease * 3),
+        };
+        if self.deck.is_empty() {
+            self.deck = self.kinds.iter().flat_map(|kind| std::iter::repeat_n(*kind, kind.weight())).collect();
+            self.rng.shuffle(&mut self.deck);
+        }
+        let kind = self.deck.pop().unwrap_or(Kind::Depose);
+        let span = if self.rng.percent(40) {
+            self.rng.span(lease / 10, lease * 9 / 10)
+        } else {
+            self.rng.span(lease * 6 / 5, lease * 3)
+        };
+        let at_leader = self.rng.percent(55);
+        (wait, Strike { kind, at_leader, span, rng: self.rng.fork() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deck_has_every_kind_and_a_seed_deals_the_same() {
+        let deal = |seed| {
+            let mut dealer = Dealer::new(Rng::new(seed), Kind::ALL.to_vec(), Duration::from_secs(1));
+            let count = Kind::ALL.iter().map(|kind| kind.weight()).sum();
+            (0..count).map(|_| dealer.deal().1.kind).collect::<Vec<_>>()
+        };
+        let dealt = deal(1);
+        assert_eq!(dealt, deal(1));
+        assert_ne!(dealt, deal(2));
+        assert!(Kind::ALL.iter().all(|kind| dealt.contains(kind)));
+    }
+
+    #[test]
+    fn names_are_found_and_others_are_answered_with_what_there_is() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::parse(kind.name()), Ok(*kind));
+        }
+        assert!(Kind::parse("flood").is_err_and(|told| told.contains("stop-all")));
+    }
+}

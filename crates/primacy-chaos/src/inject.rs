@@ -1,0 +1,246 @@
+//! Carries faults out, and ends them.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::clock::Moment;
+use crate::fault::{Kind, Strike};
+use crate::judge::Stopped;
+use crate::process::Process;
+use crate::rng::Rng;
+use crate::run::{Canary, Run};
+
+/// At most so many faults at once.
+const AT_ONCE: usize = 3;
+
+/// A fault that lasts.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) kind: Kind,
+    /// Whom it strikes, if it strikes one.
+    pub(crate) place: Option<usize>,
+    until: Moment,
+    undo: Undo,
+}
+
+/// How a fault ends.
+#[derive(Debug)]
+enum Undo {
+    /// These go on, in this order, with a pause between the first and the others.
+    Continue {
+        stopped: Vec<Process>,
+        pause: Duration,
+        all: Option<Stopped>,
+    },
+    Resume,
+    EmptyDisk,
+}
+
+impl Run {
+    /// Carries a fault out; `false` if that has to wait.
+    pub(crate) fn inject(&mut self, strike: &Strike) -> bool {
+        let Strike { kind, at_leader, span, .. } = *strike;
+        let mut rng = strike.rng.clone();
+        if kind.lasts() && self.in_force.len() >= AT_ONCE {
+            return false;
+        }
+        let place = if kind.has_target() {
+            let Some(place) = self.choose(kind, at_leader, &mut rng) else { return false };
+            Some(place)
+        } else {
+            None
+        };
+        if self.in_force.iter().any(|other| other.kind.blocks() && kind.blocks()) {
+            return false;
+        }
+        let aim = self.aim(place);
+        let lasting = if kind.lasts() { format!(" for {:.2} s", span.as_secs_f64()) } else { String::new() };
+        self.timeline.tell(format!("{}{aim}{lasting}", kind.name()));
+        let undo = match place {
+            Some(place) => self.strike_place(kind, place, &mut rng),
+            None => self.strike_all(kind, &mut rng),
+        };
+        let now = Moment::now();
+        self.termination.change(now);
+        *self.injected.entry(kind.name()).or_default() += 1;
+        if let Some(undo) = undo {
+            self.in_force.push(InForce { kind, place, until: now + span, undo });
+        }
+        true
+    }
+
+    /// The candidate to strike. Two faults that together leave nobody to guard a program are not injected at once: no
+    /// promise covers that.
+    fn choose(&self, kind: Kind, at_leader: bool, rng: &mut Rng) -> Option<usize> {
+        let leader = self.witnessed.latest_leadership().map(|leadership| leadership.name.clone());
+        let suits = |index: &usize| {
+            let Some(place) = self.places.get(*index) else { return false };
+            let Some(runner) = &place.runner else { return false };
+            let struck = |fault: &crate::inject::InForce| {
+                fault.place == Some(*index) && (fault.kind == kind || fault.kind.strikes_processes())
+            };
+            let unguarded = kind == Kind::KillGuards && runner.kin;
+            let busy = self.in_force.iter().any(struck) && (kind.strikes_processes() || kind.lasts());
+            !(unguarded || busy)
+        };
+        let all: Vec<usize> = (0..self.places.len()).filter(suits).collect();
+        let aimed = all.iter().copied().find(|index| at_leader && Some(&self.places[*index].name) == leader.as_ref());
+        aimed.or_else(|| (!all.is_empty()).then(|| all[rng.index(all.len())]))
+    }
+
+    /// Whom a fault strikes, for people.
+    fn aim(&self, place: Option<usize>) -> String {
+        let Some(place) = place else { return String::new() };
+        let name = &self.places[place].name;
+        let leads = self.witnessed.latest_leadership().is_some_and(|leadership| leadership.name == *name);
+        format!(" {name}{}", if leads { " (leader)" } else { "" })
+    }
+
+    fn strike_place(&mut self, kind: Kind, place: usize, rng: &mut Rng) -> Option<Undo> {
+        let name = self.places[place].name.clone();
+        let runner = self.places[place].runner.as_ref()?;
+        let (process, warden, program) = (runner.process, runner.warden(), runner.program());
+        let stop = |processes: Vec<Option<Process>>| {
+            let stopped: Vec<Process> = processes.into_iter().flatten().collect();
+            stopped.iter().for_each(|process| process.send(Signal::SIGSTOP));
+            Some(Undo::Continue { stopped, pause: Duration::ZERO, all: None })
+        };
+        match kind {
+            Kind::Term => process.send(Signal::SIGTERM),
+            Kind::KillRunner => process.send(Signal::SIGKILL),
+            Kind::KillWarden => warden?.send(Signal::SIGKILL),
+            Kind::KillProgram => program?.send(Signal::SIGKILL),
+            Kind::KillGuards => {
+                // Stopped first, so that neither sees the other die.
+                for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+                    [Some(process), warden].into_iter().flatten().for_each(|guard| guard.send(signal));
+                }
+            }
+            Kind::KillAll => stop_all(process).iter().for_each(|process| process.send(Signal::SIGKILL)),
+            Kind::StopRunner => return stop(vec![Some(process)]),
+            Kind::StopWarden => return stop(vec![warden]),
+            Kind::StopProgram => return stop(vec![program]),
+            Kind::StopRunnerAndProgram => return stop(vec![program, Some(process)]),
+            Kind::StopAll => {
+                let mut stopped = stop_all(process);
+                let all = Some(self.witnessed.stopped(stopped.iter().map(|process| process.pid()).collect()));
+                // Who wakes up first: mostly the program, which then has every chance to do harm.
+                let pause =
+                    if rng.percent(50) { rng.span(Duration::ZERO, Duration::from_millis(20)) } else { Duration::ZERO };
+                if rng.percent(30) {
+                    stopped.reverse();
+                }
+                return Some(Undo::Continue { stopped, pause, all });
+            }
+            Kind::StepClock => {
+                let offset = rng.below(14_400).cast_signed() - 7_200;
+                let stepped = self.places[place].step_clock(offset);
+                self.timeline.tell(format!(
+                    "  {} s",
+                    if stepped { format!("{offset:+}") } else { "no clock of its own, +0".into() }
+                ));
+            }
+            Kind::Promote => self.order(&["promote", &name, "--no-wait", "--force"]),
+            _ => {}
+        }
+        None
+    }
+
+    fn strike_all(&mut self, kind: Kind, _: &mut Rng) -> Option<Undo> {
+        match kind {
+            Kind::Depose => self.order(&["depose", "--no-wait", "--force"]),
+            Kind::Pause => {
+                self.order(&["pause"]);
+                return Some(Undo::Resume);
+            }
+            Kind::FillDisk => {
+                self.site.disk.as_ref()?.fill();
+                return Some(Undo::EmptyDisk);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Gives an operator's order, without waiting for it.
+    fn order(&mut self, words: &[&str]) {
+        let mut command = self.recipe.operator(&self.site.url);
+        command.args(words).args(["--quiet", "--wait", "2s"]).stderr(std::process::Stdio::null());
+        if self.setup.canary == Some(Canary::Now) && words.contains(&"--no-wait") {
+            command.arg("--now");
+        }
+        match command.spawn() {
+            Ok(order) => self.orders.push(order),
+            Err(error) => self.timeline.tell(format!("  no operator: {error}")),
+        }
+    }
+
+    /// Ends what has lasted long enough.
+    pub(crate) fn heal(&mut self, now: Moment) {
+        let (due, rest) = std::mem::take(&mut self.in_force).into_iter().partition(|fault| fault.until <= now);
+        self.in_force = rest;
+        let due: Vec<InForce> = due;
+        for fault in due {
+            let aim = self.aim(fault.place);
+            self.end(fault.undo);
+            self.timeline.tell(format!("end of {}{aim}", fault.kind.name()));
+            self.termination.change(Moment::now());
+        }
+    }
+
+    pub(crate) fn heal_all(&mut self) {
+        for fault in &mut self.in_force {
+            fault.until = Moment::default();
+        }
+        self.heal(Moment::now());
+    }
+
+    fn end(&mut self, undo: Undo) {
+        match undo {
+            Undo::Continue { stopped, pause, all } => {
+                for (index, process) in stopped.iter().enumerate() {
+                    process.send(Signal::SIGCONT);
+                    if index == 0 && !pause.is_zero() {
+                        std::thread::park_timeout(pause);
+                    }
+                }
+                if let Some(all) = all {
+                    self.witnessed.awake(all, Moment::now());
+                }
+            }
+            Undo::Resume => {
+                // Whatever else is wrong, the election must go on afterwards.
+                for _ in 0..20 {
+                    let mut command = self.recipe.operator(&self.site.url);
+                    if command.args(["resume", "--quiet", "--wait", "5s"]).status().is_ok_and(|status| status.success())
+                    {
+                        return;
+                    }
+                }
+                self.timeline.tell("the election could not be resumed");
+            }
+            Undo::EmptyDisk => {
+                if let Some(disk) = &self.site.disk {
+                    disk.empty();
+                }
+            }
+        }
+    }
+}
+
+/// Stops a runner and everything below it, the program first; what it starts meanwhile, too.
+fn stop_all(runner: Process) -> Vec<Process> {
+    let mut stopped: Vec<Process> = Vec::new();
+    loop {
+        let mut new: Vec<Process> = runner.descendants();
+        new.reverse();
+        new.push(runner);
+        new.retain(|process| !stopped.contains(process));
+        if new.is_empty() {
+            return stopped;
+        }
+        new.iter().for_each(|process| process.send(Signal::SIGSTOP));
+        stopped.extend(new);
+    }
+}

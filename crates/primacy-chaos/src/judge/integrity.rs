@@ -1,0 +1,205 @@
+//! Integrity and Order, from the lines of the unfenced witness in the order in which the kernel took them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Promise, Verdict};
+use crate::clock::Moment;
+use crate::witness::{Line, Word};
+
+/// One program's time.
+#[derive(Clone, Debug)]
+pub(crate) struct Leadership {
+    pub(crate) token: u64,
+    pub(crate) name: String,
+    pub(crate) pid: i32,
+    pub(crate) start: Moment,
+    /// Its last work so far.
+    pub(crate) last: Moment,
+}
+
+/// A program that nobody could kill, since all of its candidate was stopped at once: it may wake up late.
+#[derive(Clone, Debug)]
+struct Excuse {
+    /// All that was stopped.
+    pids: Vec<i32>,
+    /// The program's, as soon as it has told.
+    token: Option<u64>,
+    /// When the last of its guards went on.
+    awake: Option<Moment>,
+}
+
+/// Which of the times when all of a candidate was stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopped(usize);
+
+/// What the witness saw.
+#[derive(Debug)]
+pub(crate) struct Witnessed {
+    /// How long after its guards went on a late program may still be alive.
+    bound: Duration,
+    pub(crate) leaderships: BTreeMap<u64, Leadership>,
+    excuses: Vec<Excuse>,
+    /// Lines of excused programs behind the start of another.
+    pub(crate) excused: usize,
+    /// How long after waking up the latest of them was.
+    pub(crate) latest: Duration,
+    /// Fenced writes that were refused.
+    pub(crate) refused: usize,
+}
+
+impl Witnessed {
+    pub(crate) fn new(bound: Duration) -> Self {
+        Self {
+            bound,
+            leaderships: BTreeMap::new(),
+            excuses: Vec::new(),
+            excused: 0,
+            latest: Duration::ZERO,
+            refused: 0,
+        }
+    }
+
+    /// The one with the highest token.
+    pub(crate) fn latest_leadership(&self) -> Option<&Leadership> {
+        self.leaderships.last_key_value().map(|(_, leadership)| leadership)
+    }
+
+    /// All of a candidate is stopped, as the caller has seen to: it had these processes, one of them its program.
+    pub(crate) fn stopped(&mut self, pids: Vec<i32>) -> Stopped {
+        let own = self.leaderships.values().rev().find(|leadership| pids.contains(&leadership.pid));
+        self.excuses.push(Excuse { token: own.map(|leadership| leadership.token), pids, awake: None });
+        Stopped(self.excuses.len() - 1)
+    }
+
+    /// All of that candidate goes on.
+    pub(crate) fn awake(&mut self, stopped: Stopped, at: Moment) {
+        if let Some(excuse) = self.excuses.get_mut(stopped.0) {
+            excuse.awake = Some(at);
+        }
+    }
+
+    /// Takes the next line; says what it proves to be broken.
+    pub(crate) fn see(&mut self, line: &Line) -> Option<Verdict> {
+        if line.word == Word::Refused {
+            self.refused += 1;
+        }
+        if line.word == Word::Start {
+            return self.start(line);
+        }
+        if !line.word.is_work() {
+            return None;
+        }
+        if let Some(own) = self.leaderships.get_mut(&line.token) {
+            own.last = own.last.max(line.at);
+        }
+        let (_, later) = self.leaderships.last_key_value().filter(|(token, _)| **token > line.token)?;
+        let after = line.at.since(later.start);
+        let what = format!(
+            "{} with token {} was at work {:.1} ms after {} with token {} had started ({:?})",
+            line.name,
+            line.token,
+            after.as_secs_f64() * 1e3,
+            later.name,
+            later.token,
+            line.word
+        );
+        self.unless_excused(line, Verdict::new(Promise::Integrity, what))
+    }
+
+    fn start(&mut self, line: &Line) -> Option<Verdict> {
+        let (token, pid, start) = (line.token, line.pid, line.at);
+        let before = self.leaderships.last_key_value().map(|(_, before)| before.clone());
+        let leadership = Leadership { token, name: line.name.clone(), pid, start, last: start };
+        self.leaderships.entry(line.token).or_insert(leadership);
+        // It may have been stopped before its first word.
+        if let Some(excuse) =
+            self.excuses.iter_mut().find(|excuse| excuse.token.is_none() && excuse.pids.contains(&pid))
+        {
+            excuse.token = Some(token);
+        }
+        let before = before.filter(|before| before.token >= token)?;
+        let what = format!("{} started with token {token}, after {} with {}", line.name, before.name, before.token);
+        let verdict = Verdict::new(Promise::Order, what);
+        if before.token == token { Some(verdict) } else { self.unless_excused(line, verdict) }
+    }
+
+    fn unless_excused(&mut self, line: &Line, verdict: Verdict) -> Option<Verdict> {
+        let own = |excuse: &&Excuse| excuse.token == Some(line.token) || excuse.pids.contains(&line.pid);
+        let excuse = self.excuses.iter().rev().find(own);
+        match excuse.map(|excuse| excuse.awake) {
+            Some(None) => {}
+            Some(Some(awake)) if line.at <= awake + self.bound => self.latest = self.latest.max(line.at.since(awake)),
+            _ => return Some(verdict),
+        }
+        self.excused += 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(word: Word, token: u64, at: u64) -> Line {
+        let at = Moment::from_nanos(at);
+        Line { word, token, pid: i32::try_from(token).expect("small"), name: format!("c{token}"), at }
+    }
+
+    fn promise(verdict: Option<Verdict>) -> Option<Promise> {
+        verdict.map(|verdict| verdict.promise)
+    }
+
+    fn bound(nanos: u64) -> Witnessed {
+        Witnessed::new(Duration::from_nanos(nanos))
+    }
+
+    #[test]
+    fn work_behind_the_start_of_a_later_leader_is_an_overlap_whatever_its_clock_says() {
+        for word in [Word::Beat, Word::Kin] {
+            let mut witnessed = bound(0);
+            assert_eq!(witnessed.see(&line(Word::Start, 1, 10)), None);
+            assert_eq!(witnessed.see(&line(word, 1, 20)), None);
+            assert_eq!(witnessed.see(&line(Word::Start, 2, 30)), None);
+            assert_eq!(witnessed.see(&line(Word::Refused, 1, 31)), None, "being refused is no work");
+            assert_eq!(promise(witnessed.see(&line(word, 1, 25))), Some(Promise::Integrity));
+        }
+    }
+
+    #[test]
+    fn tokens_only_grow() {
+        let mut witnessed = bound(0);
+        assert_eq!(witnessed.see(&line(Word::Start, 2, 10)), None);
+        assert_eq!(promise(witnessed.see(&line(Word::Start, 2, 20))), Some(Promise::Order));
+        assert_eq!(promise(witnessed.see(&line(Word::Start, 1, 30))), Some(Promise::Order));
+    }
+
+    #[test]
+    fn who_was_stopped_with_its_guards_may_wake_up_late_but_not_for_long() {
+        let mut witnessed = bound(100);
+        assert_eq!(witnessed.see(&line(Word::Start, 1, 0)), None);
+        let stopped = witnessed.stopped(vec![1, 77]);
+        assert_eq!(witnessed.see(&line(Word::Start, 2, 1_000)), None);
+        assert_eq!(witnessed.see(&line(Word::Beat, 1, 1_990)), None, "it woke up before its guards");
+        witnessed.awake(stopped, Moment::from_nanos(2_000));
+        let kin = Line { pid: 99, ..line(Word::Kin, 1, 2_090) };
+        assert_eq!(witnessed.see(&kin), None);
+        assert_eq!((witnessed.excused, witnessed.latest), (2, Duration::from_nanos(90)));
+        assert_eq!(promise(witnessed.see(&line(Word::Beat, 1, 2_101))), Some(Promise::Integrity));
+    }
+
+    #[test]
+    fn who_was_stopped_before_its_first_word_is_excused_too() {
+        let mut witnessed = bound(100);
+        let stopped = witnessed.stopped(vec![1]);
+        assert_eq!(witnessed.see(&line(Word::Start, 2, 1_000)), None);
+        witnessed.awake(stopped, Moment::from_nanos(2_000));
+        assert_eq!(witnessed.see(&line(Word::Start, 1, 2_010)), None);
+        assert_eq!(witnessed.see(&line(Word::Beat, 1, 2_020)), None);
+        assert_eq!(promise(witnessed.see(&line(Word::Beat, 1, 2_200))), Some(Promise::Integrity));
+        let mut witnessed = bound(100);
+        assert_eq!(witnessed.see(&line(Word::Start, 2, 0)), None);
+        witnessed.stopped(vec![2]);
+        assert_eq!(promise(witnessed.see(&line(Word::Start, 2, 1))), Some(Promise::Order), "a token given twice");
+    }
+}

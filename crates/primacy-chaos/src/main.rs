@@ -1,0 +1,168 @@
+//! Real candidates on real stores under seeded faults, judged by witnesses of their own: `cargo xtask chaos`.
+
+mod candidate;
+mod clock;
+mod fault;
+mod inject;
+mod judge;
+mod process;
+mod report;
+mod rng;
+mod run;
+mod site;
+mod timeline;
+mod witness;
+mod work;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+
+use crate::clock::Moment;
+use crate::fault::Kind;
+use crate::report::Report;
+use crate::run::{Canary, Run, Setup};
+use crate::timeline::say;
+
+/// Starts real `primacy run` candidates on real stores, strikes them with faults that follow from a seed, and judges what
+/// independent witnesses saw.
+#[derive(Parser)]
+#[command(name = "primacy-chaos")]
+struct Options {
+    /// Which stores, one run each, all at once
+    #[arg(long, value_delimiter = ',', default_value = "sqlite")]
+    store: Vec<String>,
+    /// For how long faults are injected
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// What all faults follow from; drawn and told if not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many candidates
+    #[arg(long, default_value_t = 5)]
+    candidates: usize,
+    /// The candidates' lease, in milliseconds
+    #[arg(long, default_value_t = 1_000)]
+    lease: u64,
+    /// Only these kinds of faults
+    #[arg(long, value_delimiter = ',', value_parser = Kind::parse)]
+    faults: Vec<Kind>,
+    /// Plant a known bug: the run succeeds when the bug is found in time
+    #[arg(long)]
+    canary: Option<Canary>,
+    /// The primacy binary under test [default: beside this program]
+    #[arg(long)]
+    primacy: Option<PathBuf>,
+    /// Leave logs and witnesses in this folder
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// Print a JSON object for each run instead of its story
+    #[arg(long)]
+    json: bool,
+    /// Print the summary only, and on failure the end of the story
+    #[arg(long)]
+    quiet: bool,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// The program that candidates run. Not for people
+    #[command(hide = true)]
+    Work(work::Job),
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match &options.role {
+        Some(Role::Work(job)) => work::main(job).map(|()| true),
+        None => chaos(&options),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("primacy-chaos: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs all; `true` if all went as it should.
+fn chaos(options: &Options) -> Result<bool> {
+    let seed = options.seed.unwrap_or_else(|| Moment::now().nanos() % 1_000_000);
+    let runs: Vec<_> = options
+        .store
+        .iter()
+        .map(|store| {
+            let setup = setup(options, store, seed)?;
+            Ok(thread::spawn(move || Run::execute(setup)))
+        })
+        .collect::<Result<_>>()?;
+    let mut all_well = true;
+    for run in runs {
+        let Ok(report) = run.join() else { bail!("a run has panicked") };
+        all_well &= told(options, &report?)?;
+    }
+    Ok(all_well)
+}
+
+fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {
+    let beside = std::env::current_exe()?.with_file_name("primacy");
+    let all = options.canary.map_or(Kind::ALL, Canary::faults);
+    let faults = if options.faults.is_empty() { all.to_vec() } else { options.faults.clone() };
+    Ok(Setup {
+        store: store.to_owned(),
+        seed,
+        span: Duration::from_secs(options.seconds),
+        candidates: options.candidates,
+        lease: Duration::from_millis(options.lease),
+        faults,
+        primacy: options.primacy.clone().unwrap_or(beside),
+        canary: options.canary,
+        keep: options.keep.as_ref().map(|folder| folder.join(store)),
+        quiet: options.quiet || options.json,
+        prefix: if options.store.len() > 1 { format!("{store:<9}") } else { String::new() },
+    })
+}
+
+/// Tells what came out; `true` if it is as it should be.
+fn told(options: &Options, report: &Report) -> Result<bool> {
+    let found = |canary: Canary| report.broken.iter().any(|verdict| verdict.promise == canary.breaks());
+    let well = options.canary.map_or(report.broken.is_empty(), found);
+    if options.json {
+        say(&serde_json::to_string_pretty(report)?);
+        return Ok(well);
+    }
+    if !well {
+        report.last_lines.iter().for_each(|line| say(line));
+    }
+    say(&format!("\n{report}"));
+    match options.canary {
+        Some(canary) if well => say(&format!("canary {canary:?}: found")),
+        Some(canary) => say(&format!("canary {canary:?}: NOT found; the judges do not bite")),
+        None => {}
+    }
+    if !well {
+        say(&format!("again: {}", replay(options, report)));
+    }
+    Ok(well)
+}
+
+/// The command that deals the same faults again.
+fn replay(options: &Options, report: &Report) -> String {
+    let mut command = format!(
+        "cargo xtask chaos --store {} --seed {} --seconds {} --candidates {} --lease {}",
+        report.store, report.seed, options.seconds, options.candidates, options.lease
+    );
+    if !options.faults.is_empty() {
+        let names: Vec<&str> = options.faults.iter().map(|kind| kind.name()).collect();
+        command += &format!(" --faults {}", names.join(","));
+    }
+    command
+}
