@@ -2,6 +2,10 @@
 
 pub mod conformance;
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -9,7 +13,7 @@ pub mod sqlite;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::{CandidateId, ElectionName, Label, Token};
@@ -279,7 +283,15 @@ pub enum UrlError {
 }
 
 /// The schemes of this build.
-const KNOWN: &str = if cfg!(feature = "sqlite") { "sqlite:" } else { "none" };
+static KNOWN: LazyLock<String> = LazyLock::new(|| {
+    let schemes = [
+        ("sqlite:", cfg!(feature = "sqlite")),
+        ("postgres:", cfg!(feature = "postgres")),
+        ("mysql:", cfg!(feature = "mysql")),
+    ];
+    let known: Vec<&str> = schemes.iter().filter(|(_, is_built)| *is_built).map(|(scheme, _)| *scheme).collect();
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+});
 
 /// The store at a URL such as `sqlite:/var/lib/primacy/primacy.db`. Nothing is opened yet.
 ///
@@ -291,11 +303,15 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Store>, UrlError> {
         return Err(UrlError::NoScheme(printable(url)));
     };
     match scheme {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Arc::new(postgres::PostgresStore::parse(url)?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::SqliteStore::at(rest)?)),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Arc::new(mysql::MysqlStore::parse(url)?)),
         _ => {
             let _ = rest;
-            Err(UrlError::UnknownScheme { scheme: printable(scheme), known: KNOWN })
+            Err(UrlError::UnknownScheme { scheme: printable(scheme), known: KNOWN.as_str() })
         }
     }
 }

@@ -1,0 +1,84 @@
+//! Observers and operators of a database.
+
+use super::super::{
+    BoxFuture, Desk, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    row::{self, Verdict},
+};
+use super::fault::Fault;
+use super::line::{Answer, Line, Purpose};
+use super::packet::Packet;
+use super::place::Place;
+use super::{probe, rows};
+use crate::ElectionName;
+
+/// How often an order is written anew because the row has changed under it: a leader renews it, candidates take it.
+const TRIES: u32 = 60;
+
+/// The connection of an observer or operator.
+pub(super) struct MysqlDesk {
+    line: Line,
+    place: Place,
+}
+
+impl MysqlDesk {
+    pub(super) async fn open(place: &Place) -> Result<Self, StoreError> {
+        Ok(Self { line: Line::open(place, Purpose::Observe).await?, place: place.clone() })
+    }
+
+    async fn ask(&mut self, statement: String) -> Result<Answer, StoreError> {
+        let answers = self.line.run(&Packet::read(statement)).await?;
+        Ok(answers.into_iter().next().ok_or_else(|| Fault::damaged("an answer"))?)
+    }
+
+    async fn snapshots(&mut self, election: Option<&ElectionName>) -> Result<Vec<Snapshot>, StoreError> {
+        let answer = self.ask(rows::snapshots(election)).await?;
+        Ok(rows::read_snapshots(answer, self.line.host())?)
+    }
+
+    async fn write_order(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
+        for _ in 0..TRIES {
+            let Some(before) = self.snapshots(Some(election)).await?.pop() else {
+                return Ok(Ordered::NoSuchElection);
+            };
+            let row = &before.record;
+            let (new, ended) = match row::order(row, before.leader().is_some(), order) {
+                Verdict::Already => return Ok(Ordered::Already(before)),
+                Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
+                Verdict::Write(new, ended) => (new, ended),
+            };
+            let change = rows::change(election, row, &new, ended.as_ref().map(|reason| reason.word()));
+            match self.line.run(&change.packet).await {
+                Ok(answers) if change.is_made(&answers) => return Ok(Ordered::Written(before)),
+                Ok(_) | Err(Fault::Outrun(_)) => {}
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Err(StoreError::Unreachable(format!("{}: the row changes too often", self.line.host())))
+    }
+}
+
+impl Desk for MysqlDesk {
+    fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
+        Box::pin(async move { Ok(self.snapshots(Some(election)).await?.pop()) })
+    }
+
+    fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>> {
+        Box::pin(self.snapshots(None))
+    }
+
+    fn history<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
+        Box::pin(async move { Ok(rows::read_history(self.ask(rows::history(election, limit)).await?)?) })
+    }
+
+    fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
+        Box::pin(async move { self.write_order(election, &order).await })
+    }
+
+    fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
+        Box::pin(probe::run(&mut self.line, &self.place))
+    }
+}

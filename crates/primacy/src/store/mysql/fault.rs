@@ -1,0 +1,199 @@
+//! What went wrong in a round trip, and what that says of the step's outcome.
+
+use mysql_async::{DriverError, Error, IoError, ServerError};
+use primacy_core::ids::escape;
+
+use super::super::StoreError;
+use super::packet::{Change, Packet};
+
+/// A round trip that did not bring what it should.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// Certainly not done, because somebody else was faster: a deadlock, a failed certification, a row that had
+    /// appeared. Looking again tells what there is now.
+    Outrun(StoreError),
+    /// The tables are missing.
+    NoTables(StoreError),
+    /// Anything else.
+    Said(StoreError),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Outrun(error) | Fault::NoTables(error) | Fault::Said(error) => error,
+        }
+    }
+}
+
+impl Fault {
+    /// A column holds what this program never writes.
+    pub(super) fn damaged(what: &str) -> Self {
+        Self::Said(StoreError::Unusable(format!(
+            "{what} in the database is not what primacy wrote; somebody else has changed it. Stop all candidates, and \
+             delete the row"
+        )))
+    }
+
+    /// What an error means that came in answer to the statement `at` of a packet.
+    pub(super) fn of(error: &Error, packet: &Packet, at: usize, host: &str) -> Self {
+        let Error::Server(error) = error else {
+            let message = format!("{host}: {}", escape(&error.to_string()));
+            return Self::Said(match packet.change {
+                Change::Nothing => StoreError::Unreachable(message),
+                // The server may have all of it, and go on.
+                Change::Single | Change::Transaction => StoreError::Unknown(message),
+            });
+        };
+        // An error ends a packet: what follows in it is not run, and without its COMMIT a transaction is undone.
+        let commits = match packet.change {
+            Change::Nothing => false,
+            Change::Single => true,
+            Change::Transaction => at + 1 == packet.statements,
+        };
+        of_server(error, packet.change, commits, host)
+    }
+}
+
+fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> Fault {
+    let told = |what: &str| format!("{host}: {what} ({})", shown(error));
+    let unreachable = |what: &str| StoreError::Unreachable(told(what));
+    let unusable = |what: &str| StoreError::Unusable(told(what));
+    // Whether this error can have come after the change was done.
+    let in_commit = commits && change == Change::Transaction;
+    Fault::Said(match error.code {
+        // Deadlock, or Galera's certification, also at the commit; "changed since last read"; a row that has appeared.
+        1213 => return Fault::Outrun(unreachable("another transaction was faster")),
+        1020 | 1062 if !in_commit => return Fault::Outrun(unreachable("another transaction was faster")),
+        // No table, when the statement was opened.
+        1146 if !in_commit => {
+            return Fault::NoTables(unusable(
+                "the tables are missing. `primacy run` makes them if its user may; `primacy schema` prints the SQL for \
+                 an administrator",
+            ));
+        }
+        1205 if !in_commit => unreachable("another transaction holds a lock for too long"),
+        // WSREP has not yet prepared node for application use: checked before a statement begins.
+        1047 if !in_commit => unreachable("this node is not part of its cluster's majority"),
+        // The server looks for these at the commit too, and then rolls back.
+        1290 | 1792 | 1836 => unusable("it is read-only; candidates need the server that takes writes"),
+        // Denied when the statement was opened.
+        1044 | 1045 | 1142 | 1143 | 1227 if !in_commit => unusable(
+            "this user has no right to that. `primacy schema` prints the SQL that an administrator runs, with the rights \
+             that candidates need",
+        ),
+        1054 | 1064 | 1136 | 1305 if !in_commit => unusable("the tables are not as primacy made them"),
+        _ if commits => StoreError::Unknown(told("it is not known whether a change was done")),
+        // Shutdown, interrupted, out of memory or connections, time limits, killed, and the network's own.
+        1037 | 1038 | 1040 | 1041 | 1053 | 1152..=1161 | 1184 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 => {
+            unreachable("it did not carry out a statement")
+        }
+        1021 | 1114 => unusable("no space is left for it; free some"),
+        _ => unusable("it refuses a statement"),
+    })
+}
+
+/// Why there is no connection. Nothing was sent that changes anything.
+pub(super) fn of_connecting(error: &Error, host: &str) -> StoreError {
+    let message = match error {
+        Error::Server(error) => format!("{host}: {}", shown(error)),
+        error => format!("{host}: {}", escape(&error.to_string())),
+    };
+    match error {
+        // Access denied, unknown database, host not allowed, passwords that must be changed.
+        Error::Server(error) if matches!(error.code, 1044 | 1045 | 1049 | 1130 | 1251 | 1698 | 1820 | 1862) => {
+            StoreError::Unusable(message)
+        }
+        Error::Driver(
+            DriverError::NoClientSslFlagFromServer
+            | DriverError::UnknownAuthPlugin { .. }
+            | DriverError::CleartextPluginDisabled
+            | DriverError::MysqlOldPasswordDisabled
+            | DriverError::NoKeyFound,
+        ) => StoreError::Unusable(message),
+        Error::Io(IoError::Io(_)) => StoreError::Unreachable(message),
+        // Certificates.
+        #[cfg(feature = "mysql-tls")]
+        Error::Io(IoError::Tls(_)) => StoreError::Unusable(message),
+        _ if refuses_certificate(error) => StoreError::Unusable(message),
+        _ => StoreError::Unreachable(message),
+    }
+}
+
+fn refuses_certificate(error: &Error) -> bool {
+    let text = error.to_string();
+    text.contains("certificate") || text.contains("Certificate")
+}
+
+/// A server's words, on one line and bounded.
+fn shown(error: &ServerError) -> String {
+    const LONGEST: usize = 300;
+    let words: String = error.message.chars().take(LONGEST).collect();
+    format!("error {}: {}", error.code, escape(&words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(code: u16, packet: &Packet, at: usize) -> Fault {
+        let error = ServerError { code, message: "why\nnot".into(), state: "HY000".into() };
+        Fault::of(&Error::Server(error), packet, at, "db:3306")
+    }
+
+    #[test]
+    fn each_error_tells_its_outcome_by_where_it_came() {
+        let read = Packet::read("SELECT 1".into());
+        let single = Packet::single("UPDATE t".into());
+        let transaction = Packet::transaction(&["UPDATE t".into()]);
+        for (code, packet, at, kind) in [
+            (1213, &read, 0, "reached"),
+            (1213, &single, 0, "reached"),
+            (1213, &transaction, 1, "reached"),
+            (1213, &transaction, 2, "reached"),
+            (1205, &single, 0, "reached"),
+            (1205, &transaction, 1, "reached"),
+            (1205, &transaction, 2, "no answer"),
+            (1020, &transaction, 1, "reached"),
+            (1062, &transaction, 1, "reached"),
+            (1047, &single, 0, "reached"),
+            (1047, &transaction, 2, "no answer"),
+            (1180, &single, 0, "no answer"),
+            (1180, &transaction, 2, "no answer"),
+            (1053, &single, 0, "no answer"),
+            (1927, &single, 0, "no answer"),
+            (1927, &transaction, 1, "reached"),
+            (1317, &read, 0, "reached"),
+            (1290, &single, 0, "used"),
+            (1290, &transaction, 2, "used"),
+            (1142, &single, 0, "used"),
+            (1146, &read, 0, "used"),
+            (1114, &transaction, 1, "used"),
+            (1114, &transaction, 2, "no answer"),
+            (9999, &single, 0, "no answer"),
+            (9999, &read, 0, "used"),
+        ] {
+            let message = StoreError::from(fault(code, packet, at)).to_string();
+            assert!(message.contains(kind) && message.contains("db:3306"), "{code} at {at} of {packet:?}: {message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+        assert!(matches!(fault(1213, &transaction, 2), Fault::Outrun(_)));
+        assert!(matches!(fault(1146, &read, 0), Fault::NoTables(_)));
+    }
+
+    #[test]
+    fn a_lost_connection_leaves_a_change_unknown() {
+        let error = Error::Driver(DriverError::ConnectionClosed);
+        let outcome = |packet: &Packet| StoreError::from(Fault::of(&error, packet, 0, "db")).outcome();
+        use crate::store::CallError::{NotDone, Unknown};
+        assert_eq!(outcome(&Packet::read("SELECT 1".into())), NotDone);
+        assert_eq!(outcome(&Packet::single("UPDATE t".into())), Unknown);
+        assert_eq!(outcome(&Packet::transaction(&[])), Unknown);
+    }
+}

@@ -1,0 +1,292 @@
+//! A connection: to a server that may be written and is no straggler, and what is sent over it.
+
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Row, Value};
+use tracing::debug;
+
+use super::super::StoreError;
+use super::fault::{self, Fault};
+use super::packet::Packet;
+use super::place::{Host, Place};
+use super::schema;
+
+/// How long one host may take to become usable. Then the next one is tried.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+/// An answer to one statement.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<Fields>,
+    /// How many rows an `UPDATE`, `INSERT` or `DELETE` counted.
+    pub(super) affected: u64,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A candidate's steps: missing tables are made.
+    Campaign,
+    /// Observers and operators: missing tables are said.
+    Observe,
+    /// Hints: nothing that is read has to be new, and whoever falls silent is hung up on.
+    Listen,
+}
+
+/// A connection of our own. Never pooled; after a round trip that was interrupted it refuses everything.
+pub(super) struct Line {
+    conn: Conn,
+    host: String,
+    health: Health,
+    pub(super) server: Server,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Idle,
+    /// An error may have left a transaction open.
+    Untidy,
+    /// A round trip is under way. If it is still so when the next begins, that one was abandoned.
+    Busy,
+    Broken,
+}
+
+/// What answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Server {
+    /// As it calls itself.
+    pub(super) version: String,
+    /// A node of a Galera cluster.
+    pub(super) is_galera: bool,
+    is_read_only: bool,
+    is_ready: bool,
+    is_primary: bool,
+}
+
+impl Line {
+    /// Connects to the first host that may be written.
+    pub(super) async fn open(place: &Place, purpose: Purpose) -> Result<Self, StoreError> {
+        let mut failures = Vec::new();
+        for (index, host) in place.turns() {
+            place.doubt(index);
+            let opening = tokio::time::timeout(CONNECT_WITHIN, Self::open_at(place, host, purpose)).await;
+            match opening.unwrap_or_else(|_| Err(StoreError::Unreachable(format!("{host}: no answer in time")))) {
+                Ok(line) => {
+                    place.trust(index);
+                    return Ok(line);
+                }
+                Err(error) => {
+                    debug!(%error, "a host cannot be used");
+                    failures.push(error);
+                }
+            }
+        }
+        Err(together(failures))
+    }
+
+    async fn open_at(place: &Place, host: &Host, purpose: Purpose) -> Result<Self, StoreError> {
+        let host_name = host.to_string();
+        let conn = Conn::new(place.opts(host)?).await.map_err(|error| fault::of_connecting(&error, &host_name))?;
+        let mut line = Self { conn, host: host_name, health: Health::Idle, server: Server::default() };
+        line.server = Server::from_answers(&line.run(&Packet::of(&ask_server())).await?)?;
+        line.server.refuse_if_unfit(&line.host)?;
+        line.run(&Packet::of(&settings(&line.server, purpose))).await?;
+        if let Some(settings) = &place.oddities.settings {
+            line.run(&Packet::read(settings.clone())).await?;
+        }
+        match purpose {
+            Purpose::Campaign => schema::make_or_check(&mut line).await?,
+            Purpose::Observe => schema::check(&mut line).await?,
+            Purpose::Listen => {}
+        }
+        Ok(line)
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether a further round trip may succeed.
+    pub(super) fn is_sound(&self) -> bool {
+        matches!(self.health, Health::Idle | Health::Untidy)
+    }
+
+    /// Sends a packet and takes the answers to all its statements.
+    pub(super) async fn run(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
+        match self.health {
+            Health::Idle => {}
+            Health::Untidy => drop(self.exchange(&Packet::read("ROLLBACK".into())).await?),
+            Health::Busy | Health::Broken => {
+                return Err(StoreError::Unreachable(format!("{}: the connection is no longer good", self.host)).into());
+            }
+        }
+        self.exchange(packet).await
+    }
+
+    async fn exchange(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
+        self.health = Health::Busy;
+        match self.converse(packet).await {
+            Ok(answers) => {
+                self.health = Health::Idle;
+                Ok(answers)
+            }
+            Err((error, at)) => {
+                let is_servers = matches!(error, mysql_async::Error::Server(_));
+                self.health = if is_servers { Health::Untidy } else { Health::Broken };
+                Err(Fault::of(&error, packet, at, &self.host))
+            }
+        }
+    }
+
+    /// The answers, or the first error and the statement that it answers.
+    async fn converse(&mut self, packet: &Packet) -> Result<Vec<Answer>, (mysql_async::Error, usize)> {
+        let mut answers = Vec::with_capacity(packet.statements);
+        let mut result = self.conn.query_iter(&packet.text).await.map_err(|error| (error, 0))?;
+        for at in 0..packet.statements {
+            let affected = result.affected_rows();
+            // An error in place of an answer comes out here.
+            let rows: Vec<Row> = result.collect().await.map_err(|error| (error, at))?;
+            answers.push(Answer { rows: rows.into_iter().map(Fields::of).collect(), affected });
+        }
+        Ok(answers)
+    }
+}
+
+/// What several hosts answered: worth another try if any of them is.
+fn together(failures: Vec<StoreError>) -> StoreError {
+    let all = |errors: &[StoreError]| {
+        let messages: Vec<&str> = errors
+            .iter()
+            .map(|error| match error {
+                StoreError::Unreachable(message) | StoreError::Unknown(message) | StoreError::Unusable(message) => {
+                    message.as_str()
+                }
+            })
+            .collect();
+        messages.join("; ")
+    };
+    if failures.iter().all(|error| matches!(error, StoreError::Unusable(_))) {
+        StoreError::Unusable(all(&failures))
+    } else {
+        StoreError::Unreachable(all(&failures))
+    }
+}
+
+fn ask_server() -> [String; 2] {
+    [
+        "SHOW VARIABLES WHERE Variable_name IN \
+         ('version', 'version_comment', 'read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_provider')"
+            .into(),
+        "SHOW STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status')".into(),
+    ]
+}
+
+impl Server {
+    fn from_answers(answers: &[Answer]) -> Result<Self, Fault> {
+        let mut server = Self { is_primary: true, is_ready: true, ..Self::default() };
+        let mut comment = String::new();
+        let mut provided = false;
+        for row in answers.iter().flat_map(|answer| &answer.rows) {
+            let mut row = row.clone();
+            let (name, value) = (row.text()?.to_ascii_lowercase(), row.text()?);
+            let is_on = matches!(value.as_str(), "1") || value.eq_ignore_ascii_case("on");
+            match name.as_str() {
+                "version" => server.version = value,
+                "version_comment" => comment = value,
+                // Also what later versions call it: ON, NO_LOCK, NO_LOCK_NO_ADMIN.
+                "read_only" => server.is_read_only |= !matches!(value.as_str(), "OFF" | "0"),
+                "innodb_read_only" => server.is_read_only |= is_on,
+                "wsrep_on" => server.is_galera = is_on,
+                "wsrep_provider" => provided = !value.is_empty() && value != "none",
+                "wsrep_ready" => server.is_ready = is_on,
+                "wsrep_cluster_status" => server.is_primary = value.eq_ignore_ascii_case("primary"),
+                _ => {}
+            }
+        }
+        server.is_galera &= provided;
+        if !comment.is_empty() && !server.version.to_ascii_lowercase().contains("mariadb") {
+            server.version = format!("{} ({comment})", server.version);
+        }
+        Ok(server)
+    }
+
+    /// What is read from such servers may be old, and what is written to them nobody else sees.
+    fn refuse_if_unfit(&self, host: &str) -> Result<(), StoreError> {
+        if self.is_read_only {
+            return Err(StoreError::Unusable(format!(
+                "{host}: it is read-only, a replica or being moved; candidates need the server that takes writes"
+            )));
+        }
+        if self.is_galera && !(self.is_ready && self.is_primary) {
+            return Err(StoreError::Unreachable(format!("{host}: this node is not part of its cluster's majority")));
+        }
+        Ok(())
+    }
+}
+
+/// Each is for this connection alone. None is needed for safety, so that a pooler may lose them.
+fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
+    let mut settings = vec![
+        // No gap locks, by which first grants of different elections would deadlock.
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE".to_owned(),
+        // What a server's administrator may have chosen as a default.
+        "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN', sql_mode = 'STRICT_ALL_TABLES'".to_owned(),
+        // Whoever is locked out is told soon, and abandoned steps do not pile up behind a lock.
+        "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2".to_owned(),
+    ];
+    match purpose {
+        Purpose::Campaign | Purpose::Observe if server.is_galera => {
+            // Reads and writes wait until this node has applied what the cluster had committed when they came.
+            settings.push("SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0".to_owned());
+        }
+        Purpose::Campaign | Purpose::Observe => {}
+        Purpose::Listen => {
+            // A lookout that is stopped must not keep its post: the server closes what has been silent for so long.
+            settings.push(format!("SET SESSION wait_timeout = {}", super::lookout::SILENT_FOR_SECONDS));
+            if server.is_galera {
+                settings.push("SET SESSION wsrep_sync_wait = 0".to_owned());
+            }
+            if server.version.to_ascii_lowercase().contains("mariadb") {
+                settings.push("SET SESSION max_statement_time = 0".to_owned());
+            }
+        }
+    }
+    settings
+}
+
+/// The columns of a row, taken one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Fields(std::vec::IntoIter<Value>);
+
+impl Fields {
+    fn of(row: Row) -> Self {
+        Self(row.unwrap().into_iter())
+    }
+
+    pub(super) fn optional_bytes(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        match self.0.next() {
+            Some(Value::NULL) => Ok(None),
+            Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+            _ => Err(Fault::damaged("an answer")),
+        }
+    }
+
+    pub(super) fn optional_text(&mut self) -> Result<Option<String>, Fault> {
+        let text = self.optional_bytes()?.map(String::from_utf8).transpose();
+        text.map_err(|_| Fault::damaged("a text"))
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, Fault> {
+        self.optional_text()?.ok_or_else(|| Fault::damaged("an empty column"))
+    }
+
+    pub(super) fn optional_number(&mut self) -> Result<Option<i64>, Fault> {
+        let number = self.optional_text()?.map(|text| text.parse()).transpose();
+        number.map_err(|_| Fault::damaged("a number"))
+    }
+
+    pub(super) fn number(&mut self) -> Result<i64, Fault> {
+        self.optional_number()?.ok_or_else(|| Fault::damaged("an empty column"))
+    }
+}

@@ -1,0 +1,106 @@
+//! The store in a MySQL-family database: MariaDB, MySQL, Galera. For any number of processes on any number of hosts.
+//!
+//! How each step is linearizable and durable, and what it costs: `docs/design/mysql.md`.
+
+mod desk;
+mod fault;
+mod line;
+mod lookout;
+mod packet;
+mod place;
+mod probe;
+mod rows;
+mod schema;
+mod session;
+#[cfg(feature = "mysql-tls")]
+mod tls;
+
+use std::fmt;
+
+use super::{BoxFuture, Desk, Hints, Holder, Session, Store, StoreError, UrlError};
+use crate::ElectionName;
+use desk::MysqlDesk;
+use lookout::Lookout;
+pub use place::Oddities;
+use place::Place;
+pub use schema::schema_sql;
+use session::MysqlSession;
+
+/// A MySQL, MariaDB or Galera database as a store.
+///
+/// The URL is `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or `mariadb://…`. It may name several hosts, separated by
+/// commas: the nodes of one Galera cluster, or a primary and its replicas; the first that may be written is used. A host
+/// that is the path of a socket is written with `%2F` for each `/`. Options after `?`:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `sslmode=verify-full` | TLS, with the server's certificate checked for its name: the default for other hosts than this |
+/// | `sslmode=disable` | no TLS: the default for this host |
+/// | `sslrootcert=FILE` | who signs the server's certificate, instead of the system's authorities |
+/// | `sslcert=FILE`, `sslkey=FILE` | the client's own certificate and key |
+/// | `socket=PATH` | the server's socket, instead of hosts |
+///
+/// Without a password in the URL, that of the environment variable `MYSQL_PWD` is used.
+///
+/// ```
+/// use primacy::store::Store as _;
+/// use primacy::store::mysql::MysqlStore;
+///
+/// let store = MysqlStore::parse("mysql://app:secret@127.0.0.1/primacy")?; // opens nothing yet
+/// assert_eq!(store.location(), "mysql://app@127.0.0.1:3306/primacy");
+/// # Ok::<(), primacy::store::UrlError>(())
+/// ```
+#[derive(Clone)]
+pub struct MysqlStore {
+    place: Place,
+}
+
+impl MysqlStore {
+    /// The store at a URL. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// When the URL is not as described above.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        Ok(Self { place: Place::parse(url)? })
+    }
+
+    /// The same store, through connections as a pooler or another driver would have set them up. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_oddities(mut self, oddities: Oddities) -> Self {
+        self.place.oddities = oddities;
+        self
+    }
+}
+
+impl fmt::Debug for MysqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MysqlStore").field(&self.place.url()).finish()
+    }
+}
+
+impl Store for MysqlStore {
+    fn location(&self) -> String {
+        self.place.url()
+    }
+
+    fn session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        Box::pin(async move {
+            let session = MysqlSession::open(&self.place, election, candidate).await?;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+        Box::pin(async move { Ok(Box::new(MysqlDesk::open(&self.place).await?) as Box<dyn Desk>) })
+    }
+
+    /// Needs a tokio runtime with I/O and time, in which a task goes on listening until the hints are dropped.
+    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
+        Box::pin(async move { Ok(Box::new(Lookout::start(&self.place, election).await?) as Box<dyn Hints>) })
+    }
+}

@@ -1,0 +1,103 @@
+//! What is sent to the server in one round trip, and how values are written into it.
+//!
+//! A step that changes several tables is one packet of several statements, so that no lock is ever held between round
+//! trips: a client that is paused or cut off holds nobody up. Such a packet has no parameters. So text and ids go in
+//! as hexadecimal literals and numbers as digits; nothing that anybody typed is ever a part of a statement.
+
+use std::fmt::Write as _;
+
+use crate::{CandidateId, Label};
+
+/// Statements that are sent together.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) text: String,
+    pub(super) statements: usize,
+    pub(super) change: Change,
+}
+
+/// What a packet changes, and so what an error says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing that matters.
+    Nothing,
+    /// Its only statement commits by itself.
+    Single,
+    /// A transaction: its last statement commits, and without that nothing is done.
+    Transaction,
+}
+
+impl Packet {
+    /// Statements of which none matters if it is lost.
+    pub(super) fn of(statements: &[String]) -> Self {
+        Self { text: statements.join("; "), statements: statements.len(), change: Change::Nothing }
+    }
+
+    pub(super) fn read(statement: String) -> Self {
+        Self { text: statement, statements: 1, change: Change::Nothing }
+    }
+
+    pub(super) fn single(statement: String) -> Self {
+        Self { text: statement, statements: 1, change: Change::Single }
+    }
+
+    /// The statements between `START TRANSACTION` and `COMMIT`. Answers are counted from the `START TRANSACTION`.
+    pub(super) fn transaction(statements: &[String]) -> Self {
+        let text = format!("START TRANSACTION; {}; COMMIT", statements.join("; "));
+        Self { text, statements: statements.len() + 2, change: Change::Transaction }
+    }
+}
+
+/// Bytes as a literal: `X'…'`, whatever the character set and the SQL mode.
+pub(super) fn bytes(bytes: &[u8]) -> String {
+    let mut literal = String::with_capacity(bytes.len() * 2 + 3);
+    literal.push_str("X'");
+    for byte in bytes {
+        // A `String` takes every write.
+        let _ = write!(literal, "{byte:02X}");
+    }
+    literal.push('\'');
+    literal
+}
+
+pub(super) fn text(text: &str) -> String {
+    bytes(text.as_bytes())
+}
+
+pub(super) fn label(label: &Label) -> String {
+    text(label.as_str())
+}
+
+pub(super) fn id(id: CandidateId) -> String {
+    bytes(&id.to_bits().to_be_bytes())
+}
+
+/// The nearest number that a `BIGINT` can keep.
+pub(super) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn nanos(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_text_is_a_part_of_the_statement() {
+        assert_eq!(text("a'; --"), "X'61273B202D2D'");
+        assert_eq!(text(""), "X''");
+        assert_eq!(bytes(&[0, 255]), "X'00FF'");
+        assert_eq!(id(CandidateId::from_bits(1)), "X'00000000000000000000000000000001'");
+        assert_eq!(number(u64::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn a_transaction_counts_its_ends() {
+        let packet = Packet::transaction(&["DO 1".into(), "DO 2".into()]);
+        assert_eq!(packet.text, "START TRANSACTION; DO 1; DO 2; COMMIT");
+        assert_eq!(packet.statements, 4);
+    }
+}

@@ -1,0 +1,405 @@
+//! The statements, and how rows become records.
+//!
+//! Each answer is of one moment: one statement reads one snapshot. Each change is decided by one `UPDATE` or `INSERT`
+//! whose condition is the row as it was seen; it always changes the row, so that its count is 1 or 0 whether the server
+//! counts rows found or rows changed.
+
+use std::time::Duration;
+
+use super::super::row::{FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT};
+use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
+use super::fault::Fault;
+use super::line::{Answer, Fields};
+use super::packet::{Packet, bytes, id, label, nanos, number, text};
+use crate::{CandidateId, ElectionName, Label, Token};
+
+const NEW_ELECTION: &str = "new-election";
+const SUCCESSOR: &str = "successor";
+
+/// The row `e`, with its ages by the server's clock.
+const COLUMNS: &str = "e.token, e.beat, e.intent, e.holder, e.label, e.data, e.lease_ns, e.wish, e.successor, e.paused, \
+     TIMESTAMPDIFF(MICROSECOND, e.renewed_at, UTC_TIMESTAMP(6)), \
+     TIMESTAMPDIFF(MICROSECOND, e.granted_at, UTC_TIMESTAMP(6))";
+
+/// Whether the candidate `c` counts as waiting beside the row `e`.
+const WAITS: &str =
+    "TIMESTAMPDIFF(MICROSECOND, c.seen_at, UTC_TIMESTAMP(6)) * 1000 < c.fresh_ns AND NOT (c.id <=> e.holder)";
+
+/// A server can be made read-only under a connection, and does not hinder a user with all rights.
+const WRITABLE: &str = "CAST(@@GLOBAL.read_only AS CHAR) IN ('0', 'OFF')";
+
+/// What one look tells.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) sighting: Sighting,
+    /// Whether the fence row is there.
+    pub(super) has_fence: bool,
+}
+
+pub(super) fn look(election: &ElectionName, me: CandidateId) -> String {
+    let (election, me) = (text(election.as_str()), id(me));
+    format!(
+        "SELECT {COLUMNS}, t.token, {WRITABLE}, \
+             (SELECT CONCAT(COALESCE(SUM(m.id IS NULL OR c.joined < m.joined OR (c.joined = m.joined AND c.id < m.id)), 0), \
+                            ' ', COUNT(*)) \
+              FROM primacy_candidate AS c WHERE c.election = {election} AND c.id <> {me} AND {WAITS}) \
+         FROM (SELECT 1 AS one) AS one \
+         LEFT JOIN primacy_election AS e ON e.election = {election} \
+         LEFT JOIN primacy_token AS t ON t.election = {election} \
+         LEFT JOIN primacy_candidate AS m ON m.election = {election} AND m.id = {me}"
+    )
+}
+
+pub(super) fn seen(answer: Answer, host: &str) -> Result<Seen, Fault> {
+    let mut row = only(answer)?;
+    let stored = stored(&mut row)?;
+    let fence = row.optional_number()?;
+    if row.number()? != 1 {
+        return Err(StoreError::Unusable(format!("{host}: it has become read-only")).into());
+    }
+    let standing = row.text()?;
+    let counts = standing.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let (ahead, others) = counts.ok_or_else(|| Fault::damaged("an answer"))?;
+    let sighting = Sighting {
+        remembered: fence.map_or(Ok(Token::NONE), token)?,
+        age: stored.as_ref().and_then(|row| row.age),
+        holder_gone: false,
+        standing: Standing { ahead, others },
+        record: stored.map(|row| row.record),
+    };
+    Ok(Seen { sighting, has_fence: fence.is_some() })
+}
+
+fn only(answer: Answer) -> Result<Fields, Fault> {
+    answer.rows.into_iter().next().ok_or_else(|| Fault::damaged("an answer"))
+}
+
+struct Stored {
+    record: Record,
+    age: Option<Duration>,
+    held_for: Option<Duration>,
+}
+
+/// Reads [`COLUMNS`]; `None` where there is no row.
+fn stored(row: &mut Fields) -> Result<Option<Stored>, Fault> {
+    let first = row.optional_number()?;
+    let Some(first) = first else {
+        for _ in 0..11 {
+            row.optional_bytes()?;
+        }
+        return Ok(None);
+    };
+    let version = Version { token: token(first)?, beat: count(row.number()?)? };
+    let intent = count(row.number()?)?;
+    let holder = match (row.optional_bytes()?, row.optional_text()?, row.optional_text()?) {
+        (Some(id), Some(name), Some(data)) => Some(Holder { id: identity(&id)?, label: named(name)?, data }),
+        (None, _, _) => None,
+        _ => return Err(Fault::damaged("a holder")),
+    };
+    let lease = Duration::from_nanos(count(row.number()?)?);
+    let wish = match (row.optional_text()?.as_deref(), row.optional_text()?) {
+        (None, _) => None,
+        (Some(NEW_ELECTION), _) => Some(Wish::NewElection),
+        (Some(SUCCESSOR), Some(successor)) => Some(Wish::Successor(named(successor)?)),
+        _ => return Err(Fault::damaged("a wish")),
+    };
+    let paused = row.number()? != 0;
+    let (age, held_for) = (span(row)?, span(row)?);
+    let held_for = held_for.filter(|_| holder.is_some());
+    Ok(Some(Stored { record: Record { version, holder, lease, intent, wish, paused }, age, held_for }))
+}
+
+/// A span by the server's clock in microseconds, unknown if that has been set back since.
+fn span(row: &mut Fields) -> Result<Option<Duration>, Fault> {
+    Ok(row.optional_number()?.and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros))
+}
+
+fn token(number: i64) -> Result<Token, Fault> {
+    u64::try_from(number).ok().and_then(Token::new).ok_or_else(|| Fault::damaged("a token"))
+}
+
+fn count(number: i64) -> Result<u64, Fault> {
+    u64::try_from(number).map_err(|_| Fault::damaged("a number"))
+}
+
+fn identity(bytes: &[u8]) -> Result<CandidateId, Fault> {
+    let bytes: [u8; 16] = bytes.try_into().map_err(|_| Fault::damaged("an id"))?;
+    Ok(CandidateId::from_bits(u128::from_be_bytes(bytes)))
+}
+
+fn named(name: String) -> Result<Label, Fault> {
+    Label::new(name).map_err(|_| Fault::damaged("a label"))
+}
+
+/// What a change of the row means for its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stamped {
+    Granted,
+    Renewed,
+    Neither,
+}
+
+/// The deciding step where there is a row: makes `new` of it if it is still `old`.
+pub(super) fn swap(election: &ElectionName, old: &Record, new: &Record, stamped: Stamped) -> String {
+    let mut columns = vec![format!("beat = {}", number(new.version.beat))];
+    if new.version.token != old.version.token {
+        columns.push(format!("token = {}", number(new.version.token.get())));
+    }
+    if new.intent != old.intent {
+        columns.push(format!("intent = {}", number(new.intent)));
+    }
+    if new.holder != old.holder {
+        let [holder, name, data] = holder_columns(new);
+        columns.push(format!("holder = {holder}, label = {name}, data = {data}"));
+    }
+    if new.lease != old.lease {
+        columns.push(format!("lease_ns = {}", nanos(new.lease)));
+    }
+    if new.wish != old.wish {
+        let [wish, successor] = wish_columns(new);
+        columns.push(format!("wish = {wish}, successor = {successor}"));
+    }
+    if new.paused != old.paused {
+        columns.push(format!("paused = {}", u8::from(new.paused)));
+    }
+    if stamped == Stamped::Granted {
+        columns.push("granted_at = UTC_TIMESTAMP(6)".into());
+    }
+    if stamped != Stamped::Neither {
+        columns.push("renewed_at = UTC_TIMESTAMP(6)".into());
+    }
+    // Version and intent tell every state apart; the holder too, in case somebody has changed the row by hand.
+    let held = old.holder.as_ref().map_or("IS NULL".to_owned(), |holder| format!("= {}", id(holder.id)));
+    format!(
+        "UPDATE primacy_election SET {} WHERE election = {} AND token = {} AND beat = {} AND intent = {} AND holder {held} \
+         AND {WRITABLE}",
+        columns.join(", "),
+        text(election.as_str()),
+        number(old.version.token.get()),
+        number(old.version.beat),
+        number(old.intent),
+    )
+}
+
+fn holder_columns(record: &Record) -> [String; 3] {
+    match &record.holder {
+        Some(holder) => [id(holder.id), label(&holder.label), text(&holder.data)],
+        None => ["NULL".into(), "NULL".into(), "NULL".into()],
+    }
+}
+
+fn wish_columns(record: &Record) -> [String; 2] {
+    match &record.wish {
+        None => ["NULL".into(), "NULL".into()],
+        Some(Wish::NewElection) => [text(NEW_ELECTION), "NULL".into()],
+        Some(Wish::Successor(name)) => [text(SUCCESSOR), label(name)],
+    }
+}
+
+/// The deciding step where there is no row.
+fn insert(election: &ElectionName, new: &Record) -> String {
+    let ([holder, name, data], [wish, successor]) = (holder_columns(new), wish_columns(new));
+    format!(
+        "INSERT INTO primacy_election (election, token, beat, intent, holder, label, data, lease_ns, wish, successor, \
+         paused, granted_at, renewed_at) \
+         SELECT {}, {}, {}, {}, {holder}, {name}, {data}, {}, {wish}, {successor}, {}, UTC_TIMESTAMP(6), \
+         UTC_TIMESTAMP(6) FROM DUAL WHERE {WRITABLE}",
+        text(election.as_str()),
+        number(new.version.token.get()),
+        number(new.version.beat),
+        number(new.intent),
+        nanos(new.lease),
+        u8::from(new.paused),
+    )
+}
+
+/// A change, and the answer that says whether it was made.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) packet: Packet,
+    /// The index of the deciding statement's answer.
+    decides: usize,
+}
+
+impl Change {
+    /// One statement that commits by itself.
+    pub(super) fn single(deciding: String) -> Self {
+        Self { packet: Packet::single(deciding), decides: 0 }
+    }
+
+    pub(super) fn is_made(&self, answers: &[Answer]) -> bool {
+        answers.get(self.decides).is_some_and(|answer| answer.affected == 1)
+    }
+}
+
+/// Whether the deciding statement before it changed the row, for the statements after it.
+const KEEP_COUNT: &str = "SET @primacy_count = ROW_COUNT()";
+const IF_COUNTED: &str = "@primacy_count = 1";
+
+/// Takes the lease, if the fence row and the row are as they were seen.
+///
+/// The fence row is locked first, and its lock waits for the fenced transactions in flight. The row is not locked
+/// meanwhile, so that the leader renews. The lock is a write, because Galera certifies only those.
+pub(super) fn grant(election: &ElectionName, seen: &Seen, new: &Record, holder: &Holder) -> Change {
+    let name = text(election.as_str());
+    let granted = number(new.version.token.get());
+    let old = seen.sighting.record.as_ref();
+    let mut statements = Vec::new();
+    if !seen.has_fence {
+        // Not `INSERT IGNORE`: several who find a row would share its lock, and deadlock on the next statement.
+        statements.push(format!(
+            "INSERT INTO primacy_token (election, token, guard) VALUES ({name}, 0, 0) \
+             ON DUPLICATE KEY UPDATE guard = guard + 1"
+        ));
+    }
+    statements.push(format!(
+        "UPDATE primacy_token SET guard = guard + 1 WHERE election = {name} AND token = {}",
+        number(seen.sighting.remembered.get())
+    ));
+    statements.push(KEEP_COUNT.into());
+    let deciding = match old {
+        Some(old) => swap(election, old, new, Stamped::Granted),
+        None => insert(election, new),
+    };
+    // One for the START TRANSACTION.
+    let decides = statements.len() + 1;
+    statements.push(format!("{deciding} AND {IF_COUNTED}"));
+    statements.push(KEEP_COUNT.into());
+    statements.push(format!("UPDATE primacy_token SET token = {granted} WHERE election = {name} AND {IF_COUNTED}"));
+    let was_held = old.is_some_and(|record| record.holder.is_some());
+    let reason = if was_held { TAKEN_OVER } else { "removed" };
+    statements.push(format!(
+        "UPDATE primacy_term SET ended_at = UTC_TIMESTAMP(6), reason = {} \
+         WHERE election = {name} AND ended_at IS NULL AND {IF_COUNTED}",
+        text(reason)
+    ));
+    // A term of this token can only be there if somebody has lowered the tokens by hand.
+    let (who, called) = (id(holder.id), label(&holder.label));
+    statements.push(format!(
+        "INSERT INTO primacy_term (election, token, id, label, granted_at, ended_at, reason) \
+         SELECT {name}, {granted}, {who}, {called}, UTC_TIMESTAMP(6), NULL, NULL FROM DUAL WHERE {IF_COUNTED} \
+         ON DUPLICATE KEY UPDATE id = {who}, label = {called}, granted_at = UTC_TIMESTAMP(6), ended_at = NULL, \
+         reason = NULL"
+    ));
+    statements.push(format!(
+        "DELETE FROM primacy_term WHERE election = {name} AND {IF_COUNTED} AND token <= (SELECT oldest FROM ( \
+             SELECT token AS oldest FROM primacy_term WHERE election = {name} \
+             ORDER BY token DESC LIMIT 1 OFFSET {TERMS_KEPT}) AS kept)"
+    ));
+    statements.push(format!("{} AND {IF_COUNTED}", withdraw(election, holder.id)));
+    Change { packet: Packet::transaction(&statements), decides }
+}
+
+/// A change that may also end the term of the token that stands.
+pub(super) fn change(election: &ElectionName, old: &Record, new: &Record, ended: Option<&str>) -> Change {
+    let deciding = swap(election, old, new, Stamped::Neither);
+    let Some(reason) = ended else { return Change::single(deciding) };
+    let close = format!(
+        "UPDATE primacy_term SET ended_at = UTC_TIMESTAMP(6), reason = {} \
+         WHERE election = {} AND token = {} AND ended_at IS NULL AND {IF_COUNTED}",
+        text(reason),
+        text(election.as_str()),
+        number(old.version.token.get()),
+    );
+    Change { packet: Packet::transaction(&[deciding, KEEP_COUNT.into(), close]), decides: 1 }
+}
+
+/// Writes that `who` waits, keeping its place, and forgets those who have not been heard of for long.
+pub(super) fn announce(election: &ElectionName, who: &Holder, note: &str, fresh_for: Duration) -> [String; 2] {
+    let name = text(election.as_str());
+    let (called, data, note, fresh) = (label(&who.label), text(&who.data), text(note), nanos(fresh_for));
+    [
+        format!(
+            "DELETE FROM primacy_candidate WHERE election = {name} \
+             AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) DIV {FORGOTTEN_AFTER} * 1000 > fresh_ns"
+        ),
+        format!(
+            "INSERT INTO primacy_candidate (election, id, label, data, note, joined, seen_at, fresh_ns) \
+             SELECT {name}, {}, {called}, {data}, {note}, COALESCE(MAX(c.joined), 0) + 1, UTC_TIMESTAMP(6), {fresh} \
+             FROM primacy_candidate AS c WHERE c.election = {name} \
+             ON DUPLICATE KEY UPDATE label = {called}, data = {data}, note = {note}, seen_at = UTC_TIMESTAMP(6), \
+             fresh_ns = {fresh}",
+            id(who.id)
+        ),
+    ]
+}
+
+pub(super) fn withdraw(election: &ElectionName, who: CandidateId) -> String {
+    format!("DELETE FROM primacy_candidate WHERE election = {} AND id = {}", text(election.as_str()), id(who))
+}
+
+/// One election with its candidates, or all of them, in one snapshot.
+pub(super) fn snapshots(election: Option<&ElectionName>) -> String {
+    let filter = election.map_or(String::new(), |name| format!("WHERE e.election = {} ", text(name.as_str())));
+    format!(
+        "SELECT {COLUMNS}, {WRITABLE}, e.election, c.id, c.label, c.data, c.note, \
+             TIMESTAMPDIFF(MICROSECOND, c.seen_at, UTC_TIMESTAMP(6)) \
+         FROM primacy_election AS e LEFT JOIN primacy_candidate AS c ON c.election = e.election AND {WAITS} \
+         {filter}ORDER BY e.election, c.joined, c.id"
+    )
+}
+
+pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>, Fault> {
+    let mut snapshots: Vec<Snapshot> = Vec::new();
+    for mut row in answer.rows {
+        let stored = stored(&mut row)?.ok_or_else(|| Fault::damaged("an answer"))?;
+        if row.number()? != 1 {
+            return Err(StoreError::Unusable(format!("{host}: it has become read-only")).into());
+        }
+        let election = ElectionName::new(row.text()?).map_err(|_| Fault::damaged("the name of an election"))?;
+        let waiting = match row.optional_bytes()? {
+            Some(id) => Some(Waiting {
+                who: Holder { id: identity(&id)?, label: named(row.text()?)?, data: row.text()? },
+                note: row.text()?,
+                age: span(&mut row)?,
+            }),
+            None => None,
+        };
+        match snapshots.last_mut() {
+            Some(last) if last.election == election => last.candidates.extend(waiting),
+            _ => snapshots.push(Snapshot {
+                election,
+                record: stored.record,
+                age: stored.age,
+                held_for: stored.held_for,
+                candidates: waiting.into_iter().collect(),
+            }),
+        }
+    }
+    Ok(snapshots)
+}
+
+pub(super) fn history(election: &ElectionName, limit: u32) -> String {
+    let unix_ms = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column}) DIV 1000");
+    format!(
+        "SELECT token, id, label, {}, {}, reason FROM primacy_term WHERE election = {} ORDER BY token DESC LIMIT {limit}",
+        unix_ms("granted_at"),
+        unix_ms("ended_at"),
+        text(election.as_str()),
+    )
+}
+
+pub(super) fn read_history(answer: Answer) -> Result<Vec<Term>, Fault> {
+    let term = |mut row: Fields| {
+        let token = token(row.number()?)?;
+        let bytes = row.optional_bytes()?.ok_or_else(|| Fault::damaged("an id"))?;
+        let (id, label, granted_unix_ms) = (identity(&bytes)?, named(row.text()?)?, row.number()?);
+        let ended = row.optional_number()?.zip(row.optional_text()?);
+        Ok(Term { token, id, label, granted_unix_ms, ended })
+    };
+    answer.rows.into_iter().map(term).collect()
+}
+
+/// What a hint is rung for: the last token, whether it is held, and the operators' orders. The cheapest question
+/// there is.
+pub(super) fn glance(election: &ElectionName) -> String {
+    format!(
+        "SELECT COALESCE(e.token, 0), e.holder IS NULL, COALESCE(e.intent, 0) \
+         FROM (SELECT 1 AS one) AS one LEFT JOIN primacy_election AS e ON e.election = {}",
+        text(election.as_str())
+    )
+}
+
+pub(super) fn probe_row(key: [u8; 16]) -> String {
+    bytes(&key)
+}

@@ -1,0 +1,163 @@
+//! The tables, who may make them, and whose version they are.
+
+use tracing::info;
+
+use super::super::StoreError;
+use super::fault::Fault;
+use super::line::Line;
+use super::packet::Packet;
+
+/// The version of the tables below. A change of them takes a new number and a way to come from the old one.
+const VERSION: i64 = 1;
+
+/// Names are bytes, compared as bytes (rule R5): in a text column `a`, `A` and `a ` would be one election. `*_at` is the
+/// server's clock in UTC, for people and for ages.
+const TABLES: [&str; 7] = [
+    "CREATE TABLE IF NOT EXISTS primacy_schema (
+    one           TINYINT         NOT NULL PRIMARY KEY,
+    version       INT             NOT NULL
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_election (
+    election      VARBINARY(128)  NOT NULL PRIMARY KEY,
+    token         BIGINT          NOT NULL,
+    beat          BIGINT          NOT NULL,
+    intent        BIGINT          NOT NULL,
+    holder        BINARY(16)      NULL,
+    label         VARBINARY(128)  NULL,
+    data          VARBINARY(1024) NULL,
+    lease_ns      BIGINT          NOT NULL,
+    wish          VARBINARY(16)   NULL,
+    successor     VARBINARY(128)  NULL,
+    paused        TINYINT         NOT NULL,
+    granted_at    DATETIME(6)     NOT NULL,
+    renewed_at    DATETIME(6)     NOT NULL
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_token (
+    election      VARBINARY(128)  NOT NULL PRIMARY KEY,
+    token         BIGINT          NOT NULL,
+    guard         BIGINT          NOT NULL DEFAULT 0
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_candidate (
+    election      VARBINARY(128)  NOT NULL,
+    id            BINARY(16)      NOT NULL,
+    label         VARBINARY(128)  NOT NULL,
+    data          VARBINARY(1024) NOT NULL,
+    note          VARBINARY(4096) NOT NULL,
+    joined        BIGINT          NOT NULL,
+    seen_at       DATETIME(6)     NOT NULL,
+    fresh_ns      BIGINT          NOT NULL,
+    PRIMARY KEY (election, id)
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_term (
+    election      VARBINARY(128)  NOT NULL,
+    token         BIGINT          NOT NULL,
+    id            BINARY(16)      NOT NULL,
+    label         VARBINARY(128)  NOT NULL,
+    granted_at    DATETIME(6)     NOT NULL,
+    ended_at      DATETIME(6)     NULL,
+    reason        VARBINARY(64)   NULL,
+    PRIMARY KEY (election, token)
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_probe (
+    id            BINARY(16)      NOT NULL PRIMARY KEY,
+    beat          BIGINT          NOT NULL
+) ENGINE = InnoDB",
+    // Last: where it stands, everything stands.
+    "INSERT IGNORE INTO primacy_schema (one, version) VALUES (1, 1)",
+];
+
+/// The SQL that an administrator runs where candidates have no right to make tables.
+pub fn schema_sql() -> String {
+    let mut sql = String::from(
+        "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 1. Run it in that database; it may be run\n\
+         -- again. Candidates and operators then need no more than:\n\
+         --   GRANT SELECT, INSERT, UPDATE, DELETE ON `database`.* TO 'user'@'host';\n",
+    );
+    for statement in TABLES {
+        sql.push('\n');
+        sql.push_str(statement);
+        sql.push_str(";\n");
+    }
+    sql
+}
+
+/// Makes the tables where they are missing, and refuses those of another version.
+pub(super) async fn make_or_check(line: &mut Line) -> Result<(), StoreError> {
+    match version(line).await {
+        Ok(Some(version)) => refuse_other(line, version),
+        Ok(None) | Err(Fault::NoTables(_)) => make(line).await,
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Refuses tables that are missing or of another version.
+pub(super) async fn check(line: &mut Line) -> Result<(), StoreError> {
+    match version(line).await {
+        Ok(Some(version)) => refuse_other(line, version),
+        Ok(None) | Err(Fault::NoTables(_)) => Err(StoreError::Unusable(format!(
+            "{}: nobody has run an election in this database yet; `primacy run` does",
+            line.host()
+        ))),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+async fn version(line: &mut Line) -> Result<Option<i64>, Fault> {
+    let answers = line.run(&Packet::read("SELECT MAX(version) FROM primacy_schema".into())).await?;
+    match answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next()) {
+        Some(mut row) => row.optional_number(),
+        None => Ok(None),
+    }
+}
+
+fn refuse_other(line: &Line, version: i64) -> Result<(), StoreError> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let what = if version > VERSION { "use a newer primacy" } else { "drop them, or name another database" };
+    Err(StoreError::Unusable(format!(
+        "{}: its tables are of version {version}, and this primacy knows version {VERSION}; {what}",
+        line.host()
+    )))
+}
+
+/// Every statement makes what is missing and leaves what is there, and the version comes last. So it may be run by
+/// many at once, on all nodes of a cluster, be interrupted, and be run again.
+async fn make(line: &mut Line) -> Result<(), StoreError> {
+    for statement in TABLES {
+        run_patiently(line, statement).await?;
+    }
+    info!(host = line.host(), "the tables of primacy are there");
+    match version(line).await? {
+        Some(version) => refuse_other(line, version),
+        None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", line.host()))),
+    }
+}
+
+/// Others may be at it too.
+async fn run_patiently(line: &mut Line, statement: &str) -> Result<(), StoreError> {
+    const TRIES: u32 = 5;
+    let packet = Packet::read(statement.to_owned());
+    for _ in 1..TRIES {
+        match line.run(&packet).await {
+            Err(Fault::Outrun(_)) => {}
+            done => return done.map(drop).map_err(StoreError::from),
+        }
+    }
+    line.run(&packet).await.map(drop).map_err(StoreError::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sql_for_administrators_is_complete() {
+        let sql = schema_sql();
+        for table in ["schema", "election", "token", "candidate", "term", "probe"] {
+            assert!(sql.contains(&format!("CREATE TABLE IF NOT EXISTS primacy_{table} (")), "{table}");
+        }
+        assert!(sql.contains(&format!("VALUES (1, {VERSION})")), "the version that this program knows");
+        assert!(sql.trim_end().ends_with(';'));
+    }
+}

@@ -1,0 +1,181 @@
+//! One candidate's steps, each a round trip or two.
+
+use tracing::debug;
+
+use super::super::{
+    BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
+};
+use super::fault::Fault;
+use super::line::{Line, Purpose};
+use super::packet::Packet;
+use super::place::Place;
+use super::rows::{self, Change, Seen, Stamped};
+use crate::{CandidateId, ElectionName, Instant, Token, clock};
+
+/// How often a step looks again because the row has changed under it. Each time somebody else's step was taken.
+const TRIES: u32 = 12;
+
+/// A candidate's connection.
+pub(super) struct MysqlSession {
+    line: Line,
+    election: ElectionName,
+    me: Holder,
+    /// The row as it was last seen or written here. Every change insists on it, so that what has become of the row is
+    /// known without reading it back.
+    known: Option<Record>,
+    announced_at: Option<Instant>,
+    has_looked: bool,
+}
+
+impl MysqlSession {
+    pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
+        let line = Line::open(place, Purpose::Campaign).await?;
+        let (election, me) = (election.clone(), me.clone());
+        Ok(Self { line, election, me, known: None, announced_at: None, has_looked: false })
+    }
+
+    async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
+        match request {
+            Request::Look { announce } => {
+                let seen = match announce {
+                    Some(why) => self.announce_and_look(&why).await?,
+                    None => self.look().await?,
+                };
+                Ok(Reply::Seen(seen.sighting))
+            }
+            Request::Acquire { expect, floor, holder, lease } => {
+                let grant = |seen: &Seen| grant(seen, expect, floor, &holder, lease);
+                self.change(false, grant, |election, seen, new| rows::grant(election, seen, new, &holder)).await
+            }
+            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
+            Request::Release { id, version, reason } => self.release(id, version, &reason).await,
+            Request::Leave => {
+                self.line.run(&Packet::single(rows::withdraw(&self.election, self.me.id))).await?;
+                Ok(Reply::Left)
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Seen, StoreError> {
+        let answers = self.line.run(&Packet::read(rows::look(&self.election, self.me.id))).await?;
+        self.note(answers.into_iter().next())
+    }
+
+    fn note(&mut self, answer: Option<super::line::Answer>) -> Result<Seen, StoreError> {
+        let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
+        let seen = rows::seen(answer, self.line.host())?;
+        self.known.clone_from(&seen.sighting.record);
+        self.has_looked = true;
+        Ok(seen)
+    }
+
+    /// A store that cannot be written just now can still be looked at.
+    async fn announce_and_look(&mut self, why: &Why) -> Result<Seen, StoreError> {
+        if !self.has_looked {
+            self.look().await?;
+        }
+        let since_last = self.announced_at.map(|at| clock::now().since(at));
+        let fresh_for = row::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
+        let [forget, announce] = rows::announce(&self.election, &self.me, &why.to_string(), fresh_for);
+        let packet = Packet::of(&[forget, announce, rows::look(&self.election, self.me.id)]);
+        match self.line.run(&packet).await {
+            Ok(answers) => {
+                self.announced_at = Some(clock::now());
+                self.note(answers.into_iter().nth(2))
+            }
+            Err(fault) if self.line.is_sound() => {
+                debug!(error = %StoreError::from(fault), "the candidate could not be announced");
+                self.look().await
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// One statement, unless an operator's order came since the row was last seen: then the statement finds another
+    /// row, and is sent again for that.
+    async fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, StoreError> {
+        let renew = |seen: &Seen| Ok(row::renew(seen.sighting.record.as_ref(), id, version, fulfilled));
+        self.change(true, renew, |election, seen, new| match &seen.sighting.record {
+            Some(old) => Change::single(rows::swap(election, old, new, Stamped::Renewed)),
+            None => unreachable!("what is missing is not renewed"),
+        })
+        .await
+    }
+
+    async fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, StoreError> {
+        let release = |seen: &Seen| Ok(row::release(seen.sighting.record.as_ref(), id, version));
+        self.change(true, release, |election, seen, new| match &seen.sighting.record {
+            Some(old) => rows::change(election, old, new, Some(reason.word())),
+            None => unreachable!("what is missing is not released"),
+        })
+        .await
+    }
+
+    /// Makes of the row what `decide` says, if it is still as it was when that was decided; otherwise looks and decides
+    /// again. `from_memory`: the first time on the row as it was last seen here.
+    async fn change(
+        &mut self,
+        from_memory: bool,
+        decide: impl Fn(&Seen) -> Result<Option<Record>, StoreError>,
+        write: impl Fn(&ElectionName, &Seen, &Record) -> Change,
+    ) -> Result<Reply, StoreError> {
+        let mut remembered = self.known.clone().filter(|_| from_memory).map(of_memory);
+        for _ in 0..TRIES {
+            let is_fresh = remembered.is_none();
+            let seen = match remembered.take() {
+                Some(seen) => seen,
+                None => self.look().await?,
+            };
+            let Some(new) = decide(&seen)? else {
+                // Losers read, and write nothing.
+                if is_fresh {
+                    return Ok(Reply::Conflict(seen.sighting));
+                }
+                continue;
+            };
+            let change = write(&self.election, &seen, &new);
+            match self.line.run(&change.packet).await {
+                Ok(answers) if change.is_made(&answers) => {
+                    self.known = Some(new.clone());
+                    return Ok(Reply::Applied(new));
+                }
+                Ok(_) | Err(Fault::Outrun(_)) => {}
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Err(StoreError::Unreachable(format!("{}: the row changes too often", self.line.host())))
+    }
+}
+
+impl Session for MysqlSession {
+    fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
+        Box::pin(self.take(request))
+    }
+}
+
+/// The row as it is known; nothing beside it is asked of a renewal or a release.
+fn of_memory(record: Record) -> Seen {
+    let sighting = Sighting {
+        record: Some(record),
+        remembered: Token::NONE,
+        age: None,
+        holder_gone: false,
+        standing: Default::default(),
+    };
+    Seen { sighting, has_fence: true }
+}
+
+fn grant(
+    seen: &Seen,
+    expect: Option<Expectation>,
+    floor: Token,
+    holder: &Holder,
+    lease: std::time::Duration,
+) -> Result<Option<Record>, StoreError> {
+    let remembered = seen.sighting.remembered;
+    let new = row::acquire(seen.sighting.record.as_ref(), expect, remembered, floor, holder.clone(), lease);
+    if new.as_ref().is_some_and(|record| record.version.token <= remembered.max(floor)) {
+        return Err(StoreError::Unusable("the tokens of this election are used up".into()));
+    }
+    Ok(new)
+}
