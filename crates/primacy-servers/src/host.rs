@@ -29,6 +29,15 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() ->
     Ok(())
 }
 
+/// Runs a program to its end; what it said on its standard error.
+pub(crate) fn told(command: &mut Command) -> Result<String> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let done = command.stdin(Stdio::null()).output();
+    let done = done.map_err(|error| Problem::new(format!("`{shown}` cannot be run: {error}")))?;
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    if done.status.success() { Ok(told) } else { Err(Problem::new(format!("`{shown}` {}: {told}", done.status))) }
+}
+
 /// Runs a program to its end; what it printed, or its complaint.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     output_with(command, Stdio::null())

@@ -170,9 +170,9 @@ fn gone() -> Problem {
 }
 
 /// The last lines of a log, for people.
-fn tail(log: &str) -> String {
+pub(crate) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(15)..].join("\n")
+    lines[lines.len().saturating_sub(25)..].join("\n")
 }
 
 fn state(process: u32) -> Option<char> {

@@ -16,17 +16,28 @@
 //!
 //! Tests that need just any server take [`postgres_url`] and [`mysql_url`]: one server for all of them.
 
+mod certificates;
+mod galera;
 mod host;
 mod keeper;
+mod lifecycle;
 mod mariadb;
+mod pooler;
 mod postgres;
+mod proxy;
 mod shared;
+mod standby;
 mod template;
 
+pub use certificates::{Certificates, Tls};
+pub use galera::{Galera, GaleraOptions};
 pub use host::Port;
 pub use mariadb::{MariaDb, MariaDbOptions};
+pub use pooler::Pooler;
 pub use postgres::{Postgres, PostgresOptions};
+pub use proxy::{Proxy, Way};
 pub use shared::{MYSQL_VARIABLE, POSTGRES_VARIABLE, mysql_url, postgres_url};
+pub use standby::Replication;
 
 use std::fmt;
 use std::path::Path;

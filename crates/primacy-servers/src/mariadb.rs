@@ -1,11 +1,13 @@
 //! A private MariaDB server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
+use crate::certificates::{Certificates, Tls};
 use crate::host::{self, Account, Port, percent_encoded, program};
 use crate::keeper::Keeper;
+use crate::lifecycle::lifecycle;
 use crate::template::Template;
 
 pub(crate) const PACKAGE: &str = "mariadb-server";
@@ -13,6 +15,10 @@ pub(crate) const PACKAGE: &str = "mariadb-server";
 const USER: &str = "primacy";
 /// Who may do everything.
 const ADMIN: &str = "admin";
+/// Whose user the server runs as, instead of root.
+pub(crate) const USERS: &[&str] = &["mysql"];
+/// It has no children that would need an orderly end.
+const END: &str = "KILL";
 const READY: &str = "ready for connections.";
 
 /// How a [`MariaDb`] is set up. The default is a server with the durability of a production server.
@@ -22,6 +28,8 @@ pub struct MariaDbOptions {
     pub settings: Vec<(String, String)>,
     /// Variables for the environment of the server.
     pub env: Vec<(String, String)>,
+    /// Whether and how TCP connections are encrypted.
+    pub tls: Option<Tls>,
 }
 
 impl MariaDbOptions {
@@ -40,31 +48,71 @@ pub struct MariaDb {
     port: Port,
     password: String,
     options: MariaDbOptions,
+    certificates: Option<Certificates>,
 }
+
+lifecycle!(MariaDb);
 
 impl MariaDb {
     /// Starts a new, empty server.
     pub fn start(options: &MariaDbOptions) -> Result<Self> {
-        let account = Account::ordinary(&["mysql"])?;
+        let account = Account::ordinary(USERS)?;
         let template = template(account)?;
-        let keeper = Keeper::new(account, "KILL", Some(&template.data))?;
-        let server = Self { keeper, port: Port::free()?, password: template.password, options: options.clone() };
+        let server = Self::over(&template, options)?;
         server.launch()?;
+        if options.tls.as_ref().is_some_and(|tls| tls.mutual) {
+            server.sql(&format!("ALTER USER {USER}@'127.0.0.1' REQUIRE X509"))?;
+        }
         Ok(server)
     }
 
-    fn launch(&self) -> Result<()> {
+    /// A server with a copy of this data folder, not started yet.
+    pub(crate) fn over(template: &Template, options: &MariaDbOptions) -> Result<Self> {
+        let account = Account::ordinary(USERS)?;
+        let keeper = Keeper::new(account, END, Some(&template.data))?;
+        let mut options = options.clone();
+        let certificates = match &options.tls {
+            None => None,
+            Some(tls) => {
+                let made = Certificates::make(keeper.folder(), &tls.hosts)?;
+                made.give_to(account)?;
+                let path = |file: PathBuf| file.to_string_lossy().into_owned();
+                options = options.set("require_secure_transport", "1");
+                options = options.set("ssl_ca", &path(made.ca()));
+                options = options.set("ssl_cert", &path(made.server_certificate()));
+                options = options.set("ssl_key", &path(made.server_key()));
+                Some(made)
+            }
+        };
+        Ok(Self { keeper, port: Port::free()?, password: template.password.clone(), options, certificates })
+    }
+
+    pub(crate) fn launch(&self) -> Result<()> {
+        self.launch_with(&[])
+    }
+
+    /// Starts the server with more arguments.
+    pub(crate) fn launch_with(&self, more: &[String]) -> Result<()> {
         configure(&self.keeper, Some(&self.port), &self.options.settings)?;
-        self.keeper.run(&command(&self.keeper)?, &self.options.env, READY)
+        let words = [&command(&self.keeper)?, more].concat();
+        self.keeper.run(&words, &self.options.env, READY)
+    }
+
+    /// What the server says when it is started only to tell something.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String> {
+        configure(&self.keeper, Some(&self.port), &self.options.settings)?;
+        let words = command(&self.keeper)?;
+        let mut ask = self.keeper.account().command(Path::new(&words[0]));
+        ask.args(&words[1..]).args(arguments).current_dir(self.keeper.data());
+        host::told(&mut ask)
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.keeper.data()
     }
 
     fn socket(&self) -> PathBuf {
         socket(&self.keeper)
-    }
-
-    /// Where the server listens on 127.0.0.1.
-    pub fn port(&self) -> u16 {
-        self.port.number()
     }
 
     /// For an ordinary user who may do everything in the database `primacy`.
@@ -74,17 +122,34 @@ impl MariaDb {
 
     /// The same through another port, such as that of a [`Proxy`](crate::Proxy).
     pub fn url_at(&self, port: u16) -> String {
-        format!("mysql://{USER}:{}@127.0.0.1:{port}/{USER}", self.password)
-    }
-
-    /// The same through the server's unix socket.
-    pub fn unix_url(&self) -> String {
-        format!("{}?socket={}", self.url(), percent_encoded(&self.socket().to_string_lossy()))
+        self.url_of(USER, port)
     }
 
     /// For a user who may do everything.
     pub fn admin_url(&self) -> String {
-        format!("mysql://{ADMIN}:{}@127.0.0.1:{}/{USER}", self.password, self.port())
+        self.url_of(ADMIN, self.port())
+    }
+
+    fn url_of(&self, user: &str, port: u16) -> String {
+        let mutual = self.options.tls.as_ref().is_some_and(|tls| tls.mutual);
+        let query = self.certificates.as_ref().map(|made| made.query(mutual)).unwrap_or_default();
+        format!("mysql://{user}:{}@127.0.0.1:{port}/{USER}{query}", self.password)
+    }
+
+    /// The same as [`url`](Self::url) through the server's unix socket.
+    pub fn unix_url(&self) -> String {
+        let socket = percent_encoded(&self.socket().to_string_lossy());
+        format!("mysql://{USER}:{}@127.0.0.1:{}/{USER}?socket={socket}", self.password, self.port())
+    }
+
+    /// The password of all users.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The certificates of a server with TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// Runs SQL as a user who may do everything, in the database of [`url`](Self::url): values with tabs between, a
@@ -101,52 +166,6 @@ impl MariaDb {
     /// Ends the server in an orderly way; [`start_again`](Self::start_again) follows.
     pub fn stop(&self) -> Result<()> {
         self.keeper.stop("TERM")
-    }
-
-    /// Kills the server, as a crash of its machine would.
-    pub fn kill9(&self) -> Result<()> {
-        self.keeper.kill()
-    }
-
-    /// Starts a server that was stopped or killed, with its data and at its port.
-    pub fn start_again(&self) -> Result<()> {
-        self.launch()
-    }
-
-    /// Stops and starts.
-    pub fn restart(&self) -> Result<()> {
-        self.stop()?;
-        self.start_again()
-    }
-
-    /// Stops the server's process, which keeps its connections and answers nothing until [`thaw`](Self::thaw).
-    pub fn freeze(&self) -> Result<()> {
-        self.keeper.signal_all("STOP").map(drop)
-    }
-
-    /// Continues after [`freeze`](Self::freeze).
-    pub fn thaw(&self) -> Result<()> {
-        self.keeper.signal_all("CONT").map(drop)
-    }
-
-    /// Whether the server is running.
-    pub fn is_running(&self) -> bool {
-        self.keeper.is_running()
-    }
-
-    /// The server's process.
-    pub fn pid(&self) -> Option<u32> {
-        self.keeper.main()
-    }
-
-    /// Where everything of the server is.
-    pub fn folder(&self) -> PathBuf {
-        self.keeper.folder().to_path_buf()
-    }
-
-    /// What the server has logged so far.
-    pub fn log(&self) -> String {
-        self.keeper.log()
     }
 }
 
@@ -188,18 +207,22 @@ fn configure(keeper: &Keeper, port: Option<&Port>, asked: &[(String, String)]) -
     keeper.account().write(&keeper.folder().join("my.cnf"), &text)
 }
 
-fn client(socket: &std::path::Path, user: &str, password: &str, sql: &str) -> Result<String> {
+fn client(socket: &Path, user: &str, password: &str, sql: &str) -> Result<String> {
     let mut command = Command::new(program("mariadb", "mariadb-client")?);
     command.args(["--no-defaults", "--batch", "--skip-column-names", "--protocol=socket", "--connect-timeout=30"]);
     command.arg(format!("--socket={}", socket.display())).arg(format!("--user={user}"));
     host::output(command.args([USER, "-e", sql]).env("MYSQL_PWD", password))
 }
 
-/// An initialised data folder with the users, and the database of tests.
 fn template(account: Account) -> Result<Template> {
+    initialised("mariadb", account, &[])
+}
+
+/// An initialised data folder with the users, and the database of tests, made with these settings.
+pub(crate) fn initialised(kind: &str, account: Account, settings: &[(String, String)]) -> Result<Template> {
     let version = host::output(Command::new(program("mariadbd", PACKAGE)?).arg("--version"))?;
     let version = version.split_whitespace().nth(2).unwrap_or("unknown");
-    Template::get("mariadb", version, account, |keeper, password| {
+    Template::get(kind, version, account, |keeper, password| {
         let mut create = account.command(&program("mariadb-install-db", PACKAGE)?);
         configure(keeper, None, &[])?;
         create.arg(format!("--defaults-file={}", keeper.folder().join("my.cnf").display()));
@@ -217,7 +240,8 @@ fn template(account: Account) -> Result<Template> {
         }
         statements += "DROP USER root@localhost;\n";
         account.write(&sql, &statements)?;
-        configure(keeper, None, &[("init_file".to_string(), sql.to_string_lossy().into_owned())])?;
+        let init = ("init_file".to_string(), sql.to_string_lossy().into_owned());
+        configure(keeper, None, &[settings, &[init]].concat())?;
         keeper.run(&command(keeper)?, &[], READY)?;
         keeper.stop("TERM")
     })

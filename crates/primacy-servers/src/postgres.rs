@@ -4,27 +4,32 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::certificates::{Certificates, Tls};
 use crate::host::{self, Account, Port, percent_encoded, program};
 use crate::keeper::Keeper;
+use crate::lifecycle::lifecycle;
 use crate::template::Template;
 use crate::{Problem, Result};
 
-const PACKAGE: &str = "postgresql-15";
+pub(crate) const PACKAGE: &str = "postgresql-15";
 /// The user and the database of tests. Not a superuser: what it may do, an ordinary application may.
-const USER: &str = "primacy";
+pub(crate) const USER: &str = "primacy";
 /// Who owns the server.
-const ADMIN: &str = "postgres";
+pub(crate) const ADMIN: &str = "postgres";
+/// What both a primary and a standby say.
+const READY: &str = "database system is ready to accept";
 /// An immediate shutdown.
 const END: &str = "QUIT";
-const READY: &str = "database system is ready to accept connections";
 
 /// How a [`Postgres`] is set up. The default is a server with the durability of a production server.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresOptions {
-    /// Lines for `postgresql.conf`: names and values as they are written there, such as `("fsync", "off")`.
+    /// Lines for `postgresql.conf`: names and values, such as `("fsync", "off")`.
     pub settings: Vec<(String, String)>,
     /// Variables for the environment of the server.
     pub env: Vec<(String, String)>,
+    /// Whether and how TCP connections are encrypted.
+    pub tls: Option<Tls>,
 }
 
 impl PostgresOptions {
@@ -39,11 +44,14 @@ impl PostgresOptions {
 /// A running PostgreSQL server, which ends with this value.
 #[derive(Debug)]
 pub struct Postgres {
-    keeper: Keeper,
-    port: Port,
-    password: String,
-    options: PostgresOptions,
+    pub(crate) keeper: Keeper,
+    pub(crate) port: Port,
+    pub(crate) password: String,
+    pub(crate) options: PostgresOptions,
+    certificates: Option<Certificates>,
 }
+
+lifecycle!(Postgres);
 
 impl Postgres {
     /// Starts a new, empty server.
@@ -51,47 +59,79 @@ impl Postgres {
         let account = Account::ordinary(&["postgres"])?;
         let template = template(account)?;
         let keeper = Keeper::new(account, END, Some(&template.data))?;
-        let server = Self { keeper, port: Port::free()?, password: template.password, options: options.clone() };
+        Self::over(keeper, template.password, options)
+    }
+
+    /// Starts a server with a data folder that is there, such as a copy of another server's.
+    pub(crate) fn over(keeper: Keeper, password: String, options: &PostgresOptions) -> Result<Self> {
+        let certificates = match &options.tls {
+            None => None,
+            Some(tls) => {
+                let made = Certificates::make(keeper.folder(), &tls.hosts)?;
+                made.give_to(keeper.account())?;
+                Some(made)
+            }
+        };
+        let server = Self { keeper, port: Port::free()?, password, options: options.clone(), certificates };
+        server.keeper.account().folder(&server.sockets())?;
         server.configure()?;
         server.launch()?;
         Ok(server)
     }
 
+    /// A folder for another server of this kind.
+    pub(crate) fn empty(account: Account) -> Result<Keeper> {
+        Keeper::new(account, END, None)
+    }
+
     /// Writes what differs from PostgreSQL's defaults. `ALTER SYSTEM` is stronger, as on every server.
     fn configure(&self) -> Result<()> {
-        let sockets = self.sockets();
-        if !sockets.is_dir() {
-            self.keeper.account().folder(&sockets)?;
-        }
-        let own = [
+        let mut settings = vec![
             ("listen_addresses", "127.0.0.1".to_string()),
-            ("port", self.port.number().to_string()),
-            ("unix_socket_directories", sockets.to_string_lossy().into_owned()),
+            ("port", self.port().to_string()),
+            ("unix_socket_directories", self.sockets().to_string_lossy().into_owned()),
             ("max_connections", "300".to_string()),
             ("shared_buffers", "32MB".to_string()),
             // A server that is killed must leave nothing in /dev/shm.
             ("dynamic_shared_memory_type", "mmap".to_string()),
+            // Standbys that were away find what they have missed.
+            ("wal_keep_size", "256MB".to_string()),
         ];
-        let own = own.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut authentication = String::from("local all,replication all scram-sha-256\n");
+        authentication += "host replication all 127.0.0.1/32 scram-sha-256\n";
+        if let (Some(tls), Some(made)) = (&self.options.tls, &self.certificates) {
+            let path = |file: PathBuf| file.to_string_lossy().into_owned();
+            settings.push(("ssl", "on".to_string()));
+            settings.push(("ssl_ca_file", path(made.ca())));
+            settings.push(("ssl_cert_file", path(made.server_certificate())));
+            settings.push(("ssl_key_file", path(made.server_key())));
+            let mutual = if tls.mutual { " clientcert=verify-ca" } else { "" };
+            authentication += &format!("hostssl all all 127.0.0.1/32 scram-sha-256{mutual}\n");
+        } else {
+            authentication += "host all all 127.0.0.1/32 scram-sha-256\n";
+        }
+        let own = settings.iter().map(|(name, value)| (*name, value.as_str()));
         let asked = self.options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let line = |(name, value): (&str, &str)| format!("{name} = '{}'\n", value.replace('\'', "''"));
         let text: String = own.chain(asked).map(line).collect();
-        self.keeper.account().write(&self.keeper.data().join("postgresql.conf"), &text)
+        let account = self.keeper.account();
+        account.write(&self.keeper.data().join("postgresql.conf"), &text)?;
+        account.write(&self.keeper.data().join("pg_hba.conf"), &authentication)
     }
 
-    fn launch(&self) -> Result<()> {
+    pub(crate) fn launch(&self) -> Result<()> {
         let postgres = program("postgres", PACKAGE)?.to_string_lossy().into_owned();
         let data = self.keeper.data().to_string_lossy().into_owned();
         self.keeper.run(&[postgres, "-D".to_string(), data], &self.options.env, READY)
     }
 
-    fn sockets(&self) -> PathBuf {
-        self.keeper.folder().join("s")
+    /// Ends the server in an orderly way, cutting off whoever is connected; [`start_again`](Self::start_again) follows.
+    pub fn stop(&self) -> Result<()> {
+        self.keeper.stop("INT")
     }
 
-    /// Where the server listens on 127.0.0.1.
-    pub fn port(&self) -> u16 {
-        self.port.number()
+    pub(crate) fn sockets(&self) -> PathBuf {
+        self.keeper.folder().join("s")
     }
 
     /// For an ordinary user who owns the database `primacy`.
@@ -101,18 +141,34 @@ impl Postgres {
 
     /// The same through another port, such as that of a [`Proxy`](crate::Proxy).
     pub fn url_at(&self, port: u16) -> String {
-        format!("postgresql://{USER}:{}@127.0.0.1:{port}/{USER}", self.password)
+        self.url_of(USER, port)
     }
 
-    /// The same through the server's unix socket.
+    /// For the superuser.
+    pub fn admin_url(&self) -> String {
+        self.url_of(ADMIN, self.port())
+    }
+
+    fn url_of(&self, user: &str, port: u16) -> String {
+        let mutual = self.options.tls.as_ref().is_some_and(|tls| tls.mutual);
+        let query = self.certificates.as_ref().map(|made| made.query(mutual)).unwrap_or_default();
+        format!("postgresql://{user}:{}@127.0.0.1:{port}/{USER}{query}", self.password)
+    }
+
+    /// The same as [`url`](Self::url) through the server's unix socket.
     pub fn unix_url(&self) -> String {
         let host = percent_encoded(&self.sockets().to_string_lossy());
         format!("postgresql://{USER}:{}@{host}:{}/{USER}", self.password, self.port())
     }
 
-    /// For the superuser.
-    pub fn admin_url(&self) -> String {
-        format!("postgresql://{ADMIN}:{}@127.0.0.1:{}/{USER}", self.password, self.port())
+    /// The password of all users.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The certificates of a server with TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// Runs SQL as the superuser, in the database of [`url`](Self::url): values with `|` between, a line for each row.
@@ -130,57 +186,6 @@ impl Postgres {
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", user, "-d", USER]);
         command.arg("-h").arg(self.sockets()).arg("-p").arg(self.port().to_string());
         host::output(command.args(["-c", sql]).env("PGPASSWORD", &self.password).env("PGCONNECT_TIMEOUT", "30"))
-    }
-
-    /// Ends the server in an orderly way, cutting off whoever is connected; [`start_again`](Self::start_again) follows.
-    pub fn stop(&self) -> Result<()> {
-        self.keeper.stop("INT")
-    }
-
-    /// Kills all processes of the server, as a crash of its machine would.
-    pub fn kill9(&self) -> Result<()> {
-        self.keeper.kill()
-    }
-
-    /// Starts a server that was stopped or killed, with its data and at its port.
-    pub fn start_again(&self) -> Result<()> {
-        self.launch()
-    }
-
-    /// Stops and starts.
-    pub fn restart(&self) -> Result<()> {
-        self.stop()?;
-        self.start_again()
-    }
-
-    /// Stops all processes of the server, which keep their connections and answer nothing until [`thaw`](Self::thaw).
-    pub fn freeze(&self) -> Result<()> {
-        self.keeper.signal_all("STOP").map(drop)
-    }
-
-    /// Continues after [`freeze`](Self::freeze).
-    pub fn thaw(&self) -> Result<()> {
-        self.keeper.signal_all("CONT").map(drop)
-    }
-
-    /// Whether the server is running.
-    pub fn is_running(&self) -> bool {
-        self.keeper.is_running()
-    }
-
-    /// The server's main process.
-    pub fn pid(&self) -> Option<u32> {
-        self.keeper.main()
-    }
-
-    /// Where everything of the server is.
-    pub fn folder(&self) -> PathBuf {
-        self.keeper.folder().to_path_buf()
-    }
-
-    /// What the server has logged so far.
-    pub fn log(&self) -> String {
-        self.keeper.log()
     }
 }
 

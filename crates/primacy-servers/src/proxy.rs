@@ -1,0 +1,278 @@
+//! A faulty network between a client and a server: connections that hang, lag, break, or lose an answer.
+//!
+//! A TCP stream never loses bytes from its middle, so a network that is cut *holds* them until it heals, as
+//! retransmission would, or until the connection is killed and they are lost for good.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::host::PATIENCE;
+use crate::{Problem, Result};
+
+/// One of the two ways through a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What the client says.
+    ToServer,
+    /// What the server answers.
+    ToClient,
+}
+
+/// A port on 127.0.0.1 that leads to another one, with faults on demand.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    network: Arc<Network>,
+}
+
+#[derive(Debug)]
+struct Network {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    target: u16,
+    /// For [`Way::ToServer`] and [`Way::ToClient`].
+    held: [bool; 2],
+    delay: Duration,
+    refusing: bool,
+    losing_answer: bool,
+    closed: bool,
+    next: u64,
+    connections: Vec<Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    id: u64,
+    ends: [TcpStream; 2],
+    /// How many ways still carry something.
+    ways: u8,
+    /// Whether bytes wait to be passed on, for each way.
+    waiting: [bool; 2],
+}
+
+impl Connection {
+    fn kill(&self) {
+        for end in &self.ends {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Proxy {
+    /// Leads to this port on 127.0.0.1.
+    pub fn to(target: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let bound = listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
+        let (port, listener) = bound.map_err(|error| Problem::new(format!("cannot listen: {error}")))?;
+        let state = State {
+            target,
+            held: [false; 2],
+            delay: Duration::ZERO,
+            refusing: false,
+            losing_answer: false,
+            closed: false,
+            next: 0,
+            connections: Vec::new(),
+        };
+        let network = Arc::new(Network { state: Mutex::new(state), changed: Condvar::new() });
+        let own = Arc::clone(&network);
+        thread::spawn(move || own.accept(&listener));
+        Ok(Self { port, network })
+    }
+
+    /// Where clients connect.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// New connections lead to another port, as when an address moves to another server.
+    pub fn point_to(&self, target: u16) {
+        self.network.change(|state| state.target = target);
+    }
+
+    /// From now on nothing passes either way. New connections are accepted and get no answer.
+    pub fn cut(&self) {
+        self.network.change(|state| state.held = [true; 2]);
+    }
+
+    /// From now on nothing passes this way.
+    pub fn hold(&self, way: Way) {
+        self.network.change(|state| state.held[way as usize] = true);
+    }
+
+    /// Ends [`cut`](Self::cut), [`hold`](Self::hold), [`refuse`](Self::refuse) and [`delay`](Self::delay). What was held
+    /// arrives now.
+    pub fn heal(&self) {
+        self.network.change(|state| {
+            state.held = [false; 2];
+            state.delay = Duration::ZERO;
+            state.refusing = false;
+            state.losing_answer = false;
+        });
+    }
+
+    /// From now on whatever arrives is passed on that much later, each way.
+    pub fn delay(&self, by: Duration) {
+        self.network.change(|state| state.delay = by);
+    }
+
+    /// From now on new connections are closed at once; those that exist stay.
+    pub fn refuse(&self) {
+        self.network.change(|state| state.refusing = true);
+    }
+
+    /// Breaks all connections; what was held on them is lost. How many there were.
+    pub fn kill_connections(&self) -> usize {
+        self.network.change(|state| {
+            state.connections.iter().for_each(Connection::kill);
+            std::mem::take(&mut state.connections).len()
+        })
+    }
+
+    /// When the server next says anything, that is lost and its connection breaks: the client cannot know whether what
+    /// it asked for was done.
+    pub fn lose_next_answer(&self) {
+        self.network.change(|state| state.losing_answer = true);
+    }
+
+    /// Waits until [`lose_next_answer`](Self::lose_next_answer) has happened.
+    pub fn await_lost_answer(&self) -> Result<()> {
+        self.network.await_that("an answer to be lost", |state| !state.losing_answer)
+    }
+
+    /// Waits until something is held that goes this way: with [`Way::ToClient`] the server has done and answered what it
+    /// was asked.
+    pub fn await_held(&self, way: Way) -> Result<()> {
+        let waiting = |state: &State| state.connections.iter().any(|connection| connection.waiting[way as usize]);
+        self.network.await_that("something to be held", waiting)
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.network.lock().connections.len()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.network.change(|state| state.closed = true);
+        self.kill_connections();
+        // Wakes the thread that waits for clients.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+impl Network {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.lock());
+        self.changed.notify_all();
+        result
+    }
+
+    fn await_that(&self, what: &str, holds: impl Fn(&State) -> bool) -> Result<()> {
+        let wait = self.changed.wait_timeout_while(self.lock(), PATIENCE, |state| !holds(state));
+        let (state, waited) = wait.unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        if waited.timed_out() { Err(Problem::new(format!("waited in vain for {what}"))) } else { Ok(()) }
+    }
+
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.lock().closed {
+                return;
+            }
+            let Ok(client) = client else { continue };
+            // A server that is down refuses: the client's connection closes at once.
+            let _ = self.connect(client);
+        }
+    }
+
+    fn connect(self: &Arc<Self>, client: TcpStream) -> std::io::Result<()> {
+        let target = {
+            let state = self.lock();
+            if state.refusing {
+                return Ok(());
+            }
+            state.target
+        };
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, target))?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let ends = [client.try_clone()?, server.try_clone()?];
+        let id = self.change(|state| {
+            state.next += 1;
+            state.connections.push(Connection { id: state.next, ends, ways: 2, waiting: [false; 2] });
+            state.next
+        });
+        let (from_client, to_client) = (client.try_clone()?, client);
+        let (from_server, to_server) = (server.try_clone()?, server);
+        for (way, from, to) in [(Way::ToServer, from_client, to_server), (Way::ToClient, from_server, to_client)] {
+            let network = Arc::clone(self);
+            thread::spawn(move || network.carry(id, way, from, to));
+        }
+        Ok(())
+    }
+
+    fn carry(&self, id: u64, way: Way, mut from: TcpStream, mut to: TcpStream) {
+        let mut bytes = vec![0; 32 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if !self.passes(id, way) || to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+        self.change(|state| {
+            for connection in state.connections.iter_mut().filter(|connection| connection.id == id) {
+                connection.ways -= 1;
+            }
+            state.connections.retain(|connection| connection.ways > 0);
+        });
+    }
+
+    /// Waits until what has arrived may go on; false if the connection was broken meanwhile.
+    fn passes(&self, id: u64, way: Way) -> bool {
+        let mut state = self.lock();
+        if state.losing_answer && way == Way::ToClient {
+            state.losing_answer = false;
+            state.connections.retain(|connection| {
+                if connection.id == id {
+                    connection.kill();
+                }
+                connection.id != id
+            });
+            self.changed.notify_all();
+            return false;
+        }
+        let delay = state.delay;
+        let exists = |state: &State| state.connections.iter().any(|connection| connection.id == id);
+        if !delay.is_zero() {
+            let wait = self.changed.wait_timeout_while(state, delay, |state| exists(state) && !state.delay.is_zero());
+            (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.held[way as usize] {
+            set_waiting(&mut state, id, way, true);
+            self.changed.notify_all();
+            let wait = self.changed.wait_while(state, |state| state.held[way as usize] && exists(state));
+            state = wait.unwrap_or_else(PoisonError::into_inner);
+            set_waiting(&mut state, id, way, false);
+        }
+        exists(&state)
+    }
+}
+
+fn set_waiting(state: &mut State, id: u64, way: Way, waiting: bool) {
+    for connection in state.connections.iter_mut().filter(|connection| connection.id == id) {
+        connection.waiting[way as usize] = waiting;
+    }
+}

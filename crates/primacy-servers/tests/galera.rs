@@ -1,0 +1,23 @@
+//! Three Galera nodes form one component; a lost node comes back, and one that is cut off knows it.
+
+use primacy_servers::{Galera, GaleraOptions};
+
+#[test]
+fn nodes_are_lost_and_come_back() {
+    let cluster = Galera::start(&GaleraOptions::quick()).expect("it starts");
+    cluster.node(0).sql("create table kept (n int primary key)").expect("it is written");
+    cluster.kill9(2).expect("it is killed");
+    cluster.await_size(0, 2).expect("the others notice");
+    cluster.node(1).sql("insert into kept values (42)").expect("two are a majority");
+    cluster.start_again(2).expect("it comes back");
+    cluster.await_size(2, 3).expect("it is a member again");
+    assert_eq!(cluster.node(2).sql("set wsrep_sync_wait = 1; select n from kept").expect("it answers"), "42");
+
+    cluster.cut(0).expect("it is cut off");
+    cluster.await_non_primary(0).expect("it notices");
+    cluster.await_size(1, 2).expect("the others notice");
+    let refused = cluster.node(0).sql("insert into kept values (0)").expect_err("it is alone");
+    assert!(refused.to_string().contains("WSREP has not yet prepared node"), "{refused}");
+    cluster.heal(0).expect("it is reached again");
+    cluster.await_size(0, 3).expect("it is a member again");
+}
