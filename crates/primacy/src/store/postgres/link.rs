@@ -1,0 +1,404 @@
+//! One connection: to the first host that is no standby, with whatever the server says on its own.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_postgres::error::Severity;
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Connection, NoTls, Row, Socket};
+use tracing::debug;
+
+use super::super::{BoxFuture, StoreError};
+use super::bell::{Listening, Ringer};
+use super::fault::{Fault, Stake, not_connected};
+use super::host::Host;
+use super::parameter::Parameter;
+use super::place::{Place, Tls, TlsMode};
+use super::schema::{self, Server};
+use super::tls::Authorities;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A candidate: the server must take writes.
+    Stand,
+    /// An observer or operator: a primary that is read-only for this user still shows the truth.
+    Watch,
+}
+
+/// After how long the next host is tried beside one that has not answered. A host that swallows packets must not cost
+/// a whole call.
+const STAGGER: Duration = Duration::from_millis(400);
+
+/// Opens connections to one place.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    place: Place,
+    /// Which host served last: it is tried first.
+    first: AtomicUsize,
+}
+
+impl Dialer {
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, first: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Connects to the first host that will do, and looks what is there.
+    pub(super) async fn dial(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        ringer: Option<Ringer>,
+    ) -> Result<(Link, Server), StoreError> {
+        let count = self.place.hosts.len();
+        let first = self.first.load(Ordering::Relaxed);
+        let order: Vec<usize> = (0..count).map(|offset| (first + offset) % count).collect();
+        let attempts = order.iter().map(|&index| {
+            let (dialer, ringer) = (Arc::clone(self), ringer.clone());
+            Box::pin(async move { dialer.try_host(index, purpose, ringer).await }) as BoxFuture<'static, _>
+        });
+        let (winner, reached) = race(attempts.collect()).await.map_err(together)?;
+        self.first.store(order[winner], Ordering::Relaxed);
+        Ok(reached)
+    }
+
+    /// A name may stand for several addresses, of which only one is the primary's.
+    async fn try_host(
+        self: Arc<Self>,
+        index: usize,
+        purpose: Purpose,
+        ringer: Option<Ringer>,
+    ) -> Result<(Link, Server), StoreError> {
+        let host = &self.place.hosts[index];
+        let shown: Arc<str> = self.place.url_of(std::slice::from_ref(host)).into();
+        let Host::Tcp { name, port } = host else {
+            return self.try_address(host, None, shown, purpose, ringer).await;
+        };
+        let resolved = tokio::net::lookup_host((name.as_str(), *port)).await;
+        let addresses = resolved
+            .map_err(|error| StoreError::Unreachable(format!("{shown}: the name cannot be resolved ({error})")))?;
+        let attempts = addresses.map(|address| {
+            let (dialer, shown, ringer) = (Arc::clone(&self), Arc::clone(&shown), ringer.clone());
+            Box::pin(async move {
+                let host = &dialer.place.hosts[index];
+                dialer.try_address(host, Some(address.ip()), shown, purpose, ringer).await
+            }) as BoxFuture<'static, _>
+        });
+        let attempts: Vec<_> = attempts.collect();
+        if attempts.is_empty() {
+            return Err(StoreError::Unreachable(format!("{shown}: the name has no address")));
+        }
+        race(attempts).await.map(|(_, reached)| reached).map_err(together)
+    }
+
+    async fn try_address(
+        &self,
+        host: &Host,
+        address: Option<std::net::IpAddr>,
+        shown: Arc<str>,
+        purpose: Purpose,
+        ringer: Option<Ringer>,
+    ) -> Result<(Link, Server), StoreError> {
+        let late = || StoreError::Unreachable(format!("{shown}: no answer within {:?}", self.place.connect_timeout));
+        let opening = async {
+            let mut link = self.open(host, address, Arc::clone(&shown), ringer).await?;
+            let server = schema::inspect(&mut link).await?;
+            server.check(&shown, purpose)?;
+            Ok((link, server))
+        };
+        timeout(self.place.connect_timeout, opening).await.map_err(|_| late())?
+    }
+
+    async fn open(
+        &self,
+        host: &Host,
+        address: Option<std::net::IpAddr>,
+        shown: Arc<str>,
+        ringer: Option<Ringer>,
+    ) -> Result<Link, StoreError> {
+        let mut config = self.config(host);
+        if let Some(address) = address {
+            config.hostaddr(address);
+        }
+        let events = Arc::new(Events { warned: AtomicBool::new(false), ringer, listening: Mutex::new(None) });
+        let refused = |error| not_connected(&error, &shown);
+        let mode = self.place.tls_mode(host);
+        let (client, task) = match mode {
+            TlsMode::Disable => {
+                config.ssl_mode(tokio_postgres::config::SslMode::Disable);
+                let (client, connection) = config.connect(NoTls).await.map_err(refused)?;
+                (client, tokio::spawn(attend(connection, Arc::clone(&events))))
+            }
+            TlsMode::VerifyFull => {
+                config.ssl_mode(tokio_postgres::config::SslMode::Require);
+                let connector = Authorities::connector(&self.place.tls)
+                    .map_err(|why| StoreError::Unusable(format!("{shown}: {why}")))?;
+                let (client, connection) = config.connect(connector).await.map_err(refused)?;
+                (client, tokio::spawn(attend(connection, Arc::clone(&events))))
+            }
+        };
+        let stop = Stop { token: client.cancel_token(), mode, tls: self.place.tls.clone() };
+        Ok(Link { client, task: Some(task), stop: Some(stop), events, shown, unfit: false })
+    }
+
+    fn config(&self, host: &Host) -> Config {
+        let place = &self.place;
+        let mut config = Config::new();
+        match host {
+            Host::Tcp { name, port } => config.host(name).port(*port),
+            Host::Socket { folder, port } => config.host_path(folder).port(*port),
+        };
+        let system_user = || std::env::var("USER").ok();
+        let user = place.user.clone().or_else(system_user);
+        let database = place.database.clone().or_else(|| user.clone());
+        if let Some(user) = &user {
+            config.user(user);
+        }
+        if let Some(database) = &database {
+            config.dbname(database);
+        }
+        let names = (database.as_deref().unwrap_or_default(), user.as_deref().unwrap_or_default());
+        if let Some(password) = place.password.find(host, names.0, names.1) {
+            config.password(password);
+        }
+        config
+            .application_name(&place.application)
+            .connect_timeout(place.connect_timeout)
+            // A host that vanished is noticed also by a connection that only listens.
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(3)
+            .tcp_user_timeout(Duration::from_secs(20));
+        config
+    }
+}
+
+/// Starts one attempt after another, the next as soon as one has failed or is slow; the first success wins.
+async fn race<T: Send + 'static>(
+    attempts: Vec<BoxFuture<'static, Result<T, StoreError>>>,
+) -> Result<(usize, T), Vec<StoreError>> {
+    let mut waiting = attempts.into_iter().enumerate();
+    let mut running = JoinSet::new();
+    let mut failures = Vec::new();
+    let mut start = |running: &mut JoinSet<_>| {
+        if let Some((index, attempt)) = waiting.next() {
+            running.spawn(async move { (index, attempt.await) });
+        }
+    };
+    start(&mut running);
+    loop {
+        match timeout(STAGGER, running.join_next()).await {
+            Ok(Some(Ok((index, Ok(reached))))) => return Ok((index, reached)),
+            Ok(Some(Ok((_, Err(error))))) => failures.push(error),
+            Ok(Some(Err(error))) => failures.push(StoreError::Unreachable(format!("an attempt to connect: {error}"))),
+            Ok(None) => return Err(failures),
+            Err(_) => {}
+        }
+        start(&mut running);
+    }
+}
+
+/// What several failed hosts mean together: worth another try as long as one of them may come back.
+fn together(mut failures: Vec<StoreError>) -> StoreError {
+    if failures.len() == 1 {
+        return failures.remove(0);
+    }
+    let transient = failures.iter().any(|error| !matches!(error, StoreError::Unusable(_)));
+    let messages: Vec<_> = failures
+        .into_iter()
+        .map(|error| match error {
+            StoreError::Unreachable(message) | StoreError::Unknown(message) | StoreError::Unusable(message) => message,
+        })
+        .collect();
+    let message = messages.join("; ");
+    if transient { StoreError::Unreachable(message) } else { StoreError::Unusable(message) }
+}
+
+/// What the server said between the answers.
+#[derive(Debug)]
+struct Events {
+    /// It warned: of a commit that may not have reached its standbys, for one.
+    warned: AtomicBool,
+    ringer: Option<Ringer>,
+    /// Until the connection ends.
+    listening: Mutex<Option<Listening>>,
+}
+
+impl Events {
+    fn listens(&self, listening: Option<Listening>) {
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = listening;
+    }
+}
+
+/// Lets go of the bell also when the task is aborted.
+struct Attention(Arc<Events>);
+
+impl Drop for Attention {
+    fn drop(&mut self) {
+        self.0.listens(None);
+    }
+}
+
+/// Moves the connection's bytes until it ends.
+async fn attend<S>(mut connection: Connection<Socket, S>, events: Arc<Events>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let attention = Attention(events);
+    let events = &attention.0;
+    loop {
+        match poll_fn(|cx| connection.poll_message(cx)).await {
+            Some(Ok(AsyncMessage::Notice(notice))) => {
+                debug!(%notice, "a notice from the server");
+                // Notices come before the end of the answer to which they belong.
+                if notice.parsed_severity() == Some(Severity::Warning) {
+                    events.warned.store(true, Ordering::Release);
+                }
+            }
+            Some(Ok(AsyncMessage::Notification(_))) => {
+                if let Some(ringer) = &events.ringer {
+                    ringer.ring();
+                }
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                debug!(%error, "a connection ended");
+                return;
+            }
+            None => return,
+        }
+    }
+}
+
+/// A connection to a server that was found fit.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: Client,
+    task: Option<JoinHandle<()>>,
+    stop: Option<Stop>,
+    events: Arc<Events>,
+    shown: Arc<str>,
+    /// Set while a statement is under way: one whose future was dropped leaves its outcome unknown.
+    unfit: bool,
+}
+
+impl Link {
+    /// Where it leads, for messages.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// This connection rings a bell from now on.
+    pub(super) fn listens(&self, listening: Listening) {
+        self.events.listens(Some(listening));
+    }
+
+    /// Runs one statement, which is a transaction of its own, in one round trip and without a name on the server. All
+    /// rows have come, and the commit is through, when this returns.
+    pub(super) async fn run(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+        stake: Stake,
+    ) -> Result<Vec<Row>, Fault> {
+        self.begin()?;
+        let typed: Vec<_> = parameters.iter().map(Parameter::typed).collect();
+        let result = self.client.query_typed(statement, &typed).await;
+        self.end(stake, result)
+    }
+
+    /// Runs several statements without parameters as one transaction, in one round trip.
+    pub(super) async fn run_batch(&mut self, statements: &str, stake: Stake) -> Result<(), Fault> {
+        self.begin()?;
+        let result = self.client.batch_execute(statements).await;
+        self.end(stake, result)
+    }
+
+    fn begin(&mut self) -> Result<(), Fault> {
+        let refuse = |why: &str| Err(Fault::Said(StoreError::Unreachable(format!("{}: {why}", self.shown))));
+        if self.unfit {
+            return refuse("a step was abandoned on this connection; open another");
+        }
+        // Certain: nothing of this statement has been sent.
+        if self.client.is_closed() {
+            return refuse("the connection has ended");
+        }
+        self.events.warned.store(false, Ordering::Release);
+        self.unfit = true;
+        Ok(())
+    }
+
+    fn end<T>(&mut self, stake: Stake, result: Result<T, tokio_postgres::Error>) -> Result<T, Fault> {
+        self.unfit = false;
+        let answer = result?;
+        // R11: a commit whose wait for a synchronous standby was cut short is answered with a warning only.
+        if stake == Stake::Writing && self.events.warned.load(Ordering::Acquire) {
+            let why = "the server warned that the change may not have reached its synchronous standby";
+            return Err(Fault::Doubtful(why.into()));
+        }
+        Ok(answer)
+    }
+}
+
+impl Drop for Link {
+    /// A statement whose answer nobody awaits any more may wait for a lock for hours, and the next attempt behind it:
+    /// the server is told to give it up. Nobody believes what it did or did not do (rule R8).
+    fn drop(&mut self) {
+        let (Some(task), Some(stop)) = (self.task.take(), self.stop.take()) else { return };
+        if !self.unfit || task.is_finished() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(stop.until_it_ends(task));
+        }
+    }
+}
+
+/// How to cancel what runs on a connection.
+#[derive(Clone)]
+struct Stop {
+    token: CancelToken,
+    mode: TlsMode,
+    tls: Tls,
+}
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stop").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Stop {
+    /// The request may come before the statement that it means, so it is repeated; in the end the line is cut.
+    async fn until_it_ends(self, mut connection: JoinHandle<()>) {
+        const TRIES: u32 = 5;
+        const PATIENCE: Duration = Duration::from_secs(1);
+        for _ in 0..TRIES {
+            match timeout(PATIENCE, self.once()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => debug!(%error, "an abandoned step could not be cancelled"),
+                Err(_) => debug!("the request to cancel an abandoned step found no way"),
+            }
+            if timeout(PATIENCE, &mut connection).await.is_ok() {
+                return;
+            }
+        }
+        connection.abort();
+    }
+
+    async fn once(&self) -> Result<(), String> {
+        let sent = match self.mode {
+            TlsMode::Disable => self.token.cancel_query(NoTls).await,
+            TlsMode::VerifyFull => self.token.cancel_query(Authorities::connector(&self.tls)?).await,
+        };
+        sent.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,144 @@
+//! How rows become records.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
+use super::fault::Fault;
+use super::schema::STANDBY;
+use crate::{CandidateId, ElectionName, Label, Token};
+
+/// What a wish is in the columns `wish` and `successor`.
+pub(super) fn to_wish(wish: Option<&Wish>) -> (Option<&str>, Option<&str>) {
+    match wish {
+        None => (None, None),
+        Some(Wish::NewElection) => (Some("new-election"), None),
+        Some(Wish::Successor(label)) => (Some("successor"), Some(label.as_str())),
+    }
+}
+
+/// How many columns a record has.
+const RECORD: usize = 10;
+
+/// A record in the columns from `at` on.
+pub(super) fn record(row: &Row, at: usize) -> Result<Record, Fault> {
+    let version = Version { token: token(row.try_get(at)?)?, beat: count(row.try_get(at + 1)?)? };
+    let holder = match row.try_get::<_, Option<&[u8]>>(at + 3)? {
+        Some(id) => Some(holder(id, row.try_get(at + 4)?, row.try_get(at + 5)?)?),
+        None => None,
+    };
+    let wish = match row.try_get::<_, Option<&str>>(at + 7)? {
+        None => None,
+        Some("new-election") => Some(Wish::NewElection),
+        Some("successor") => Some(Wish::Successor(label(row.try_get(at + 8)?)?)),
+        Some(_) => return Err(Fault::Damaged("a wish")),
+    };
+    Ok(Record {
+        version,
+        holder,
+        lease: Duration::from_nanos(count(row.try_get(at + 6)?)?),
+        intent: count(row.try_get(at + 2)?)?,
+        wish,
+        paused: row.try_get(at + 9)?,
+    })
+}
+
+/// The record in the columns from `at` on, unless the outer join found none.
+fn optional_record(row: &Row, at: usize) -> Result<Option<Record>, Fault> {
+    let present = row.try_get::<_, Option<i64>>(at)?.is_some();
+    present.then(|| record(row, at)).transpose()
+}
+
+/// The answer to a look.
+pub(super) fn sighting(rows: &[Row]) -> Result<Sighting, Fault> {
+    let row = rows.first().ok_or(Fault::Damaged("the answer to a look"))?;
+    refuse_standby(row.try_get(0)?)?;
+    let record = optional_record(row, 1)?;
+    let after = 1 + RECORD;
+    let remembered = match row.try_get::<_, Option<i64>>(after)? {
+        Some(number) => token(number)?,
+        None => Token::NONE,
+    };
+    let age = record.as_ref().and(age(row.try_get(after + 1)?));
+    let few = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    let standing = Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?) };
+    Ok(Sighting { record, remembered, age, holder_gone: false, standing })
+}
+
+/// Snapshots of elections, each in as many rows as candidates wait in it, or one.
+pub(super) fn snapshots(rows: &[Row]) -> Result<Vec<Snapshot>, Fault> {
+    let mut snapshots: Vec<Snapshot> = Vec::new();
+    for row in rows {
+        refuse_standby(row.try_get(0)?)?;
+        let Some(record) = optional_record(row, 1)? else { continue };
+        let after = 1 + RECORD;
+        let election = ElectionName::new(row.try_get::<_, &str>(after + 2)?)
+            .map_err(|_| Fault::Damaged("the name of an election"))?;
+        if snapshots.last().is_none_or(|last| last.election != election) {
+            let held = record.holder.is_some();
+            snapshots.push(Snapshot {
+                election,
+                age: age(row.try_get(after)?),
+                held_for: age(row.try_get(after + 1)?).filter(|_| held),
+                record,
+                candidates: Vec::new(),
+            });
+        }
+        let Some(id) = row.try_get::<_, Option<&[u8]>>(after + 3)? else { continue };
+        let waiting = Waiting {
+            who: holder(id, row.try_get(after + 4)?, row.try_get(after + 5)?)?,
+            note: row.try_get(after + 6)?,
+            age: age(row.try_get(after + 7)?),
+        };
+        snapshots.last_mut().ok_or(Fault::Damaged("an announcement"))?.candidates.push(waiting);
+    }
+    Ok(snapshots)
+}
+
+/// The answer to a question about the history.
+pub(super) fn terms(rows: &[Row]) -> Result<Vec<Term>, Fault> {
+    let term = |row: &Row| {
+        refuse_standby(row.try_get(6)?)?;
+        Ok(Term {
+            token: token(row.try_get(0)?)?,
+            id: candidate(row.try_get(1)?)?,
+            label: label(row.try_get(2)?)?,
+            granted_unix_ms: row.try_get(3)?,
+            ended: row.try_get::<_, Option<i64>>(4)?.zip(row.try_get(5)?),
+        })
+    };
+    rows.iter().map(term).collect()
+}
+
+/// A pooler or a proxy may have put another server behind an old connection.
+fn refuse_standby(is_standby: bool) -> Result<(), Fault> {
+    if is_standby { Err(Fault::Said(StoreError::Unusable(STANDBY.into()))) } else { Ok(()) }
+}
+
+fn holder(id: &[u8], name: &str, data: &[u8]) -> Result<Holder, Fault> {
+    let data = std::str::from_utf8(data).map_err(|_| Fault::Damaged("what a candidate published"))?;
+    Ok(Holder { id: candidate(id)?, label: label(name)?, data: data.to_owned() })
+}
+
+fn candidate(id: &[u8]) -> Result<CandidateId, Fault> {
+    let bytes = id.try_into().map_err(|_| Fault::Damaged("the id of a candidate"))?;
+    Ok(CandidateId::from_bits(u128::from_be_bytes(bytes)))
+}
+
+fn label(text: &str) -> Result<Label, Fault> {
+    Label::new(text).map_err(|_| Fault::Damaged("a label"))
+}
+
+fn token(number: i64) -> Result<Token, Fault> {
+    u64::try_from(number).ok().and_then(Token::new).ok_or(Fault::Damaged("a token"))
+}
+
+fn count(number: i64) -> Result<u64, Fault> {
+    u64::try_from(number).map_err(|_| Fault::Damaged("a number"))
+}
+
+/// Microseconds by the store's clock; unknown if that clock has been set back since.
+fn age(micros: Option<i64>) -> Option<Duration> {
+    micros.and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros)
+}

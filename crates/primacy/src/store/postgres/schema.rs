@@ -1,0 +1,241 @@
+//! The tables, which server may keep them, and who creates them.
+
+use tracing::debug;
+
+use super::super::StoreError;
+use super::fault::{Fault, Stake};
+use super::link::{Link, Purpose};
+
+/// The version of the tables below. A change of them takes a new number and a way to come from the old one.
+const VERSION: i32 = 1;
+
+/// The oldest server that takes every statement.
+const OLDEST: i32 = 120_000;
+
+/// Names are text without control characters, compared byte for byte (rule R5). What candidates publish may contain any
+/// character, which PostgreSQL's text cannot. `*_at` is the server's clock: it gives ages and informs people.
+const TABLES: &str = r#"
+CREATE TABLE primacy_schema (
+    version      integer      PRIMARY KEY
+);
+CREATE TABLE primacy_election (
+    election     text         COLLATE "C" PRIMARY KEY,
+    token        bigint       NOT NULL CHECK (token > 0),
+    beat         bigint       NOT NULL CHECK (beat > 0),
+    intent       bigint       NOT NULL CHECK (intent >= 0),
+    holder       bytea        CHECK (octet_length(holder) = 16),
+    label        text         COLLATE "C" CHECK ((label IS NULL) = (holder IS NULL)),
+    data         bytea        CHECK ((data IS NULL) = (holder IS NULL)),
+    lease_ns     bigint       NOT NULL CHECK (lease_ns >= 0),
+    wish         text         COLLATE "C" CHECK (wish IN ('new-election', 'successor')),
+    successor    text         COLLATE "C" CHECK ((successor IS NOT NULL) = (wish IS NOT DISTINCT FROM 'successor')),
+    paused       boolean      NOT NULL,
+    granted_at   timestamptz  NOT NULL,
+    renewed_at   timestamptz  NOT NULL
+) WITH (fillfactor = 50);
+-- The fence row: the highest token that was ever granted. It is never deleted.
+CREATE TABLE primacy_token (
+    election     text         COLLATE "C" PRIMARY KEY,
+    token        bigint       NOT NULL CHECK (token > 0),
+    guard        bigint       NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+-- Who waits. What a crash takes of it is announced again.
+CREATE UNLOGGED TABLE primacy_candidate (
+    election     text         COLLATE "C" NOT NULL,
+    id           bytea        NOT NULL CHECK (octet_length(id) = 16),
+    label        text         COLLATE "C" NOT NULL,
+    data         bytea        NOT NULL,
+    note         text         NOT NULL,
+    joined       bigint       NOT NULL,
+    seen_at      timestamptz  NOT NULL,
+    fresh_ns     bigint       NOT NULL,
+    PRIMARY KEY (election, id)
+) WITH (fillfactor = 50);
+CREATE TABLE primacy_term (
+    election     text         COLLATE "C" NOT NULL,
+    token        bigint       NOT NULL CHECK (token > 0),
+    id           bytea        NOT NULL CHECK (octet_length(id) = 16),
+    label        text         COLLATE "C" NOT NULL,
+    granted_at   timestamptz  NOT NULL,
+    ended_at     timestamptz,
+    reason       text         COLLATE "C" CHECK ((reason IS NULL) = (ended_at IS NULL)),
+    PRIMARY KEY (election, token)
+);
+-- Always empty but for the moments in which a probe measures how long a durable change takes.
+CREATE TABLE primacy_probe (
+    id           bytea        PRIMARY KEY,
+    beat         bigint       NOT NULL
+);
+"#;
+
+/// Primacy's key among the advisory locks of a database: `prmc`.
+const LOCK: i64 = u32::from_be_bytes(*b"prmc") as i64;
+
+/// The function for fencing in SQL, which the store itself does not need.
+const FENCE: &str = include_str!("fence.sql");
+
+/// Creates everything or nothing, once, whoever else does the same at this moment: a block is one transaction, and
+/// what others created is seen after the lock.
+fn creation() -> String {
+    format!(
+        "DO $primacy$ BEGIN
+PERFORM pg_advisory_xact_lock({LOCK});
+IF to_regclass('primacy_schema') IS NULL THEN
+{TABLES}
+INSERT INTO primacy_schema (version) VALUES ({VERSION});
+END IF;
+END $primacy$;"
+    )
+}
+
+/// In a transaction of its own: the right to create tables is not the right to create functions.
+fn fence() -> String {
+    format!("SELECT pg_advisory_xact_lock({LOCK});\n{FENCE}")
+}
+
+/// The SQL that creates what the store needs, for an administrator to run where primacy's own user must not. Running it
+/// twice changes nothing.
+///
+/// ```
+/// assert!(primacy::store::postgres::schema_sql().contains("CREATE TABLE primacy_election"));
+/// ```
+pub fn schema_sql() -> String {
+    format!(
+        "-- primacy: tables of version {VERSION} for PostgreSQL {} and later, in the first schema of the search_path.
+{}
+
+{}
+
+-- The rights that candidates need (replace the name):
+-- GRANT SELECT ON primacy_schema TO \"candidates\";
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON primacy_election, primacy_token, primacy_candidate, primacy_term,
+--     primacy_probe TO \"candidates\";
+-- Observers need SELECT, operators UPDATE on primacy_election and primacy_term too.
+",
+        OLDEST / 10_000,
+        creation(),
+        FENCE.trim_end()
+    )
+}
+
+/// What a server is, as far as it matters before the first step.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) is_standby: bool,
+    pub(super) is_read_only: bool,
+    /// Such as 150018.
+    pub(super) number: i32,
+    /// Such as `15.18`.
+    pub(super) version: String,
+    pub(super) encoding: String,
+    /// Whether the timeline can be read, which makes the epoch of tokens.
+    pub(super) has_timeline: bool,
+    /// The version of primacy's tables: `None` if there are none, and `Some(None)` if their version is missing.
+    pub(super) tables: Option<Option<i32>>,
+}
+
+macro_rules! about_the_server {
+    ($tables:literal) => {
+        concat!(
+            "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
+             current_setting('server_version_num')::integer, current_setting('server_version'), \
+             current_setting('server_encoding'), \
+             coalesce(has_function_privilege(to_regprocedure('pg_current_wal_lsn()'), 'EXECUTE') \
+             AND has_function_privilege(to_regprocedure('pg_walfile_name(pg_lsn)'), 'EXECUTE'), false), ",
+            $tables
+        )
+    };
+}
+
+/// The server and the tables at once: the usual case is one round trip.
+const INSPECT: &str = about_the_server!("(SELECT max(version) FROM primacy_schema)");
+/// Where there are no tables, the other statement cannot be planned.
+const INSPECT_BARE: &str = about_the_server!("NULL::integer");
+
+/// Looks at the server. Changes nothing.
+pub(super) async fn inspect(link: &mut Link) -> Result<Server, StoreError> {
+    let mut bare = false;
+    let rows = match link.run(INSPECT, &[], Stake::Reading).await {
+        Err(fault) if fault.is_missing_table() => {
+            bare = true;
+            link.run(INSPECT_BARE, &[], Stake::Reading).await
+        }
+        other => other,
+    };
+    let server = rows.and_then(|rows| {
+        let row = rows.first().ok_or(Fault::Damaged("the answer to a question"))?;
+        let version: Option<i32> = row.try_get(6)?;
+        Ok(Server {
+            is_standby: row.try_get(0)?,
+            is_read_only: row.try_get(1)?,
+            number: row.try_get(2)?,
+            version: row.try_get(3)?,
+            encoding: row.try_get(4)?,
+            has_timeline: row.try_get(5)?,
+            tables: (!bare).then_some(version),
+        })
+    });
+    server.map_err(|fault| fault.meaning(link.shown(), Stake::Reading))
+}
+
+impl Server {
+    /// Refuses a server that cannot be the store. Another host may be.
+    pub(super) fn check(&self, shown: &str, purpose: Purpose) -> Result<(), StoreError> {
+        let refuse = |why: String| Err(StoreError::Unusable(format!("{shown}: {why}")));
+        if self.is_standby {
+            return refuse(STANDBY.into());
+        }
+        if self.is_read_only && purpose == Purpose::Stand {
+            return refuse(
+                "it is read-only (default_transaction_read_only); candidates need a server that takes writes".into(),
+            );
+        }
+        if self.number < OLDEST {
+            return refuse(format!("PostgreSQL {} is too old; {} or later is needed", self.version, OLDEST / 10_000));
+        }
+        if self.encoding != "UTF8" {
+            return refuse(format!(
+                "the database is encoded in {}, which cannot keep every name; create one with ENCODING 'UTF8'",
+                self.encoding
+            ));
+        }
+        self.check_tables(shown)
+    }
+
+    /// Refuses tables of another version.
+    pub(super) fn check_tables(&self, shown: &str) -> Result<(), StoreError> {
+        let refuse = |why: String| Err(StoreError::Unusable(format!("{shown}: {why}")));
+        match self.tables {
+            None | Some(Some(VERSION)) => Ok(()),
+            Some(None) => refuse("primacy_schema is empty, so the version of primacy's tables is unknown".into()),
+            Some(Some(version)) => refuse(format!(
+                "its tables are of version {version}, and this primacy knows version {VERSION}; {}",
+                if version > VERSION { "use a newer primacy" } else { "name another database" }
+            )),
+        }
+    }
+}
+
+/// Why a standby is refused.
+pub(super) const STANDBY: &str =
+    "it is a standby, which may not know the latest leader; name the primary, or all hosts separated by commas";
+
+/// Creates the tables, if nobody does it first.
+pub(super) async fn create(link: &mut Link) -> Result<(), StoreError> {
+    if let Err(fault) = link.run_batch(&creation(), Stake::Reading).await {
+        let lacks_right = matches!(fault.code(), Some("42501" | "3F000"));
+        let error = fault.meaning(link.shown(), Stake::Reading);
+        if !lacks_right {
+            return Err(error);
+        }
+        return Err(StoreError::Unusable(format!(
+            "{}: there are no tables yet, and this user may not create them; let an administrator run the SQL that \
+             `primacy schema` prints ({error})",
+            link.shown()
+        )));
+    }
+    if let Err(fault) = link.run_batch(&fence(), Stake::Reading).await {
+        debug!(?fault, "the function primacy_fence could not be created; the store works without it");
+    }
+    Ok(())
+}

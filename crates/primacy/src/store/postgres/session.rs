@@ -1,0 +1,217 @@
+//! One candidate's steps, each one statement in one round trip.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use tracing::debug;
+
+use super::super::{
+    BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
+};
+use super::bell::{Bells, Ringer};
+use super::fault::{Fault, Stake};
+use super::link::{Dialer, Link, Purpose};
+use super::parameter::Parameter;
+use super::{rows, schema, statements};
+use crate::{CandidateId, ElectionName, Instant, Token, clock};
+
+/// How long an announcement may take, which somebody's lock can hold up. Looking must go on without it.
+const ANNOUNCEMENT_PATIENCE: Duration = Duration::from_millis(250);
+
+/// A candidate's connection.
+#[derive(Debug)]
+pub(super) struct PostgresSession {
+    dialer: Arc<Dialer>,
+    link: Link,
+    ringer: Ringer,
+    election: ElectionName,
+    me: Holder,
+    has_timeline: bool,
+    /// The holder's lease as it was last seen.
+    lease: Option<Duration>,
+    announced_at: Option<Instant>,
+}
+
+impl PostgresSession {
+    pub(super) async fn open(
+        dialer: &Arc<Dialer>,
+        bells: &Bells,
+        election: &ElectionName,
+        me: &Holder,
+    ) -> Result<Self, StoreError> {
+        let ringer = bells.of(election);
+        let (link, has_timeline) = connect(dialer, &ringer).await?;
+        Ok(Self {
+            dialer: Arc::clone(dialer),
+            link,
+            ringer,
+            election: election.clone(),
+            me: me.clone(),
+            has_timeline,
+            lease: None,
+            announced_at: None,
+        })
+    }
+
+    async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
+        let stake = match request {
+            Request::Look { .. } => Stake::Reading,
+            _ => Stake::Writing,
+        };
+        let taken = match request {
+            Request::Look { announce: None } => self.look().await.map(Reply::Seen),
+            Request::Look { announce: Some(why) } => self.look_and_announce(&why).await.map(Reply::Seen),
+            Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, &holder, lease).await,
+            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
+            Request::Release { id, version, reason } => self.release(id, version, &reason).await,
+            Request::Leave => self.leave().await,
+        };
+        taken.map_err(|fault| fault.meaning(self.link.shown(), stake))
+    }
+
+    async fn look(&mut self) -> Result<Sighting, Fault> {
+        let parameters = [self.election.as_str().into(), self.me.id.into()];
+        let rows = self.link.run(statements::LOOK, &parameters, Stake::Reading).await?;
+        self.note(rows::sighting(&rows)?)
+    }
+
+    fn note(&mut self, sighting: Sighting) -> Result<Sighting, Fault> {
+        self.lease = sighting.record.as_ref().map(|record| record.lease);
+        Ok(sighting)
+    }
+
+    /// A store that cannot be written just now can still be looked at.
+    async fn look_and_announce(&mut self, why: &Why) -> Result<Sighting, Fault> {
+        let since_last = self.announced_at.map(|at| clock::now().since(at));
+        let note = why.to_string();
+        let parameters = [
+            self.election.as_str().into(),
+            self.me.id.into(),
+            self.me.label.as_str().into(),
+            self.me.data.as_bytes().into(),
+            note.as_str().into(),
+            row::fresh_for(self.lease, since_last).into(),
+        ];
+        let announcing = self.link.run(statements::ANNOUNCE, &parameters, Stake::Reading);
+        match timeout(ANNOUNCEMENT_PATIENCE, announcing).await {
+            Ok(Ok(rows)) => {
+                self.announced_at = Some(clock::now());
+                return self.note(rows::sighting(&rows)?);
+            }
+            Ok(Err(fault)) if fault.code().is_none() => return Err(fault),
+            Ok(Err(fault)) => debug!(?fault, "the candidate could not be announced"),
+            Err(_) => {
+                debug!("the announcement of the candidate is held up; looking without it over another connection");
+                self.link = connect(&self.dialer, &self.ringer).await?.0;
+            }
+        }
+        self.look().await
+    }
+
+    async fn acquire(
+        &mut self,
+        expect: Option<Expectation>,
+        floor: Token,
+        holder: &Holder,
+        lease: Duration,
+    ) -> Result<Reply, Fault> {
+        let mut parameters: Vec<Parameter<'_>> = vec![
+            self.election.as_str().into(),
+            floor.get().into(),
+            holder.id.into(),
+            holder.label.as_str().into(),
+            holder.data.as_bytes().into(),
+            lease.into(),
+        ];
+        if let Some(Expectation { version, intent }) = expect {
+            parameters.extend([version.token.get().into(), version.beat.into(), intent.into()]);
+        }
+        let statement = match (expect.is_some(), self.has_timeline) {
+            (true, true) => statements::ACQUIRE,
+            (true, false) => statements::ACQUIRE_WITHOUT_EPOCH,
+            (false, true) => statements::ACQUIRE_FIRST,
+            (false, false) => statements::ACQUIRE_FIRST_WITHOUT_EPOCH,
+        };
+        let rows = match self.link.run(statement, &parameters, Stake::Writing).await {
+            // Somebody else made or raised the row after this statement had begun; it was rolled back.
+            Err(fault) if matches!(fault.code(), Some("23505" | "22012")) => Vec::new(),
+            other => other?,
+        };
+        if let Some(row) = rows.first() {
+            return self.applied(row);
+        }
+        let sighting = self.look().await?;
+        let highest = sighting.remembered.max(floor).max(expect.map_or(Token::NONE, |row| row.version.token));
+        if sighting.record.as_ref().map(Record::expectation) == expect && highest == Token::MAX {
+            return Err(Fault::Said(StoreError::Unusable("the tokens of this election are used up".into())));
+        }
+        Ok(Reply::Conflict(sighting))
+    }
+
+    async fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, Fault> {
+        let parameters = [
+            self.election.as_str().into(),
+            id.into(),
+            version.token.get().into(),
+            version.beat.into(),
+            fulfilled.into(),
+        ];
+        let rows = self.link.run(statements::RENEW, &parameters, Stake::Writing).await?;
+        self.applied_or_conflict(&rows).await
+    }
+
+    async fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, Fault> {
+        let parameters = [
+            self.election.as_str().into(),
+            id.into(),
+            version.token.get().into(),
+            version.beat.into(),
+            reason.word().into(),
+        ];
+        let rows = self.link.run(statements::RELEASE, &parameters, Stake::Writing).await?;
+        self.applied_or_conflict(&rows).await
+    }
+
+    async fn applied_or_conflict(&mut self, rows: &[Row]) -> Result<Reply, Fault> {
+        match rows.first() {
+            Some(row) => self.applied(row),
+            None => self.look().await.map(Reply::Conflict),
+        }
+    }
+
+    fn applied(&mut self, row: &Row) -> Result<Reply, Fault> {
+        let record = rows::record(row, 0)?;
+        self.lease = Some(record.lease);
+        Ok(Reply::Applied(record))
+    }
+
+    async fn leave(&mut self) -> Result<Reply, Fault> {
+        let parameters = [self.election.as_str().into(), self.me.id.into()];
+        self.link.run(statements::LEAVE, &parameters, Stake::Writing).await?;
+        Ok(Reply::Left)
+    }
+}
+
+impl Session for PostgresSession {
+    fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
+        Box::pin(self.take(request))
+    }
+}
+
+/// A connection on which everything is as it must be, and which listens if it can.
+async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
+    let (mut link, server) = dialer.dial(Purpose::Stand, Some(ringer.clone())).await?;
+    if server.tables.is_none() {
+        schema::create(&mut link).await?;
+        // Whoever came first may have made another version.
+        schema::inspect(&mut link).await?.check_tables(link.shown())?;
+    }
+    if dialer.place().push
+        && let Err(fault) = ringer.listen(&mut link).await
+    {
+        debug!(?fault, "no notifications on this connection; the store is polled");
+    }
+    Ok((link, server.has_timeline))
+}

@@ -1,0 +1,369 @@
+//! The statements of candidates, observers and operators. Each is the whole transaction of one step.
+//!
+//! What they rely on, under READ COMMITTED, the level of a statement that is a transaction of its own:
+//!
+//! * One statement sees one snapshot. Its parts that write see none of each other's changes but what `RETURNING` hands
+//!   on, which also fixes their order; a row is written by one part only.
+//! * An `UPDATE` that finds its row changed since the snapshot waits for that change and tests its whole condition again
+//!   on the newest version. So a condition on token and beat is a compare-and-swap.
+//! * A part that locks with `FOR UPDATE`, or with `ON CONFLICT DO UPDATE`, waits likewise and hands on the newest version.
+//!
+//! If the server or user has another default level, the second and third point become an error 40001, which rolls back
+//! everything: it costs a retry.
+//!
+//! Locks are taken in one order everywhere: fence row, lease row, terms, own announcement. Renewals take the lease row
+//! alone.
+
+/// The columns of a record, in the order in which `rows` reads them.
+macro_rules! record {
+    ($of:literal) => {
+        concat!(
+            $of,
+            ".token, ",
+            $of,
+            ".beat, ",
+            $of,
+            ".intent, ",
+            $of,
+            ".holder, ",
+            $of,
+            ".label, ",
+            $of,
+            ".data, ",
+            $of,
+            ".lease_ns, ",
+            $of,
+            ".wish, ",
+            $of,
+            ".successor, ",
+            $of,
+            ".paused"
+        )
+    };
+}
+
+/// R11: raises the durability of this transaction's commit where the user's or server's setting is weaker. Stronger
+/// settings stay. To be selected wherever a change was made.
+macro_rules! durable {
+    () => {
+        "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') \
+         THEN set_config('synchronous_commit', 'on', true) END"
+    };
+}
+
+/// Tells whoever listens to the election in `$1`. Delivered with the commit. A digest, since a channel has a short name.
+macro_rules! channel {
+    () => {
+        "'primacy_' || left(encode(sha256(convert_to($1::text, 'UTF8')), 'hex'), 32)"
+    };
+}
+macro_rules! notify {
+    () => {
+        concat!("pg_notify(", channel!(), ", '')")
+    };
+}
+
+/// Microseconds since then, by the store's clock. Below zero if that clock has been set back.
+macro_rules! age {
+    ($column:literal) => {
+        concat!("(extract(epoch FROM clock_timestamp() - ", $column, ") * 1000000)::bigint")
+    };
+}
+
+/// Whether an announcement counts still; a clock that jumped in either direction makes it stale.
+macro_rules! within {
+    ($times:literal) => {
+        concat!("abs(extract(epoch FROM clock_timestamp() - c.seen_at)) < c.fresh_ns / 1000000000.0 * ", $times)
+    };
+}
+
+/// A commit that may be lost in a crash: for announcements.
+macro_rules! relaxed {
+    () => {
+        "relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+    };
+}
+
+macro_rules! sighting {
+    () => {
+        concat!(
+            "SELECT pg_is_in_recovery(), ",
+            record!("e"),
+            ", f.token, ",
+            age!("e.renewed_at"),
+            ", s.ahead, s.others \
+             FROM (SELECT) AS one \
+             LEFT JOIN primacy_election AS e ON e.election = $1 \
+             LEFT JOIN primacy_token AS f ON f.election = $1 \
+             CROSS JOIN LATERAL ( \
+                 SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.joined, c.id) < (m.joined, m.id)) AS ahead, \
+                        count(*) AS others \
+                 FROM primacy_candidate AS c \
+                 LEFT JOIN primacy_candidate AS m ON m.election = $1 AND m.id = $2 \
+                 WHERE c.election = $1 AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder AND ",
+            within!("1"),
+            ") AS s"
+        )
+    };
+}
+
+/// A look: row, fence row and standing of one moment. `$1` election, `$2` who looks.
+///
+/// Writes and locks nothing. The snapshot is taken when the statement runs, and on the primary it holds every commit
+/// that was answered to anyone before.
+pub(super) const LOOK: &str = sighting!();
+
+/// A look that also announces: `$3` label, `$4` data, `$5` note, `$6` for how many nanoseconds it counts.
+///
+/// The parts that write touch announcements only, and commit without waiting for the disk. What the look tells is of the
+/// snapshot before them, as if it had come first; the candidate's own place is not needed to count those ahead of it.
+/// Forgotten rows that another transaction holds are left to it, so that announcers never wait for each other.
+pub(super) const ANNOUNCE: &str = concat!(
+    "WITH ",
+    relaxed!(),
+    ", \
+     forgotten AS (DELETE FROM primacy_candidate WHERE (election, id) IN ( \
+         SELECT c.election, c.id FROM primacy_candidate AS c \
+         WHERE c.election = $1 AND c.id <> $2 AND NOT ",
+    within!("10"),
+    " FOR UPDATE SKIP LOCKED)), \
+     announced AS ( \
+         INSERT INTO primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns) \
+         SELECT $1, $2, $3, $4, $5, \
+                (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = $1), clock_timestamp(), $6 \
+         FROM relaxed \
+         ON CONFLICT (election, id) DO UPDATE SET label = excluded.label, data = excluded.data, note = excluded.note, \
+             seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns) ",
+    sighting!()
+);
+
+/// A renewal: `$1` election, `$2` holder, `$3` token, `$4` beat, `$5` the orders that have come true.
+///
+/// R5: the whole condition is tested on the newest version of the row, so of two renewals of one beat one changes
+/// nothing. No other row is touched: fenced transactions, grants that wait for them, and notifications are not in its way.
+pub(super) const RENEW: &str = concat!(
+    "UPDATE primacy_election AS e SET beat = e.beat + 1, renewed_at = clock_timestamp(), \
+         wish = CASE WHEN e.intent = $5 THEN NULL ELSE e.wish END, \
+         successor = CASE WHEN e.intent = $5 THEN NULL ELSE e.successor END \
+     WHERE e.election = $1 AND e.holder = $2 AND e.token = $3 AND e.beat = $4 \
+     RETURNING ",
+    record!("e"),
+    ", ",
+    durable!()
+);
+
+/// A release: `$1` election, `$2` holder, `$3` token, `$4` beat, `$5` why.
+///
+/// Decided like a renewal. The term is ended only if the row was changed, by the same transaction; R6: the token stays.
+pub(super) const RELEASE: &str = concat!(
+    "WITH released AS ( \
+         UPDATE primacy_election AS e SET beat = e.beat + 1, holder = NULL, label = NULL, data = NULL, \
+             wish = nullif(e.wish, 'new-election') \
+         WHERE e.election = $1 AND e.holder = $2 AND e.token = $3 AND e.beat = $4 \
+         RETURNING ",
+    record!("e"),
+    "), \
+     ended AS ( \
+         UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = $5 FROM released AS r \
+         WHERE t.election = $1 AND t.token = r.token AND t.ended_at IS NULL) \
+     SELECT ",
+    record!("r"),
+    ", ",
+    durable!(),
+    ", ",
+    notify!(),
+    " FROM released AS r"
+);
+
+/// The server's timeline less one, which grows with every failover: the epoch of new tokens. A failover may lose commits,
+/// and with them tokens; those that follow are larger all the same (R6).
+macro_rules! epoch {
+    () => {
+        "least(greatest(('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1, 0), 8388607)"
+    };
+}
+/// Where the timeline cannot be read.
+macro_rules! no_epoch {
+    () => {
+        "0::bigint"
+    };
+}
+
+/// The token after `base.token` in `epoch.epoch`: what `Token::next` says. Where there is none, it stays.
+macro_rules! next_token {
+    () => {
+        "CASE WHEN greatest(base.token >> 40, epoch.epoch) = 8388607 AND base.token & 1099511627775 = 1099511627775 \
+         THEN base.token \
+         ELSE (greatest(base.token >> 40, epoch.epoch) << 40) + (base.token & 1099511627775) + 1 END"
+    };
+}
+
+/// `NEXT_TOKEN` for a test: `$1` the token before, `$2` the epoch.
+#[cfg(test)]
+pub(super) const NEXT_TOKEN: &str = concat!(
+    "SELECT ",
+    next_token!(),
+    " FROM (SELECT $1::bigint AS token) AS base, (SELECT $2::bigint AS epoch) AS epoch"
+);
+
+/// What follows a won grant, all or nothing with it. A term that is older than the table's newest 1,000 goes.
+macro_rules! after_the_grant {
+    ($reason:literal) => {
+        concat!(
+            "ended AS ( \
+                 UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = ", $reason, " FROM won \
+                 WHERE t.election = $1 AND t.token <> won.token AND t.ended_at IS NULL), \
+             opened AS ( \
+                 INSERT INTO primacy_term AS t (election, token, id, label, granted_at) \
+                 SELECT $1, won.token, won.holder, won.label, clock_timestamp() FROM won \
+                 ON CONFLICT (election, token) DO UPDATE SET id = excluded.id, label = excluded.label, \
+                     granted_at = excluded.granted_at, ended_at = NULL, reason = NULL), \
+             trimmed AS ( \
+                 DELETE FROM primacy_term AS t USING won \
+                 WHERE t.election = $1 AND t.ended_at IS NOT NULL AND t.token <= ( \
+                     SELECT o.token FROM primacy_term AS o WHERE o.election = $1 ORDER BY o.token DESC \
+                     OFFSET 999 LIMIT 1)), \
+             withdrawn AS (DELETE FROM primacy_candidate AS c USING won WHERE c.election = $1 AND c.id = won.holder) \
+             SELECT ", record!("won"), ", ", durable!(), ", ", notify!(), " FROM won"
+        )
+    };
+}
+
+/// A grant of a row that is there: `$1` election, `$2` floor, `$3` holder, `$4` label, `$5` data, `$6` lease, `$7` token,
+/// `$8` beat and `$9` intent that the row must have.
+///
+/// 1. `expected` reads: who cannot win writes and locks nothing.
+/// 2. `fence` locks the fence row and hands on its newest token. Here a grant waits for the fenced transactions in
+///    flight, and holds nothing that a renewal needs.
+/// 3. `won` is the compare-and-swap on the newest version of the lease row; a renewal during the wait defeats it.
+/// 4. `raised` writes the fence row. It was locked, not written, by this statement, so that this is its only change. Where
+///    it is missing it is made; if another grant or fence made it meanwhile with a token that is not smaller, the
+///    division by zero takes everything back.
+macro_rules! acquire {
+    ($epoch:expr) => {
+        concat!(
+            "WITH expected AS MATERIALIZED ( \
+                 SELECT e.holder IS NOT NULL AS held FROM primacy_election AS e \
+                 WHERE e.election = $1 AND e.token = $7 AND e.beat = $8 AND e.intent = $9), \
+             fence AS MATERIALIZED ( \
+                 SELECT f.token FROM primacy_token AS f \
+                 WHERE f.election = $1 AND EXISTS (SELECT FROM expected) FOR UPDATE OF f), \
+             base AS MATERIALIZED ( \
+                 SELECT greatest($7, $2, (SELECT max(fence.token) FROM fence)) AS token, expected.held FROM expected), \
+             epoch AS MATERIALIZED (SELECT ", $epoch, " AS epoch), \
+             granted AS MATERIALIZED ( \
+                 SELECT base.token AS base, base.held, ", next_token!(), " AS token FROM base, epoch), \
+             won AS ( \
+                 UPDATE primacy_election AS e SET token = granted.token, beat = 1, holder = $3, label = $4, data = $5, \
+                     lease_ns = $6, wish = NULL, successor = NULL, granted_at = clock_timestamp(), \
+                     renewed_at = clock_timestamp() \
+                 FROM granted \
+                 WHERE e.election = $1 AND e.token = $7 AND e.beat = $8 AND e.intent = $9 \
+                     AND granted.token > granted.base \
+                 RETURNING ", record!("e"), ", granted.held), \
+             raised AS ( \
+                 INSERT INTO primacy_token AS f (election, token) SELECT $1, won.token FROM won \
+                 ON CONFLICT (election) DO UPDATE \
+                     SET token = excluded.token / (f.token < excluded.token)::integer), ",
+            after_the_grant!("CASE WHEN won.held THEN 'taken-over' ELSE 'removed' END")
+        )
+    };
+}
+pub(super) const ACQUIRE: &str = acquire!(epoch!());
+pub(super) const ACQUIRE_WITHOUT_EPOCH: &str = acquire!(no_epoch!());
+
+/// A grant where there is no row: `$1` election, `$2` floor, `$3` holder, `$4` label, `$5` data, `$6` lease.
+///
+/// 1. `fence` makes or raises the fence row, unless it is above the floor: absence has no version, and a row that was
+///    granted and deleted since is not the absence that the candidate saw. Losers see that, or the row, by reading. Of
+///    those who come at once the first makes the fence row; the others wait for it, test it again, and find it raised.
+/// 2. `won` makes the lease row. Should one be there all the same, made since the snapshot, the unique key refuses it and
+///    takes everything back, the raised fence too.
+macro_rules! acquire_first {
+    ($epoch:expr) => {
+        concat!(
+            "WITH base AS MATERIALIZED (SELECT $2::bigint AS token), \
+             epoch AS MATERIALIZED (SELECT ", $epoch, " AS epoch), \
+             granted AS MATERIALIZED (SELECT base.token AS base, ", next_token!(), " AS token FROM base, epoch), \
+             fence AS ( \
+                 INSERT INTO primacy_token AS f (election, token) SELECT $1, granted.token FROM granted \
+                 WHERE granted.token > granted.base \
+                     AND NOT EXISTS (SELECT FROM primacy_election AS e WHERE e.election = $1) \
+                     AND NOT EXISTS (SELECT FROM primacy_token AS o WHERE o.election = $1 AND o.token > $2) \
+                 ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE f.token <= $2 \
+                 RETURNING f.token), \
+             won AS ( \
+                 INSERT INTO primacy_election AS e (election, token, beat, intent, holder, label, data, lease_ns, \
+                     paused, granted_at, renewed_at) \
+                 SELECT $1, fence.token, 1, 0, $3, $4, $5, $6, false, clock_timestamp(), clock_timestamp() FROM fence \
+                 RETURNING ", record!("e"), "), ",
+            after_the_grant!("'removed'")
+        )
+    };
+}
+pub(super) const ACQUIRE_FIRST: &str = acquire_first!(epoch!());
+pub(super) const ACQUIRE_FIRST_WITHOUT_EPOCH: &str = acquire_first!(no_epoch!());
+
+/// An order: `$1` election, `$2` token, `$3` beat, `$4` intent that were judged; `$5` whether the holder goes, `$6` wish,
+/// `$7` successor, `$8` paused, `$9` why the term ends.
+///
+/// The row must be exactly the one that was judged. The new intent defeats a grant that was decided before it.
+pub(super) const ORDER: &str = concat!(
+    "WITH ordered AS ( \
+         UPDATE primacy_election AS e SET intent = e.intent + 1, beat = e.beat + $5::boolean::integer, \
+             holder = CASE WHEN $5 THEN NULL ELSE e.holder END, label = CASE WHEN $5 THEN NULL ELSE e.label END, \
+             data = CASE WHEN $5 THEN NULL ELSE e.data END, wish = $6, successor = $7, paused = $8 \
+         WHERE e.election = $1 AND e.token = $2 AND e.beat = $3 AND e.intent = $4 \
+         RETURNING e.token), \
+     ended AS ( \
+         UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = $9 FROM ordered \
+         WHERE $9 IS NOT NULL AND t.election = $1 AND t.token = ordered.token AND t.ended_at IS NULL) \
+     SELECT ",
+    durable!(),
+    ", ",
+    notify!(),
+    " FROM ordered"
+);
+
+/// The end of an announcement: `$1` election, `$2` whose.
+pub(super) const LEAVE: &str = concat!(
+    "WITH ",
+    relaxed!(),
+    " DELETE FROM primacy_candidate AS c USING relaxed WHERE c.election = $1 AND c.id = $2"
+);
+
+macro_rules! snapshot {
+    ($which:literal) => {
+        concat!(
+            "SELECT pg_is_in_recovery(), ",
+            record!("e"),
+            ", ",
+            age!("e.renewed_at"),
+            ", ",
+            age!("e.granted_at"),
+            ", e.election, c.id, c.label, c.data, c.note, ",
+            age!("c.seen_at"),
+            " FROM (SELECT) AS one \
+             LEFT JOIN primacy_election AS e ON ",
+            $which,
+            " LEFT JOIN primacy_candidate AS c ON c.election = e.election AND c.id IS DISTINCT FROM e.holder AND ",
+            within!("1"),
+            " ORDER BY e.election, c.joined, c.id"
+        )
+    };
+}
+
+/// One election, of one moment: a row for each waiting candidate, or one without. `$1` election.
+pub(super) const SNAPSHOT: &str = snapshot!("e.election = $1");
+
+/// All elections likewise, by name.
+pub(super) const ELECTIONS: &str = snapshot!("true");
+
+/// `$1` election, `$2` how many.
+pub(super) const HISTORY: &str = "SELECT t.token, t.id, t.label, \
+         (extract(epoch FROM t.granted_at) * 1000)::bigint, (extract(epoch FROM t.ended_at) * 1000)::bigint, t.reason, \
+         pg_is_in_recovery() \
+     FROM primacy_term AS t WHERE t.election = $1 ORDER BY t.token DESC LIMIT $2";
+
+/// What to listen to: `$1` election. Names on a channel are harmless to anyone: letters and digits.
+pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
