@@ -39,7 +39,8 @@ struct State {
     target: u16,
     /// For [`Way::ToServer`] and [`Way::ToClient`].
     held: [bool; 2],
-    delay: Duration,
+    /// As `held`.
+    delay: [Duration; 2],
     refusing: bool,
     losing_answer: bool,
     closed: bool,
@@ -74,7 +75,7 @@ impl Proxy {
         let state = State {
             target,
             held: [false; 2],
-            delay: Duration::ZERO,
+            delay: [Duration::ZERO; 2],
             refusing: false,
             losing_answer: false,
             closed: false,
@@ -112,7 +113,7 @@ impl Proxy {
     pub fn heal(&self) {
         self.network.change(|state| {
             state.held = [false; 2];
-            state.delay = Duration::ZERO;
+            state.delay = [Duration::ZERO; 2];
             state.refusing = false;
             state.losing_answer = false;
         });
@@ -120,7 +121,12 @@ impl Proxy {
 
     /// From now on whatever arrives is passed on that much later, each way.
     pub fn delay(&self, by: Duration) {
-        self.network.change(|state| state.delay = by);
+        self.network.change(|state| state.delay = [by; 2]);
+    }
+
+    /// From now on whatever goes this way is passed on that much later.
+    pub fn delay_way(&self, way: Way, by: Duration) {
+        self.network.change(|state| state.delay[way as usize] = by);
     }
 
     /// From now on new connections are closed at once; those that exist stay.
@@ -254,10 +260,10 @@ impl Network {
             self.changed.notify_all();
             return false;
         }
-        let delay = state.delay;
+        let delay = state.delay[way as usize];
         let exists = |state: &State| state.connections.iter().any(|connection| connection.id == id);
         if !delay.is_zero() {
-            let wait = self.changed.wait_timeout_while(state, delay, |state| exists(state) && !state.delay.is_zero());
+            let wait = self.changed.wait_timeout_while(state, delay, |state| exists(state) && !state.delay[way as usize].is_zero());
             (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
         }
         if state.held[way as usize] {
