@@ -104,7 +104,10 @@ fn build(shell: &Shell) -> Result<(), String> {
     shell.cargo(&["build", "--release", "--locked", "--package", "primacy-cli"])
 }
 
+/// Tests that need just any server share one of each kind; those that kill servers start their own.
 fn test(shell: &Shell) -> Result<(), String> {
+    let servers = services::Shared::start()?;
+    let shell = &shell.with(servers.variables());
     let nextest = shell.output("cargo", &["nextest", "--version"])?.status.success();
     if !nextest {
         return shell.cargo(&["test", "--workspace", "--locked"]);

@@ -20,6 +20,9 @@ usage: cargo xtask COMMAND
   fix               format, apply what clippy offers, rewrite golden files, lower ratchets
   tidy              the project's own rules about its text
   services          install the programs that the tests need
+  services up       start a PostgreSQL and a MariaDB server for tests; prints variables for the shell
+  services status   what runs
+  services down     end them
   bench [ARG...]    run the benchmarks; arguments are passed on";
 
 fn main() -> ExitCode {
@@ -32,7 +35,7 @@ fn main() -> ExitCode {
         ("ci", _) => ci::run(&shell, rest),
         ("fix", []) => fix::run(&shell),
         ("tidy", []) => tidy::run(&shell),
-        ("services", []) => services::install(&shell),
+        ("services", _) => services::run(&shell, rest),
         ("bench", _) => bench::run(&shell, rest),
         ("help" | "--help" | "-h", _) => {
             say(USAGE);

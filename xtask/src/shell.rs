@@ -32,6 +32,8 @@ pub(crate) struct Shell {
     root: PathBuf,
     /// For everything that is run together.
     limit: Option<(Stopwatch, Duration)>,
+    /// For everything that is run, and not shown.
+    env: Vec<(String, String)>,
 }
 
 impl Shell {
@@ -44,12 +46,17 @@ impl Shell {
         if !root.join("Cargo.lock").is_file() {
             return Err(format!("{} is not the root of the workspace", root.display()));
         }
-        Ok(Self { root, limit: None })
+        Ok(Self { root, limit: None, env: Vec::new() })
     }
 
     /// From now on, whatever still runs after `limit` is killed.
     pub(crate) fn limited(&self, limit: Duration) -> Self {
-        Self { root: self.root.clone(), limit: Some((Stopwatch::start(), limit)) }
+        Self { root: self.root.clone(), limit: Some((Stopwatch::start(), limit)), env: self.env.clone() }
+    }
+
+    /// From now on, whatever runs has these variables too.
+    pub(crate) fn with(&self, env: Vec<(String, String)>) -> Self {
+        Self { root: self.root.clone(), limit: self.limit, env: [self.env.clone(), env].concat() }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -68,7 +75,7 @@ impl Shell {
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let cargo = std::env::var_os("CARGO").filter(|_| program == "cargo");
         let mut command = Command::new(cargo.as_deref().unwrap_or(OsStr::new(program)));
-        command.args(args).current_dir(&self.root);
+        command.args(args).current_dir(&self.root).envs(self.env.iter().cloned());
         command
     }
 

@@ -76,6 +76,11 @@ impl Galera {
         Ok(cluster)
     }
 
+    /// Whether the library is there that makes a cluster of servers.
+    pub fn is_installed() -> bool {
+        library().is_ok()
+    }
+
     /// One of the nodes, counted from 0. Start it again by [`start_again`](Self::start_again) of the cluster.
     pub fn node(&self, node: usize) -> &MariaDb {
         &self.nodes[node]

@@ -72,6 +72,11 @@ pub(crate) fn program(name: &str, package: &str) -> Result<PathBuf> {
     })
 }
 
+/// Whether a program of a server can be found, which may be outside of the `PATH`.
+pub fn is_installed(name: &str) -> bool {
+    program(name, name).is_ok()
+}
+
 fn major(bin: &Path) -> u32 {
     let version = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     version.and_then(|version| version.parse().ok()).unwrap_or(0)

@@ -36,8 +36,10 @@ impl Keeper {
         remove_stale();
         let folder = env::temp_dir().join(format!("{PREFIX}{}-{}", process::id(), &host::random_word()?[..8]));
         account.folder(&folder)?;
+        let script = folder.join("keeper.sh");
+        account.write(&script, SCRIPT)?;
         let shell = Command::new("sh")
-            .args(["-c", SCRIPT, "primacy-keeper"])
+            .arg(&script)
             .arg(&folder)
             .arg(end)
             .stdin(Stdio::piped())

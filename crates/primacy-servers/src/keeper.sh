@@ -41,4 +41,5 @@ done
 if [ -f "$data/postmaster.pid" ]; then
   ipcrm -m "$(sed -n '7s/.* //p' "$data/postmaster.pid")"
 fi >/dev/null
+# The shell may read this file line by line, so nothing may follow.
 rm -rf "$folder"

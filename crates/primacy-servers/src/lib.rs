@@ -31,7 +31,7 @@ mod template;
 
 pub use certificates::{Certificates, Tls};
 pub use galera::{Galera, GaleraOptions};
-pub use host::Port;
+pub use host::{Port, is_installed};
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use pooler::Pooler;
 pub use postgres::{Postgres, PostgresOptions};

@@ -263,7 +263,9 @@ impl Network {
         let delay = state.delay[way as usize];
         let exists = |state: &State| state.connections.iter().any(|connection| connection.id == id);
         if !delay.is_zero() {
-            let wait = self.changed.wait_timeout_while(state, delay, |state| exists(state) && !state.delay[way as usize].is_zero());
+            let wait = self
+                .changed
+                .wait_timeout_while(state, delay, |state| exists(state) && !state.delay[way as usize].is_zero());
             (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
         }
         if state.held[way as usize] {

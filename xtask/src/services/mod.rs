@@ -1,0 +1,24 @@
+//! The programs and servers that the tests need.
+
+mod packages;
+mod shared;
+
+pub(crate) use packages::install;
+pub(crate) use shared::Shared;
+
+use crate::shell::Shell;
+
+/// `cargo xtask services`, with what to do.
+pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
+    match args {
+        [] => install(shell),
+        [word] => match word.as_str() {
+            "up" => shared::up(shell),
+            "down" => shared::down(shell),
+            "status" => shared::status(shell),
+            shared::HOLD => shared::hold(shell),
+            _ => Err(format!("`services` knows up, down and status, not `{word}`")),
+        },
+        _ => Err("`services` takes one word: up, down or status".to_string()),
+    }
+}

@@ -1,0 +1,112 @@
+//! Gets the programs that the tests need from the distribution's packages.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use primacy_servers::{Galera, MYSQL_VARIABLE, POSTGRES_VARIABLE, is_installed};
+
+use crate::shell::{Shell, say};
+
+/// A program that some test runs.
+struct Need {
+    /// Its name.
+    program: &'static str,
+    /// The Debian package that brings it.
+    package: &'static str,
+    /// Which tests run it.
+    why: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need { program: "cc", package: "gcc", why: "the embedded SQLite is C" },
+    Need { program: "git", package: "git", why: "tidy asks which files belong to the project" },
+    Need { program: "prove", package: "perl", why: "the witness of the process tests needs perl with Time::HiRes" },
+    Need { program: "faketime", package: "faketime", why: "process tests step one process's clock" },
+    Need { program: "setpriv", package: "util-linux", why: "servers run as an ordinary user and end with their test" },
+    Need { program: "postgres", package: "postgresql", why: "a store" },
+    Need { program: "psql", package: "postgresql-client", why: "tests look into that store" },
+    Need { program: "pgbouncer", package: "pgbouncer", why: "the store behind a transaction pooler" },
+    Need { program: "mariadbd", package: "mariadb-server", why: "a store" },
+    Need { program: "mariadb", package: "mariadb-client", why: "tests look into that store" },
+    Need { program: GALERA, package: "galera-4", why: "a store on several nodes" },
+    Need { program: "rsync", package: "rsync", why: "Galera copies a node's data" },
+    Need { program: "openssl", package: "openssl", why: "certificates for servers with TLS" },
+];
+
+const GALERA: &str = "libgalera_smm.so";
+
+/// `cargo xtask services`: installs what is missing, if this user may.
+pub(crate) fn install(shell: &Shell) -> Result<(), String> {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !is_there(need)).collect();
+    if missing.is_empty() {
+        say(&format!("  all {} programs are there", NEEDS.len()));
+        return Ok(());
+    }
+    let told: Vec<String> = missing.iter().map(|need| format!("{} ({})", need.program, need.why)).collect();
+    say(&format!("  missing: {}", told.join(", ")));
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let by_hand = format!(
+        "install these packages: {}\nTests that need just any server also run with yours: set {POSTGRES_VARIABLE} and \
+         {MYSQL_VARIABLE} to URLs of databases that they may write to. Those that kill servers, or look behind them, \
+         need the programs.",
+        packages.join(" ")
+    );
+    if !shell.has("apt-get") {
+        return Err(format!("this is not a Debian system; {by_hand}"));
+    }
+    if shell.read("id", &["-u"])?.trim() != "0" {
+        return Err(format!("only root can install packages; {by_hand}"));
+    }
+    let policy = Policy::no_services()?;
+    let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
+    let mut install = vec!["install", "--yes", "--no-install-recommends"];
+    install.extend(&packages);
+    // The lists of packages may be old or absent; fetching them takes a while, so only when needed.
+    if shell.run("apt-get", &install, &quiet).is_err() {
+        shell.run("apt-get", &["update"], &quiet)?;
+        shell.run("apt-get", &install, &quiet)?;
+    }
+    drop(policy);
+    match missing.iter().find(|need| !is_there(need)) {
+        Some(need) => Err(format!("package {} is installed, but brought no `{}`", need.package, need.program)),
+        None => Ok(()),
+    }
+}
+
+fn is_there(need: &Need) -> bool {
+    if need.program == GALERA { Galera::is_installed() } else { is_installed(need.program) }
+}
+
+/// As long as it exists, packages that are installed start no services: the tests' servers are private. What the
+/// machine's owner has decided stays as it is.
+struct Policy {
+    written: bool,
+}
+
+impl Policy {
+    /// Asked by Debian's packages before they start anything.
+    const PATH: &str = "/usr/sbin/policy-rc.d";
+
+    fn no_services() -> Result<Self, String> {
+        let mut options = fs::OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o755).open(Self::PATH) {
+            Ok(mut file) => {
+                let policy = Self { written: true };
+                // Forbidden by policy.
+                file.write_all(b"#!/bin/sh\nexit 101\n").map_err(|error| format!("{}: {error}", Self::PATH))?;
+                Ok(policy)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self { written: false }),
+            Err(error) => Err(format!("{}: {error}", Self::PATH)),
+        }
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.written {
+            let _ = fs::remove_file(Self::PATH);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One PostgreSQL and one MariaDB server for all tests that need just any.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use primacy_servers::{MYSQL_VARIABLE, MariaDb, MariaDbOptions, POSTGRES_VARIABLE, Postgres, PostgresOptions};
+
+use crate::shell::{Shell, Stopwatch, say};
+
+/// The word for the process that holds the servers of `up`, until `down` ends it.
+pub(super) const HOLD: &str = "hold";
+
+/// How long servers may take to start or end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Running servers, which end with this value. Servers that the environment names are used instead.
+pub(crate) struct Shared {
+    postgres: Option<Postgres>,
+    mariadb: Option<MariaDb>,
+}
+
+impl Shared {
+    pub(crate) fn start() -> Result<Self, String> {
+        let given = |variable| std::env::var(variable).is_ok_and(|url| !url.is_empty());
+        let told = |problem: primacy_servers::Problem| problem.to_string();
+        let mut servers = Self { postgres: None, mariadb: None };
+        if !given(POSTGRES_VARIABLE) {
+            servers.postgres = Some(Postgres::start(&PostgresOptions::default()).map_err(told)?);
+        }
+        if !given(MYSQL_VARIABLE) {
+            servers.mariadb = Some(MariaDb::start(&MariaDbOptions::default()).map_err(told)?);
+        }
+        Ok(servers)
+    }
+
+    /// What tells tests where the servers are.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let postgres = self.postgres.iter().map(|server| (POSTGRES_VARIABLE, server.url()));
+        let mariadb = self.mariadb.iter().map(|server| (MYSQL_VARIABLE, server.url()));
+        postgres.chain(mariadb).map(|(name, url)| (name.to_string(), url)).collect()
+    }
+}
+
+/// Where `up` leaves what `status` and `down` need.
+struct Notes {
+    folder: PathBuf,
+}
+
+impl Notes {
+    fn of(shell: &Shell) -> Result<Self, String> {
+        let folder = shell.target().join("primacy-servers").join("up");
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { folder })
+    }
+
+    /// The lines that tell a shell where the servers are; they are there once the servers are.
+    fn exports(&self) -> PathBuf {
+        self.folder.join("exports")
+    }
+
+    /// What the holder has to complain about.
+    fn complaints(&self) -> PathBuf {
+        self.folder.join("complaints")
+    }
+
+    fn pid(&self) -> PathBuf {
+        self.folder.join("pid")
+    }
+
+    /// The process that holds the servers, if there is one. The number alone might be another's by now.
+    fn holder(&self) -> Option<u32> {
+        let pid = fs::read_to_string(self.pid()).ok()?.trim().parse().ok()?;
+        let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let mut words = words.split(|byte| *byte == 0).rev().filter(|word| !word.is_empty());
+        let is_holder = words.next() == Some(HOLD.as_bytes()) && words.next() == Some(b"services");
+        is_holder.then_some(pid)
+    }
+}
+
+/// `cargo xtask services up`: for `eval` of a shell.
+pub(super) fn up(shell: &Shell) -> Result<(), String> {
+    let notes = Notes::of(shell)?;
+    if notes.holder().is_none() {
+        start_holder(shell, &notes)?;
+    }
+    status(shell)
+}
+
+fn start_holder(shell: &Shell, notes: &Notes) -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    let _ = fs::remove_file(notes.exports());
+    let complaints = notes.complaints();
+    let file = fs::File::create(&complaints).map_err(|error| format!("{}: {error}", complaints.display()))?;
+    let own = std::env::current_exe().map_err(|error| format!("this program has no place: {error}"))?;
+    let mut command = shell.command(&own.to_string_lossy(), &["services", HOLD]);
+    // Away from the terminal, whose Ctrl-C is not meant for it.
+    command.process_group(0).stdin(Stdio::null()).stderr(Stdio::null()).stdout(file);
+    // An earlier `up` may have left its variables in this shell.
+    command.env_remove(POSTGRES_VARIABLE).env_remove(MYSQL_VARIABLE);
+    let mut holder = command.spawn().map_err(|error| format!("the servers' holder cannot be run: {error}"))?;
+    fs::write(notes.pid(), holder.id().to_string()).map_err(|error| format!("{}: {error}", notes.pid().display()))?;
+    await_that("the servers to start", || {
+        if holder.try_wait().is_ok_and(|status| status.is_some()) {
+            return Err(fs::read_to_string(&complaints).unwrap_or_default());
+        }
+        Ok(notes.exports().is_file())
+    })
+}
+
+/// What the holder does: it starts the servers and lives. They end with it, by whatever signal it ends.
+pub(super) fn hold(shell: &Shell) -> Result<(), String> {
+    let notes = Notes::of(shell)?;
+    let servers = Shared::start()?;
+    let lines = servers.variables().into_iter().map(|(name, url)| format!("export {name}='{url}'\n"));
+    let unfinished = notes.folder.join("exports.unfinished");
+    let written = fs::write(&unfinished, lines.collect::<String>());
+    written.and_then(|()| fs::rename(&unfinished, notes.exports())).map_err(|error| format!("the exports: {error}"))?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// `cargo xtask services status`.
+pub(super) fn status(shell: &Shell) -> Result<(), String> {
+    let notes = Notes::of(shell)?;
+    let exports = fs::read_to_string(notes.exports()).unwrap_or_default();
+    match notes.holder() {
+        None => say("# no servers; start them: eval \"$(cargo xtask services up)\""),
+        Some(pid) => {
+            say(&format!("# servers of process {pid}; end them: cargo xtask services down"));
+            say(exports.trim_end());
+        }
+    }
+    Ok(())
+}
+
+/// `cargo xtask services down`: ends what `up` has started and nothing else.
+pub(super) fn down(shell: &Shell) -> Result<(), String> {
+    let notes = Notes::of(shell)?;
+    if let Some(pid) = notes.holder() {
+        shell.read("kill", &[&pid.to_string()])?;
+        await_that("the servers to end", || Ok(notes.holder().is_none()))?;
+    }
+    for file in [notes.exports(), notes.pid(), notes.complaints()] {
+        let _ = fs::remove_file(file);
+    }
+    Ok(())
+}
+
+fn await_that(what: &str, mut holds: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
+    let watch = Stopwatch::start();
+    while !holds()? {
+        if watch.elapsed() > PATIENCE {
+            return Err(format!("waited {} s in vain for {what}", PATIENCE.as_secs()));
+        }
+        #[expect(clippy::disallowed_methods, reason = "a process that is nobody's child tells nobody about itself")]
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
