@@ -32,6 +32,7 @@ impl GaleraOptions {
     pub fn quick() -> Self {
         let timing = [
             ("evs.keepalive_period", "PT0.2S"),
+            // It must fit into the install timeout several times, or the survivors of a node that died split up.
             ("evs.join_retrans_period", "PT0.2S"),
             ("evs.inactive_check_period", "PT0.1S"),
             ("evs.suspect_timeout", "PT1S"),
@@ -109,7 +110,7 @@ impl Galera {
         self.nodes[node].stop()
     }
 
-    /// Starts a node that was stopped or killed. If no other node runs, it is the first of the cluster again.
+    /// Starts a node that was stopped or killed. If no other node runs, the cluster begins again with what this one has.
     pub fn start_again(&self, node: usize) -> Result<()> {
         let server = &self.nodes[node];
         let mut more = Vec::new();

@@ -188,8 +188,17 @@ fn remove_stale() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|owner| state(owner).is_none()) && !has_keeper(&entry.path()) {
+            remove_shared_memory(&entry.path());
             let _ = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+/// Of a PostgreSQL server that was killed; the seventh line of its file names it.
+fn remove_shared_memory(folder: &Path) {
+    let file = fs::read_to_string(folder.join("data").join("postmaster.pid")).unwrap_or_default();
+    if let Some(id) = file.lines().nth(6).and_then(|line| line.split_whitespace().next_back()) {
+        let _ = host::output(Command::new("ipcrm").args(["-m", id]));
     }
 }
 

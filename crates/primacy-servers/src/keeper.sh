@@ -25,7 +25,8 @@ done 2>/dev/null
 # End of file: nobody holds the other end any more.
 exec 2>/dev/null
 # A server that ends by itself also reaps its children, which not every init does. One that hangs is killed.
-if [ -n "$main" ] && kill "-$end" "$main" && kill -CONT "$main"; then
+if [ -n "$main" ] && kill "-$end" "$main"; then
+  signal_all CONT
   turns=200
   while [ "$turns" -gt 0 ] && [ "/proc/$main/cwd" -ef "$data" ]; do
     sleep 0.01

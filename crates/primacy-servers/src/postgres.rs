@@ -1,8 +1,8 @@
 //! A private PostgreSQL server.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::{env, fs};
 
 use crate::certificates::{Certificates, Tls};
 use crate::host::{self, Account, Port, percent_encoded, program};
@@ -90,6 +90,8 @@ impl Postgres {
             ("listen_addresses", "127.0.0.1".to_string()),
             ("port", self.port().to_string()),
             ("unix_socket_directories", self.sockets().to_string_lossy().into_owned()),
+            // What it logs is compared, whatever the language of this machine.
+            ("lc_messages", "C".to_string()),
             ("max_connections", "300".to_string()),
             ("shared_buffers", "32MB".to_string()),
             // A server that is killed must leave nothing in /dev/shm.
@@ -144,6 +146,14 @@ impl Postgres {
         self.url_of(USER, port)
     }
 
+    /// One URL with this server and these, such as its standbys.
+    pub fn url_with(&self, others: &[&Postgres]) -> String {
+        let ports = others.iter().map(|other| other.port());
+        let others: String = ports.map(|port| format!(",127.0.0.1:{port}")).collect();
+        let own = format!("127.0.0.1:{}", self.port());
+        self.url().replacen(&own, &format!("{own}{others}"), 1)
+    }
+
     /// For the superuser.
     pub fn admin_url(&self) -> String {
         self.url_of(ADMIN, self.port())
@@ -183,6 +193,10 @@ impl Postgres {
 
     fn psql(&self, user: &str, sql: &str) -> Result<String> {
         let mut command = Command::new(program("psql", "postgresql-client-15")?);
+        // What the tester's own environment says is meant for other servers.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+            command.env_remove(name);
+        }
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", user, "-d", USER]);
         command.arg("-h").arg(self.sockets()).arg("-p").arg(self.port().to_string());
         host::output(command.args(["-c", sql]).env("PGPASSWORD", &self.password).env("PGCONNECT_TIMEOUT", "30"))

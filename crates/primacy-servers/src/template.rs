@@ -8,6 +8,9 @@ use crate::host::{self, Account};
 use crate::keeper::Keeper;
 use crate::{Problem, Result};
 
+/// Raised when what templates contain changes, so that old ones are not taken for new.
+const FORMAT: u32 = 1;
+
 /// An initialised data folder and the password of the users in it.
 #[derive(Debug)]
 pub(crate) struct Template {
@@ -25,7 +28,7 @@ impl Template {
     ) -> Result<Self> {
         let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
         let version: String = version.chars().map(word).collect();
-        let name = format!("{kind}-{version}-user-{}", account.user);
+        let name = format!("{kind}-{version}-user-{}-format-{FORMAT}", account.user);
         let base = target_folder().join("primacy-servers");
         fs::create_dir_all(&base).map_err(|error| Problem::io(&base, &error))?;
         // One process makes it, and the others wait for it.
@@ -43,7 +46,9 @@ impl Template {
 
     /// Whole or not at all: the folder gets its name last.
     fn make(place: &Path, account: Account, make: impl FnOnce(&Keeper, &str) -> Result<()>) -> Result<()> {
-        let unfinished = place.with_extension("unfinished");
+        let mut unfinished = place.as_os_str().to_owned();
+        unfinished.push(".unfinished");
+        let unfinished = PathBuf::from(unfinished);
         let _ = fs::remove_dir_all(&unfinished);
         account.folder(&unfinished)?;
         // It is made elsewhere, since a server's user may not be able to enter a build folder.

@@ -21,3 +21,15 @@ fn nodes_are_lost_and_come_back() {
     cluster.heal(0).expect("it is reached again");
     cluster.await_size(0, 3).expect("it is a member again");
 }
+
+#[test]
+fn a_cluster_begins_again_after_all_nodes_were_killed() {
+    let cluster = Galera::start(&GaleraOptions { nodes: 2, ..GaleraOptions::quick() }).expect("it starts");
+    cluster.node(0).sql("create table kept (n int primary key); insert into kept values (42)").expect("it is written");
+    cluster.kill9(0).expect("it is killed");
+    cluster.kill9(1).expect("it is killed");
+    cluster.start_again(1).expect("it begins again");
+    cluster.start_again(0).expect("it joins");
+    cluster.await_size(0, 2).expect("it is a member");
+    assert_eq!(cluster.node(0).sql("set wsrep_sync_wait = 1; select n from kept").expect("it answers"), "42");
+}

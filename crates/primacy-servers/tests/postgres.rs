@@ -1,6 +1,9 @@
 //! PostgreSQL starts, answers, restarts and recovers; standbys, TLS and the pooler are what they say.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 
 use primacy_servers::{Postgres, PostgresOptions, Replication, Tls};
 
@@ -25,6 +28,27 @@ fn a_server_keeps_its_data_until_it_is_dropped() {
 }
 
 #[test]
+fn a_frozen_server_answers_when_it_thaws() {
+    let server = Postgres::start(&PostgresOptions::default()).expect("it starts");
+    server.freeze().expect("it runs");
+    assert!(server.is_running());
+    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).expect("the kernel accepts");
+    // Asks whether it speaks TLS: its length and the number of the question.
+    client.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).expect("the kernel takes it");
+    client.set_read_timeout(Some(Duration::from_millis(100))).expect("it can be set");
+    assert!(client.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "no answer");
+    server.thaw().expect("it is there");
+    client.set_read_timeout(None).expect("it can be set");
+    let mut answer = [0];
+    client.read_exact(&mut answer).expect("it answers");
+    assert_eq!(&answer, b"N");
+    server.freeze().expect("it runs");
+    let folder = server.folder();
+    drop(server);
+    assert!(!folder.exists(), "a frozen server ends too");
+}
+
+#[test]
 fn settings_can_be_changed_and_wrong_ones_are_told() {
     let server = Postgres::start(&PostgresOptions::default().set("log_line_prefix", "it's ")).expect("it starts");
     assert_eq!(server.sql("show log_line_prefix").expect("it answers"), "it's ");
@@ -45,6 +69,9 @@ fn an_asynchronous_standby_is_promoted_without_what_it_missed() {
     primary.kill9().expect("it is killed");
     standby.promote().expect("it is promoted");
     assert_eq!(standby.timeline().expect("it answers"), 2);
+    let url = format!("{}?target_session_attrs=read-write", primary.url_with(&[&standby]));
+    let told = Command::new("psql").args(["-X", "-A", "-t", "-c", "show port", &url]).output().expect("psql is there");
+    assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), standby.port().to_string(), "the URL names both");
     assert_eq!(standby.sql("select count(*) from kept").expect("it answers"), "0", "it was lost");
     standby.restart().expect("it is a server as any other");
     assert_eq!(standby.timeline().expect("it answers"), 2);
