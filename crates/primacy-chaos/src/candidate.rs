@@ -7,10 +7,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use primacy_servers::Proxy;
 
 use crate::clock::Moment;
 use crate::process::{MARK, Process};
 use crate::rng::Rng;
+use crate::site::Site;
+use crate::work::{Fencing, TABLE};
 
 /// How candidates are started.
 #[derive(Debug)]
@@ -32,8 +35,10 @@ pub(crate) struct Place {
     pub(crate) name: String,
     /// Where it finds the store.
     url: String,
-    /// Where its programs find the fenced table.
-    table: String,
+    /// What is between the two, if that can be struck.
+    pub(crate) link: Option<Proxy>,
+    /// Where its programs may find the fenced table: as it finds the store, or with nothing in between.
+    tables: [String; 2],
     /// What its wall clock is told, if that can be stepped.
     clock: Option<PathBuf>,
     rng: Rng,
@@ -60,7 +65,9 @@ pub(crate) fn faketime() -> Option<PathBuf> {
 
 impl Recipe {
     /// A place for a candidate, empty for now.
-    pub(crate) fn place(&self, name: String, url: String, table: String, mut rng: Rng) -> Result<Place> {
+    pub(crate) fn place(&self, name: String, site: &Site, mut rng: Rng) -> Result<Place> {
+        let (link, url) = site.link()?;
+        let through = if link.is_some() { url.clone() } else { site.table.clone() };
         let mut clock = None;
         // Some see the machine's own time.
         if rng.percent(60) && faketime().is_some() {
@@ -68,7 +75,8 @@ impl Recipe {
             fs::write(&file, "+0\n")?;
             clock = Some(file);
         }
-        Ok(Place { name, url, table, clock, rng, runner: None, back_at: Moment::now() })
+        let tables = [through, site.table.clone()];
+        Ok(Place { name, url, link, tables, clock, rng, runner: None, back_at: Moment::now() })
     }
 
     /// `primacy` as an operator would call it.
@@ -93,7 +101,7 @@ impl Place {
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         command.args(["run", "-v", "--wait", "1h", "--name", &self.name]);
         command.args(["--lease", &millis(recipe.lease), "--grace", &millis(recipe.grace), "--"]);
-        command.arg(&recipe.program).args(["work", "--table", &self.table]);
+        command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(2)]);
         command.arg("--witness").arg(witness(&recipe.folder));
         command.args(["--linger", &rng.below(u64::try_from(recipe.grace.as_millis())? / 2).to_string()]);
         command.args(["--hold", &rng.below(50).to_string()]);
@@ -103,9 +111,12 @@ impl Place {
         if kin {
             command.arg("--kin");
         }
-        if !recipe.fenced {
-            command.arg("--no-fence");
-        }
+        let fencing = match rng.percent(50) {
+            _ if !recipe.fenced => Fencing::None,
+            true => Fencing::Library,
+            false => Fencing::Function,
+        };
+        command.args(["--fencing", fencing.word()]);
         if let (Some(clock), Some(library)) = (&self.clock, faketime()) {
             command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
             // Read again at every look, so that it can be stepped; the clocks that count are left alone, as they are by

@@ -73,9 +73,11 @@ kinds! {
     Slow "slow" Server 1 "everything between a candidate and the server takes longer",
     SlowAnswers "slow-answers" Server 1 "everything from the server to a candidate takes longer",
     Isolate "isolate" Server 1 "nothing gets through between all candidates and the server",
-    EndSessions "end-sessions" Server 1 "the server ends the sessions of a candidate",
+    LoseAnswer "lose-answer" Server 2 "an answer to a candidate is lost, and its connection breaks",
+    EndSessions "end-sessions" Server 1 "the server ends some sessions",
     EndAllSessions "end-all-sessions" Server 1 "the server ends all sessions",
     LockTable "lock-table" Server 1 "somebody locks the election's table",
+    FreezeServer "freeze-server" Server 1 "the server is stopped and goes on later",
     RestartServer "restart-server" Server 1 "the server is restarted",
     KillServer "kill-server" Server 1 "kill -9 of the server, which comes back later",
 }
@@ -104,6 +106,7 @@ impl Kind {
                 | Self::Promote
                 | Self::Depose
                 | Self::Cut
+                | Self::LoseAnswer
                 | Self::EndSessions
                 | Self::EndAllSessions
         )
@@ -113,13 +116,27 @@ impl Kind {
     pub(crate) const fn blocks(self) -> bool {
         matches!(
             self,
-            Self::Pause | Self::FillDisk | Self::Isolate | Self::LockTable | Self::RestartServer | Self::KillServer
+            Self::Pause
+                | Self::FillDisk
+                | Self::Isolate
+                | Self::LockTable
+                | Self::FreezeServer
+                | Self::RestartServer
+                | Self::KillServer
         )
     }
 
     /// Whether it strikes one candidate, and not the store or the election.
     pub(crate) const fn has_target(self) -> bool {
-        !self.blocks() && !matches!(self, Self::Depose | Self::EndAllSessions)
+        !self.blocks() && !matches!(self, Self::Depose | Self::EndSessions | Self::EndAllSessions)
+    }
+
+    /// Whether it strikes a candidate's way to the server.
+    pub(crate) const fn strikes_link(self) -> bool {
+        matches!(
+            self,
+            Self::Mute | Self::MuteRequests | Self::MuteAnswers | Self::Slow | Self::SlowAnswers | Self::LoseAnswer
+        )
     }
 
     /// Whether it stops or kills some of a candidate's processes.

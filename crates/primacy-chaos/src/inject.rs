@@ -1,8 +1,12 @@
 //! Carries faults out, and ends them.
 
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use anyhow::Result;
 use nix::sys::signal::Signal;
+use primacy_servers::{Proxy, Way};
 
 use crate::clock::Moment;
 use crate::fault::{Kind, Strike};
@@ -10,6 +14,7 @@ use crate::judge::Stopped;
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::run::{Canary, Run};
+use crate::site::Server;
 
 /// At most so many faults at once.
 const AT_ONCE: usize = 3;
@@ -35,6 +40,21 @@ enum Undo {
     },
     Resume,
     EmptyDisk,
+    /// Everything arrives again; what was held does, or is lost with its connection.
+    Heal {
+        lost: bool,
+    },
+    /// It ends by itself.
+    Await(JoinHandle<Result<()>>),
+}
+
+impl InForce {
+    fn is_over(&self, now: Moment) -> bool {
+        match &self.undo {
+            Undo::Await(end) => end.is_finished(),
+            _ => self.until <= now,
+        }
+    }
 }
 
 impl Run {
@@ -58,8 +78,9 @@ impl Run {
         let lasting = if kind.lasts() { format!(" for {:.2} s", span.as_secs_f64()) } else { String::new() };
         self.timeline.tell(format!("{}{aim}{lasting}", kind.name()));
         let undo = match place {
+            Some(place) if kind.strikes_link() || kind == Kind::Cut => self.strike_link(kind, place, &mut rng),
             Some(place) => self.strike_place(kind, place, &mut rng),
-            None => self.strike_all(kind, &mut rng),
+            None => self.strike_all(kind, span, &mut rng),
         };
         let now = Moment::now();
         self.termination.change(now);
@@ -78,11 +99,11 @@ impl Run {
             let Some(place) = self.places.get(*index) else { return false };
             let Some(runner) = &place.runner else { return false };
             let struck = |fault: &crate::inject::InForce| {
-                fault.place == Some(*index) && (fault.kind == kind || fault.kind.strikes_processes())
+                let both = |strikes: fn(Kind) -> bool| strikes(fault.kind) && strikes(kind);
+                fault.place == Some(*index) && (both(Kind::strikes_processes) || both(Kind::strikes_link))
             };
             let unguarded = kind == Kind::KillGuards && runner.kin;
-            let busy = self.in_force.iter().any(struck) && (kind.strikes_processes() || kind.lasts());
-            !(unguarded || busy)
+            !unguarded && !self.in_force.iter().any(struck)
         };
         let all: Vec<usize> = (0..self.places.len()).filter(suits).collect();
         let aimed = all.iter().copied().find(|index| at_leader && Some(&self.places[*index].name) == leader.as_ref());
@@ -147,7 +168,34 @@ impl Run {
         None
     }
 
-    fn strike_all(&mut self, kind: Kind, _: &mut Rng) -> Option<Undo> {
+    fn strike_link(&mut self, kind: Kind, place: usize, rng: &mut Rng) -> Option<Undo> {
+        let link = self.places[place].link.as_ref()?;
+        let longer = rng.span(self.setup.lease / 50, self.setup.lease / 3);
+        match kind {
+            Kind::Cut => {
+                link.kill_connections();
+                return None;
+            }
+            Kind::LoseAnswer => {
+                link.lose_next_answer();
+                return None;
+            }
+            Kind::Mute => link.cut(),
+            Kind::MuteRequests => link.hold(Way::ToServer),
+            Kind::MuteAnswers => link.hold(Way::ToClient),
+            Kind::Slow => link.delay(longer / 2),
+            Kind::SlowAnswers => link.delay_way(Way::ToClient, longer),
+            _ => {}
+        }
+        Some(Undo::Heal { lost: rng.percent(50) })
+    }
+
+    fn strike_all(&mut self, kind: Kind, span: Duration, rng: &mut Rng) -> Option<Undo> {
+        let server = self.site.server.clone();
+        let later = |harm: fn(&Server, Duration) -> Result<()>| {
+            let server = Arc::clone(server.as_ref()?);
+            Some(Undo::Await(thread::spawn(move || harm(&server, span))))
+        };
         match kind {
             Kind::Depose => self.order(&["depose", "--no-wait", "--force"]),
             Kind::Pause => {
@@ -158,9 +206,35 @@ impl Run {
                 self.site.disk.as_ref()?.fill();
                 return Some(Undo::EmptyDisk);
             }
+            Kind::Isolate => {
+                self.links().for_each(Proxy::cut);
+                return Some(Undo::Heal { lost: rng.percent(50) });
+            }
+            Kind::EndSessions => return later(|server, _| server.end_sessions(40)),
+            Kind::EndAllSessions => return later(|server, _| server.end_sessions(100)),
+            Kind::LockTable => return later(Server::lock_table),
+            Kind::RestartServer => return later(|server, _| server.restart()),
+            Kind::FreezeServer => {
+                return later(|server, span| {
+                    server.freeze()?;
+                    thread::park_timeout(span);
+                    server.thaw()
+                });
+            }
+            Kind::KillServer => {
+                return later(|server, span| {
+                    server.kill()?;
+                    thread::park_timeout(span);
+                    server.start_again()
+                });
+            }
             _ => {}
         }
         None
+    }
+
+    fn links(&self) -> impl Iterator<Item = &Proxy> {
+        self.places.iter().filter_map(|place| place.link.as_ref())
     }
 
     /// Gives an operator's order, without waiting for it.
@@ -178,26 +252,43 @@ impl Run {
 
     /// Ends what has lasted long enough.
     pub(crate) fn heal(&mut self, now: Moment) {
-        let (due, rest) = std::mem::take(&mut self.in_force).into_iter().partition(|fault| fault.until <= now);
+        let (due, rest) = std::mem::take(&mut self.in_force).into_iter().partition(|fault| fault.is_over(now));
         self.in_force = rest;
         let due: Vec<InForce> = due;
         for fault in due {
             let aim = self.aim(fault.place);
-            self.end(fault.undo);
+            self.end(fault.undo, fault.place);
             self.timeline.tell(format!("end of {}{aim}", fault.kind.name()));
             self.termination.change(Moment::now());
         }
     }
 
+    /// Ends everything, and waits for what ends by itself.
     pub(crate) fn heal_all(&mut self) {
-        for fault in &mut self.in_force {
-            fault.until = Moment::default();
+        for fault in std::mem::take(&mut self.in_force) {
+            self.end(fault.undo, fault.place);
         }
-        self.heal(Moment::now());
+        self.links().for_each(Proxy::heal);
+        self.termination.change(Moment::now());
     }
 
-    fn end(&mut self, undo: Undo) {
+    fn end(&mut self, undo: Undo, place: Option<usize>) {
         match undo {
+            Undo::Heal { lost } => {
+                let struck =
+                    self.places.iter().enumerate().filter(|(index, _)| place.is_none_or(|place| place == *index));
+                for link in struck.filter_map(|(_, place)| place.link.as_ref()) {
+                    if lost {
+                        link.kill_connections();
+                    }
+                    link.heal();
+                }
+            }
+            Undo::Await(end) => match end.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.timeline.tell(format!("  {error:#}")),
+                Err(_) => self.timeline.tell("  a fault has panicked"),
+            },
             Undo::Continue { stopped, pause, all } => {
                 for (index, process) in stopped.iter().enumerate() {
                     process.send(Signal::SIGCONT);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::judge::{Gap, Rows, Verdict};
+use crate::judge::{Gap, Verdict};
 use crate::run::Run;
 
 /// What came out of a run.
@@ -65,7 +65,8 @@ impl fmt::Display for Spread {
 }
 
 impl Report {
-    pub(crate) fn of(run: &Run, rows: Rows) -> Self {
+    pub(crate) fn of(run: &Run) -> Self {
+        let rows = run.rows;
         let (published, settled) = run.bounds();
         let gaps: &[Gap] = &run.termination.gaps;
         let millis = |span: Duration| span.as_secs_f64() * 1e3;

@@ -15,7 +15,7 @@ use crate::candidate::{Place, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
 use crate::inject::InForce;
-use crate::judge::{self, Promise, Termination, Verdict, Witnessed};
+use crate::judge::{Promise, Rows, Termination, Verdict, Witnessed};
 use crate::process;
 use crate::report::Report;
 use crate::rng::Rng;
@@ -26,6 +26,8 @@ use crate::work;
 
 /// How often a run looks around.
 const TICK: Duration = Duration::from_millis(5);
+/// How often it looks at the fenced table.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long after its start a candidate counts as one that could be elected.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// What a machine that is busy with other things may add to any bound: programs start, the scheduler has its turns.
@@ -90,6 +92,9 @@ pub(crate) struct Run {
     pub(crate) injected: BTreeMap<&'static str, usize>,
     pub(crate) orders: Vec<std::process::Child>,
     pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) rows: Rows,
+    /// When to look at the fenced table next.
+    look_at: Moment,
     reader: Reader,
     dealer: Dealer,
     start: Moment,
@@ -129,16 +134,17 @@ impl Run {
         let dealer = Dealer::new(rng.fork(), kinds, setup.lease);
         let mut places = Vec::new();
         for number in 1..=setup.candidates {
-            let place = recipe.place(format!("c{number}"), site.url.clone(), site.table.clone(), rng.fork());
-            places.push(place?);
+            places.push(recipe.place(format!("c{number}"), &site, rng.fork())?);
         }
         let start = Moment::now();
-        let settled = settle_bound(&timing, setup.candidates) + SLACK;
+        let settled = settle_bound(&timing, setup.candidates) + SLACK + site.fence_holds_up();
         Ok(Self {
             timeline: Timeline::new(setup.prefix.clone(), setup.quiet),
             witnessed: Witnessed::new(LATE_PROGRAM),
             termination: Termination::new(start, setup.lease, settled),
             reader: Reader::create(&witness(folder.path()))?,
+            rows: Rows::default(),
+            look_at: start,
             in_force: Vec::new(),
             injected: BTreeMap::new(),
             orders: Vec::new(),
@@ -211,11 +217,29 @@ impl Run {
         self.heal(now);
         self.mind_places(now)?;
         self.orders.retain_mut(|order| !matches!(order.try_wait(), Ok(Some(_))));
+        if now >= self.look_at {
+            self.look_at = now + LOOK_EVERY;
+            // One that cannot be read now is read later.
+            let _ = self.look_at_rows();
+        }
         if self.is_blocked(now) {
             self.termination.interrupt(now);
         }
         if let Some(verdict) = self.termination.judge(now) {
             self.break_promise(verdict);
+        }
+        Ok(())
+    }
+
+    /// Reads the new rows of the fenced table.
+    fn look_at_rows(&mut self) -> Result<()> {
+        if self.in_force.iter().any(|fault| fault.kind.blocks()) {
+            return Ok(());
+        }
+        for row in work::open_table(&self.site.table)?.rows_after(self.rows.last)? {
+            if let Some(verdict) = self.rows.see(row) {
+                self.break_promise(verdict);
+            }
         }
         Ok(())
     }
@@ -253,7 +277,7 @@ impl Run {
     /// How long after the loss of a leader another leads, on this machine.
     fn published_bound(&self) -> Duration {
         let ahead = u32::try_from(self.setup.candidates).unwrap_or(u32::MAX);
-        self.timing.failover_bound(ahead, Duration::from_millis(10)) + SLACK
+        self.timing.failover_bound(ahead, Duration::from_millis(10)) + SLACK + self.site.fence_holds_up()
     }
 
     /// Fills places that have been empty for long enough.
@@ -347,10 +371,8 @@ impl Run {
                 self.break_promise(verdict);
             }
         }
-        let (rows, verdict) = judge::rows(&work::open_table(&self.site.table, false)?.tokens()?);
-        if let Some(verdict) = verdict {
-            self.break_promise(verdict);
-        }
+        self.look_at_rows().context("the fenced table cannot be read")?;
+        let rows = self.rows;
         let seconds = self.setup.span.as_secs_f64();
         let leaders = self.witnessed.leaderships.len();
         // A leader every ten leases, and ten rows a second: far less than is usual, and far more than nothing.
@@ -363,7 +385,7 @@ impl Run {
             );
             self.break_promise(Verdict::new(Promise::Load, what));
         }
-        let report = Report::of(&self, rows);
+        let report = Report::of(&self);
         if let Some(keep) = &self.setup.keep {
             fs::create_dir_all(keep)?;
             for entry in fs::read_dir(self.folder.path())?.flatten() {
@@ -376,7 +398,8 @@ impl Run {
     }
 
     pub(crate) fn bounds(&self) -> (Duration, Duration) {
-        (self.published_bound(), settle_bound(&self.timing, self.setup.candidates) + SLACK)
+        let settled = settle_bound(&self.timing, self.setup.candidates) + SLACK + self.site.fence_holds_up();
+        (self.published_bound(), settled)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Promise, Verdict};
 
-/// The fenced rows of a run.
+/// The fenced rows of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) count: usize,
@@ -10,28 +10,26 @@ pub(crate) struct Rows {
     pub(crate) leaders: usize,
     /// Rows behind one of a later leader.
     pub(crate) stale: usize,
+    highest: u64,
+    /// The number of the last one.
+    pub(crate) last: u64,
 }
 
-/// Judges the tokens of all rows, in the order of their commits.
-pub(crate) fn rows(tokens: &[u64]) -> (Rows, Option<Verdict>) {
-    let mut rows = Rows { count: tokens.len(), ..Rows::default() };
-    let mut highest = 0;
-    let mut first_stale = None;
-    for (index, &token) in tokens.iter().enumerate() {
-        if token < highest {
-            rows.stale += 1;
-            first_stale.get_or_insert((index, token, highest));
-        } else if token > highest {
-            rows.leaders += 1;
-            highest = token;
+impl Rows {
+    /// Takes the next row, in the order of commits; says whether it proves the promise to be broken.
+    pub(crate) fn see(&mut self, (number, token): (u64, u64)) -> Option<Verdict> {
+        self.count += 1;
+        self.last = number;
+        if token > self.highest {
+            self.leaders += 1;
+            self.highest = token;
         }
+        (token < self.highest).then(|| {
+            self.stale += 1;
+            let what = format!("row {number} has token {token}, behind a row with token {}", self.highest);
+            Verdict::new(Promise::Fencing, what)
+        })
     }
-    let verdict = first_stale.map(|(index, token, highest)| {
-        let what =
-            format!("row {} has token {token}, behind a row with token {highest}; {} such rows", index + 1, rows.stale);
-        Verdict::new(Promise::Fencing, what)
-    });
-    (rows, verdict)
 }
 
 #[cfg(test)]
@@ -40,12 +38,12 @@ mod tests {
 
     #[test]
     fn a_smaller_token_behind_a_larger_one_is_stale() {
-        assert_eq!(rows(&[]), (Rows::default(), None));
-        assert_eq!(rows(&[1, 1, 3, 3]), (Rows { count: 4, leaders: 2, stale: 0 }, None));
-        let (counted, verdict) = rows(&[1, 3, 1, 3, 2, 4]);
-        assert_eq!(counted, Rows { count: 6, leaders: 3, stale: 2 });
-        let verdict = verdict.expect("it is stale");
-        assert_eq!(verdict.promise, Promise::Fencing);
-        assert!(verdict.what.starts_with("row 3 has token 1"), "{verdict}");
+        let mut rows = Rows::default();
+        assert!([(1, 1), (2, 1), (3, 4)].into_iter().all(|row| rows.see(row).is_none()));
+        let stale = rows.see((4, 3)).expect("it is stale");
+        assert_eq!(stale.promise, Promise::Fencing);
+        assert!(stale.what.contains("row 4 has token 3, behind a row with token 4"), "{stale}");
+        assert_eq!(rows.see((5, 4)), None);
+        assert_eq!((rows.count, rows.leaders, rows.stale, rows.last), (5, 2, 1, 5));
     }
 }

@@ -6,7 +6,7 @@ mod termination;
 
 use std::fmt;
 
-pub(crate) use fencing::{Rows, rows};
+pub(crate) use fencing::Rows;
 pub(crate) use integrity::{Stopped, Witnessed};
 pub(crate) use termination::{Gap, Termination};
 

@@ -22,8 +22,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::clock::Moment;
 use crate::rng::Rng;
 use crate::witness::{Pen, Word};
-use table::Outcome;
-pub(crate) use table::{create as create_table, open as open_table};
+use primacy::{ElectionName, Token};
+pub(crate) use table::{Fencing, ON_SERVER, WITHIN, create_in_file, open as open_table};
+use table::{Mandate, Outcome};
+
+/// The variable with the URL of the fenced table.
+pub(crate) const TABLE: &str = "PRIMACY_CHAOS_TABLE";
 
 /// How often it tells that it works.
 const BEAT_MS: u8 = 4;
@@ -36,12 +40,9 @@ pub(crate) struct Job {
     /// The file of the unfenced witness.
     #[arg(long)]
     witness: PathBuf,
-    /// Where the fenced table is.
-    #[arg(long)]
-    table: Option<String>,
-    /// Write without asking the fence.
-    #[arg(long)]
-    no_fence: bool,
+    /// How to ask the fence.
+    #[arg(long, value_enum, default_value_t = Fencing::Library)]
+    fencing: Fencing,
     /// Ignore SIGTERM.
     #[arg(long)]
     deaf: bool,
@@ -66,7 +67,7 @@ pub(crate) fn main(job: &Job) -> Result<()> {
     let pen = Arc::new(Pen::open(&job.witness, token, name)?);
     if job.is_kin {
         nix::unistd::setsid()?;
-        return beat(&pen, Word::Kin, 0);
+        return beat(&pen, Word::Kin);
     }
     pen.write(Word::Start)?;
     if job.kin {
@@ -78,9 +79,12 @@ pub(crate) fn main(job: &Job) -> Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTERM);
     blocked.thread_block()?;
-    if let Some(table) = &job.table {
-        let (table, pen, job) = (table.clone(), Arc::clone(&pen), job.clone());
-        thread::Builder::new().name("writer".into()).spawn(move || write_on(&table, token, &pen, &job))?;
+    if let Ok(table) = std::env::var(TABLE) {
+        let election = ElectionName::new(std::env::var("PRIMACY_ELECTION").context("no election")?)?;
+        let token = Token::new(token).context("a token that was granted")?;
+        let mandate = Mandate { election, token, fencing: job.fencing };
+        let (pen, hold) = (Arc::clone(&pen), job.hold);
+        thread::Builder::new().name("writer".into()).spawn(move || write_on(&table, &mandate, &pen, hold))?;
     }
     let signals = SignalFd::with_flags(&blocked, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut until = None;
@@ -101,7 +105,7 @@ pub(crate) fn main(job: &Job) -> Result<()> {
 }
 
 /// Tells that it works, for as long as it lives.
-fn beat(pen: &Pen, word: Word, _: u64) -> Result<()> {
+fn beat(pen: &Pen, word: Word) -> Result<()> {
     loop {
         pen.write(word)?;
         thread::park_timeout(Duration::from_millis(BEAT_MS.into()));
@@ -109,13 +113,13 @@ fn beat(pen: &Pen, word: Word, _: u64) -> Result<()> {
 }
 
 /// Writes through the fence, again and again; also when it was refused.
-fn write_on(url: &str, token: u64, pen: &Pen, job: &Job) -> io::Result<()> {
+fn write_on(url: &str, mandate: &Mandate, pen: &Pen, hold: u64) -> io::Result<()> {
     let mut rng = Rng::new(Moment::now().nanos());
     loop {
-        if let Ok(mut table) = open_table(url, !job.no_fence) {
+        if let Ok(mut table) = open_table(url) {
             loop {
-                let hold = if job.hold > 0 && rng.percent(3) { rng.below(job.hold) } else { 0 };
-                match table.write(token, Duration::from_millis(hold)) {
+                let hold = if hold > 0 && rng.percent(3) { rng.below(hold) } else { 0 };
+                match table.write(mandate, Duration::from_millis(hold)) {
                     Outcome::Written => {}
                     Outcome::Refused => pen.write(Word::Refused)?,
                     Outcome::Failed => break,

@@ -7,45 +7,40 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use primacy::fenced::{self, Dialect};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::{Outcome, Table};
+use super::{Fencing, Mandate, Outcome, Row, Table, WITHIN};
 
-pub(super) struct Sqlite {
-    connection: Connection,
-    fenced: bool,
-}
+pub(super) struct Sqlite(Connection);
 
 pub(super) fn create(path: &Path) -> Result<()> {
     let connection = Connection::open(path)?;
+    connection.execute_batch(Dialect::Sqlite.fence_sql())?;
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL;
-         CREATE TABLE fence (one INTEGER PRIMARY KEY CHECK (one = 1), token INTEGER NOT NULL);
-         INSERT INTO fence VALUES (1, 0);
-         CREATE TABLE written (n INTEGER PRIMARY KEY, token INTEGER NOT NULL);",
+        "PRAGMA journal_mode = WAL; CREATE TABLE written (n INTEGER PRIMARY KEY, token INTEGER NOT NULL)",
     )?;
     Ok(())
 }
 
 impl Sqlite {
-    pub(super) fn open(path: &Path, fenced: bool) -> Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.busy_timeout(Duration::from_secs(1))?;
         // What survives a crash of the machine is not asked here.
         connection.pragma_update(None, "synchronous", "OFF")?;
-        Ok(Self { connection, fenced })
+        Ok(Self(connection))
     }
 
-    fn try_write(&mut self, token: i64, hold: Duration) -> rusqlite::Result<Outcome> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if self.fenced {
-            let admitted = transaction.execute("UPDATE fence SET token = ?1 WHERE token <= ?1", [token])?;
-            if admitted == 0 {
-                return Ok(Outcome::Refused);
-            }
+    fn try_write(&mut self, mandate: &Mandate, hold: Duration) -> rusqlite::Result<Outcome> {
+        let mut transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if mandate.fencing != Fencing::None
+            && let Err(error) = fenced::fence_blocking(&mut transaction, &mandate.election, mandate.token, WITHIN)
+        {
+            return Ok(Outcome::of(&error));
         }
         let next = "INSERT INTO written SELECT coalesce(max(n), 0) + 1, ?1 FROM written";
-        transaction.execute(next, params![token])?;
+        transaction.execute(next, [mandate.token.get().cast_signed()])?;
         if !hold.is_zero() {
             std::thread::park_timeout(hold);
         }
@@ -55,13 +50,15 @@ impl Sqlite {
 }
 
 impl Table for Sqlite {
-    fn write(&mut self, token: u64, hold: Duration) -> Outcome {
-        self.try_write(token.cast_signed(), hold).unwrap_or(Outcome::Failed)
+    fn write(&mut self, mandate: &Mandate, hold: Duration) -> Outcome {
+        self.try_write(mandate, hold).unwrap_or(Outcome::Failed)
     }
 
-    fn tokens(&mut self) -> Result<Vec<u64>> {
-        let mut select = self.connection.prepare("SELECT token FROM written ORDER BY n")?;
-        let tokens = select.query_map([], |row| row.get::<_, i64>(0))?;
-        Ok(tokens.map(|token| token.map(i64::cast_unsigned)).collect::<Result<_, _>>()?)
+    fn rows_after(&mut self, number: u64) -> Result<Vec<Row>> {
+        let mut select = self.0.prepare_cached("SELECT n, token FROM written WHERE n > ?1 ORDER BY n")?;
+        let rows = select.query_map([number.cast_signed()], |row| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 }
