@@ -182,6 +182,14 @@ mod tests {
     }
 
     #[test]
+    fn variables_reach_what_runs_and_are_not_shown() {
+        let shell = Shell::new().expect("tests run in the workspace").with(vec![("SECRET".into(), "rosebud".into())]);
+        assert_eq!(shell.read("sh", &["-c", "echo $SECRET"]), Ok("rosebud\n".into()));
+        let problem = shell.run("sh", &["-c", "exit 1"], &[]).expect_err("it fails");
+        assert!(!problem.contains("rosebud"), "{problem}");
+    }
+
+    #[test]
     fn what_takes_too_long_is_killed_with_its_children() {
         let shell = Shell::new().expect("tests run in the workspace").limited(Duration::from_millis(100));
         let watch = Stopwatch::start();

@@ -82,7 +82,8 @@ impl Galera {
         library().is_ok()
     }
 
-    /// One of the nodes, counted from 0. Start it again by [`start_again`](Self::start_again) of the cluster.
+    /// One of the nodes, counted from 0. After [`kill9`](Self::kill9), [`start_again`](Self::start_again) of the cluster
+    /// lets it fetch what it has missed; its own [`MariaDb::start_again`] makes it copy everything from another node.
     pub fn node(&self, node: usize) -> &MariaDb {
         &self.nodes[node]
     }

@@ -160,3 +160,27 @@ fn await_that(what: &str, mut holds: impl FnMut() -> Result<bool, String>) -> Re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_known_by_its_words_too() {
+        let folder = std::env::temp_dir().join(format!("primacy-notes-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("it can be made");
+        let notes = Notes { folder };
+        assert_eq!(notes.holder(), None, "nothing is noted");
+        fs::write(notes.pid(), std::process::id().to_string()).expect("it can be written");
+        assert_eq!(notes.holder(), None, "that process is this test");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "read line", "xtask", "services", HOLD]).stdin(Stdio::piped());
+        let mut holder = command.spawn().expect("every system has it");
+        fs::write(notes.pid(), holder.id().to_string()).expect("it can be written");
+        await_that("the shell to start", || Ok(notes.holder() == Some(holder.id()))).expect("it is one");
+        holder.kill().expect("it runs");
+        holder.wait().expect("it was killed");
+        assert_eq!(notes.holder(), None, "it is gone");
+        fs::remove_dir_all(&notes.folder).expect("it is there");
+    }
+}
