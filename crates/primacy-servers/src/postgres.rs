@@ -11,7 +11,7 @@ use crate::lifecycle::lifecycle;
 use crate::template::Template;
 use crate::{Problem, Result};
 
-pub(crate) const PACKAGE: &str = "postgresql-15";
+pub(crate) const PACKAGE: &str = "postgresql";
 /// The user and the database of tests. Not a superuser: what it may do, an ordinary application may.
 pub(crate) const USER: &str = "primacy";
 /// Who owns the server.
@@ -192,7 +192,7 @@ impl Postgres {
     }
 
     fn psql(&self, user: &str, sql: &str) -> Result<String> {
-        let mut command = Command::new(program("psql", "postgresql-client-15")?);
+        let mut command = Command::new(program("psql", "postgresql-client")?);
         // What the tester's own environment says is meant for other servers.
         for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
             command.env_remove(name);
