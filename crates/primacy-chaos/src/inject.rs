@@ -1,10 +1,11 @@
 //! Carries faults out, and ends them.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 use primacy_servers::{Proxy, Way};
 
@@ -38,11 +39,13 @@ enum Undo {
         pause: Duration,
         all: Option<Stopped>,
     },
-    Resume,
+    /// The order to pause, so that the one to resume comes after it.
+    Resume(JoinHandle<Result<()>>),
     EmptyDisk,
     /// Everything arrives again; what was held does, or is lost with its connection.
     Heal {
         lost: bool,
+        longer: Duration,
     },
     /// It ends by itself.
     Await(JoinHandle<Result<()>>),
@@ -99,8 +102,8 @@ impl Run {
             let Some(place) = self.places.get(*index) else { return false };
             let Some(runner) = &place.runner else { return false };
             let struck = |fault: &crate::inject::InForce| {
-                let both = |strikes: fn(Kind) -> bool| strikes(fault.kind) && strikes(kind);
-                fault.place == Some(*index) && (both(Kind::strikes_processes) || both(Kind::strikes_link))
+                let processes = fault.kind.strikes_processes() && kind.strikes_processes();
+                fault.place == Some(*index) && (processes || fault.kind == kind)
             };
             let unguarded = kind == Kind::KillGuards && runner.kin;
             !unguarded && !self.in_force.iter().any(struck)
@@ -169,25 +172,9 @@ impl Run {
     }
 
     fn strike_link(&mut self, kind: Kind, place: usize, rng: &mut Rng) -> Option<Undo> {
-        let link = self.places[place].link.as_ref()?;
         let longer = rng.span(self.setup.lease / 50, self.setup.lease / 3);
-        match kind {
-            Kind::Cut => {
-                link.kill_connections();
-                return None;
-            }
-            Kind::LoseAnswer => {
-                link.lose_next_answer();
-                return None;
-            }
-            Kind::Mute => link.cut(),
-            Kind::MuteRequests => link.hold(Way::ToServer),
-            Kind::MuteAnswers => link.hold(Way::ToClient),
-            Kind::Slow => link.delay(longer / 2),
-            Kind::SlowAnswers => link.delay_way(Way::ToClient, longer),
-            _ => {}
-        }
-        Some(Undo::Heal { lost: rng.percent(50) })
+        strike(self.places[place].link.as_ref()?, kind, longer);
+        kind.lasts().then(|| Undo::Heal { lost: rng.percent(50), longer })
     }
 
     fn strike_all(&mut self, kind: Kind, span: Duration, rng: &mut Rng) -> Option<Undo> {
@@ -199,16 +186,17 @@ impl Run {
         match kind {
             Kind::Depose => self.order(&["depose", "--no-wait", "--force"]),
             Kind::Pause => {
-                self.order(&["pause"]);
-                return Some(Undo::Resume);
+                let mut command = self.recipe.operator(&self.site.url);
+                command.args(["pause", "--quiet", "--wait", "2s"]).stderr(Stdio::null());
+                return Some(Undo::Resume(thread::spawn(move || Ok(command.status().map(drop)?))));
             }
             Kind::FillDisk => {
                 self.site.disk.as_ref()?.fill();
                 return Some(Undo::EmptyDisk);
             }
             Kind::Isolate => {
-                self.links().for_each(Proxy::cut);
-                return Some(Undo::Heal { lost: rng.percent(50) });
+                self.links().for_each(|link| strike(link, kind, Duration::ZERO));
+                return Some(Undo::Heal { lost: rng.percent(50), longer: Duration::ZERO });
             }
             Kind::EndSessions => return later(|server, _| server.end_sessions(40)),
             Kind::EndAllSessions => return later(|server, _| server.end_sessions(100)),
@@ -240,7 +228,7 @@ impl Run {
     /// Gives an operator's order, without waiting for it.
     fn order(&mut self, words: &[&str]) {
         let mut command = self.recipe.operator(&self.site.url);
-        command.args(words).args(["--quiet", "--wait", "2s"]).stderr(std::process::Stdio::null());
+        command.args(words).args(["--quiet", "--wait", "2s"]).stderr(Stdio::null());
         if self.setup.canary == Some(Canary::Now) && words.contains(&"--no-wait") {
             command.arg("--now");
         }
@@ -257,31 +245,40 @@ impl Run {
         let due: Vec<InForce> = due;
         for fault in due {
             let aim = self.aim(fault.place);
+            let word = if matches!(fault.undo, Undo::Resume(_)) { "resume after" } else { "end of" };
             self.end(fault.undo, fault.place);
-            self.timeline.tell(format!("end of {}{aim}", fault.kind.name()));
+            self.timeline.tell(format!("{word} {}{aim}", fault.kind.name()));
             self.termination.change(Moment::now());
         }
     }
 
     /// Ends everything, and waits for what ends by itself.
     pub(crate) fn heal_all(&mut self) {
-        for fault in std::mem::take(&mut self.in_force) {
+        while let Some(fault) = self.in_force.pop() {
             self.end(fault.undo, fault.place);
         }
-        self.links().for_each(Proxy::heal);
         self.termination.change(Moment::now());
+    }
+
+    /// Heals a link, but for what still strikes it.
+    fn heal_link(&self, place: usize, lost: bool) {
+        let Some(link) = &self.places[place].link else { return };
+        if lost {
+            link.kill_connections();
+        }
+        link.heal();
+        for fault in self.in_force.iter().filter(|fault| fault.place.is_none_or(|other| other == place)) {
+            if let Undo::Heal { longer, .. } = fault.undo {
+                strike(link, fault.kind, longer);
+            }
+        }
     }
 
     fn end(&mut self, undo: Undo, place: Option<usize>) {
         match undo {
-            Undo::Heal { lost } => {
-                let struck =
-                    self.places.iter().enumerate().filter(|(index, _)| place.is_none_or(|place| place == *index));
-                for link in struck.filter_map(|(_, place)| place.link.as_ref()) {
-                    if lost {
-                        link.kill_connections();
-                    }
-                    link.heal();
+            Undo::Heal { lost, .. } => {
+                for index in (0..self.places.len()).filter(|index| place.is_none_or(|place| place == *index)) {
+                    self.heal_link(index, lost);
                 }
             }
             Undo::Await(end) => match end.join() {
@@ -293,23 +290,28 @@ impl Run {
                 for (index, process) in stopped.iter().enumerate() {
                     process.send(Signal::SIGCONT);
                     if index == 0 && !pause.is_zero() {
-                        std::thread::park_timeout(pause);
+                        thread::park_timeout(pause);
                     }
                 }
                 if let Some(all) = all {
                     self.witnessed.awake(all, Moment::now());
                 }
             }
-            Undo::Resume => {
-                // Whatever else is wrong, the election must go on afterwards.
-                for _ in 0..20 {
-                    let mut command = self.recipe.operator(&self.site.url);
-                    if command.args(["resume", "--quiet", "--wait", "5s"]).status().is_ok_and(|status| status.success())
-                    {
-                        return;
+            Undo::Resume(paused) => {
+                let mut command = self.recipe.operator(&self.site.url);
+                command.args(["resume", "--quiet", "--wait", "5s"]);
+                let resumed = thread::spawn(move || {
+                    let _ = paused.join();
+                    // Whatever else is wrong, the election must go on afterwards.
+                    for _ in 0..20 {
+                        if command.status()?.success() {
+                            return Ok(());
+                        }
                     }
-                }
-                self.timeline.tell("the election could not be resumed");
+                    bail!("the election could not be resumed")
+                });
+                let until = Moment::now();
+                self.in_force.push(InForce { kind: Kind::Pause, place, until, undo: Undo::Await(resumed) });
             }
             Undo::EmptyDisk => {
                 if let Some(disk) = &self.site.disk {
@@ -317,6 +319,22 @@ impl Run {
                 }
             }
         }
+    }
+}
+
+/// Does to a link what a fault does.
+fn strike(link: &Proxy, kind: Kind, longer: Duration) {
+    match kind {
+        Kind::Cut => {
+            link.kill_connections();
+        }
+        Kind::LoseAnswer => link.lose_next_answer(),
+        Kind::Mute | Kind::Isolate => link.cut(),
+        Kind::MuteRequests => link.hold(Way::ToServer),
+        Kind::MuteAnswers => link.hold(Way::ToClient),
+        Kind::Slow => link.delay(longer / 2),
+        Kind::SlowAnswers => link.delay_way(Way::ToClient, longer),
+        _ => {}
     }
 }
 

@@ -1,5 +1,6 @@
 //! Real candidates on real stores under seeded faults, judged by witnesses of their own: `cargo xtask chaos`.
 
+mod auditor;
 mod candidate;
 mod clock;
 mod fault;

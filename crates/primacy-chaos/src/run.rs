@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use primacy::{Timing, TimingSettings};
 use tempfile::TempDir;
 
+use crate::auditor::Auditor;
 use crate::candidate::{Place, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
@@ -22,12 +23,10 @@ use crate::rng::Rng;
 use crate::site::Site;
 use crate::timeline::Timeline;
 use crate::witness::{Line, Reader, Word};
-use crate::work;
+use crate::work::Row;
 
 /// How often a run looks around.
 const TICK: Duration = Duration::from_millis(5);
-/// How often it looks at the fenced table.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long after its start a candidate counts as one that could be elected.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// What a machine that is busy with other things may add to any bound: programs start, the scheduler has its turns.
@@ -93,8 +92,7 @@ pub(crate) struct Run {
     pub(crate) orders: Vec<std::process::Child>,
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) rows: Rows,
-    /// When to look at the fenced table next.
-    look_at: Moment,
+    auditor: Auditor,
     reader: Reader,
     dealer: Dealer,
     start: Moment,
@@ -144,7 +142,7 @@ impl Run {
             termination: Termination::new(start, setup.lease, settled),
             reader: Reader::create(&witness(folder.path()))?,
             rows: Rows::default(),
-            look_at: start,
+            auditor: Auditor::start(site.table.clone()),
             in_force: Vec::new(),
             injected: BTreeMap::new(),
             orders: Vec::new(),
@@ -189,7 +187,7 @@ impl Run {
                 .places
                 .iter()
                 .all(|place| place.runner.as_ref().is_some_and(|runner| Moment::now() > runner.since + WARM_UP));
-            full && run.leads_now() && Moment::now() > from + run.setup.lease * 2
+            full && run.orders.is_empty() && run.leads_now() && Moment::now() > from + run.setup.lease * 2
         };
         while !settled(self) && self.verdicts.is_empty() {
             self.tick()?;
@@ -217,11 +215,7 @@ impl Run {
         self.heal(now);
         self.mind_places(now)?;
         self.orders.retain_mut(|order| !matches!(order.try_wait(), Ok(Some(_))));
-        if now >= self.look_at {
-            self.look_at = now + LOOK_EVERY;
-            // One that cannot be read now is read later.
-            let _ = self.look_at_rows();
-        }
+        self.see_rows(self.auditor.rows());
         if self.is_blocked(now) {
             self.termination.interrupt(now);
         }
@@ -231,17 +225,12 @@ impl Run {
         Ok(())
     }
 
-    /// Reads the new rows of the fenced table.
-    fn look_at_rows(&mut self) -> Result<()> {
-        if self.in_force.iter().any(|fault| fault.kind.blocks()) {
-            return Ok(());
-        }
-        for row in work::open_table(&self.site.table)?.rows_after(self.rows.last)? {
+    fn see_rows(&mut self, rows: Vec<Row>) {
+        for row in rows {
             if let Some(verdict) = self.rows.see(row) {
                 self.break_promise(verdict);
             }
         }
-        Ok(())
     }
 
     fn see(&mut self, line: &Line) {
@@ -371,7 +360,9 @@ impl Run {
                 self.break_promise(verdict);
             }
         }
-        self.look_at_rows().context("the fenced table cannot be read")?;
+        self.see_rows(self.auditor.rows());
+        let rest = self.auditor.rest(self.rows.last).context("the fenced table cannot be read")?;
+        self.see_rows(rest);
         let rows = self.rows;
         let seconds = self.setup.span.as_secs_f64();
         let leaders = self.witnessed.leaderships.len();

@@ -23,7 +23,7 @@ use crate::clock::Moment;
 use crate::rng::Rng;
 use crate::witness::{Pen, Word};
 use primacy::{ElectionName, Token};
-pub(crate) use table::{Fencing, ON_SERVER, WITHIN, create_in_file, open as open_table};
+pub(crate) use table::{Fencing, ON_SERVER, Row, WITHIN, create_in_file, open as open_table};
 use table::{Mandate, Outcome};
 
 /// The variable with the URL of the fenced table.
