@@ -1,5 +1,7 @@
 //! Data folders that were initialised once, to be copied: creating one takes seconds, copying it hardly any time.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -29,8 +31,7 @@ impl Template {
         let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
         let version: String = version.chars().map(word).collect();
         let name = format!("{kind}-{version}-user-{}-format-{FORMAT}", account.user);
-        let base = target_folder().join("primacy-servers");
-        fs::create_dir_all(&base).map_err(|error| Problem::io(&base, &error))?;
+        let base = base()?;
         // One process makes it, and the others wait for it.
         let lock = base.join(format!("{name}.lock"));
         let file = fs::File::create(&lock).map_err(|error| Problem::io(&lock, &error))?;
@@ -61,9 +62,23 @@ impl Template {
     }
 }
 
-/// The folder that cargo builds into, or one for temporary files if this program does not come from there.
-fn target_folder() -> PathBuf {
+/// Where templates are: in the folder that cargo builds into, or, if this program does not come from there, in a
+/// folder for temporary files. There somebody else could have put one, whose password he would know.
+fn base() -> Result<PathBuf> {
     let program = env::current_exe().unwrap_or_default();
     let built = program.ancestors().skip(1).find(|folder| folder.join(".rustc_info.json").is_file());
-    built.map_or_else(env::temp_dir, Path::to_path_buf)
+    let own = fs::metadata("/proc/self").map_err(|error| Problem::io("/proc/self", &error))?.uid();
+    let base = match built {
+        Some(target) => target.join("primacy-servers"),
+        None => env::temp_dir().join(format!("primacy-servers-{own}")),
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&base) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Problem::io(&base, &error)),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&base).map_err(|error| Problem::io(&base, &error))?;
+    if built.is_none() && (!found.is_dir() || found.uid() != own) {
+        return Err(Problem::new(format!("{} belongs to somebody else", base.display())));
+    }
+    Ok(base)
 }
