@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Timing, TimingSettings, Token};
@@ -15,6 +17,7 @@ use crate::output::failure::Failure;
 mod duration;
 pub(crate) mod examples;
 pub(crate) mod place;
+pub(crate) mod secret;
 pub(crate) mod usage;
 
 /// What `--data` may have: more would be cut by the protocol.
@@ -32,6 +35,24 @@ pub(crate) struct Cli {
     pub(crate) common: Common,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads a command line. A password in it is refused: it can be read by every user of the host.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(words)?;
+        let cli = Self::from_arg_matches(&matches)?;
+        // Common options are known to each command, also when they stand before it.
+        let typed = matches
+            .subcommand()
+            .is_some_and(|(_, command)| command.value_source("store") == Some(ValueSource::CommandLine));
+        match &cli.common.store {
+            Some(url) if typed && secret::is_in(url) => {
+                Err(Self::command().error(ErrorKind::ArgumentConflict, secret::REFUSED))
+            }
+            _ => Ok(cli),
+        }
+    }
 }
 
 /// What every command understands.
@@ -133,6 +154,9 @@ pub(crate) enum Command {
     /// Try your timing and topology in simulated worlds full of faults
     #[command(after_help = examples::SIMULATE)]
     Simulate(SimulateArgs),
+    /// Print the SQL that sets up a database, for an administrator
+    #[command(after_help = examples::SCHEMA)]
+    Schema(SchemaArgs),
     /// Print a script that completes this command line in a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(CompletionsArgs),
@@ -284,6 +308,30 @@ impl SimulateArgs {
     }
 }
 
+/// `primacy schema`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SchemaArgs {
+    /// For which database [default: that of --store]
+    #[arg(value_enum, value_name = "DATABASE")]
+    pub(crate) database: Option<Database>,
+    /// Only the fence, for a database that keeps your data but no elections
+    #[arg(long)]
+    pub(crate) fence_only: bool,
+}
+
+/// The databases that there is SQL for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Database {
+    /// PostgreSQL
+    #[value(alias = "postgresql")]
+    Postgres,
+    /// MySQL, MariaDB, Galera
+    #[value(alias = "mariadb")]
+    Mysql,
+    /// SQLite, of which only the fence is ever set up by hand
+    Sqlite,
+}
+
 /// `primacy completions`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompletionsArgs {
@@ -339,7 +387,6 @@ fn default_label() -> Label {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_definition_is_consistent() {

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 mod cli;
 mod commands;
 mod output;
@@ -18,7 +16,7 @@ fn main() -> ExitCode {
         Some(word) if word == run::EXEC => return run::program::become_program(args),
         _ => {}
     }
-    match cli::Cli::try_parse() {
+    match cli::Cli::read(std::env::args_os()) {
         Err(error) => commands::refuse(&error),
         Ok(cli::Cli { common, command: cli::Command::Run(args) }) => run::main(args, common),
         Ok(cli::Cli { common, command }) => commands::main(command, &common),

@@ -99,6 +99,16 @@ The state machine of `primacy run` lives in worlds in which clocks drift, calls 
 decides everything in a world, so each can be seen again. No store is used.
 Exit codes: 0 no promise was broken, 2 wrong usage, 3 a promise was broken: please report it with the line it prints.";
 
+pub(crate) const SCHEMA: &str = "\
+Examples:
+  primacy schema postgres | psql \"$ADMIN_URL\"
+  primacy schema mysql | mariadb -u root elections
+  primacy schema postgres --fence-only     for a database of yours that refuses what a deposed leader writes
+  primacy schema sqlite | sqlite3 jobs.db
+
+primacy sets its store up by itself where its user may create tables; this is for where it may not. The SQL may be run
+again. It ends with the rights that programs need, as comments.";
+
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
   primacy completions bash > /usr/share/bash-completion/completions/primacy

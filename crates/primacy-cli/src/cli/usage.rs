@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::Cli;
+use super::{Cli, secret};
 use crate::output::failure::Failure;
 use crate::output::shorten;
 
@@ -63,7 +63,7 @@ fn what(error: &clap::Error) -> String {
 
 /// clap's own words, without its usage and its advice on help.
 fn first_paragraph(error: &clap::Error) -> String {
-    let text = error.render().to_string();
+    let text = secret::without(&error.render().to_string());
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let own = text.split("\n\nUsage:").next().unwrap_or(text);
     let own = own.split("\n\nFor more").next().unwrap_or(own);
@@ -89,9 +89,10 @@ fn names() -> Vec<String> {
     Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }
 
+/// Without secrets: what is shown may be cut afterwards, in the middle of one.
 fn string(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
-        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::String(text) => Some(secret::without(text)),
         _ => None,
     }
 }
@@ -125,7 +126,7 @@ mod tests {
         refused(
             &[],
             &expect![
-                "say what to do: one of run, status, list, watch, history, promote, depose, pause, resume, doctor, simulate, completions, man; see primacy --help"
+                "say what to do: one of run, status, list, watch, history, promote, depose, pause, resume, doctor, simulate, schema, completions, man; see primacy --help"
             ],
         );
         refused(

@@ -20,6 +20,7 @@ mod outcome;
 mod pages;
 mod pause;
 mod reach;
+mod schema;
 mod simulate;
 mod status;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
     logging::start(common, logging::OBSERVING);
     let mut output = Output::standard(common);
     let ended = match command {
+        Command::Schema(args) => schema::run(&args, common, &mut output),
         Command::Completions(args) => pages::completions(&args, &mut output),
         Command::Man(args) => pages::man(&args, &mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
@@ -89,7 +91,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
             Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
-            Command::Run(_) | Command::Simulate(_) | Command::Completions(_) | Command::Man(_) => {
+            Command::Run(_) | Command::Schema(_) | Command::Simulate(_) | Command::Completions(_) | Command::Man(_) => {
                 unreachable!("handled before a store is opened")
             }
         }

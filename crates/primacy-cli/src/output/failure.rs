@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::cli::secret;
+
 /// The exit codes that have one meaning in every command.
 pub(crate) mod code {
     /// The order was refused, or there is nothing to show.
@@ -46,7 +48,8 @@ impl Failure {
 
     /// A failure with this code.
     pub(crate) fn new(code: u8, message: impl AsRef<str>) -> Self {
-        let message = message.as_ref();
+        // Whoever wrote it: what was typed in the wrong place may have been a secret.
+        let message = &secret::without(message.as_ref());
         let mut line: String =
             message.chars().take(MESSAGE_MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
         if line.len() < message.len() {

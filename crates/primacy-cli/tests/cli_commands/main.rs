@@ -5,6 +5,8 @@ mod json;
 mod observe;
 mod orders;
 mod pages;
+mod schema;
+mod secrets;
 mod simulate;
 mod support;
 mod usage;

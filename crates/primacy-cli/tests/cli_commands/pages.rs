@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "status",
     "list",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 13] = [
     "resume",
     "doctor",
     "simulate",
+    "schema",
     "completions",
     "man",
 ];

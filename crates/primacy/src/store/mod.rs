@@ -300,7 +300,8 @@ static KNOWN: LazyLock<String> = LazyLock::new(|| {
 pub fn from_url(url: &str) -> Result<Arc<dyn Store>, UrlError> {
     let printable = |text: &str| primacy_core::ids::escape(text);
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(UrlError::NoScheme(printable(url)));
+        // What follows may be a password.
+        return Err(UrlError::NoScheme(printable(url.split('=').next().unwrap_or_default())));
     };
     match scheme {
         #[cfg(feature = "postgres")]

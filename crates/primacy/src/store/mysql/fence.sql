@@ -58,3 +58,10 @@ BEGIN
     END IF;
 END //
 DELIMITER ;
+
+-- The rights that a program needs for it (replace the names). In the store's own database:
+--   GRANT SELECT, UPDATE (guard) ON `database`.primacy_token TO 'app'@'host';
+-- In any other, which learns of each new leadership from the program:
+--   GRANT SELECT, INSERT, UPDATE ON `database`.primacy_token TO 'app'@'host';
+-- And to call the procedure:
+--   GRANT EXECUTE ON PROCEDURE `database`.primacy_fence TO 'app'@'host';

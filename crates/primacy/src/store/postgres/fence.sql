@@ -1,9 +1,9 @@
 -- The fence of primacy: the highest token ever granted of each election. Run it again as often as you like.
 CREATE TABLE IF NOT EXISTS primacy_token (
     election text COLLATE "C" PRIMARY KEY,
-    token    bigint NOT NULL,
+    token    bigint NOT NULL CHECK (token > 0),
     guard    bigint NOT NULL DEFAULT 0
-);
+) WITH (fillfactor = 50);
 
 -- SELECT primacy_fence('billing', 42): in your transaction, before or after your writes. It returns the token and holds
 -- the fence until the transaction ends, or it raises SQLSTATE PR001 and nothing can be committed. A client that rests
@@ -40,3 +40,8 @@ BEGIN
     RAISE EXCEPTION 'the row of the fence is deleted again and again' USING ERRCODE = 'serialization_failure';
 END
 $primacy$;
+
+-- The rights that a program needs for it (replace the name). In the store's own database:
+-- GRANT SELECT, UPDATE (guard) ON primacy_token TO "app";
+-- In any other, which learns of each new leadership from the program:
+-- GRANT SELECT, INSERT, UPDATE ON primacy_token TO "app";

@@ -33,8 +33,8 @@ CREATE TABLE primacy_election (
     granted_at   timestamptz  NOT NULL,
     renewed_at   timestamptz  NOT NULL
 ) WITH (fillfactor = 50);
--- The fence row: the highest token that was ever granted. It is never deleted.
-CREATE TABLE primacy_token (
+-- The fence row: the highest token that was ever granted. It is never deleted, and may be there before the others.
+CREATE TABLE IF NOT EXISTS primacy_token (
     election     text         COLLATE "C" PRIMARY KEY,
     token        bigint       NOT NULL CHECK (token > 0),
     guard        bigint       NOT NULL DEFAULT 0

@@ -1,0 +1,54 @@
+//! `primacy schema`: the SQL that sets a database up, for an administrator to read and run.
+
+use primacy::fenced::Dialect;
+
+use crate::cli::{Common, Database, SchemaArgs};
+use crate::output::Output;
+use crate::output::failure::Failure;
+
+pub(super) fn run(args: &SchemaArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
+    let database = match args.database {
+        Some(database) => database,
+        None => of_store(common)?,
+    };
+    let sql = match (database, args.fence_only) {
+        (Database::Postgres, true) => Dialect::Postgres.fence_sql().to_owned(),
+        (Database::Mysql, true) => Dialect::Mysql.fence_sql().to_owned(),
+        (Database::Sqlite, _) => Dialect::Sqlite.fence_sql().to_owned(),
+        (Database::Postgres, false) => postgres()?,
+        (Database::Mysql, false) => mysql()?,
+    };
+    output.page(sql.as_bytes())?;
+    Ok(0)
+}
+
+/// The database of the store that was named.
+fn of_store(common: &Common) -> Result<Database, Failure> {
+    let url = common.store_url()?;
+    match url.split(':').next() {
+        Some("postgres" | "postgresql") => Ok(Database::Postgres),
+        Some("mysql" | "mariadb") => Ok(Database::Mysql),
+        Some("sqlite") => Ok(Database::Sqlite),
+        _ => Err(Failure::usage("say for which database: primacy schema postgres, mysql or sqlite")),
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn postgres() -> Result<String, Failure> {
+    Ok(primacy::store::postgres::schema_sql())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres() -> Result<String, Failure> {
+    Err(Failure::usage("this build of primacy has no store in PostgreSQL; --fence-only works"))
+}
+
+#[cfg(feature = "mysql")]
+fn mysql() -> Result<String, Failure> {
+    Ok(primacy::store::mysql::schema_sql())
+}
+
+#[cfg(not(feature = "mysql"))]
+fn mysql() -> Result<String, Failure> {
+    Err(Failure::usage("this build of primacy has no store in MySQL; --fence-only works"))
+}
