@@ -12,6 +12,7 @@ use primacy_servers::Proxy;
 use crate::clock::Moment;
 use crate::process::{MARK, Process};
 use crate::rng::Rng;
+use crate::run::Canary;
 use crate::site::Site;
 use crate::work::{Fencing, TABLE};
 
@@ -25,9 +26,13 @@ pub(crate) struct Recipe {
     pub(crate) folder: PathBuf,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
-    /// Whether the fence is asked before a write.
-    pub(crate) fenced: bool,
+    /// The planted bug, if there is one.
+    pub(crate) canary: Option<Canary>,
 }
+
+/// What a runner whose wall clock can be stepped is called. Only that process is touched: the library also shifts timers
+/// that are absolute on the boot clock, which no step of a real wall clock does, and the warden's deadline is one.
+const STEPPED: &str = "primacy-stepped";
 
 /// One place, which is filled again when its candidate has gone.
 #[derive(Debug)]
@@ -73,6 +78,10 @@ impl Recipe {
         if rng.percent(60) && faketime().is_some() {
             let file = self.folder.join(format!("{name}.clock"));
             fs::write(&file, "+0\n")?;
+            let stepped = self.folder.join(STEPPED);
+            if !stepped.exists() {
+                std::os::unix::fs::symlink(&self.primacy, stepped)?;
+            }
             clock = Some(file);
         }
         let tables = [through, site.table.clone()];
@@ -81,7 +90,11 @@ impl Recipe {
 
     /// `primacy` as an operator would call it.
     pub(crate) fn operator(&self, url: &str) -> Command {
-        let mut command = Command::new(&self.primacy);
+        self.command(&self.primacy, url)
+    }
+
+    fn command(&self, primacy: &Path, url: &str) -> Command {
+        let mut command = Command::new(primacy);
         command.env("PRIMACY_STORE", url).env(MARK, &self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
@@ -93,17 +106,45 @@ impl Recipe {
 }
 
 impl Place {
-    /// Starts a candidate, with a program that has some bad habits.
+    /// Starts a candidate.
     pub(crate) fn fill(&mut self, recipe: &Recipe) -> Result<()> {
+        let own = recipe.canary.filter(|canary| canary.has_own_candidates());
+        let (mut command, kin) = match own {
+            Some(canary) => (self.flawed(recipe, canary), false),
+            None => self.runner(recipe),
+        };
+        let log = recipe.log(&self.name)?;
+        let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("primacy cannot be started")?;
+        let process = Process::of(i32::try_from(child.id())?).context("primacy ended at once")?;
+        self.runner = Some(Runner { child, process, since: Moment::now(), kin });
+        Ok(())
+    }
+
+    /// A candidate of our own.
+    fn flawed(&self, recipe: &Recipe, canary: Canary) -> Command {
+        let mut command = recipe.command(&recipe.program, &self.url);
+        command.args(["flawed", "--name", &self.name, "--lease", &recipe.lease.as_millis().to_string()]);
+        command.arg("--witness").arg(witness(&recipe.folder));
+        if canary.breaks().is_none() {
+            command.arg("--sound");
+        }
+        command
+    }
+
+    /// `primacy run` with a program that has some bad habits; and whether that starts others.
+    fn runner(&mut self, recipe: &Recipe) -> (Command, bool) {
         let rng = &mut self.rng;
         let kin = rng.percent(30);
-        let mut command = recipe.operator(&self.url);
+        let mut command = match &self.clock {
+            Some(_) => recipe.command(&recipe.folder.join(STEPPED), &self.url),
+            None => recipe.operator(&self.url),
+        };
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         command.args(["run", "-v", "--wait", "1h", "--name", &self.name]);
         command.args(["--lease", &millis(recipe.lease), "--grace", &millis(recipe.grace), "--"]);
         command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(2)]);
         command.arg("--witness").arg(witness(&recipe.folder));
-        command.args(["--linger", &rng.below(u64::try_from(recipe.grace.as_millis())? / 2).to_string()]);
+        command.args(["--linger", &rng.span(Duration::ZERO, recipe.grace / 2).as_millis().to_string()]);
         command.args(["--hold", &rng.below(50).to_string()]);
         if rng.percent(25) {
             command.arg("--deaf");
@@ -112,22 +153,17 @@ impl Place {
             command.arg("--kin");
         }
         let fencing = match rng.percent(50) {
-            _ if !recipe.fenced => Fencing::None,
+            _ if recipe.canary == Some(Canary::NoFence) => Fencing::None,
             true => Fencing::Library,
             false => Fencing::Function,
         };
         command.args(["--fencing", fencing.word()]);
         if let (Some(clock), Some(library)) = (&self.clock, faketime()) {
-            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
-            // Read again at every look, so that it can be stepped; the clocks that count are left alone, as they are by
-            // an operator who sets the time.
+            command.env("LD_PRELOAD", library).env("FAKETIME_ONLY_CMDS", STEPPED).env("FAKETIME_TIMESTAMP_FILE", clock);
+            // Read again at every look, so that it can be stepped; the clocks that count are left alone.
             command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
-        let log = recipe.log(&self.name)?;
-        let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("primacy cannot be started")?;
-        let process = Process::of(i32::try_from(child.id())?).context("primacy ended at once")?;
-        self.runner = Some(Runner { child, process, since: Moment::now(), kin });
-        Ok(())
+        (command, kin)
     }
 
     /// How the candidate ended, if it has; its place is empty then, for about so long.

@@ -4,6 +4,8 @@ mod auditor;
 mod candidate;
 mod clock;
 mod fault;
+#[cfg(feature = "canary")]
+mod flawed;
 mod inject;
 mod judge;
 mod process;
@@ -52,7 +54,7 @@ struct Options {
     /// Only these kinds of faults
     #[arg(long, value_delimiter = ',', value_parser = Kind::parse)]
     faults: Vec<Kind>,
-    /// Plant a known bug: the run succeeds when the bug is found in time
+    /// Plant a known bug: the run succeeds when the bug is found in that time
     #[arg(long)]
     canary: Option<Canary>,
     /// The primacy binary under test [default: beside this program]
@@ -76,12 +78,18 @@ enum Role {
     /// The program that candidates run. Not for people
     #[command(hide = true)]
     Work(work::Job),
+    /// A candidate with a planted bug. Not for people
+    #[cfg(feature = "canary")]
+    #[command(hide = true)]
+    Flawed(flawed::Candidacy),
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.role {
         Some(Role::Work(job)) => work::main(job).map(|()| true),
+        #[cfg(feature = "canary")]
+        Some(Role::Flawed(candidacy)) => flawed::main(candidacy).map(|()| true),
         None => chaos(&options),
     };
     match done {
@@ -134,8 +142,11 @@ fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {
 
 /// Tells what came out; `true` if it is as it should be.
 fn told(options: &Options, report: &Report) -> Result<bool> {
-    let found = |canary: Canary| report.broken.iter().any(|verdict| verdict.promise == canary.breaks());
-    let well = options.canary.map_or(report.broken.is_empty(), found);
+    let breaks = options.canary.and_then(Canary::breaks);
+    let well = match breaks {
+        Some(promise) => report.broken.iter().any(|verdict| verdict.promise == promise),
+        None => report.broken.is_empty(),
+    };
     if options.json {
         say(&serde_json::to_string_pretty(report)?);
         return Ok(well);
@@ -145,6 +156,7 @@ fn told(options: &Options, report: &Report) -> Result<bool> {
     }
     say(&format!("\n{report}"));
     match options.canary {
+        Some(_) if breaks.is_none() => {}
         Some(canary) if well => say(&format!("canary {canary:?}: found")),
         Some(canary) => say(&format!("canary {canary:?}: NOT found; the judges do not bite")),
         None => {}

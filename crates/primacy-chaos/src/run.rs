@@ -58,6 +58,12 @@ pub(crate) enum Canary {
     NoFence,
     /// Operators give their orders with `--now`, which takes the lease from a leader that does not know
     Now,
+    /// Candidates count their lease from the reply
+    #[cfg(feature = "canary")]
+    LeaseFromReply,
+    /// No bug: the candidates of `lease-from-reply` without theirs
+    #[cfg(feature = "canary")]
+    Control,
 }
 
 impl Canary {
@@ -66,15 +72,26 @@ impl Canary {
         match self {
             Self::NoFence => &[Kind::StopAll, Kind::KillProgram],
             Self::Now => &[Kind::Depose, Kind::Promote, Kind::StopRunner],
+            #[cfg(feature = "canary")]
+            Self::LeaseFromReply | Self::Control => &[Kind::SlowAnswers, Kind::Mute, Kind::MuteRequests],
         }
     }
 
     /// The promise that it breaks.
-    pub(crate) fn breaks(self) -> Promise {
+    pub(crate) fn breaks(self) -> Option<Promise> {
         match self {
-            Self::NoFence => Promise::Fencing,
-            Self::Now => Promise::Integrity,
+            Self::NoFence => Some(Promise::Fencing),
+            Self::Now => Some(Promise::Integrity),
+            #[cfg(feature = "canary")]
+            Self::LeaseFromReply => Some(Promise::Integrity),
+            #[cfg(feature = "canary")]
+            Self::Control => None,
         }
+    }
+
+    /// Whether candidates are our own, and do their work themselves.
+    pub(crate) fn has_own_candidates(self) -> bool {
+        !matches!(self, Self::NoFence | Self::Now)
     }
 }
 
@@ -123,7 +140,7 @@ impl Run {
             folder: folder.path().to_owned(),
             lease: setup.lease,
             grace: timing.grace(),
-            fenced: setup.canary != Some(Canary::NoFence),
+            canary: setup.canary,
         };
         let kinds: Vec<Kind> = setup.faults.iter().copied().filter(|kind| site.has(kind.need())).collect();
         if kinds.is_empty() {
@@ -368,7 +385,8 @@ impl Run {
         let leaders = self.witnessed.leaderships.len();
         // A leader every ten leases, and ten rows a second: far less than is usual, and far more than nothing.
         let least_leaders = 2 + (seconds / self.setup.lease.as_secs_f64() / 10.0) as usize;
-        let least_rows = (seconds * 10.0) as usize;
+        let own = self.setup.canary.is_some_and(Canary::has_own_candidates);
+        let least_rows = if own { 0 } else { (seconds * 10.0) as usize };
         if self.verdicts.is_empty() && (leaders < least_leaders || rows.count < least_rows) {
             let what = format!(
                 "the run is void: {leaders} leaderships and {} fenced rows, at least {least_leaders} and {least_rows} were due",

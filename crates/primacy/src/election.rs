@@ -45,13 +45,23 @@ pub struct CandidateConfig {
     pub data: String,
     /// Its timing: by default a lease of 10 s, a quarter of it for the work to stop.
     pub timing: Timing,
+    /// A planted bug, for proving that the checkers find it.
+    #[cfg(feature = "flaws")]
+    #[doc(hidden)]
+    pub flaw: Option<lease::Flaw>,
 }
 
 impl CandidateConfig {
     /// The default settings for a candidate with this label.
     pub fn new(label: Label) -> Self {
         let timing = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default lease is valid, as a test shows");
-        Self { label, data: String::new(), timing }
+        Self {
+            label,
+            data: String::new(),
+            timing,
+            #[cfg(feature = "flaws")]
+            flaw: None,
+        }
     }
 }
 
@@ -94,7 +104,12 @@ impl Election {
     pub fn campaign_with(&self, config: CandidateConfig) -> Result<Candidate, SetupError> {
         // R5: random, and new for every candidate.
         let id = CandidateId::from_bits(rand::random());
-        let config = lease::Config { data: config.data, ..lease::Config::new(id, config.label, config.timing) };
+        let config = lease::Config {
+            data: config.data,
+            #[cfg(feature = "flaws")]
+            flaw: config.flaw,
+            ..lease::Config::new(id, config.label, config.timing)
+        };
         let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config)?;
         Ok(Candidate { id, commands: handles.commands, leaderships: handles.leaderships, status: handles.status })
     }

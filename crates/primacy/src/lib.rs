@@ -58,6 +58,9 @@ mod testament;
 pub use election::{Candidate, CandidateConfig, Election, SetupError};
 pub use leadership::{Leadership, Phase};
 pub use observer::{Observation, Observer};
+#[cfg(feature = "flaws")]
+#[doc(hidden)]
+pub use primacy_core::lease::Flaw;
 pub use primacy_core::{
     CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings,
     Token, ids,
