@@ -1,4 +1,14 @@
 //! The PostgreSQL store on real servers: that it conforms, and what the conformance suite cannot know of.
 
+mod blocked;
+mod campaigns;
 mod conforms;
+mod costs;
+mod doctor;
+mod outcomes;
+mod rights;
+mod schema;
+mod servers;
 mod support;
+#[cfg(feature = "postgres-tls")]
+mod tls;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::{EndReason, Hints, OrderKind, Request, Version};
 use super::actor::{Actor, Outcome, Trial, applied};
 use super::{Verdict, ensure};
-use crate::Token;
+use crate::{Token, clock};
 
 pub(super) async fn deleted_record(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
@@ -73,9 +73,12 @@ pub(super) async fn ages(trial: Trial<'_>) -> Outcome {
     // A store without a clock of its own may know no ages; what it tells must be right.
     let old = |age: Option<Duration>| age.is_none_or(|age| (110..30_000).contains(&age.as_millis()));
     ensure!(old(before.age) && old(before.held_for), "120 ms after a grant the ages are {before:?}");
+    let start = clock::now();
     let renewed = a.renew(granted.version).await?;
     let after = trial.snapshot().await?.ok_or("the row is missing")?;
-    ensure!(after.age <= before.age, "a renewal did not make the row younger: {:?}", after.age);
+    // A busy machine may take its time to answer.
+    let since = clock::now().since(start) + Duration::from_millis(10);
+    ensure!(after.age.is_none_or(|age| age <= since), "{since:?} after a renewal the age is {:?}", after.age);
     ensure!(old(after.held_for), "a renewal changed how long the lease was held to {:?}", after.held_for);
     let seen = a.look().await?;
     ensure!(seen.age.is_none_or(|age| age < Duration::from_secs(30)), "a fresh row has the age {:?}", seen.age);

@@ -83,6 +83,16 @@ impl Ringer {
         self.0.rings.send_modify(|rings| *rings = rings.wrapping_add(1));
     }
 
+    /// To hear it.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.rings.subscribe()
+    }
+
+    /// Lets the server tell all who listen.
+    pub(super) async fn notify(&self, link: &mut Link) -> Result<(), Fault> {
+        link.run(statements::NOTIFY, &[self.0.election.as_str().into()], Stake::Reading).await.map(drop)
+    }
+
     /// Lets the server notify this connection, which rings this bell.
     pub(super) async fn listen(&self, link: &mut Link) -> Result<(), Fault> {
         let channel = match self.0.channel.get() {
@@ -129,7 +139,7 @@ impl PostgresHints {
     /// When this returns, either somebody listens already, or a connection of its own does.
     pub(super) async fn open(dialer: &Arc<Dialer>, bells: &Bells, election: &ElectionName) -> Result<Self, StoreError> {
         let ringer = bells.of(election);
-        let rings = ringer.0.rings.subscribe();
+        let rings = ringer.subscribe();
         let is_heard = *ringer.0.listeners.borrow() > 0;
         let own = if is_heard { None } else { Some(connect(dialer, &ringer).await?) };
         let ear = tokio::spawn(stay_connected(Arc::clone(dialer), ringer, own));
@@ -154,7 +164,7 @@ impl Drop for PostgresHints {
 }
 
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<Link, StoreError> {
-    let (mut link, _) = dialer.dial(Purpose::Watch, Some(ringer.clone())).await?;
+    let (mut link, _) = dialer.dial(Purpose::Watch, ringer.clone()).await?;
     match ringer.listen(&mut link).await {
         Ok(()) => Ok(link),
         Err(fault) => Err(fault.meaning(link.shown(), Stake::Reading)),

@@ -6,6 +6,7 @@ use super::super::{
     BoxFuture, Desk, EndReason, Order, Ordered, Probe, Record, Snapshot, StoreError, Term,
     row::{self, Verdict},
 };
+use super::bell::{Bells, Ringer};
 use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
 use super::schema::{self, Server};
@@ -21,18 +22,21 @@ const JUDGEMENTS: u32 = 200;
 pub(super) struct PostgresDesk {
     link: Link,
     server: Server,
+    /// For the probe alone.
+    ringer: Ringer,
 }
 
 impl PostgresDesk {
     pub(super) async fn open(dialer: &Arc<Dialer>) -> Result<Self, StoreError> {
-        let (link, server) = dialer.dial(Purpose::Watch, None).await?;
+        let ringer = Bells::default().of(&ElectionName::new("primacy-probe").expect("a valid name"));
+        let (link, server) = dialer.dial(Purpose::Watch, ringer.clone()).await?;
         if server.tables.is_none() {
             return Err(StoreError::Unusable(format!(
                 "{}: nobody has run an election there yet; `primacy run` does",
                 link.shown()
             )));
         }
-        Ok(Self { link, server })
+        Ok(Self { link, server, ringer })
     }
 
     async fn look(&mut self, election: &ElectionName) -> Result<Option<Snapshot>, Fault> {
@@ -131,7 +135,7 @@ impl Desk for PostgresDesk {
         Box::pin(async move {
             // Settings may have changed since the connection was opened.
             self.server = schema::inspect(&mut self.link).await?;
-            let probed = probe::run(&mut self.link, &self.server).await;
+            let probed = probe::run(&mut self.link, &self.server, &self.ringer).await;
             self.told(probed, Stake::Reading)
         })
     }

@@ -52,11 +52,7 @@ impl Dialer {
     }
 
     /// Connects to the first host that will do, and looks what is there.
-    pub(super) async fn dial(
-        self: &Arc<Self>,
-        purpose: Purpose,
-        ringer: Option<Ringer>,
-    ) -> Result<(Link, Server), StoreError> {
+    pub(super) async fn dial(self: &Arc<Self>, purpose: Purpose, ringer: Ringer) -> Result<(Link, Server), StoreError> {
         let count = self.place.hosts.len();
         let first = self.first.load(Ordering::Relaxed);
         let order: Vec<usize> = (0..count).map(|offset| (first + offset) % count).collect();
@@ -74,7 +70,7 @@ impl Dialer {
         self: Arc<Self>,
         index: usize,
         purpose: Purpose,
-        ringer: Option<Ringer>,
+        ringer: Ringer,
     ) -> Result<(Link, Server), StoreError> {
         let host = &self.place.hosts[index];
         let shown: Arc<str> = self.place.url_of(std::slice::from_ref(host)).into();
@@ -104,7 +100,7 @@ impl Dialer {
         address: Option<std::net::IpAddr>,
         shown: Arc<str>,
         purpose: Purpose,
-        ringer: Option<Ringer>,
+        ringer: Ringer,
     ) -> Result<(Link, Server), StoreError> {
         let late = || StoreError::Unreachable(format!("{shown}: no answer within {:?}", self.place.connect_timeout));
         let opening = async {
@@ -121,7 +117,7 @@ impl Dialer {
         host: &Host,
         address: Option<std::net::IpAddr>,
         shown: Arc<str>,
-        ringer: Option<Ringer>,
+        ringer: Ringer,
     ) -> Result<Link, StoreError> {
         let mut config = self.config(host);
         if let Some(address) = address {
@@ -145,7 +141,7 @@ impl Dialer {
             }
         };
         let stop = Stop { token: client.cancel_token(), mode, tls: self.place.tls.clone() };
-        Ok(Link { client, task: Some(task), stop: Some(stop), events, shown, unfit: false })
+        Ok(Link { client, task: Some(task), stop: Some(stop), events, shown, is_local: host.is_local(), unfit: false })
     }
 
     fn config(&self, host: &Host) -> Config {
@@ -227,7 +223,7 @@ fn together(mut failures: Vec<StoreError>) -> StoreError {
 struct Events {
     /// It warned: of a commit that may not have reached its standbys, for one.
     warned: AtomicBool,
-    ringer: Option<Ringer>,
+    ringer: Ringer,
     /// Until the connection ends.
     listening: Mutex<Option<Listening>>,
 }
@@ -264,9 +260,7 @@ where
                 }
             }
             Some(Ok(AsyncMessage::Notification(_))) => {
-                if let Some(ringer) = &events.ringer {
-                    ringer.ring();
-                }
+                events.ringer.ring();
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
@@ -286,11 +280,17 @@ pub(super) struct Link {
     stop: Option<Stop>,
     events: Arc<Events>,
     shown: Arc<str>,
+    is_local: bool,
     /// Set while a statement is under way: one whose future was dropped leaves its outcome unknown.
     unfit: bool,
 }
 
 impl Link {
+    /// Whether it stays on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.is_local
+    }
+
     /// Where it leads, for messages.
     pub(super) fn shown(&self) -> &str {
         &self.shown

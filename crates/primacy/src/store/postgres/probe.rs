@@ -1,9 +1,333 @@
-//! What `primacy doctor` is told of a database.
-use super::super::Probe;
-use super::fault::Fault;
+//! What `primacy doctor` is told of a database: what it guarantees (R12), and what a durable change costs.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::timeout;
+use tokio_postgres::Row;
+
+use super::super::{Finding, Probe, Severity};
+use super::bell::Ringer;
+use super::fault::{Fault, Stake};
 use super::link::Link;
 use super::schema::Server;
+use super::statements::{PROBE_CLEAR, PROBE_CLOCK, PROBE_RENEW, PROBE_SETTINGS, PROBE_TABLES};
+use crate::clock;
 
-pub(super) async fn run(_link: &mut Link, server: &Server) -> Result<Probe, Fault> {
-    Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals: Vec::new(), findings: Vec::new() })
+const RENEWALS: usize = 30;
+
+pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Result<Probe, Fault> {
+    let mut findings = Vec::new();
+    let settings = Settings::read(link).await?;
+    findings.push(finding(Severity::Fine, "server", settings.place.clone()));
+    findings.extend(settings.durability());
+    findings.push(settings.replication(server.has_timeline));
+    findings.push(settings.timeline());
+    findings.push(settings.isolation());
+    findings.push(settings.encryption(link.is_local()));
+    let tables = link.run(PROBE_TABLES, &[], Stake::Reading).await?;
+    findings.push(logged(&tables)?);
+    findings.push(fence(&settings));
+    findings.push(clock_difference(link).await?);
+    findings.push(push(link, ringer).await);
+    let lacking = lacking(&tables)?;
+    let renewals = if server.is_read_only || !lacking.is_empty() {
+        let why = match server.is_read_only {
+            true => "the server is read-only for this user".to_owned(),
+            false => format!("this user lacks {}", lacking.join(", ")),
+        };
+        let message = format!("{why}, so that it can watch elections but not take part in them");
+        findings.push(finding(Severity::Warning, "permission", message));
+        Vec::new()
+    } else {
+        let renewals = renewals(link).await?;
+        findings.push(latency(&renewals));
+        renewals
+    };
+    Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals, findings })
+}
+
+fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {
+    Finding { severity, code, message: message.into() }
+}
+
+/// What the server says of itself.
+struct Settings {
+    place: String,
+    fsync: bool,
+    full_page_writes: bool,
+    synchronous_commit: String,
+    standby_names: String,
+    isolation: String,
+    standbys: i64,
+    synchronous_standbys: i64,
+    /// Whose role this user may not see.
+    veiled_standbys: i64,
+    timeline: Option<i64>,
+    is_encrypted: bool,
+    has_fence: Option<bool>,
+}
+
+impl Settings {
+    async fn read(link: &mut Link) -> Result<Self, Fault> {
+        let timeline = match link.run(super::statements::TIMELINE, &[], Stake::Reading).await {
+            Ok(rows) => rows.first().map(|row| row.try_get(0)).transpose()?,
+            Err(fault) if fault.code().is_some() => None,
+            Err(fault) => return Err(fault),
+        };
+        let rows = link.run(PROBE_SETTINGS, &[], Stake::Reading).await?;
+        let row = rows.first().ok_or(Fault::Damaged("the answer about the server"))?;
+        let (database, schema, user): (String, Option<String>, String) =
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let shown = |text: &str| primacy_core::ids::escape(text);
+        Ok(Self {
+            place: format!(
+                "the tables are in schema {} of database {}, and this user is {}",
+                shown(schema.as_deref().unwrap_or("?")),
+                shown(&database),
+                shown(&user)
+            ),
+            fsync: row.try_get(3)?,
+            full_page_writes: row.try_get(4)?,
+            synchronous_commit: row.try_get(5)?,
+            standby_names: row.try_get(6)?,
+            isolation: row.try_get(7)?,
+            standbys: row.try_get(8)?,
+            synchronous_standbys: row.try_get(9)?,
+            veiled_standbys: row.try_get(10)?,
+            is_encrypted: row.try_get(11)?,
+            has_fence: row.try_get(12)?,
+            timeline,
+        })
+    }
+
+    fn durability(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if !self.fsync {
+            let message = "fsync is off: a crash of the machine can lose grants or damage the database, and then two \
+                           may lead; set fsync = on";
+            findings.push(finding(Severity::Danger, "durability", message));
+        }
+        if !self.full_page_writes {
+            let message = "full_page_writes is off: a crash of the machine can damage the database, unless its file \
+                           system never writes half a page; set full_page_writes = on";
+            findings.push(finding(Severity::Danger, "durability", message));
+        }
+        if findings.is_empty() {
+            let message = match self.synchronous_commit.as_str() {
+                "on" | "remote_apply" => "every grant, renewal and release is flushed to disk".to_owned(),
+                weak => format!(
+                    "every grant, renewal and release is flushed to disk: synchronous_commit is {weak} here, and \
+                     primacy sets it to on for its own changes"
+                ),
+            };
+            findings.push(finding(Severity::Fine, "durability", message));
+        }
+        findings
+    }
+
+    /// R12: what a failover to a standby may forget.
+    fn replication(&self, has_timeline: bool) -> Finding {
+        const CODE: &str = "replication";
+        let standbys = self.standbys;
+        match (self.standby_names.trim().is_empty(), standbys) {
+            (true, 0) => finding(
+                Severity::Fine,
+                CODE,
+                "no standby is connected; should there be one to fail over to, set synchronous_standby_names",
+            ),
+            (true, _) => {
+                let tokens = if has_timeline {
+                    "tokens still grow, since the server's timeline is in their high bits"
+                } else {
+                    "and tokens may be granted a second time, since the timeline cannot be read"
+                };
+                let message = format!(
+                    "{standbys} standby(s) follow asynchronously: a failover can lose the last commits. Then, until the \
+                     lease of that moment is over, two may lead (Integrity), and an order may be forgotten; {tokens}. \
+                     Set synchronous_standby_names"
+                );
+                finding(Severity::Danger, CODE, message)
+            }
+            (false, _) if self.synchronous_standbys > 0 => finding(
+                Severity::Fine,
+                CODE,
+                format!("{} standby(s) confirm every commit; fail over to no other", self.synchronous_standbys),
+            ),
+            (false, _) if self.veiled_standbys > 0 => finding(
+                Severity::Fine,
+                CODE,
+                format!(
+                    "synchronous_standby_names is set and {standbys} standby(s) are connected; which of them confirm \
+                     commits, only a user with pg_monitor sees"
+                ),
+            ),
+            (false, _) => finding(
+                Severity::Warning,
+                CODE,
+                "synchronous_standby_names is set, but no such standby is connected: no commit ends, nobody can lead",
+            ),
+        }
+    }
+
+    fn timeline(&self) -> Finding {
+        const CODE: &str = "timeline";
+        match self.timeline {
+            Some(timeline) => {
+                finding(Severity::Fine, CODE, format!("timeline {timeline}: tokens of a later one are larger"))
+            }
+            None => finding(
+                Severity::Warning,
+                CODE,
+                "the timeline cannot be read, so that a failover which loses commits can repeat tokens; grant EXECUTE \
+                 on pg_current_wal_lsn() and pg_walfile_name(pg_lsn)",
+            ),
+        }
+    }
+
+    fn isolation(&self) -> Finding {
+        const CODE: &str = "isolation";
+        match self.isolation.as_str() {
+            "read committed" => finding(Severity::Fine, CODE, "read committed, the default"),
+            other => finding(
+                Severity::Warning,
+                CODE,
+                format!("default_transaction_isolation is {other}: steps that meet are repeated; read committed waits"),
+            ),
+        }
+    }
+
+    fn encryption(&self, is_local: bool) -> Finding {
+        const CODE: &str = "encryption";
+        match (self.is_encrypted, is_local) {
+            (true, _) => finding(Severity::Fine, CODE, "the connection is encrypted and the server was verified"),
+            (false, true) => finding(Severity::Fine, CODE, "the connection does not leave this machine"),
+            (false, false) => finding(
+                Severity::Warning,
+                CODE,
+                "the connection is not encrypted: who can read or change it can lead; use sslmode=verify-full",
+            ),
+        }
+    }
+}
+
+fn fence(settings: &Settings) -> Finding {
+    const CODE: &str = "fence";
+    match settings.has_fence {
+        Some(true) => finding(Severity::Fine, CODE, "the function primacy_fence is there for transactions in SQL"),
+        Some(false) => finding(
+            Severity::Warning,
+            CODE,
+            "this user may not call the function primacy_fence; grant EXECUTE to fence transactions in SQL",
+        ),
+        None => finding(
+            Severity::Warning,
+            CODE,
+            "there is no function primacy_fence; run what `primacy schema` prints to fence transactions in SQL",
+        ),
+    }
+}
+
+/// What a crash empties, forgets leaders.
+fn logged(tables: &[Row]) -> Result<Finding, Fault> {
+    let mut unlogged = Vec::new();
+    for row in tables {
+        let (name, persistence): (String, i8) = (row.try_get(0)?, row.try_get(1)?);
+        if persistence != b'p' as i8 && name != "primacy_candidate" {
+            unlogged.push(name);
+        }
+    }
+    Ok(if unlogged.is_empty() {
+        finding(Severity::Fine, "tables", "the tables survive a crash of the server")
+    } else {
+        let message = format!(
+            "{} would be empty after a crash of the server, and tokens would begin anew; ALTER TABLE … SET LOGGED",
+            unlogged.join(", ")
+        );
+        finding(Severity::Danger, "tables", message)
+    })
+}
+
+/// The rights that a candidate needs and this user does not have.
+fn lacking(tables: &[Row]) -> Result<Vec<String>, Fault> {
+    let mut lacking = Vec::new();
+    for row in tables {
+        let (name, right): (String, Option<String>) = (row.try_get(0)?, row.try_get(2)?);
+        lacking.extend(right.map(|right| format!("{right} on {name}")));
+    }
+    Ok(lacking)
+}
+
+/// Nothing is decided by it, but people compare times of day.
+async fn clock_difference(link: &mut Link) -> Result<Finding, Fault> {
+    const MUCH: Duration = Duration::from_secs(30);
+    let wall = || {
+        #[expect(clippy::disallowed_methods, reason = "it only informs people")]
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.unwrap_or_default()
+    };
+    let (start, before) = (clock::now(), wall());
+    let rows = link.run(PROBE_CLOCK, &[], Stake::Reading).await?;
+    let round_trip = clock::now().since(start);
+    let row = rows.first().ok_or(Fault::Damaged("the answer about the clock"))?;
+    let theirs = Duration::from_micros(u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0));
+    let ours = before + round_trip / 2;
+    let (difference, word) = if theirs > ours { (theirs - ours, "ahead of") } else { (ours - theirs, "behind") };
+    let severity = if difference > MUCH { Severity::Warning } else { Severity::Fine };
+    let message = format!(
+        "the server's clock is {difference:.1?} {word} this machine's, give or take {:.1?}; no lease depends on it",
+        round_trip / 2
+    );
+    Ok(finding(severity, "clock", message))
+}
+
+/// Behind a pooler that hands its connections around, notifications find nobody.
+async fn push(link: &mut Link, ringer: &Ringer) -> Finding {
+    const CODE: &str = "push";
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let mut rings = ringer.subscribe();
+    rings.mark_unchanged();
+    let start = clock::now();
+    let heard = async {
+        ringer.listen(link).await.ok()?;
+        ringer.notify(link).await.ok()?;
+        timeout(PATIENCE, rings.changed()).await.ok()?.ok()
+    };
+    let heard = heard.await;
+    let took = clock::now().since(start);
+    // Best effort: behind a pooler, somebody else's connection may listen now.
+    let _ = link.run_batch("UNLISTEN *", Stake::Reading).await;
+    match heard {
+        Some(()) => finding(Severity::Fine, CODE, format!("notifications arrive: heard one's own after {took:.1?}")),
+        None => finding(
+            Severity::Warning,
+            CODE,
+            "notifications do not arrive, probably because of a transaction pooler in between: candidates learn of a \
+             release only when they look next. Name the server itself, or set push=off to listen to nothing",
+        ),
+    }
+}
+
+/// What a renewal costs: a durable change of one small row in one round trip.
+async fn renewals(link: &mut Link) -> Result<Vec<Duration>, Fault> {
+    let id: [u8; 16] = rand::random();
+    let mut taken = Vec::with_capacity(RENEWALS);
+    // The first one finds nothing in the server's caches.
+    for beat in 0..=RENEWALS as u64 {
+        let start = clock::now();
+        link.run(PROBE_RENEW, &[id.as_slice().into(), beat.into()], Stake::Reading).await?;
+        if beat > 0 {
+            taken.push(clock::now().since(start));
+        }
+    }
+    // Also what a probe left that was killed.
+    link.run(PROBE_CLEAR, &[], Stake::Reading).await?;
+    taken.sort_unstable();
+    Ok(taken)
+}
+
+fn latency(renewals: &[Duration]) -> Finding {
+    let slowest = renewals.last().copied().unwrap_or_default();
+    let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();
+    let severity = if slowest > Duration::from_millis(250) { Severity::Warning } else { Severity::Fine };
+    finding(severity, "latency", format!("a durable change takes {median:.1?} at the median and {slowest:.1?} at most"))
 }

@@ -53,7 +53,6 @@ impl Password {
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "it filters an option of this type")]
 fn is_set(value: &OsString) -> bool {
     !value.is_empty()
 }

@@ -202,7 +202,7 @@ impl Session for PostgresSession {
 
 /// A connection on which everything is as it must be, and which listens if it can.
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
-    let (mut link, server) = dialer.dial(Purpose::Stand, Some(ringer.clone())).await?;
+    let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
     if server.tables.is_none() {
         schema::create(&mut link).await?;
         // Whoever came first may have made another version.

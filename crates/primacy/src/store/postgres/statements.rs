@@ -367,3 +367,78 @@ pub(super) const HISTORY: &str = "SELECT t.token, t.id, t.label, \
 
 /// What to listen to: `$1` election. Names on a channel are harmless to anyone: letters and digits.
 pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
+
+/// Tells whoever listens, and changes nothing: `$1` election.
+pub(super) const NOTIFY: &str = concat!("SELECT ", notify!());
+
+/// What a probe asks the server about itself.
+pub(super) const PROBE_SETTINGS: &str = "SELECT current_database()::text, \
+         (SELECT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+          WHERE c.oid = to_regclass('primacy_election')), \
+         current_user::text, current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on', \
+         current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), \
+         current_setting('default_transaction_isolation'), \
+         count(r.pid), count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum')), \
+         count(r.pid) FILTER (WHERE r.sync_state IS NULL), \
+         coalesce((SELECT s.ssl FROM pg_stat_ssl AS s WHERE s.pid = pg_backend_pid()), false), \
+         has_function_privilege(to_regprocedure('primacy_fence(text, bigint, integer)'), 'EXECUTE') \
+     FROM (SELECT) AS one LEFT JOIN pg_stat_replication AS r ON true";
+
+/// The tables: name, persistence, and the rights that a candidate lacks.
+pub(super) const PROBE_TABLES: &str = "SELECT c.relname::text, c.relpersistence, \
+         (SELECT string_agg(p.name, ', ') \
+          FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p(name) \
+          WHERE NOT has_table_privilege(c.oid, p.name) AND (p.name = 'SELECT' OR c.relname <> 'primacy_schema')) \
+     FROM unnest(ARRAY['primacy_schema', 'primacy_election', 'primacy_token', 'primacy_candidate', 'primacy_term', \
+         'primacy_probe']) AS t(name) \
+     JOIN pg_class AS c ON c.oid = to_regclass(t.name) ORDER BY c.relname";
+
+/// The server's clock in microseconds since 1970.
+pub(super) const PROBE_CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// The server's timeline.
+pub(super) const TIMELINE: &str =
+    "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint";
+
+/// A durable change of one row like a renewal: `$1` whose row, `$2` its beat.
+pub(super) const PROBE_RENEW: &str = concat!(
+    "INSERT INTO primacy_probe AS p (id, beat) VALUES ($1, $2) \
+     ON CONFLICT (id) DO UPDATE SET beat = excluded.beat RETURNING ",
+    durable!()
+);
+pub(super) const PROBE_CLEAR: &str = "DELETE FROM primacy_probe";
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::{Dialer, Purpose};
+    use super::super::place::Place;
+    use super::super::{Bells, fault::Stake};
+    use super::*;
+    use crate::{ElectionName, Token};
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn the_servers_next_token_is_ours() {
+        let place = Place::parse(&primacy_servers::postgres_url()).expect("valid");
+        let ringer = Bells::default().of(&ElectionName::new("e").expect("valid"));
+        let (mut link, _) = Arc::new(Dialer::new(place)).dial(Purpose::Watch, ringer).await.expect("connects");
+        let counter = (1 << 40) - 1;
+        let highest = (1 << 23) - 1;
+        let epochs = [0, 1, 2, highest - 1, highest];
+        let mut tokens = vec![Token::NONE, Token::MAX];
+        for epoch in epochs {
+            for count in [0, 1, 41, counter - 1, counter] {
+                tokens.push(Token::new((u64::from(epoch) << 40) + count).expect("fits"));
+            }
+        }
+        tokens.extend((0..200).filter_map(|_| Token::new(rand::random::<u64>() >> rand::random_range(1..60))));
+        for token in tokens {
+            for epoch in epochs {
+                let parameters = [token.get().into(), u64::from(epoch).into()];
+                let rows = link.run(NEXT_TOKEN, &parameters, Stake::Reading).await.expect("answers");
+                let next: i64 = rows[0].get(0);
+                assert_eq!(u64::try_from(next), Ok(token.next(epoch).get()), "after {token} in epoch {epoch}");
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Candidates on a real server through the public API.
+
+use std::time::Duration;
+
+use primacy::store::{EndReason, OrderKind};
+use primacy::{Candidate, CandidateConfig, Election, Label, Leadership, Timing, clock};
+use primacy_servers::Proxy;
+use tokio::time::timeout;
+
+use crate::support::{Admin, server};
+
+/// Far more than anything here takes; a test that reaches it has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whoever polls looks once in a third of it: what is faster was pushed.
+const LONG: Duration = Duration::from_secs(120);
+
+fn campaign(election: &Election, label: &str, lease: Duration) -> Candidate {
+    let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+    config.timing = Timing::with_lease(lease).expect("valid");
+    election.campaign_with(config).expect("the system has a thread")
+}
+
+async fn elected(candidate: &mut Candidate) -> Leadership {
+    timeout(PATIENCE, candidate.elected()).await.expect("in time").expect("elected")
+}
+
+#[tokio::test]
+async fn waiters_learn_of_a_release_by_push() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let open = || Election::open(&server.url(), "jobs").expect("a valid URL");
+    let mut a = campaign(&open(), "a", LONG);
+    let mut leads = elected(&mut a).await;
+    let mut b = campaign(&open(), "b", LONG);
+    admin.until("SELECT count(*) FROM primacy_candidate WHERE note LIKE '%holds%'", 1).await;
+    let mut took = Vec::new();
+    let mut waiter = &mut b;
+    let mut leader = &mut a;
+    for _ in 0..10 {
+        let token = leads.token();
+        let start = clock::now();
+        let (_, next) = tokio::join!(leads.resign(), elected(waiter));
+        took.push(clock::now().since(start));
+        assert!(next.token() > token);
+        leads = next;
+        (leader, waiter) = (waiter, leader);
+        admin.until("SELECT count(*) FROM primacy_candidate", 1).await;
+    }
+    println!("a resignation to the next leader: {took:?}");
+    took.sort_unstable();
+    let _ = leader;
+    assert!(took[5] < Duration::from_secs(2), "a poll takes {:?}, and this was no push: {took:?}", LONG / 3);
+}
+
+#[tokio::test]
+async fn a_leader_learns_of_an_order_by_push_and_the_heir_follows() {
+    let server = server();
+    let election = Election::open(&server.url(), "jobs").expect("a valid URL");
+    let mut a = campaign(&election, "a", LONG);
+    let first = elected(&mut a).await;
+    let mut b = campaign(&election, "b", LONG);
+    Admin::of(&server).await.until("SELECT count(*) FROM primacy_candidate", 1).await;
+    let mut desk = election.store().desk().await.expect("opens");
+    let kind = OrderKind::Promote { successor: Label::new("b").expect("valid"), now: false };
+    desk.order(election.name(), primacy::store::Order { kind, token: None }).await.expect("ordered");
+    let reason = timeout(PATIENCE, first.lost()).await.expect("pushed");
+    assert!(matches!(reason, EndReason::Promoted { .. }), "{reason:?}");
+    first.resign().await;
+    drop(elected(&mut b).await);
+}
+
+#[tokio::test]
+async fn a_short_absence_of_the_server_costs_no_leadership_and_a_long_one_ends_it_in_time() {
+    let server = server();
+    let proxy = Proxy::to(server.port()).expect("a proxy");
+    let lease = Duration::from_secs(6);
+    let election = Election::open(&server.url_at(proxy.port()), "jobs").expect("a valid URL");
+    let mut a = campaign(&election, "a", lease);
+    let first = elected(&mut a).await;
+    proxy.kill_connections();
+    server.restart().expect("restarts");
+    // Past the end of what was believed before the restart.
+    assert!(timeout(lease * 3 / 2, first.lost()).await.is_err(), "a short absence ended the leadership");
+    assert!(first.is_current());
+    proxy.cut();
+    let reason = timeout(PATIENCE, first.lost()).await.expect("noticed");
+    assert_eq!(reason, EndReason::Expired);
+    assert!(first.is_current(), "the notice comes while there is time to stop");
+    let token = first.token();
+    drop(first);
+    proxy.kill_connections();
+    proxy.heal();
+    let next = elected(&mut a).await;
+    assert!(next.token() > token);
+}
+
+/// Whatever a pooler does to connections, leadership goes from one to the next.
+#[tokio::test]
+async fn candidates_behind_a_transaction_pooler_hand_over() {
+    let server = server();
+    let pooler = server.pooler(2).expect("PgBouncer starts");
+    let lease = Duration::from_secs(2);
+    let election = Election::open(pooler.url(), "jobs").expect("a valid URL");
+    let mut candidates: Vec<_> = (0..4).map(|n| campaign(&election, &format!("c{n}"), lease)).collect();
+    let mut last = 0;
+    for _ in 0..3 {
+        let leads = timeout(PATIENCE, async {
+            let mut racing = tokio::task::JoinSet::new();
+            for mut candidate in candidates.drain(..) {
+                racing.spawn(async move {
+                    let leads = timeout(lease * 2, candidate.elected()).await;
+                    (candidate, leads.ok().and_then(Result::ok))
+                });
+            }
+            let mut leads = None;
+            for (candidate, led) in racing.join_all().await {
+                candidates.push(candidate);
+                assert!(leads.is_none() || led.is_none(), "two lead: {leads:?} and {led:?}");
+                leads = leads.or(led);
+            }
+            leads
+        });
+        let leads = leads.await.expect("in time").expect("somebody leads");
+        assert!(leads.token().get() > last);
+        last = leads.token().get();
+        leads.resign().await;
+    }
+}

@@ -1,0 +1,130 @@
+//! What a step costs the server and the network.
+
+use std::time::Duration;
+
+use primacy::{CandidateConfig, Election, Label, Timing, clock};
+use primacy_servers::{Postgres, PostgresOptions, Proxy};
+
+use crate::support::{Actor, Admin, applied, at, server};
+
+/// A server that logs every statement with the program that sent it.
+fn talkative() -> Postgres {
+    let options = PostgresOptions::default().set("log_statement", "all").set("log_line_prefix", "<%a> ");
+    Postgres::start(&options).expect("starts")
+}
+
+/// What a program has said. Several statements of one message, and lines of one statement, count once.
+fn statements(server: &Postgres, program: &str) -> Vec<String> {
+    let mark = format!("<{program}> LOG:  ");
+    let said = |line: &str| line.strip_prefix(&mark).map(str::to_owned);
+    server
+        .log()
+        .lines()
+        .filter_map(said)
+        .filter(|line| line.starts_with("statement:") || line.starts_with("execute "))
+        .collect()
+}
+
+#[tokio::test]
+async fn each_step_is_one_unnamed_statement() {
+    let server = talkative();
+    let store = at(&format!("{}?application_name=steps", server.url()));
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut record = a.take().await;
+    let mut before = statements(&server, "steps").len();
+    let mut cost = |what: &str| {
+        let said = statements(&server, "steps");
+        let new = said[before..].to_vec();
+        before = said.len();
+        let [one] = &new[..] else { panic!("{what} took {new:?}") };
+        assert!(one.starts_with("execute <unnamed>:"), "{what} took {one}");
+    };
+    for _ in 0..5 {
+        let renewal = a.renewal(&record);
+        record = applied(a.step(renewal).await);
+        cost("a renewal");
+    }
+    a.look().await;
+    cost("a look");
+    let asking = a.asking(Some(record.expectation()), record.version.token);
+    record = applied(a.step(asking).await);
+    cost("a grant");
+    let release = a.release(&record);
+    applied(a.step(release).await);
+    cost("a release");
+    a.announce().await;
+    cost("a look with an announcement");
+    a.step(primacy::store::Request::Leave).await.expect("leaves");
+    cost("a departure");
+}
+
+#[tokio::test]
+async fn a_renewal_and_a_grant_are_one_round_trip() {
+    const ONE_WAY: Duration = Duration::from_millis(300);
+    let server = server();
+    let proxy = Proxy::to(server.port()).expect("a proxy");
+    let mut a = Actor::join(&at(&server.url_at(proxy.port())), "e", 1).await;
+    let record = a.take().await;
+    proxy.delay(ONE_WAY);
+    for request in [a.renewal(&record), a.release(&record)] {
+        let request = match request {
+            renewal @ primacy::store::Request::Renew { .. } => renewal,
+            _ => {
+                let next = primacy::store::Version { beat: record.version.beat + 1, ..record.version };
+                let expect = primacy::store::Expectation { version: next, intent: record.intent };
+                a.asking(Some(expect), record.version.token)
+            }
+        };
+        let start = clock::now();
+        applied(a.step(request.clone()).await);
+        let took = clock::now().since(start);
+        assert!((ONE_WAY * 2..ONE_WAY * 4).contains(&took), "{request:?} took {took:?} at {ONE_WAY:?} each way");
+    }
+}
+
+#[tokio::test]
+async fn an_idle_candidate_asks_no_more_than_thrice_a_lease() {
+    let server = talkative();
+    let admin = Admin::of(&server).await;
+    let lease = Duration::from_secs(3);
+    let campaign = |program: &str| {
+        let election =
+            Election::open(&format!("{}?application_name={program}", server.url()), "e").expect("a valid URL");
+        let mut config = CandidateConfig::new(Label::new(program).expect("valid"));
+        config.timing = Timing::with_lease(lease).expect("valid");
+        election.campaign_with(config).expect("the system has a thread")
+    };
+    let mut leader = campaign("leader");
+    let _leads = leader.elected().await.expect("elected");
+    let _waiter = campaign("waiter");
+    let beat = "SELECT least(max(beat), 4) FROM primacy_election";
+    admin.until(beat, 4).await;
+    let before = (clock::now(), statements(&server, "waiter").len());
+    admin.until("SELECT least(max(beat), 16) FROM primacy_election", 16).await;
+    let (elapsed, asked) = (clock::now().since(before.0), statements(&server, "waiter").len() - before.1);
+    let allowed = elapsed.as_secs_f64() / (lease.as_secs_f64() / 3.0) + 1.0;
+    println!(
+        "an idle candidate sent {asked} statements in {elapsed:?}, {:.2} per lease",
+        asked as f64 / (elapsed.as_secs_f64() / 3.0)
+    );
+    assert!(asked > 0, "it does not look at all");
+    assert!(asked as f64 <= allowed, "{asked} statements in {elapsed:?}");
+}
+
+/// Figures for `docs/design/postgres.md`.
+#[tokio::test]
+async fn renewals_are_measured() {
+    let server = server();
+    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
+    let mut record = a.take().await;
+    let mut took = Vec::new();
+    for _ in 0..500 {
+        let renewal = a.renewal(&record);
+        let start = clock::now();
+        record = applied(a.step(renewal).await);
+        took.push(clock::now().since(start));
+    }
+    took.sort_unstable();
+    println!("renewals: median {:?}, p99 {:?}, most {:?}", took[250], took[495], took[499]);
+    assert!(took[250] < Duration::from_millis(250), "{:?}", took[250]);
+}

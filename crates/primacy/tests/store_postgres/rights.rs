@@ -1,0 +1,107 @@
+//! Who may do what, and that passwords are not shown.
+
+use primacy::store::{Order, OrderKind, Ordered, Store, StoreError};
+use primacy_servers::Postgres;
+
+use crate::support::{Actor, applied, at, election, server, unusable};
+
+/// The URL of the server with another user and password.
+fn as_user(server: &Postgres, user: &str, password: &str) -> String {
+    format!("postgresql://{user}:{password}@127.0.0.1:{}/primacy", server.port())
+}
+
+fn create_user(server: &Postgres, user: &str) -> String {
+    server.sql(&format!("CREATE USER {user} PASSWORD 'pw-{user}'")).expect("creates");
+    as_user(server, user, &format!("pw-{user}"))
+}
+
+#[tokio::test]
+async fn what_refuses_a_connection_is_told_without_the_password() {
+    let server = server();
+    let secret = "hunter2-canary";
+    let cases = [
+        (as_user(&server, "primacy", secret), "password"),
+        (as_user(&server, "nobody", secret), "password"),
+        (format!("postgresql://primacy:{}@127.0.0.1:{}/missing", server.password(), server.port()), "no such database"),
+        (format!("postgresql://primacy:{secret}@127.0.0.1:1/primacy"), "127.0.0.1:1"),
+        (format!("postgresql://primacy:{secret}@host.invalid/primacy?sslmode=disable"), "host.invalid"),
+        (format!("postgresql://primacy:{secret}@%2Fnowhere/primacy"), "nowhere"),
+    ];
+    for (url, why) in cases {
+        let store = at(&url);
+        let error = Actor::try_join(&store, "e", 1).await.expect_err(why);
+        let shown = format!("{error} {error:?} {} {store:?}", store.location());
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(!shown.contains(secret) && !shown.contains(server.password()), "{shown}");
+        assert!(!error.to_string().contains('\n'), "{error:?}");
+    }
+    let store = at(&as_user(&server, "primacy", secret));
+    unusable(Actor::try_join(&store, "e", 1).await);
+    let gone = Actor::try_join(&at(&format!("postgresql://u:{secret}@127.0.0.1:1/d")), "e", 1).await;
+    assert!(matches!(gone, Err(StoreError::Unreachable(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn who_may_not_create_tables_is_told_what_to_do_and_who_may_use_them_needs_no_more() {
+    let server = server();
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC").expect("revokes");
+    let app = at(&create_user(&server, "app"));
+    let message = unusable(Actor::try_join(&app, "e", 1).await);
+    assert!(message.contains("primacy schema") && message.contains("administrator"), "{message}");
+    assert_eq!(server.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'primacy%'").expect("counts"), "0");
+
+    // The administrator runs it, twice, and grants what its end says.
+    let schema = primacy::store::postgres::schema_sql();
+    for _ in 0..2 {
+        server.sql(&schema).expect("the schema for administrators runs");
+    }
+    let message = unusable(Actor::try_join(&app, "e", 1).await);
+    assert!(message.contains("right"), "{message}");
+    let section = schema.split("-- The rights that candidates need").nth(1).expect("it ends with the rights");
+    let grants: Vec<_> = section.lines().skip(1).take_while(|line| !line.contains("Observers")).collect();
+    let grants = grants.join("\n").replace("-- ", "").replace("\"candidates\"", "app");
+    server.sql(&grants).expect("the grants run");
+
+    let mut a = Actor::join(&app, "e", 1).await;
+    a.announce().await;
+    let record = a.take().await;
+    let renewal = a.renewal(&record);
+    let renewed = applied(a.step(renewal).await);
+    let mut desk = app.desk().await.expect("opens");
+    let pause = Order { kind: OrderKind::Pause, token: None };
+    assert!(matches!(desk.order(&election("e"), pause).await, Ok(Ordered::Written(_))));
+    let release = a.release(&renewed);
+    applied(a.step(release).await);
+    assert_eq!(desk.history(&election("e"), 9).await.expect("reads").len(), 1);
+    assert!(!desk.probe().await.expect("probes").renewals.is_empty());
+
+    // Who may only look, sees everything and changes nothing.
+    let eyes = at(&create_user(&server, "eyes"));
+    assert!(unusable(eyes.desk().await.map(drop)).contains("right"));
+    server.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO eyes").expect("grants");
+    let mut desk = eyes.desk().await.expect("opens");
+    assert!(desk.snapshot(&election("e")).await.expect("reads").is_some());
+    let resume = Order { kind: OrderKind::Resume, token: None };
+    assert!(unusable(desk.order(&election("e"), resume).await).contains("right"));
+    let mut desk = eyes.desk().await.expect("opens");
+    let probe = desk.probe().await.expect("probes");
+    assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
+    let mut b = Actor::join(&eyes, "e", 2).await;
+    assert!(b.announce().await.record.is_some(), "who cannot announce can look");
+    let expect = b.look().await.record.map(|record| record.expectation());
+    let asking = b.asking(expect, primacy::Token::NONE);
+    assert!(unusable(b.step(asking).await).contains("right"));
+}
+
+#[tokio::test]
+async fn a_timeline_that_may_not_be_read_costs_the_epoch_only() {
+    let server = server();
+    server.sql("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM PUBLIC").expect("revokes");
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    assert_eq!(a.take().await.version.token.get(), 1);
+    assert_eq!(a.take().await.version.token.get(), 2);
+    let probe = store.desk().await.expect("opens").probe().await.expect("probes");
+    let timeline = probe.findings.iter().find(|finding| finding.code == "timeline").expect("told");
+    assert!(timeline.message.contains("cannot be read"), "{timeline:?}");
+}

@@ -1,0 +1,135 @@
+//! The tables: created once, refused where they are another version's or were changed.
+
+use primacy::Token;
+use primacy::store::{Reply, Request, Store};
+
+use crate::support::{Actor, Admin, at, election, server, unusable};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_who_come_first_create_the_tables_once() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let mut coming = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let url = server.url();
+        coming.spawn(async move { Actor::try_join(&at(&url), "e", number).await });
+    }
+    let mut joined = Vec::new();
+    for actor in coming.join_all().await {
+        joined.push(actor.expect("a session"));
+    }
+    assert_eq!(admin.count("SELECT count(*) FROM primacy_schema").await, 1);
+    assert_eq!(admin.count("SELECT count(*) FROM pg_proc WHERE proname = 'primacy_fence'").await, 1);
+    let mut granted = 0;
+    for actor in &mut joined {
+        let asking = actor.asking(None, Token::NONE);
+        granted += usize::from(matches!(actor.step(asking).await, Ok(Reply::Applied(_))));
+    }
+    assert_eq!(granted, 1);
+}
+
+#[tokio::test]
+async fn observers_create_nothing() {
+    let server = server();
+    let store = at(&server.url());
+    assert!(unusable(store.desk().await.map(drop)).contains("nobody has run an election"));
+    let _hints = store.hints(&election("e")).await.expect("there is nothing to wait for");
+    assert_eq!(server.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'primacy%'").expect("counts"), "0");
+}
+
+#[tokio::test]
+async fn tables_of_another_version_are_refused_and_left_alone() {
+    let server = server();
+    let store = at(&server.url());
+    Actor::join(&store, "e", 1).await.take().await;
+    for (sql, why) in [
+        ("UPDATE primacy_schema SET version = 2", "newer"),
+        ("UPDATE primacy_schema SET version = 0", "version 0"),
+        ("DELETE FROM primacy_schema", "empty"),
+    ] {
+        server.sql(sql).expect("changes");
+        let message = unusable(Actor::try_join(&store, "e", 2).await);
+        assert!(message.contains(why) && message.contains("version"), "{message}");
+        assert!(unusable(store.desk().await.map(drop)).contains(why));
+    }
+    server.sql("INSERT INTO primacy_schema VALUES (1)").expect("repairs");
+    assert!(Actor::join(&store, "e", 2).await.look().await.record.is_some());
+}
+
+/// Somebody else's newer program may create the tables while this one waits for its turn.
+#[tokio::test]
+async fn tables_that_appear_meanwhile_are_looked_at_before_they_are_used() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let lock = i64::from(u32::from_be_bytes(*b"prmc"));
+    admin.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({lock})")).await;
+    let url = server.url();
+    let coming = tokio::spawn(async move { Actor::try_join(&at(&url), "e", 1).await });
+    admin.until_blocked(1).await;
+    admin
+        .run(
+            "CREATE TABLE primacy_schema (version integer); INSERT INTO primacy_schema VALUES (7); \
+               GRANT SELECT ON primacy_schema TO primacy; COMMIT",
+        )
+        .await;
+    assert!(unusable(coming.await.expect("no panic")).contains("version 7"));
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_keep_every_name_is_refused() {
+    let server = server();
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let name = encoding.to_lowercase();
+        let create = format!(
+            "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' OWNER primacy"
+        );
+        server.sql(&create).expect("creates");
+        let url = format!("postgresql://primacy:{}@127.0.0.1:{}/{name}", server.password(), server.port());
+        let message = unusable(Actor::try_join(&at(&url), "e", 1).await);
+        assert!(message.contains(encoding) && message.contains("UTF8"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn what_primacy_never_writes_is_told_and_not_believed() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    for (sql, why) in [
+        ("ALTER TABLE primacy_election RENAME beat TO pulse", "not as primacy made them"),
+        ("ALTER TABLE primacy_election DROP COLUMN wish CASCADE", "not as primacy made them"),
+        ("DROP TABLE primacy_election", "not as primacy made them"),
+    ] {
+        server.sql(sql).expect("changes");
+        let seen = a.step(Request::Look { announce: None }).await;
+        let message = unusable(seen);
+        assert!(message.contains(why), "{sql}: {message}");
+        a = Actor::join(&store, "e", 1).await;
+    }
+    server
+        .sql("DROP TABLE primacy_schema, primacy_token, primacy_candidate, primacy_term, primacy_probe")
+        .expect("drops");
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.take().await;
+    server.sql("UPDATE primacy_election SET label = E'a\\nb'").expect("changes");
+    assert!(unusable(a.try_look().await).contains("a label"));
+}
+
+/// Names are data on every way through the server, the channel of notifications too.
+#[tokio::test]
+async fn names_of_all_kinds_are_told_apart_and_notified() {
+    let server = server();
+    let store = at(&server.url());
+    for name in ["it's", "\"quoted\"", "a'; DROP TABLE primacy_election;--", "$1", "🗳️ élection", "\\", "a\u{202e}b"]
+    {
+        let mut hints = store.hints(&election(name)).await.expect("hints");
+        let mut a = Actor::join(&store, name, 1).await;
+        let record = a.take().await;
+        let heard = tokio::time::timeout(std::time::Duration::from_secs(5), hints.next()).await;
+        assert!(heard.is_ok(), "no hint in {name}");
+        let snapshot = store.desk().await.expect("opens").snapshot(&election(name)).await.expect("reads");
+        assert_eq!(snapshot.expect("a row").record, record);
+    }
+    let listed = store.desk().await.expect("opens").elections().await.expect("reads");
+    assert_eq!(listed.len(), 7);
+}

@@ -1,0 +1,200 @@
+//! Which server is the store: never a standby, and of several hosts the one that takes writes.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use primacy::clock;
+use primacy::store::{Desk, Hints, Store, StoreError};
+use primacy_servers::{Postgres, Replication};
+use tokio::time::timeout;
+
+use crate::support::{Actor, Admin, applied, at, election, server, unusable};
+
+/// The URL of a server with other hosts.
+fn with_hosts(server: &Postgres, ports: &[u16]) -> String {
+    let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let url = server.url();
+    let (head, tail) = (url.split('@').next().expect("a user"), url.rsplit('/').next().expect("a database"));
+    format!("{head}@{}/{tail}", hosts.join(","))
+}
+
+async fn desk(store: &dyn Store) -> Result<Box<dyn Desk>, StoreError> {
+    store.desk().await
+}
+
+#[tokio::test]
+async fn a_standby_is_refused_and_the_primary_found_among_several_hosts() {
+    let server = server();
+    let standby = server.standby(Replication::Asynchronous).expect("a standby");
+    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
+    let record = a.take().await;
+    let only = at(&with_hosts(&server, &[standby.port()]));
+    assert!(unusable(Actor::try_join(&only, "e", 2).await).contains("standby"));
+    assert!(unusable(desk(&only).await.map(drop)).contains("standby"));
+    // A host that is not there, one that swallows what it is sent, a standby: the primary is found all the same.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let gone = TcpListener::bind("127.0.0.1:0").expect("binds").local_addr().expect("bound").port();
+    let silent_port = silent.local_addr().expect("bound").port();
+    let several = at(&with_hosts(&server, &[gone, silent_port, standby.port(), server.port()]));
+    let start = clock::now();
+    let mut b = Actor::join(&several, "e", 2).await;
+    let took = clock::now().since(start);
+    assert!(took < Duration::from_secs(5), "a silent host held up the search for {took:?}");
+    assert_eq!(b.look().await.record, Some(record));
+    assert!(desk(&several).await.expect("opens").snapshot(&election("e")).await.expect("reads").is_some());
+    // All hosts are named when none will do.
+    let none = at(&with_hosts(&server, &[gone, standby.port()]));
+    match Actor::try_join(&none, "e", 3).await {
+        Err(StoreError::Unreachable(message)) => {
+            assert!(message.contains(&gone.to_string()) && message.contains("standby"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// R6 and case 35: the promoted standby has lost grants, and the tokens grow all the same.
+#[tokio::test]
+async fn tokens_grow_across_a_failover_that_loses_grants() {
+    let server = server();
+    let standby = server.standby(Replication::Asynchronous).expect("a standby");
+    let store = at(&with_hosts(&server, &[server.port(), standby.port()]));
+    let mut a = Actor::join(&store, "e", 1).await;
+    let kept = a.take().await;
+    let admin = Admin::of(&server).await;
+    let behind = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
+    admin.until(behind, 0).await;
+    standby.detach().expect("detaches");
+    let mut lost = a.take().await;
+    for _ in 0..3 {
+        lost = a.take().await;
+    }
+    server.kill9().expect("dies");
+    standby.promote().expect("promotes");
+    let mut b = Actor::join(&store, "e", 2).await;
+    let seen = b.look().await;
+    assert_eq!(seen.record.as_ref().map(|record| record.version), Some(kept.version), "the failover lost grants");
+    let granted = b.take().await;
+    assert_eq!(granted.version.token, kept.version.token.next(1), "the timeline is the epoch");
+    assert!(granted.version.token > lost.version.token, "{} after {}", granted.version.token, lost.version.token);
+    assert_eq!(b.take().await.version.token, granted.version.token.next(0));
+    let mut first = Actor::join(&store, "new", 3).await;
+    assert_eq!(first.take().await.version.token, primacy::Token::NONE.next(1));
+}
+
+#[tokio::test]
+async fn a_synchronous_standby_loses_nothing() {
+    let server = server();
+    let standby = server.standby(Replication::Synchronous).expect("a standby");
+    let store = at(&with_hosts(&server, &[server.port(), standby.port()]));
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut record = a.take().await;
+    for _ in 0..5 {
+        let renewal = a.renewal(&record);
+        record = applied(a.step(renewal).await);
+    }
+    server.kill9().expect("dies");
+    standby.promote().expect("promotes");
+    // It waits for the standby of its own, which there is not.
+    standby.sql("ALTER SYSTEM SET synchronous_standby_names = ''; ").expect("sets");
+    standby.sql("SELECT pg_reload_conf()").expect("reloads");
+    let mut b = Actor::join(&store, "e", 2).await;
+    assert_eq!(b.look().await.record, Some(record));
+    b.take().await;
+}
+
+#[tokio::test]
+async fn a_read_only_server_is_refused_at_once_and_when_it_becomes_one() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let record = a.take().await;
+    server.sql("ALTER SYSTEM SET default_transaction_read_only = on").expect("sets");
+    let admin = Admin::of(&server).await;
+    server.sql("SELECT pg_reload_conf()").expect("reloads");
+    let set = "SELECT count(*) FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'";
+    admin.until(set, 1).await;
+    for request in crate::support::changes(&a, &record) {
+        let message = unusable(a.step(request).await);
+        assert!(message.contains("read-only"), "{message}");
+    }
+    assert_eq!(a.announce().await.record, Some(record.clone()), "who only reads is served");
+    assert!(unusable(Actor::try_join(&store, "e", 2).await).contains("read-only"));
+    let mut desk = desk(&store).await.expect("observers only read");
+    assert_eq!(desk.snapshot(&election("e")).await.expect("reads").expect("a row").record, record);
+    let probe = desk.probe().await.expect("probes");
+    assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
+}
+
+/// Not a second connection for each candidate: the session's own one listens.
+#[tokio::test]
+async fn hints_come_over_the_connection_of_the_session() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut hints = store.hints(&election("e")).await.expect("hints");
+    const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
+    assert_eq!(admin.count(CONNECTIONS).await, 1);
+    let other = at(&server.url());
+    Actor::join(&other, "e", 2).await.take().await;
+    assert!(heard(&mut *hints).await, "a grant elsewhere");
+    assert!(!heard(&mut *hints).await, "one hint for one grant");
+    // Another election is nobody's business here.
+    Actor::join(&other, "e2", 2).await.take().await;
+    a.announce().await;
+    assert!(!heard(&mut *hints).await);
+    // The next connection of the candidate listens too; what happened in between is looked at.
+    drop(a);
+    admin.until(CONNECTIONS, 0).await;
+    let mut a = Actor::join(&store, "e", 1).await;
+    assert!(heard(&mut *hints).await, "somebody listens again");
+    a.take().await;
+    assert!(heard(&mut *hints).await, "one's own grant");
+    assert_eq!(admin.count(CONNECTIONS).await, 1);
+    // Without a session, the listener has a connection of its own.
+    let alone = at(&server.url());
+    let mut hints = alone.hints(&election("e")).await.expect("hints");
+    assert_eq!(admin.count(CONNECTIONS).await, 2);
+    a.take().await;
+    assert!(heard(&mut *hints).await, "a grant");
+    // And a new one when that is lost.
+    admin.terminate().await;
+    assert!(timeout(Duration::from_secs(10), hints.next()).await.is_ok(), "it listens again");
+    drop(hints);
+    admin.until(CONNECTIONS, 0).await;
+    let silent = at(&format!("{}?push=off", server.url()));
+    let mut a = Actor::join(&silent, "e", 1).await;
+    let mut hints = silent.hints(&election("e")).await.expect("none");
+    a.take().await;
+    assert!(!heard(&mut *hints).await, "push=off");
+}
+
+async fn heard(hints: &mut dyn Hints) -> bool {
+    timeout(Duration::from_millis(300), hints.next()).await.is_ok()
+}
+
+/// A pooler may put a standby behind a connection that was the primary's: the look itself sees it. Here, a function of
+/// that name says so.
+#[tokio::test]
+async fn an_answer_of_a_standby_is_no_answer_whatever_the_connection_was() {
+    let server = server();
+    server
+        .sql(
+            "CREATE SCHEMA pretence; GRANT USAGE ON SCHEMA pretence TO PUBLIC; \
+             CREATE SEQUENCE pretence.recovery; GRANT SELECT ON pretence.recovery TO PUBLIC; \
+             CREATE FUNCTION pretence.pg_is_in_recovery() RETURNS boolean LANGUAGE sql VOLATILE \
+                 AS 'SELECT is_called FROM pretence.recovery'; \
+             ALTER ROLE primacy SET search_path = public, pretence, pg_catalog",
+        )
+        .expect("pretends");
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.take().await;
+    let mut desk = desk(&store).await.expect("opens");
+    server.sql("SELECT nextval('pretence.recovery')").expect("is a standby now");
+    assert!(unusable(a.try_look().await).contains("standby"));
+    assert!(unusable(desk.snapshot(&election("e")).await).contains("standby"));
+    assert!(unusable(desk.elections().await).contains("standby"));
+    assert!(unusable(desk.history(&election("e"), 9).await).contains("standby"));
+    assert!(unusable(Actor::try_join(&store, "e", 2).await).contains("standby"));
+}
