@@ -5,6 +5,7 @@
 
 mod cpu;
 mod failover;
+mod fenced;
 mod fleet;
 mod idle;
 mod micro;
@@ -45,7 +46,7 @@ struct Options {
     /// The lease, in seconds.
     #[arg(long, default_value_t = 10)]
     lease: u64,
-    /// Only these parts: is-current, renewal, capacity, failover, idle.
+    /// Only these parts: is-current, renewal, capacity, fence, failover, idle.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// For how many seconds an idle fleet is watched.
@@ -77,6 +78,11 @@ fn main() -> Result<()> {
             for leaders in [1, 8, 64] {
                 println!("{}", micro::capacity(&place, leaders)?);
             }
+        }
+        if wanted("fence")
+            && let Some(told) = fenced::measure(&place)?
+        {
+            println!("{told}");
         }
         if wanted("failover") {
             failover(&options, &place, &mut failovers)?;
