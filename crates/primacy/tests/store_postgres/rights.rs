@@ -1,5 +1,7 @@
 //! Who may do what, and that passwords are not shown.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use primacy::store::{Order, OrderKind, Ordered, Store, StoreError};
 use primacy_servers::Postgres;
 
@@ -104,4 +106,25 @@ async fn a_timeline_that_may_not_be_read_costs_the_epoch_only() {
     let probe = store.desk().await.expect("opens").probe().await.expect("probes");
     let timeline = probe.findings.iter().find(|finding| finding.code == "timeline").expect("told");
     assert!(timeline.message.contains("cannot be read"), "{timeline:?}");
+}
+
+#[tokio::test]
+async fn the_password_may_be_in_a_file_and_the_server_behind_a_socket() {
+    let server = server();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("passwords");
+    std::fs::write(
+        &file,
+        format!("other:*:*:*:no\n127.0.0.1:{}:primacy:primacy:{}\n", server.port(), server.password()),
+    )
+    .expect("writable");
+    let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("ours");
+    let base = format!("postgresql://primacy@127.0.0.1:{}/primacy?passfile={}", server.port(), file.display());
+    mode(0o600);
+    Actor::join(&at(&base), "e", 1).await.take().await;
+    mode(0o644);
+    assert!(unusable(Actor::try_join(&at(&base), "e", 1).await).contains("password missing"), "others can read it");
+    let socket = at(&server.unix_url());
+    assert!(Actor::join(&socket, "e", 2).await.look().await.record.is_some());
+    assert!(!socket.location().contains("sslmode"), "{}", socket.location());
 }

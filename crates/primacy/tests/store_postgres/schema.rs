@@ -133,3 +133,25 @@ async fn names_of_all_kinds_are_told_apart_and_notified() {
     let listed = store.desk().await.expect("opens").elections().await.expect("reads");
     assert_eq!(listed.len(), 7);
 }
+
+#[tokio::test]
+async fn the_history_keeps_the_newest_thousand() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let first = a.take().await;
+    let release = a.release(&first);
+    a.step(release).await.expect("releases");
+    let past = "INSERT INTO primacy_term (election, token, id, label, granted_at, ended_at, reason) \
+                SELECT e, n, decode(repeat('00', 16), 'hex'), 'old', now(), now(), 'released' \
+                FROM generate_series(2, 1500) AS n, unnest(ARRAY['e', 'other']) AS e; \
+                UPDATE primacy_election SET token = 1500; UPDATE primacy_token SET token = 1500";
+    server.sql(past).expect("has a past");
+    let granted = a.take().await;
+    assert_eq!(granted.version.token.get(), 1501);
+    let mut desk = store.desk().await.expect("opens");
+    let terms = desk.history(&election("e"), 5_000).await.expect("reads");
+    assert_eq!(terms.len(), 1_000);
+    assert_eq!((terms[0].token.get(), terms[999].token.get()), (1501, 502));
+    assert_eq!(desk.history(&election("other"), 5_000).await.expect("reads").len(), 1_499, "another's is left alone");
+}

@@ -102,7 +102,8 @@ pub(super) fn not_connected(error: &tokio_postgres::Error, shown: &str) -> Store
     let Some(server) = error.as_db_error() else {
         let said = one_line(&chain(error));
         // What a person must mend is told at once instead of being tried for ever.
-        let refused = said.contains("certificate") || said.contains("TLS") || said.contains("password missing");
+        let hopeless = ["certificate", "server does not support TLS", "password missing"];
+        let refused = hopeless.iter().any(|sign| said.contains(sign));
         let error = if refused { StoreError::Unusable } else { StoreError::Unreachable };
         return error(format!("{shown}: {said}"));
     };

@@ -206,7 +206,11 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
     if server.tables.is_none() {
         schema::create(&mut link).await?;
         // Whoever came first may have made another version.
-        schema::inspect(&mut link).await?.check_tables(link.shown())?;
+        let made = schema::inspect(&mut link).await?;
+        made.check_tables(link.shown())?;
+        if made.tables.is_none() {
+            return Err(StoreError::Unusable(format!("{}: primacy_schema is not primacy's table", link.shown())));
+        }
     }
     if dialer.place().push
         && let Err(fault) = ringer.listen(&mut link).await
