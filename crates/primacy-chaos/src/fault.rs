@@ -72,6 +72,7 @@ kinds! {
     MuteAnswers "mute-answers" Server 2 "nothing gets through from the server to a candidate",
     Slow "slow" Server 1 "everything between a candidate and the server takes longer",
     SlowAnswers "slow-answers" Server 1 "everything from the server to a candidate takes longer",
+    Fade "fade" Server 2 "answers to a candidate take longer, and then nothing gets through from it",
     Isolate "isolate" Server 1 "nothing gets through between all candidates and the server",
     LoseAnswer "lose-answer" Server 2 "an answer to a candidate is lost, and its connection breaks",
     EndSessions "end-sessions" Server 1 "the server ends some sessions",
@@ -135,7 +136,13 @@ impl Kind {
     pub(crate) const fn strikes_link(self) -> bool {
         matches!(
             self,
-            Self::Mute | Self::MuteRequests | Self::MuteAnswers | Self::Slow | Self::SlowAnswers | Self::LoseAnswer
+            Self::Mute
+                | Self::MuteRequests
+                | Self::MuteAnswers
+                | Self::Slow
+                | Self::SlowAnswers
+                | Self::Fade
+                | Self::LoseAnswer
         )
     }
 

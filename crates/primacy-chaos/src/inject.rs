@@ -47,6 +47,8 @@ enum Undo {
         lost: bool,
         longer: Duration,
     },
+    /// Then nothing gets through for this long.
+    Fade(Duration),
     /// It ends by itself.
     Await(JoinHandle<Result<()>>),
 }
@@ -81,7 +83,7 @@ impl Run {
         let lasting = if kind.lasts() { format!(" for {:.2} s", span.as_secs_f64()) } else { String::new() };
         self.timeline.tell(format!("{}{aim}{lasting}", kind.name()));
         let undo = match place {
-            Some(place) if kind.strikes_link() || kind == Kind::Cut => self.strike_link(kind, place, &mut rng),
+            Some(place) if kind.strikes_link() || kind == Kind::Cut => self.strike_link(kind, place, span, &mut rng),
             Some(place) => self.strike_place(kind, place, &mut rng),
             None => self.strike_all(kind, span, &mut rng),
         };
@@ -89,6 +91,8 @@ impl Run {
         self.termination.change(now);
         *self.injected.entry(kind.name()).or_default() += 1;
         if let Some(undo) = undo {
+            // Long enough for a renewal or two.
+            let span = if kind == Kind::Fade { self.setup.lease * 3 / 5 } else { span };
             self.in_force.push(InForce { kind, place, until: now + span, undo });
         }
         true
@@ -171,9 +175,13 @@ impl Run {
         None
     }
 
-    fn strike_link(&mut self, kind: Kind, place: usize, rng: &mut Rng) -> Option<Undo> {
-        let longer = rng.span(self.setup.lease / 50, self.setup.lease / 3);
+    fn strike_link(&mut self, kind: Kind, place: usize, span: Duration, rng: &mut Rng) -> Option<Undo> {
+        let lease = self.setup.lease;
+        let longer = if kind == Kind::Fade { lease / 5 } else { rng.span(lease / 50, lease / 3) };
         strike(self.places[place].link.as_ref()?, kind, longer);
+        if kind == Kind::Fade {
+            return Some(Undo::Fade(span));
+        }
         kind.lasts().then(|| Undo::Heal { lost: rng.percent(50), longer })
     }
 
@@ -245,7 +253,11 @@ impl Run {
         let due: Vec<InForce> = due;
         for fault in due {
             let aim = self.aim(fault.place);
-            let word = if matches!(fault.undo, Undo::Resume(_)) { "resume after" } else { "end of" };
+            let word = match fault.undo {
+                Undo::Resume(_) => "resume after",
+                Undo::Fade(_) => "nothing more after",
+                _ => "end of",
+            };
             self.end(fault.undo, fault.place);
             self.timeline.tell(format!("{word} {}{aim}", fault.kind.name()));
             self.termination.change(Moment::now());
@@ -268,8 +280,10 @@ impl Run {
         }
         link.heal();
         for fault in self.in_force.iter().filter(|fault| fault.place.is_none_or(|other| other == place)) {
-            if let Undo::Heal { longer, .. } = fault.undo {
-                strike(link, fault.kind, longer);
+            match fault.undo {
+                Undo::Heal { longer, .. } => strike(link, fault.kind, longer),
+                Undo::Fade(_) => strike(link, fault.kind, self.setup.lease / 5),
+                _ => {}
             }
         }
     }
@@ -280,6 +294,12 @@ impl Run {
                 for index in (0..self.places.len()).filter(|index| place.is_none_or(|place| place == *index)) {
                     self.heal_link(index, lost);
                 }
+            }
+            Undo::Fade(span) => {
+                let Some(link) = place.and_then(|place| self.places[place].link.as_ref()) else { return };
+                strike(link, Kind::MuteRequests, Duration::ZERO);
+                let undo = Undo::Heal { lost: true, longer: Duration::ZERO };
+                self.in_force.push(InForce { kind: Kind::MuteRequests, place, until: Moment::now() + span, undo });
             }
             Undo::Await(end) => match end.join() {
                 Ok(Ok(())) => {}
@@ -333,7 +353,7 @@ fn strike(link: &Proxy, kind: Kind, longer: Duration) {
         Kind::MuteRequests => link.hold(Way::ToServer),
         Kind::MuteAnswers => link.hold(Way::ToClient),
         Kind::Slow => link.delay(longer / 2),
-        Kind::SlowAnswers => link.delay_way(Way::ToClient, longer),
+        Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
         _ => {}
     }
 }

@@ -73,7 +73,7 @@ impl Canary {
             Self::NoFence => &[Kind::StopAll, Kind::KillProgram],
             Self::Now => &[Kind::Depose, Kind::Promote, Kind::StopRunner],
             #[cfg(feature = "canary")]
-            Self::LeaseFromReply | Self::Control => &[Kind::SlowAnswers, Kind::Mute, Kind::MuteRequests],
+            Self::LeaseFromReply | Self::Control => &[Kind::Fade, Kind::Cut],
         }
     }
 
