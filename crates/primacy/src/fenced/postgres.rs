@@ -8,45 +8,30 @@ use super::{Dialect, FenceError, FencedTransaction};
 use crate::store::BoxFuture;
 use crate::{ElectionName, Token};
 
-/// The bounds, for this transaction only. What the user has set lower stays. Evaluated before a row is locked, since the
-/// row is found by what this subquery returns. `$1` election, `$3` milliseconds.
-macro_rules! bounded_election {
+/// The bounds, for this transaction only: `$3` milliseconds, whatever they were before. To spare what the user has set
+/// lower would double the cost of planning the statement.
+macro_rules! bounded {
     () => {
-        concat!(
-            "(SELECT $1::text WHERE ",
-            bounded_election!("lock_timeout"),
-            " AND ",
-            bounded_election!("idle_in_transaction_session_timeout"),
-            ")"
-        )
-    };
-    ($setting:literal) => {
-        concat!(
-            "set_config('",
-            $setting,
-            "', CASE WHEN current_setting('",
-            $setting,
-            "')::interval BETWEEN '1 ms' AND $3 * interval '1 ms' THEN current_setting('",
-            $setting,
-            "') ELSE $3::text END, true) IS NOT NULL"
-        )
+        "set_config('lock_timeout', $3::text, true) || \
+         set_config('idle_in_transaction_session_timeout', $3::text, true) <> ''"
     };
 }
 
+/// The bounds are set while the row is looked for, so before it is locked.
+///
 /// A row that is smaller by the snapshot is not locked: two that both held it in share mode could not both raise it. At
 /// READ COMMITTED the row is looked at again once it is locked; above, a row that has changed since is an error.
 const HOLD: &str = concat!(
-    "SELECT token FROM primacy_token WHERE election = ",
-    bounded_election!(),
-    " AND token >= $2::bigint FOR SHARE"
+    "SELECT token FROM primacy_token WHERE election = $1::text AND token >= $2::bigint AND ",
+    bounded!(),
+    " FOR SHARE"
 );
 
 /// Only in a database that learns of this leadership here: it sees the token for the first time.
 const RAISE: &str = concat!(
-    "INSERT INTO primacy_token (election, token) VALUES (",
-    bounded_election!(),
-    ", $2::bigint) ON CONFLICT (election) DO UPDATE SET token = excluded.token \
-     WHERE primacy_token.token < excluded.token"
+    "INSERT INTO primacy_token (election, token) SELECT $1::text, $2::bigint WHERE ",
+    bounded!(),
+    " ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE primacy_token.token < excluded.token"
 );
 
 /// Not a number, which is an error, and after an error PostgreSQL commits nothing: also not for a program that looks at
@@ -56,13 +41,16 @@ const DOOM: &str = "SELECT $1::text::bigint";
 /// How often a row that was raised may turn out to be gone.
 const ATTEMPTS: u32 = 3;
 
+/// Election, token, and the bound in milliseconds.
+type Key<'a> = (&'a str, i64, i64);
+
 /// The three statements, as a driver sends them.
 trait Driver: Send {
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// The token of the row that is held.
-    async fn hold_row(&mut self, key: (&str, i64, i64)) -> Result<Option<i64>, Self::Error>;
-    async fn raise_row(&mut self, key: (&str, i64, i64)) -> Result<(), Self::Error>;
+    async fn hold_row(&mut self, key: Key<'_>) -> Result<Option<i64>, Self::Error>;
+    async fn raise_row(&mut self, key: Key<'_>) -> Result<(), Self::Error>;
     async fn doom(&mut self, why: String) -> Result<(), Self::Error>;
     fn kind(error: &Self::Error) -> Kind;
 }
@@ -106,13 +94,13 @@ mod tokio_postgres_driver {
     impl Driver for tokio_postgres::Transaction<'_> {
         type Error = tokio_postgres::Error;
 
-        async fn hold_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<Option<i64>, Self::Error> {
+        async fn hold_row(&mut self, (election, token, millis): Key<'_>) -> Result<Option<i64>, Self::Error> {
             let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                 [(&election, Type::TEXT), (&token, Type::INT8), (&millis, Type::INT8)];
             self.query_typed_opt(HOLD, &parameters).await?.map(|row| row.try_get(0)).transpose()
         }
 
-        async fn raise_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<(), Self::Error> {
+        async fn raise_row(&mut self, (election, token, millis): Key<'_>) -> Result<(), Self::Error> {
             let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                 [(&election, Type::TEXT), (&token, Type::INT8), (&millis, Type::INT8)];
             self.execute_typed(RAISE, &parameters).await.map(drop)
@@ -147,11 +135,11 @@ mod sqlx_driver {
     impl Driver for sqlx::Transaction<'_, Postgres> {
         type Error = sqlx::Error;
 
-        async fn hold_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<Option<i64>, Self::Error> {
+        async fn hold_row(&mut self, (election, token, millis): Key<'_>) -> Result<Option<i64>, Self::Error> {
             query_scalar(HOLD).bind(election).bind(token).bind(millis).fetch_optional(&mut **self).await
         }
 
-        async fn raise_row(&mut self, (election, token, millis): (&str, i64, i64)) -> Result<(), Self::Error> {
+        async fn raise_row(&mut self, (election, token, millis): Key<'_>) -> Result<(), Self::Error> {
             query(RAISE).bind(election).bind(token).bind(millis).execute(&mut **self).await.map(drop)
         }
 

@@ -16,8 +16,20 @@ struct Plan {
     early: bool,
     /// Round trips that do nothing, between the parts.
     dawdle: usize,
-    /// Without, the writer compares tokens by itself, as people do.
-    fenced: bool,
+    how: How,
+    /// The fence is called as SQL.
+    stored: bool,
+}
+
+/// What keeps a late write out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Fence,
+    /// Nothing: the writer reads and compares by itself, as people do.
+    PlainRead,
+    /// Too little on Galera, whose nodes keep their share locks to themselves.
+    #[cfg(feature = "mysql")]
+    ShareLock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +60,7 @@ struct Tally {
     stale: u64,
 }
 
-async fn run<S: Server>(server: S, fenced: bool) -> Tally
-where
-    for<'a> S::Client: 'a,
-{
+async fn run<S: Server>(server: S, how: How) -> Tally {
     let over = Arc::new(AtomicBool::new(false));
     let progress = Arc::new(Semaphore::new(0));
     let stale = Arc::new(AtomicU64::new(0));
@@ -69,7 +78,14 @@ where
                 if dice.roll(3) == 0 {
                     token = S::highest(&mut client).await;
                 }
-                let plan = Plan { token, level: dice.roll(3), early: dice.roll(2) == 0, dawdle: dice.roll(5), fenced };
+                let plan = Plan {
+                    token,
+                    level: dice.roll(3),
+                    early: dice.roll(2) == 0,
+                    dawdle: dice.roll(5),
+                    how,
+                    stored: dice.roll(2) == 0,
+                };
                 match S::write(&mut client, plan).await {
                     Outcome::Committed => {
                         committed.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +162,13 @@ mod postgres {
                 tx.execute("INSERT INTO work VALUES ($1)", &[&plan.token]).await?;
             } else if !fences {
                 tx.batch_execute("SELECT 1").await?;
-            } else if plan.fenced {
+            } else if plan.how == How::Fence && plan.stored {
+                match tx.execute("SELECT primacy_fence('race', $1)", &[&plan.token]).await {
+                    Ok(_) => {}
+                    Err(error) if error.code().is_some_and(|code| code.code() == "PR001") => return Ok(Outcome::Stale),
+                    Err(error) => return Err(error),
+                }
+            } else if plan.how == How::Fence {
                 let token = crate::token(u64::try_from(plan.token).expect("positive"));
                 match fence(&mut tx, &race, token, crate::LONG).await {
                     Ok(()) => {}
@@ -199,12 +221,12 @@ mod postgres {
 
     #[tokio::test]
     async fn postgres_commits_nothing_after_a_later_grant() {
-        assert_none_late(&run(arena(), true).await);
+        assert_none_late(&run(arena(), How::Fence).await);
     }
 
     #[tokio::test]
     async fn postgres_canary_a_plain_read_is_no_fence() {
-        assert!(run(arena(), false).await.late > 0, "the test above would not notice");
+        assert!(run(arena(), How::PlainRead).await.late > 0, "the test above would not notice");
     }
 }
 
@@ -214,17 +236,33 @@ mod mariadb {
     use mysql_async::prelude::Queryable as _;
     use mysql_async::{Conn, IsolationLevel, TxOpts};
     use primacy::fenced::{Dialect, FenceError, fence};
-    use primacy_servers::{MariaDb, MariaDbOptions};
+    use primacy_servers::{Galera, GaleraOptions, MariaDb, MariaDbOptions};
 
+    /// One server, or the nodes of a cluster, which the clients take in turn.
     #[derive(Clone)]
-    struct Arena(Arc<MariaDb>);
+    struct Arena {
+        urls: Vec<String>,
+        next: Arc<AtomicU64>,
+        _servers: Arc<dyn Send + Sync>,
+    }
+
+    fn set_up(first: &MariaDb) {
+        first.sql_as_user(Dialect::Mysql.fence_sql()).expect("right");
+        first.sql_as_user("INSERT INTO primacy_token VALUES ('race', 1, 0)").expect("a row");
+        first.sql_as_user("CREATE TABLE work (id BIGINT AUTO_INCREMENT PRIMARY KEY, token BIGINT)").expect("a table");
+    }
 
     fn arena() -> Arena {
         let server = MariaDb::start(&MariaDbOptions::default()).expect("it starts");
-        server.sql_as_user(Dialect::Mysql.fence_sql()).expect("right");
-        server.sql_as_user("INSERT INTO primacy_token VALUES ('race', 1, 0)").expect("a row");
-        server.sql_as_user("CREATE TABLE work (id BIGINT AUTO_INCREMENT PRIMARY KEY, token BIGINT)").expect("a table");
-        Arena(Arc::new(server))
+        set_up(&server);
+        Arena { urls: vec![server.url()], next: Arc::default(), _servers: Arc::new(server) }
+    }
+
+    fn cluster() -> Arena {
+        let cluster = Galera::start(&GaleraOptions::quick()).expect("it starts");
+        set_up(cluster.node(0));
+        let urls = cluster.nodes().iter().map(MariaDb::url).collect();
+        Arena { urls, next: Arc::default(), _servers: Arc::new(cluster) }
     }
 
     async fn try_to_write(conn: &mut Conn, plan: Plan) -> Result<Outcome, mysql_async::Error> {
@@ -239,7 +277,15 @@ mod mariadb {
                 tx.exec_drop("INSERT INTO work (token) VALUES (?)", (plan.token,)).await?;
             } else if !fences {
                 tx.query_drop("DO 1").await?;
-            } else if plan.fenced {
+            } else if plan.how == How::Fence && plan.stored {
+                match tx.exec_drop("CALL primacy_fence('race', ?)", (plan.token,)).await {
+                    Ok(()) => {}
+                    Err(mysql_async::Error::Server(error)) if error.state == "PR001" => {
+                        return tx.rollback().await.map(|()| Outcome::Stale);
+                    }
+                    Err(error) => return Err(error),
+                }
+            } else if plan.how == How::Fence {
                 let token = crate::token(u64::try_from(plan.token).expect("positive"));
                 match fence(&mut tx, &race, token, crate::LONG).await {
                     Ok(()) => {}
@@ -248,7 +294,9 @@ mod mariadb {
                     Err(error) => panic!("{error}"),
                 }
             } else {
-                let token: Option<i64> = tx.query_first("SELECT token FROM primacy_token").await?;
+                let lock = if plan.how == How::ShareLock { "LOCK IN SHARE MODE" } else { "" };
+                let read = format!("SELECT token FROM primacy_token WHERE election = 'race' {lock}");
+                let token: Option<i64> = tx.query_first(read).await?;
                 if token != Some(plan.token) {
                     return tx.rollback().await.map(|()| Outcome::Stale);
                 }
@@ -257,11 +305,27 @@ mod mariadb {
         tx.commit().await.map(|()| Outcome::Committed)
     }
 
+    async fn try_to_grant(conn: &mut Conn) -> Result<(i64, i64), mysql_async::Error> {
+        let mut tx = conn.start_transaction(TxOpts::default()).await?;
+        let locked: Option<i64> =
+            tx.query_first("SELECT token FROM primacy_token WHERE election = 'race' FOR UPDATE").await?;
+        let token = locked.expect("a row") + 1;
+        tx.exec_drop("UPDATE primacy_token SET token = ? WHERE election = 'race'", (token,)).await?;
+        let count = "SELECT COUNT(*) FROM work WHERE token < ?";
+        let rows: Option<i64> = tx.exec_first(count, (token,)).await?;
+        tx.commit().await?;
+        Ok((token, rows.expect("a count")))
+    }
+
     impl Server for Arena {
         type Client = Conn;
 
         async fn client(&self) -> Conn {
-            Conn::from_url(self.0.url()).await.expect("it accepts")
+            let turn = usize::try_from(self.next.fetch_add(1, Ordering::Relaxed)).expect("small");
+            let mut conn = Conn::from_url(&self.urls[turn % self.urls.len()]).await.expect("it accepts");
+            // A node answers when it has applied what the others have committed.
+            conn.query_drop("SET SESSION wsrep_sync_wait = 1").await.expect("every MariaDB has it");
+            conn
         }
 
         async fn write(conn: &mut Conn, plan: Plan) -> Outcome {
@@ -269,17 +333,14 @@ mod mariadb {
         }
 
         async fn grant(conn: &mut Conn) -> (i64, i64) {
-            let mut tx = conn.start_transaction(TxOpts::default()).await.expect("begins");
-            let locked: Option<i64> = tx
-                .query_first("SELECT token FROM primacy_token WHERE election = 'race' FOR UPDATE")
-                .await
-                .expect("locks");
-            let token = locked.expect("a row") + 1;
-            tx.exec_drop("UPDATE primacy_token SET token = ? WHERE election = 'race'", (token,)).await.expect("raises");
-            let count = "SELECT COUNT(*) FROM work WHERE token < ?";
-            let rows: Option<i64> = tx.exec_first(count, (token,)).await.expect("counts");
-            tx.commit().await.expect("granted");
-            (token, rows.expect("a count"))
+            loop {
+                match try_to_grant(conn).await {
+                    Ok(granted) => return granted,
+                    // Another node's write of the row came first.
+                    Err(mysql_async::Error::Server(error)) if [1205, 1213].contains(&error.code) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
         }
 
         async fn highest(conn: &mut Conn) -> i64 {
@@ -294,11 +355,21 @@ mod mariadb {
 
     #[tokio::test]
     async fn mariadb_commits_nothing_after_a_later_grant() {
-        assert_none_late(&run(arena(), true).await);
+        assert_none_late(&run(arena(), How::Fence).await);
     }
 
     #[tokio::test]
     async fn mariadb_canary_a_plain_read_is_no_fence() {
-        assert!(run(arena(), false).await.late > 0, "the test above would not notice");
+        assert!(run(arena(), How::PlainRead).await.late > 0, "the test above would not notice");
+    }
+
+    #[tokio::test]
+    async fn galera_commits_nothing_after_a_later_grant() {
+        assert_none_late(&run(cluster(), How::Fence).await);
+    }
+
+    #[tokio::test]
+    async fn galera_canary_a_share_lock_is_no_fence() {
+        assert!(run(cluster(), How::ShareLock).await.late > 0, "the test above would not notice");
     }
 }
