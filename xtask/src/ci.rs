@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::shell::{Shell, Stopwatch, say};
-use crate::{boundary, services, tidy};
+use crate::{boundary, chaos, services, tidy};
 
 /// A run that takes longer has failed: it would not be waited for.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -29,6 +29,11 @@ const STEPS: &[Step] = &[
         run: model,
     },
     Step { name: "simulation", about: "seeded worlds with faults, and planted bugs found in them", run: simulation },
+    Step {
+        name: "chaos",
+        about: "real candidates on real stores under faults, and planted bugs found in them",
+        run: chaos::check,
+    },
 ];
 
 /// `cargo xtask ci`, with the names of steps to run only those.

@@ -1,7 +1,8 @@
-//! The project's own chores: `cargo xtask ci`, `fix`, `tidy`, `services`, `bench`.
+//! The project's own chores: `cargo xtask ci`, `fix`, `tidy`, `services`, `bench`, `chaos`.
 
 mod bench;
 mod boundary;
+mod chaos;
 mod ci;
 mod fix;
 mod services;
@@ -23,7 +24,8 @@ usage: cargo xtask COMMAND
   services up       start a PostgreSQL and a MariaDB server for tests; prints variables for the shell
   services status   what runs
   services down     end them
-  bench [ARG...]    run the benchmarks; arguments are passed on";
+  bench [ARG...]    run the benchmarks; arguments are passed on
+  chaos [ARG...]    strike real candidates on real stores; arguments are passed on, --help tells which";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ("tidy", []) => tidy::run(&shell),
         ("services", _) => services::run(&shell, rest),
         ("bench", _) => bench::run(&shell, rest),
+        ("chaos", _) => chaos::run(&shell, rest),
         ("help" | "--help" | "-h", _) => {
             say(USAGE);
             Ok(())
