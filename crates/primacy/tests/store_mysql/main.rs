@@ -1,4 +1,15 @@
 //! What this store adds to what the conformance suite asks of all: real servers, their faults and their settings.
 
+mod candidates;
 mod conformance;
+mod counts;
+mod doctor;
+mod faults;
+mod galera;
+mod hints;
+mod locks;
+mod rights;
+mod schema;
 mod support;
+#[cfg(feature = "mysql-tls")]
+mod tls;

@@ -34,12 +34,6 @@ pub(crate) async fn connect(url: &str) -> Conn {
     Conn::new(Opts::from_url(url).expect("a URL")).await.expect("connects")
 }
 
-pub(crate) async fn run(url: &str, statement: &str) {
-    let mut conn = connect(url).await;
-    conn.query_drop(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
-    conn.disconnect().await.expect("ends");
-}
-
 /// How the conformance suite gets at a database, by one or by several URLs in turn.
 pub(crate) struct Database {
     pub(crate) urls: Vec<String>,

@@ -17,12 +17,11 @@ const TRIES: u32 = 60;
 /// The connection of an observer or operator.
 pub(super) struct MysqlDesk {
     line: Line,
-    place: Place,
 }
 
 impl MysqlDesk {
     pub(super) async fn open(place: &Place) -> Result<Self, StoreError> {
-        Ok(Self { line: Line::open(place, Purpose::Observe).await?, place: place.clone() })
+        Ok(Self { line: Line::open(place, Purpose::Observe).await? })
     }
 
     async fn ask(&mut self, statement: String) -> Result<Answer, StoreError> {
@@ -79,6 +78,6 @@ impl Desk for MysqlDesk {
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
-        Box::pin(probe::run(&mut self.line, &self.place))
+        Box::pin(probe::run(&mut self.line))
     }
 }

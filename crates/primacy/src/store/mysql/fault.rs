@@ -83,6 +83,8 @@ fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> 
         1047 if !in_commit => unreachable("this node is not part of its cluster's majority"),
         // The server looks for these at the commit too, and then rolls back.
         1290 | 1792 | 1836 => unusable("it is read-only; candidates need the server that takes writes"),
+        // Not in this format of the binary log.
+        1665 => unusable("set binlog_format to ROW or MIXED"),
         // Denied when the statement was opened.
         1044 | 1045 | 1142 | 1143 | 1227 if !in_commit => unusable(
             "this user has no right to that. `primacy schema` prints the SQL that an administrator runs, with the rights \
@@ -117,18 +119,14 @@ pub(super) fn of_connecting(error: &Error, host: &str) -> StoreError {
             | DriverError::MysqlOldPasswordDisabled
             | DriverError::NoKeyFound,
         ) => StoreError::Unusable(message),
-        Error::Io(IoError::Io(_)) => StoreError::Unreachable(message),
-        // Certificates.
+        // Certificates, and alerts of the other side.
+        Error::Io(IoError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+            StoreError::Unusable(message)
+        }
         #[cfg(feature = "mysql-tls")]
         Error::Io(IoError::Tls(_)) => StoreError::Unusable(message),
-        _ if refuses_certificate(error) => StoreError::Unusable(message),
         _ => StoreError::Unreachable(message),
     }
-}
-
-fn refuses_certificate(error: &Error) -> bool {
-    let text = error.to_string();
-    text.contains("certificate") || text.contains("Certificate")
 }
 
 /// A server's words, on one line and bounded.

@@ -38,6 +38,7 @@ pub(super) enum Purpose {
 pub(super) struct Line {
     conn: Conn,
     host: String,
+    is_here: bool,
     health: Health,
     pub(super) server: Server,
 }
@@ -88,7 +89,8 @@ impl Line {
     async fn open_at(place: &Place, host: &Host, purpose: Purpose) -> Result<Self, StoreError> {
         let host_name = host.to_string();
         let conn = Conn::new(place.opts(host)?).await.map_err(|error| fault::of_connecting(&error, &host_name))?;
-        let mut line = Self { conn, host: host_name, health: Health::Idle, server: Server::default() };
+        let (is_here, server) = (host.is_here(), Server::default());
+        let mut line = Self { conn, host: host_name, is_here, health: Health::Idle, server };
         line.server = Server::from_answers(&line.run(&Packet::of(&ask_server())).await?)?;
         line.server.refuse_if_unfit(&line.host)?;
         line.run(&Packet::of(&settings(&line.server, purpose))).await?;
@@ -105,6 +107,11 @@ impl Line {
 
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Whether the server is on this host.
+    pub(super) fn is_here(&self) -> bool {
+        self.is_here
     }
 
     /// Whether a further round trip may succeed.

@@ -69,7 +69,7 @@ enum TlsMode {
 }
 
 impl Host {
-    fn is_here(&self) -> bool {
+    pub(super) fn is_here(&self) -> bool {
         match self {
             Self::Socket(_) => true,
             Self::Tcp { name, .. } => {

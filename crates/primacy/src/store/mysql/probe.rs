@@ -1,31 +1,387 @@
 //! What `primacy doctor` is told of a server: what it guarantees (R12), and how long a durable change takes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::{Probe, StoreError};
+use primacy_core::ids::escape;
+
+use super::super::row::unix_ms;
+use super::super::{Finding, Probe, Severity, StoreError};
+use super::fault::Fault;
 use super::line::Line;
-use super::packet::Packet;
-use super::place::Place;
-use super::rows;
+use super::packet::{Packet, bytes};
 use crate::clock;
 
 const RENEWALS: usize = 30;
 
-pub(super) async fn run(line: &mut Line, _place: &Place) -> Result<Probe, StoreError> {
-    let renewals = renewals(line).await?;
-    Ok(Probe { product: line.server.version.clone(), renewals, findings: Vec::new() })
+pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
+    let settings = Settings::read(line).await?;
+    let refuses = settings.is("log_bin", "ON") && settings.is("binlog_format", "STATEMENT");
+    let missing = if refuses { Vec::new() } else { missing_rights(line).await? };
+    let mut findings = vec![engine(line).await?];
+    findings.extend(durability(&settings, line.server.is_galera));
+    findings.extend(galera(&settings, line.server.is_galera));
+    findings.extend(replication(&settings, dump_threads(line).await?));
+    findings.push(connections(&settings));
+    findings.push(difference(line).await?);
+    findings.push(transport(&settings, line));
+    findings.push(procedure(line).await?);
+    let mut taken = Vec::new();
+    if refuses {
+        let message = "the binary log is in STATEMENT format, in which the server refuses what primacy writes: set \
+                       binlog_format to ROW or MIXED";
+        findings.push(finding(Severity::Danger, "binary-log", message));
+    } else if !missing.is_empty() {
+        let message = format!(
+            "this user has no right to {}; it can watch elections but not take part in them. `primacy schema` prints \
+             the SQL for an administrator",
+            missing.join(", ")
+        );
+        findings.push(finding(Severity::Warning, "permission", message));
+    } else {
+        taken = renewals(line).await?;
+        findings.push(latency(&taken));
+    }
+    Ok(Probe { product: line.server.version.clone(), renewals: taken, findings })
 }
 
+fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {
+    Finding { severity, code, message: message.into() }
+}
+
+/// Variables and counters of the server, as far as it has them.
+struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    async fn read(line: &mut Line) -> Result<Self, StoreError> {
+        let packet = Packet::of(&[
+            "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
+             'binlog_format', 'innodb_doublewrite', 'max_connections', 'wsrep_provider_options', \
+             'rpl_semi_sync_master_timeout', 'rpl_semi_sync_source_timeout')"
+                .to_owned(),
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected', 'Slaves_running', \
+             'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status', 'Rpl_semi_sync_master_clients', \
+             'Rpl_semi_sync_source_clients', 'wsrep_cluster_size')"
+                .to_owned(),
+            "SHOW SESSION STATUS WHERE Variable_name = 'Ssl_cipher'".to_owned(),
+        ]);
+        let mut settings = BTreeMap::new();
+        for row in line.run(&packet).await?.iter().flat_map(|answer| &answer.rows) {
+            let mut row = row.clone();
+            let (name, value) = (row.text()?.to_ascii_lowercase(), row.text()?);
+            settings.insert(name, value);
+        }
+        Ok(Self(settings))
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn is(&self, name: &str, value: &str) -> bool {
+        self.text(name).eq_ignore_ascii_case(value)
+    }
+
+    fn number(&self, names: &[&str]) -> u64 {
+        names.iter().find_map(|name| self.0.get(*name)?.parse().ok()).unwrap_or(0)
+    }
+}
+
+async fn engine(line: &mut Line) -> Result<Finding, StoreError> {
+    let question = "SELECT COALESCE(GROUP_CONCAT(CONCAT(table_name, ' is ', COALESCE(engine, 'a view')) SEPARATOR ', '), '') \
+                    FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN \
+                    ('primacy_schema', 'primacy_election', 'primacy_token', 'primacy_candidate', 'primacy_term') \
+                    AND COALESCE(engine, '') <> 'InnoDB'";
+    let others = text(line, question).await?;
+    Ok(if others.is_empty() {
+        finding(Severity::Fine, "engine", "all tables are InnoDB: changes are atomic")
+    } else {
+        let message = format!("not all tables are InnoDB, so that changes are not atomic: {}", escape(&others));
+        finding(Severity::Danger, "engine", message)
+    })
+}
+
+fn durability(settings: &Settings, is_galera: bool) -> Vec<Finding> {
+    const CODE: &str = "durability";
+    let mut findings = Vec::new();
+    let flush = settings.text("innodb_flush_log_at_trx_commit");
+    let synced = settings.text("sync_binlog");
+    let logs = settings.is("log_bin", "ON");
+    if !matches!(flush, "1" | "3") {
+        // The other nodes have what one has lost, unless all are lost at once.
+        let severity = if is_galera { Severity::Warning } else { Severity::Danger };
+        let lost = if is_galera { "all nodes at once" } else { "the server" };
+        let message = format!(
+            "innodb_flush_log_at_trx_commit is {}: when power fails for {lost}, a grant that was answered can be lost, \
+             two may lead for a lease, and a token can be granted twice. Set it to 1",
+            escape(flush)
+        );
+        findings.push(finding(severity, CODE, message));
+    }
+    if logs && synced != "1" {
+        let severity = if is_galera { Severity::Warning } else { Severity::Danger };
+        let message = format!(
+            "sync_binlog is {}: when power fails, what is not yet in the binary log is undone, also a grant that was \
+             answered. Set it to 1",
+            escape(synced)
+        );
+        findings.push(finding(severity, CODE, message));
+    }
+    if settings.is("innodb_doublewrite", "OFF") || settings.is("innodb_doublewrite", "0") {
+        let message = "innodb_doublewrite is off: a power cut in the middle of a page can damage the tables, unless the \
+                       file system writes pages whole";
+        findings.push(finding(Severity::Warning, CODE, message));
+    }
+    if findings.is_empty() {
+        findings.push(finding(Severity::Fine, CODE, "every grant, renewal and release is flushed to disk"));
+    }
+    findings
+}
+
+fn galera(settings: &Settings, is_galera: bool) -> Option<Finding> {
+    const CODE: &str = "galera";
+    if !is_galera {
+        return None;
+    }
+    let options = settings.text("wsrep_provider_options").replace(' ', "").to_ascii_lowercase();
+    let ignored: Vec<&str> = ["pc.ignore_sb", "pc.ignore_quorum"]
+        .into_iter()
+        .filter(|name| options.contains(&format!("{name}=true")))
+        .collect();
+    if !ignored.is_empty() {
+        let message = format!(
+            "{} is set in wsrep_provider_options: both halves of a split cluster take writes, and each elects a leader",
+            ignored.join(" and ")
+        );
+        return Some(finding(Severity::Danger, CODE, message));
+    }
+    let size = settings.number(&["wsrep_cluster_size"]);
+    Some(match size {
+        0 | 1 => finding(Severity::Warning, CODE, "a cluster of one node: nothing takes over when it fails"),
+        2 => finding(
+            Severity::Warning,
+            CODE,
+            "a cluster of two nodes: when one fails or the network between them does, the other stops too. Add a third, \
+             or an arbitrator (garbd)",
+        ),
+        _ => finding(
+            Severity::Fine,
+            CODE,
+            format!(
+                "a cluster of {size} nodes; each session waits for what the cluster has committed (wsrep_sync_wait)"
+            ),
+        ),
+    })
+}
+
+fn replication(settings: &Settings, dump_threads: u64) -> Vec<Finding> {
+    const CODE: &str = "replication";
+    let mut findings = Vec::new();
+    let semi_sync =
+        settings.is("rpl_semi_sync_master_status", "ON") || settings.is("rpl_semi_sync_source_status", "ON");
+    let acknowledge = settings.number(&["rpl_semi_sync_master_clients", "rpl_semi_sync_source_clients"]);
+    let replicas = settings.number(&["slaves_connected"]).max(dump_threads);
+    if replicas > 0 && semi_sync && acknowledge > 0 {
+        let patience = settings.number(&["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
+        let message = format!(
+            "{replicas} replicas, {acknowledge} of them semi-synchronous: a failover to one that acknowledged loses \
+             nothing. But after {patience} ms without an acknowledgement the server goes on without it; then a failover \
+             can lose grants, two may lead for a lease, and tokens can be granted twice. Make the timeout long"
+        );
+        findings.push(finding(Severity::Warning, CODE, message));
+    } else if replicas > 0 {
+        let message = format!(
+            "{replicas} asynchronous replicas: if one is promoted, the last commits may be missing there. Then two may \
+             lead for a lease, and tokens can be granted twice, which no fence can tell apart. Use semi-synchronous \
+             replication or Galera, or let one lease pass after a failover and raise the tokens in primacy_token"
+        );
+        findings.push(finding(Severity::Warning, CODE, message));
+    }
+    if settings.number(&["slaves_running"]) > 0 {
+        let message = "this server is a replica that takes writes: candidates that use its source do not see what is \
+                       granted here. Make it read_only, and name the source";
+        findings.push(finding(Severity::Danger, CODE, message));
+    }
+    if findings.is_empty() {
+        findings.push(finding(Severity::Fine, CODE, "no asynchronous replica that could be promoted"));
+    }
+    findings
+}
+
+/// Replicas that read the binary log, as far as this user is shown other connections.
+async fn dump_threads(line: &mut Line) -> Result<u64, StoreError> {
+    let question = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
+    Ok(text(line, question).await?.parse().unwrap_or(0))
+}
+
+fn connections(settings: &Settings) -> Finding {
+    let (used, most) = (settings.number(&["threads_connected"]), settings.number(&["max_connections"]));
+    let message = format!("{used} of {most} connections are in use; each candidate needs two");
+    let severity = if used * 5 > most * 4 { Severity::Warning } else { Severity::Fine };
+    finding(severity, "connections", message)
+}
+
+/// No grant depends on the server's clock; the ages that people are shown do.
+async fn difference(line: &mut Line) -> Result<Finding, StoreError> {
+    const SMALL_MS: u64 = 2_000;
+    let (start, before) = (clock::now(), unix_ms());
+    let theirs = text(line, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000").await?;
+    let half = clock::now().since(start) / 2;
+    let theirs: i64 = theirs.parse().map_err(|_| Fault::damaged("a number"))?;
+    let ours = before.saturating_add(i64::try_from(half.as_millis()).unwrap_or(0));
+    let difference = theirs.saturating_sub(ours);
+    let (severity, what) = match difference.unsigned_abs() {
+        0..=SMALL_MS => (Severity::Fine, "which nobody notices"),
+        _ => (Severity::Warning, "so that times in the history confuse; leases are not affected"),
+    };
+    let message = format!("the server's clock differs by {difference} ms from the one here, {what}");
+    Ok(finding(severity, "clock", message))
+}
+
+fn transport(settings: &Settings, line: &Line) -> Finding {
+    const CODE: &str = "transport";
+    match settings.text("ssl_cipher") {
+        "" if line.is_here() => finding(Severity::Fine, CODE, "not encrypted, within this host"),
+        "" => finding(
+            Severity::Warning,
+            CODE,
+            "not encrypted, as the URL asks: whoever is on the way can read the password's proof and write into the row",
+        ),
+        cipher => finding(Severity::Fine, CODE, format!("encrypted ({}), the server's name verified", escape(cipher))),
+    }
+}
+
+async fn procedure(line: &mut Line) -> Result<Finding, StoreError> {
+    let question = "SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = DATABASE() \
+                    AND routine_name = 'primacy_fence'";
+    let message = match text(line, question).await?.as_str() {
+        "0" => {
+            "the procedure primacy_fence, for programs in other languages, is not there or not for this user; \
+                `primacy schema` prints it"
+        }
+        _ => "the procedure primacy_fence is there, for programs in other languages",
+    };
+    Ok(finding(Severity::Fine, "fence", message))
+}
+
+/// What candidates need and this user may not do. Each question touches no row.
+async fn missing_rights(line: &mut Line) -> Result<Vec<String>, StoreError> {
+    let mut missing = Vec::new();
+    for (table, column, deletes) in [
+        ("primacy_election", "beat", false),
+        ("primacy_token", "guard", false),
+        ("primacy_candidate", "joined", true),
+        ("primacy_term", "token", true),
+        ("primacy_probe", "beat", true),
+    ] {
+        let questions = [
+            ("SELECT", format!("SELECT {column} FROM {table} WHERE 1 = 0")),
+            ("INSERT", format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0")),
+            ("UPDATE", format!("UPDATE {table} SET {column} = {column} WHERE 1 = 0")),
+            ("DELETE", format!("DELETE FROM {table} WHERE 1 = 0")),
+        ];
+        for (right, question) in questions.into_iter().take(if deletes { 4 } else { 3 }) {
+            match line.run(&Packet::read(question)).await {
+                Ok(_) => {}
+                Err(_) if line.is_sound() => missing.push(format!("{right} {table}")),
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+    Ok(missing)
+}
+
+/// What a renewal costs: a durable change of one small row by a statement that commits by itself.
 async fn renewals(line: &mut Line) -> Result<Vec<Duration>, StoreError> {
-    let key = rows::probe_row(rand::random());
+    let key = bytes(&rand::random::<[u8; 16]>());
     line.run(&Packet::single(format!("INSERT INTO primacy_probe (id, beat) VALUES ({key}, 0)"))).await?;
+    let beat = Packet::single(format!("UPDATE primacy_probe SET beat = beat + 1 WHERE id = {key}"));
     let mut taken = Vec::with_capacity(RENEWALS);
+    let mut failure = None;
     for _ in 0..RENEWALS {
         let start = clock::now();
-        line.run(&Packet::single(format!("UPDATE primacy_probe SET beat = beat + 1 WHERE id = {key}"))).await?;
-        taken.push(clock::now().since(start));
+        match line.run(&beat).await {
+            Ok(_) => taken.push(clock::now().since(start)),
+            Err(fault) => {
+                failure = Some(fault);
+                break;
+            }
+        }
     }
-    line.run(&Packet::single(format!("DELETE FROM primacy_probe WHERE id = {key}"))).await?;
-    taken.sort_unstable();
-    Ok(taken)
+    let cleaned = line.run(&Packet::single(format!("DELETE FROM primacy_probe WHERE id = {key}"))).await;
+    match failure {
+        Some(fault) => Err(fault.into()),
+        None => {
+            cleaned?;
+            taken.sort_unstable();
+            Ok(taken)
+        }
+    }
+}
+
+fn latency(renewals: &[Duration]) -> Finding {
+    let slowest = renewals.last().copied().unwrap_or_default();
+    let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();
+    let severity = if slowest > Duration::from_millis(250) { Severity::Warning } else { Severity::Fine };
+    finding(severity, "latency", format!("a durable change takes {median:.1?} at the median and {slowest:.1?} at most"))
+}
+
+async fn text(line: &mut Line, question: &str) -> Result<String, StoreError> {
+    let answers = line.run(&Packet::read(question.to_owned())).await?;
+    let row = answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next());
+    let mut row = row.ok_or_else(|| Fault::damaged("an answer"))?;
+    Ok(row.text()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        Settings(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    fn worst(findings: impl IntoIterator<Item = Finding>) -> Severity {
+        findings.into_iter().map(|finding| finding.severity).max().unwrap_or(Severity::Fine)
+    }
+
+    #[test]
+    fn what_can_lose_a_grant_is_a_danger() {
+        let rate = |flush, log, sync| {
+            let settings =
+                settings(&[("innodb_flush_log_at_trx_commit", flush), ("log_bin", log), ("sync_binlog", sync)]);
+            (worst(durability(&settings, false)), worst(durability(&settings, true)))
+        };
+        use Severity::{Danger, Fine, Warning};
+        assert_eq!(rate("1", "OFF", "0"), (Fine, Fine));
+        assert_eq!(rate("1", "ON", "1"), (Fine, Fine));
+        assert_eq!(rate("1", "ON", "0"), (Danger, Warning));
+        assert_eq!(rate("2", "OFF", "1"), (Danger, Warning));
+        assert_eq!(rate("0", "OFF", "1"), (Danger, Warning));
+        assert_eq!(rate("3", "OFF", "1"), (Fine, Fine));
+    }
+
+    #[test]
+    fn replicas_that_may_be_promoted_are_told() {
+        let told = |pairs: &[(&str, &str)], threads| replication(&settings(pairs), threads).remove(0);
+        assert_eq!(told(&[], 0).severity, Severity::Fine);
+        assert!(told(&[("slaves_connected", "1")], 0).message.contains("asynchronous"));
+        assert!(told(&[], 2).message.contains("asynchronous"));
+        let semi = [("rpl_semi_sync_master_status", "ON"), ("rpl_semi_sync_master_clients", "1")];
+        assert!(told(&semi, 1).message.contains("semi-synchronous"));
+        assert_eq!(told(&[("slaves_running", "1")], 0).severity, Severity::Danger);
+    }
+
+    #[test]
+    fn a_cluster_without_a_majority_is_told() {
+        let rate = |size, options: &str| {
+            galera(&settings(&[("wsrep_cluster_size", size), ("wsrep_provider_options", options)]), true)
+                .map(|finding| finding.severity)
+        };
+        assert_eq!(rate("3", "pc.ignore_quorum = false; pc.ignore_sb = false"), Some(Severity::Fine));
+        assert_eq!(rate("2", ""), Some(Severity::Warning));
+        assert_eq!(rate("1", ""), Some(Severity::Warning));
+        assert_eq!(rate("3", "pc.ignore_sb = true; x = 1"), Some(Severity::Danger));
+        assert_eq!(galera(&settings(&[]), false), None);
+    }
 }

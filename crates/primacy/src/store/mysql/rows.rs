@@ -10,7 +10,7 @@ use super::super::row::{FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT};
 use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
 use super::fault::Fault;
 use super::line::{Answer, Fields};
-use super::packet::{Packet, bytes, id, label, nanos, number, text};
+use super::packet::{Packet, id, label, nanos, number, text};
 use crate::{CandidateId, ElectionName, Label, Token};
 
 const NEW_ELECTION: &str = "new-election";
@@ -398,8 +398,4 @@ pub(super) fn glance(election: &ElectionName) -> String {
          FROM (SELECT 1 AS one) AS one LEFT JOIN primacy_election AS e ON e.election = {}",
         text(election.as_str())
     )
-}
-
-pub(super) fn probe_row(key: [u8; 16]) -> String {
-    bytes(&key)
 }

@@ -1,6 +1,6 @@
 //! The tables, who may make them, and whose version they are.
 
-use tracing::info;
+use tracing::{debug, info};
 
 use super::super::StoreError;
 use super::fault::Fault;
@@ -66,18 +66,29 @@ const TABLES: [&str; 7] = [
     "INSERT IGNORE INTO primacy_schema (one, version) VALUES (1, 1)",
 ];
 
+/// The fence for programs in other languages, as the server's client program reads it.
+const FENCE: &str = include_str!("fence.sql");
+
+/// The statement in [`FENCE`] that makes the procedure.
+fn fence_procedure() -> Option<&'static str> {
+    let (_, rest) = FENCE.split_once("DELIMITER //")?;
+    Some(rest.split_once("//")?.0.trim())
+}
+
 /// The SQL that an administrator runs where candidates have no right to make tables.
 pub fn schema_sql() -> String {
     let mut sql = String::from(
-        "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 1. Run it in that database; it may be run\n\
-         -- again. Candidates and operators then need no more than:\n\
-         --   GRANT SELECT, INSERT, UPDATE, DELETE ON `database`.* TO 'user'@'host';\n",
+        "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 1, for the client program mysql or mariadb. Run\n\
+         -- it in that database; it may be run again. Candidates and operators then need no more than:\n\
+         --   GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON `database`.* TO 'user'@'host';\n",
     );
     for statement in TABLES {
         sql.push('\n');
         sql.push_str(statement);
         sql.push_str(";\n");
     }
+    sql.push('\n');
+    sql.push_str(FENCE);
     sql
 }
 
@@ -128,9 +139,23 @@ async fn make(line: &mut Line) -> Result<(), StoreError> {
         run_patiently(line, statement).await?;
     }
     info!(host = line.host(), "the tables of primacy are there");
+    make_procedure(line).await?;
     match version(line).await? {
         Some(version) => refuse_other(line, version),
         None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", line.host()))),
+    }
+}
+
+/// Nothing here needs it, and not everybody may make one. What is there stays.
+async fn make_procedure(line: &mut Line) -> Result<(), StoreError> {
+    let Some(statement) = fence_procedure() else { return Ok(()) };
+    match line.run(&Packet::read(statement.to_owned())).await {
+        Ok(_) => Ok(()),
+        Err(fault) if line.is_sound() => {
+            debug!(error = %StoreError::from(fault), "the procedure primacy_fence was not made");
+            Ok(())
+        }
+        Err(fault) => Err(fault.into()),
     }
 }
 
@@ -158,6 +183,8 @@ mod tests {
             assert!(sql.contains(&format!("CREATE TABLE IF NOT EXISTS primacy_{table} (")), "{table}");
         }
         assert!(sql.contains(&format!("VALUES (1, {VERSION})")), "the version that this program knows");
-        assert!(sql.trim_end().ends_with(';'));
+        let procedure = fence_procedure().expect("in the file");
+        assert!(procedure.starts_with("CREATE PROCEDURE primacy_fence(") && procedure.ends_with("END"), "{procedure}");
+        assert!(sql.contains(procedure));
     }
 }

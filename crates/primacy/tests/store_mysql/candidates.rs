@@ -1,0 +1,44 @@
+//! Candidates through the public API.
+
+use std::time::Duration;
+
+use primacy::{Candidate, CandidateConfig, Election, Label, Timing, clock};
+
+use crate::support::server;
+
+fn campaign(election: &Election, number: usize) -> Candidate {
+    let mut config = CandidateConfig::new(Label::new(format!("c{number}")).expect("a valid label"));
+    config.timing = Timing::with_lease(Duration::from_secs(60)).expect("valid");
+    election.campaign_with(config).expect("starts")
+}
+
+/// The next leader hears of a resignation from the lookout: it leads long before it would have looked by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_candidate_hears_of_a_resignation() {
+    let server = server();
+    let election = Election::open(&server.url(), "handover").expect("a valid URL");
+    let mut leader = campaign(&election, 0);
+    let mut leadership = leader.elected().await.expect("leads");
+    let mut spans = Vec::new();
+    for number in 1..=10 {
+        // Who has just led lets others go first, so that each round needs a new candidate.
+        let mut next = campaign(&election, number);
+        let start = clock::now();
+        let queued = || server.sql("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'");
+        while queued().expect("told").trim() != "1" {
+            assert!(clock::now().since(start) < Duration::from_secs(20), "nobody waits beside the lookout");
+            tokio::task::yield_now().await;
+        }
+        let start = clock::now();
+        leadership.resign().await;
+        let elected = tokio::time::timeout(Duration::from_secs(8), next.elected()).await;
+        leadership = elected.expect("hears of it").expect("leads");
+        spans.push(clock::now().since(start));
+        std::mem::replace(&mut leader, next).withdraw().await;
+    }
+    spans.sort_unstable();
+    println!("from a resignation to the next leadership: {spans:?}");
+    assert!(spans[spans.len() / 2] < Duration::from_millis(500), "{spans:?}");
+    leadership.resign().await;
+    leader.withdraw().await;
+}

@@ -1,0 +1,178 @@
+//! The lookout: every waiter hears of every change, one of them pays for it, and a lost one is replaced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::clock;
+use primacy::store::{Hints, Store};
+use primacy_servers::MariaDb;
+use tokio::task::JoinSet;
+
+use crate::support::{Actor, applied, at, election, server};
+
+/// Far below the interval at which candidates look by themselves.
+const SOON: Duration = Duration::from_secs(2);
+
+async fn hears(hints: &mut dyn Hints) -> bool {
+    tokio::time::timeout(SOON, hints.next()).await.is_ok()
+}
+
+fn counter(server: &MariaDb, name: &str) -> u64 {
+    let row = server.sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'")).expect("told");
+    row.split('\t').nth(1).and_then(|value| value.trim().parse().ok()).expect("a number")
+}
+
+/// Those that sleep in the queue for the post.
+fn queued(server: &MariaDb) -> u64 {
+    let question = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'";
+    server.sql(question).expect("told").trim().parse().expect("a number")
+}
+
+async fn await_queue(server: &MariaDb, length: u64) {
+    let start = clock::now();
+    while queued(server) != length {
+        assert!(clock::now().since(start) < Duration::from_secs(20), "{} queue, not {length}", queued(server));
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_waiters_hear_of_a_release() {
+    const WAITERS: u64 = 50;
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut record = a.take().await;
+    let mut waiting = Vec::new();
+    for _ in 0..WAITERS {
+        waiting.push(store.hints(&election("e")).await.expect("hints"));
+    }
+    await_queue(&server, WAITERS - 1).await;
+    // Whatever was kept of the beginning.
+    for hints in &mut waiting {
+        while tokio::time::timeout(Duration::from_millis(1), hints.next()).await.is_ok() {}
+    }
+    for _ in 0..20 {
+        let renewal = a.renewal(&record);
+        record = applied(a.step(renewal).await);
+    }
+    for hints in &mut waiting {
+        let heard = tokio::time::timeout(Duration::from_millis(1), hints.next()).await;
+        assert!(heard.is_err(), "a renewal is no news");
+    }
+    let mut hearing = JoinSet::new();
+    for mut hints in waiting {
+        hearing.spawn(async move {
+            hints.next().await;
+            (clock::now(), hints)
+        });
+    }
+    let release = a.release(&record);
+    let released_at = clock::now();
+    applied(a.step(release).await);
+    let mut delays = Vec::new();
+    let mut all = Vec::new();
+    let deadline = tokio::time::timeout(Duration::from_secs(5), async {
+        while let Some(heard) = hearing.join_next().await {
+            let (at, hints) = heard.expect("no panic");
+            delays.push(at.since(released_at));
+            all.push(hints);
+        }
+    });
+    assert!(deadline.await.is_ok(), "only {} of {WAITERS} heard of it", delays.len());
+    delays.sort_unstable();
+    println!("{WAITERS} waiters heard after {:?} (first) to {:?} (last)", delays[0], delays[delays.len() - 1]);
+    // And what it costs while nothing happens: one lookout for all.
+    await_queue(&server, WAITERS - 1).await;
+    let (before, start) = (counter(&server, "Questions"), clock::now());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (asked, span) = (counter(&server, "Questions") - before, clock::now().since(start));
+    println!("{asked} statements in {span:?} for {} waiters", all.len());
+    assert!(asked <= 60, "{asked} statements in {span:?}");
+    assert!(asked >= 10, "nobody keeps a lookout: {asked} statements in {span:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_lookout_is_replaced_and_comes_back() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut one = store.hints(&election("e")).await.expect("hints");
+    let mut two = store.hints(&election("e")).await.expect("hints");
+    await_queue(&server, 1).await;
+    let owner = server
+        .sql("SELECT IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40)))")
+        .expect("told");
+    server.sql(&format!("KILL {}", owner.trim())).expect("kills");
+    a.take().await;
+    assert!(hears(&mut *one).await && hears(&mut *two).await);
+    await_queue(&server, 1).await;
+    while tokio::time::timeout(Duration::from_millis(100), one.next()).await.is_ok() {}
+    while tokio::time::timeout(Duration::from_millis(100), two.next()).await.is_ok() {}
+    a.take().await;
+    assert!(hears(&mut *one).await && hears(&mut *two).await);
+}
+
+/// A lookout whose process is stopped, here a runtime that nobody drives, loses the post.
+#[test]
+fn a_stopped_lookout_loses_its_post() {
+    let server = server();
+    let store = Arc::new(at(&server.url()));
+    let build = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (stopped, live) = (build(), build());
+    let mut a = live.block_on(Actor::join(&*store, "e", 1));
+    live.block_on(a.take());
+    let first = stopped.block_on(store.hints(&election("e"))).expect("hints");
+    // Gets the post, and then nobody drives it any more.
+    stopped.block_on(async { tokio::time::sleep(Duration::from_millis(300)).await });
+    let mut second = live.block_on(store.hints(&election("e"))).expect("hints");
+    live.block_on(async {
+        await_queue(&server, 1).await;
+        a.take().await;
+        let start = clock::now();
+        let heard = tokio::time::timeout(Duration::from_secs(8), second.next()).await;
+        assert!(heard.is_ok(), "the post stays with a lookout that is stopped");
+        println!("heard {:?} after the change, past a stopped lookout", clock::now().since(start));
+    });
+    drop(first);
+}
+
+/// Hints of one election do not wake those who wait for another, nor for the same name in another database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_have_lookouts_of_their_own() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.take().await;
+    server.sql("CREATE DATABASE primacy_two").expect("creates");
+    let other_store = at(&format!("{}_two", server.url()));
+    drop(Actor::join(&other_store, "e", 1).await);
+    let mut same = store.hints(&election("e")).await.expect("hints");
+    let mut upper = store.hints(&election("E")).await.expect("hints");
+    let mut elsewhere = other_store.hints(&election("e")).await.expect("hints");
+    for hints in [&mut same, &mut upper, &mut elsewhere] {
+        while tokio::time::timeout(Duration::from_millis(200), hints.next()).await.is_ok() {}
+    }
+    assert_eq!(queued(&server), 0, "each is alone");
+    a.take().await;
+    assert!(hears(&mut *same).await);
+    for hints in [&mut upper, &mut elsewhere] {
+        assert!(tokio::time::timeout(Duration::from_millis(300), hints.next()).await.is_err());
+    }
+}
+
+/// Hints come back after the server was away, and say that something may have been missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_delays_hints() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.take().await;
+    let mut hints = store.hints(&election("e")).await.expect("hints");
+    while tokio::time::timeout(Duration::from_millis(200), hints.next()).await.is_ok() {}
+    server.restart().expect("restarts");
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.take().await;
+    let heard = tokio::time::timeout(Duration::from_secs(20), hints.next()).await;
+    assert!(heard.is_ok(), "no hint after the restart");
+}

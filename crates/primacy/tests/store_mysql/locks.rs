@@ -1,0 +1,120 @@
+//! Locks that others hold: waits are bounded, told apart, and leave nothing behind.
+
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable as _;
+use primacy::clock;
+use primacy::store::{Reply, StoreError};
+use primacy_servers::MariaDb;
+
+use crate::support::{Actor, applied, at, connect, server};
+
+/// Twice the bound of one wait, and some.
+const BOUND: Duration = Duration::from_secs(6);
+
+fn waiting(server: &MariaDb) -> usize {
+    let statement = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'primacy' AND command <> 'Sleep'";
+    server.sql(statement).expect("told").trim().parse().expect("a number")
+}
+
+fn is_busy<T: std::fmt::Debug>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(error @ StoreError::Unreachable(_)) if error.to_string().contains("lock"))
+}
+
+#[tokio::test]
+async fn a_locked_table_delays_and_harms_nobody() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut b = Actor::join(&store, "e", 2).await;
+    let record = a.take().await;
+    let mut other = connect(&server.admin_url()).await;
+    other.query_drop("LOCK TABLES primacy_election WRITE").await.expect("locks");
+    let start = clock::now();
+    let (renewed, looked) = tokio::join!(a.step(a.renewal(&record)), b.try_look());
+    assert!(is_busy(&renewed), "{renewed:?}");
+    assert!(is_busy(&looked), "{looked:?}");
+    assert!(clock::now().since(start) < BOUND, "it took {:?}", clock::now().since(start));
+    // Steps that are abandoned do not pile up behind the lock.
+    for number in 10..20 {
+        let mut c = Actor::join(&store, "e", number).await;
+        let step = tokio::time::timeout(Duration::from_millis(20), c.try_look()).await;
+        assert!(step.is_err(), "not locked: {step:?}");
+    }
+    while waiting(&server) > 0 {
+        assert!(clock::now().since(start) < BOUND * 3, "{} statements still wait", waiting(&server));
+        tokio::task::yield_now().await;
+    }
+    other.query_drop("UNLOCK TABLES").await.expect("unlocks");
+    let mut a = Actor::join(&store, "e", 1).await;
+    applied(a.step(a.renewal(&record)).await);
+    b.look().await;
+}
+
+#[tokio::test]
+async fn a_locked_row_delays_changes_and_no_looks() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut b = Actor::join(&store, "e", 2).await;
+    let mut elsewhere = Actor::join(&store, "elsewhere", 3).await;
+    let record = a.take().await;
+    let mut other = connect(&server.admin_url()).await;
+    other
+        .query_drop("START TRANSACTION; SELECT * FROM primacy_election WHERE election = 'e' FOR UPDATE")
+        .await
+        .expect("locks");
+    let start = clock::now();
+    let asking = b.asking(Some(record.expectation()));
+    let (renewed, taken, record_elsewhere) = tokio::join!(a.step(a.renewal(&record)), b.step(asking), elsewhere.take());
+    assert!(is_busy(&renewed) && is_busy(&taken), "{renewed:?} {taken:?}");
+    assert!(clock::now().since(start) < BOUND);
+    assert_eq!(record_elsewhere.version.beat, 1, "another election goes on");
+    // What failed has left no transaction and no lock.
+    assert_eq!(b.look().await.record, Some(record.clone()));
+    other.query_drop("ROLLBACK").await.expect("unlocks");
+    applied(a.step(a.renewal(&record)).await);
+}
+
+/// An announcement that cannot be written does not keep a candidate from looking.
+#[tokio::test]
+async fn a_look_goes_on_without_its_announcement() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut b = Actor::join(&store, "e", 2).await;
+    let record = a.take().await;
+    b.announce().await;
+    let mut other = connect(&server.admin_url()).await;
+    other.query_drop("START TRANSACTION; SELECT * FROM primacy_candidate FOR UPDATE").await.expect("locks");
+    assert_eq!(b.announce().await.record, Some(record));
+}
+
+/// The fence row is apart from the lease row: a fenced transaction in flight holds up the next grant, not the leader.
+#[tokio::test]
+async fn a_fenced_transaction_delays_a_takeover_and_no_renewal() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut b = Actor::join(&store, "e", 2).await;
+    let mut record = a.take().await;
+    let mut work = connect(&server.url()).await;
+    let fence = "START TRANSACTION; SELECT token FROM primacy_token WHERE election = 'e' LOCK IN SHARE MODE";
+    work.query_drop(fence).await.expect("fences");
+    record = applied(a.step(a.renewal(&record)).await);
+    let taken = b.step(b.asking(Some(record.expectation()))).await;
+    assert!(is_busy(&taken), "{taken:?}");
+    // And not while it waits either.
+    let asking = b.asking(Some(record.expectation()));
+    let takeover = tokio::spawn(async move { b.step(asking).await });
+    while waiting(&server) == 0 {
+        tokio::task::yield_now().await;
+    }
+    record = applied(a.step(a.renewal(&record)).await);
+    work.query_drop("COMMIT").await.expect("commits");
+    // What it asked for is gone.
+    let taken = takeover.await.expect("no panic");
+    assert!(matches!(&taken, Ok(Reply::Conflict(seen)) if seen.record == Some(record.clone())), "{taken:?}");
+    let mut b = Actor::join(&store, "e", 2).await;
+    assert!(b.take().await.version.token > record.version.token);
+}

@@ -1,0 +1,91 @@
+//! Users with too few rights, wrong passwords, missing databases: said in one line, without the password.
+
+use primacy::store::mysql::{MysqlStore, schema_sql};
+use primacy::store::{Store, StoreError};
+use primacy_servers::MariaDb;
+
+use crate::support::{Actor, applied, at, server, unusable};
+
+const PASSWORD: &str = "canary-5c1f";
+
+/// A user of the test's own, and its URL.
+fn user(server: &MariaDb, name: &str, grants: &str) -> String {
+    let mut sql = format!("CREATE USER {name}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';");
+    if !grants.is_empty() {
+        sql += &format!("GRANT {grants} ON primacy.* TO {name}@'127.0.0.1';");
+    }
+    server.sql(&sql).expect("creates");
+    format!("mysql://{name}:{PASSWORD}@127.0.0.1:{}/primacy", server.port())
+}
+
+#[tokio::test]
+async fn four_rights_are_enough_once_the_tables_are_there() {
+    let server = server();
+    let url = user(&server, "plain", "SELECT, INSERT, UPDATE, DELETE");
+    let message = unusable(Actor::try_join(&at(&url), "e", 1).await, PASSWORD);
+    assert!(message.contains("primacy schema"), "{message}");
+    server.sql(&schema_sql()).expect("the SQL for administrators runs");
+    server.sql(&schema_sql()).expect("and runs again");
+    let store = at(&url);
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.announce().await;
+    let record = a.take().await;
+    let record = applied(a.step(a.renewal(&record)).await);
+    applied(a.step(a.release(&record)).await);
+    let mut desk = store.desk().await.expect("opens");
+    let probe = desk.probe().await.expect("probes");
+    assert!(probe.renewals.len() >= 20);
+    assert!(!probe.findings.iter().any(|finding| finding.code == "permission"), "{:?}", probe.findings);
+}
+
+#[tokio::test]
+async fn missing_rights_are_told_with_the_remedy() {
+    let server = server();
+    Actor::join(&at(&server.url()), "e", 1).await.take().await;
+    let reader = at(&user(&server, "reader", "SELECT"));
+    // Looking needs no more.
+    let mut a = Actor::join(&reader, "e", 2).await;
+    let seen = a.announce().await;
+    let record = seen.record.expect("there");
+    let message = unusable(a.step(a.asking(Some(record.expectation()))).await, PASSWORD);
+    assert!(message.contains("primacy schema"), "{message}");
+    let mut desk = reader.desk().await.expect("opens");
+    let probe = desk.probe().await.expect("probes");
+    let told = probe.findings.iter().find(|finding| finding.code == "permission").expect("told");
+    assert!(told.message.contains("UPDATE primacy_election"), "{}", told.message);
+    assert!(probe.renewals.is_empty());
+    let nobody = at(&user(&server, "nobody", "INSERT"));
+    let message = unusable(Actor::try_join(&nobody, "e", 3).await, PASSWORD);
+    assert!(message.contains("primacy schema"), "{message}");
+}
+
+#[tokio::test]
+async fn wrong_passwords_and_databases_are_told_and_the_password_never() {
+    let server = server();
+    let good = server.url();
+    let wrong = good.replace(server.password(), PASSWORD);
+    let elsewhere = good.replace("/primacy", "/primacy_nowhere");
+    let nobody = good.replace("mysql://primacy:", "mysql://nobody:");
+    for url in [&wrong, &elsewhere, &nobody] {
+        let store = MysqlStore::parse(url).expect("a valid URL");
+        for shown in [store.location(), format!("{store:?}"), format!("{:#?}", store.clone())] {
+            assert!(!shown.contains(PASSWORD) && !shown.contains(server.password()), "{shown}");
+        }
+        let message = unusable(Actor::try_join(&store, "e", 1).await, PASSWORD);
+        assert!(!message.contains(server.password()) && message.contains("127.0.0.1"), "{message}");
+        unusable(store.desk().await.map(|_| ()), server.password());
+    }
+    let closed = MysqlStore::parse(&format!("mysql://u:{PASSWORD}@127.0.0.1:1/d")).expect("a valid URL");
+    match Actor::try_join(&closed, "e", 1).await {
+        Err(StoreError::Unreachable(message)) => assert!(!message.contains(PASSWORD), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_socket_is_reached() {
+    let server = server();
+    let mut a = Actor::join(&at(&server.unix_url()), "e", 1).await;
+    a.take().await;
+    assert!(Actor::join(&at(&server.url()), "e", 2).await.look().await.record.is_some());
+}

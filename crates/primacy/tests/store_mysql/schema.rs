@@ -1,0 +1,70 @@
+//! The tables: made once by many, refused in another version, missing for observers.
+
+use primacy::store::Store;
+
+use crate::support::{Actor, at, server, unusable};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_sessions_make_the_tables_at_once() {
+    let server = server();
+    let store = at(&server.url());
+    let joining: Vec<_> = (1..=20)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { Actor::try_join(&store, "e", number).await })
+        })
+        .collect();
+    for task in joining {
+        let mut actor = task.await.expect("no panic").expect("each gets its session");
+        assert!(actor.look().await.record.is_none());
+    }
+    let tables = server.sql("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'primacy'");
+    assert_eq!(tables.expect("told").trim(), "6");
+    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "1");
+}
+
+#[tokio::test]
+async fn tables_of_another_version_are_refused_and_not_touched() {
+    let server = server();
+    let store = at(&server.url());
+    drop(Actor::join(&store, "e", 1).await);
+    server.sql("UPDATE primacy_schema SET version = 2").expect("sets");
+    for message in [
+        unusable(Actor::try_join(&store, "e", 1).await, server.password()),
+        unusable(store.desk().await.map(|_| ()), server.password()),
+    ] {
+        assert!(message.contains("version 2") && message.contains("version 1"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_observer_makes_nothing() {
+    let server = server();
+    let store = at(&server.url());
+    let message = unusable(store.desk().await.map(|_| ()), server.password());
+    assert!(message.contains("primacy run"), "{message}");
+    assert_eq!(server.sql("SHOW TABLES").expect("told").trim(), "");
+}
+
+/// A process that was killed while it made the tables has left some of them.
+#[tokio::test]
+async fn half_made_tables_are_completed() {
+    let server = server();
+    let store = at(&server.url());
+    drop(Actor::join(&store, "e", 1).await);
+    server.sql("DROP TABLE primacy_term, primacy_probe; DELETE FROM primacy_schema").expect("drops");
+    Actor::join(&store, "e", 1).await.take().await;
+}
+
+/// The procedure for other languages is made along, and reads the row that a grant writes.
+#[tokio::test]
+async fn the_fence_of_other_languages_is_made_along() {
+    let server = server();
+    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
+    let old = a.take().await;
+    let new = a.take().await;
+    let call = |token: u64| server.sql_as_user(&format!("START TRANSACTION; CALL primacy_fence('e', {token}); COMMIT"));
+    call(new.version.token.get()).expect("the present token is let through");
+    let stale = call(old.version.token.get()).expect_err("a stale token is refused").to_string();
+    assert!(stale.contains("stale"), "{stale}");
+}
