@@ -46,9 +46,9 @@ impl MysqlDesk {
                 Verdict::Write(new, ended) => (new, ended),
             };
             let change = rows::change(election, row, &new, ended.as_ref().map(|reason| reason.word()));
-            match self.line.run(&change.packet).await {
-                Ok(answers) if change.is_made(&answers) => return Ok(Ordered::Written(before)),
-                Ok(_) | Err(Fault::Outrun(_)) => {}
+            match self.line.make(&change).await {
+                Ok(true) => return Ok(Ordered::Written(before)),
+                Ok(false) | Err(Fault::Outrun(_)) => {}
                 Err(fault) => return Err(fault.into()),
             }
         }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Row, Value};
+use mysql_async::{Conn, DriverError, Row, Value};
 use tracing::debug;
 
 use super::super::StoreError;
 use super::fault::{self, Fault};
 use super::packet::Packet;
 use super::place::{Host, Place};
+use super::rows::Change;
 use super::schema;
 
 /// How long one host may take to become usable. Then the next one is tried.
@@ -146,14 +147,49 @@ impl Line {
         }
     }
 
+    /// Makes a change. `false` if the row was not as it must be; then nothing is done.
+    pub(super) async fn make(&mut self, change: &Change) -> Result<bool, Fault> {
+        if self.server.is_galera && change.statements.len() > 1 {
+            return self.make_by_and_by(change).await;
+        }
+        let (packet, decides) = match &change.statements[..] {
+            [deciding] => (Packet::single(deciding.clone()), 0),
+            // One more for the START TRANSACTION.
+            statements => (Packet::transaction(statements), change.decides + 1),
+        };
+        let answers = self.run(&packet).await?;
+        Ok(answers.get(decides).is_some_and(|answer| answer.affected == 1))
+    }
+
+    /// A round trip for each statement. When the cluster aborts a transaction between two statements of one packet,
+    /// MariaDB tells nobody: it runs those that follow each by itself, and answers the `COMMIT` with OK. Between two
+    /// packets it tells.
+    async fn make_by_and_by(&mut self, change: &Change) -> Result<bool, Fault> {
+        self.run(&Packet::read("START TRANSACTION".to_owned())).await?;
+        for (index, statement) in change.statements.iter().enumerate() {
+            let answers = self.run(&Packet::read(statement.clone())).await?;
+            if index == change.decides && answers.iter().any(|answer| answer.affected != 1) {
+                self.run(&Packet::read("ROLLBACK".to_owned())).await?;
+                return Ok(false);
+            }
+        }
+        self.run(&Packet::commit()).await?;
+        Ok(true)
+    }
+
     /// The answers, or the first error and the statement that it answers.
     async fn converse(&mut self, packet: &Packet) -> Result<Vec<Answer>, (mysql_async::Error, usize)> {
         let mut answers = Vec::with_capacity(packet.statements);
         let mut result = self.conn.query_iter(&packet.text).await.map_err(|error| (error, 0))?;
         for at in 0..packet.statements {
+            // The driver would take it for an answer without rows, with the count of the one before.
+            let is_missing = result.columns().is_none();
             let affected = result.affected_rows();
             // An error in place of an answer comes out here.
             let rows: Vec<Row> = result.collect().await.map_err(|error| (error, at))?;
+            if is_missing {
+                return Err((DriverError::PacketOutOfOrder.into(), at));
+            }
             answers.push(Answer { rows: rows.into_iter().map(Fields::of).collect(), affected });
         }
         Ok(answers)
@@ -212,10 +248,14 @@ impl Server {
             }
         }
         server.is_galera &= provided;
-        if !comment.is_empty() && !server.version.to_ascii_lowercase().contains("mariadb") {
+        if !comment.is_empty() && !server.is_mariadb() {
             server.version = format!("{} ({comment})", server.version);
         }
         Ok(server)
+    }
+
+    fn is_mariadb(&self) -> bool {
+        self.version.to_ascii_lowercase().contains("mariadb")
     }
 
     /// What is read from such servers may be old, and what is written to them nobody else sees.
@@ -246,6 +286,10 @@ fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
         Purpose::Campaign | Purpose::Observe if server.is_galera => {
             // Reads and writes wait until this node has applied what the cluster had committed when they came.
             settings.push("SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0".to_owned());
+            if server.is_mariadb() {
+                // A grant takes several round trips there, and a client that is stopped amid them must not hold its locks.
+                settings.push("SET SESSION idle_transaction_timeout = 3".to_owned());
+            }
         }
         Purpose::Campaign | Purpose::Observe => {}
         Purpose::Listen => {
@@ -254,7 +298,7 @@ fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
             if server.is_galera {
                 settings.push("SET SESSION wsrep_sync_wait = 0".to_owned());
             }
-            if server.version.to_ascii_lowercase().contains("mariadb") {
+            if server.is_mariadb() {
                 settings.push("SET SESSION max_statement_time = 0".to_owned());
             }
         }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::{CandidateId, Label};
 
-/// Statements that are sent together.
+/// Statements that are sent together, and answered one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) text: String,
@@ -23,7 +23,7 @@ pub(super) enum Change {
     Nothing,
     /// Its only statement commits by itself.
     Single,
-    /// A transaction: its last statement commits, and without that nothing is done.
+    /// A transaction, or the end of one: its last statement commits, and without that nothing is done.
     Transaction,
 }
 
@@ -39,6 +39,11 @@ impl Packet {
 
     pub(super) fn single(statement: String) -> Self {
         Self { text: statement, statements: 1, change: Change::Single }
+    }
+
+    /// The end of a transaction whose statements were sent before.
+    pub(super) fn commit() -> Self {
+        Self { text: "COMMIT".to_owned(), statements: 1, change: Change::Transaction }
     }
 
     /// The statements between `START TRANSACTION` and `COMMIT`. Answers are counted from the `START TRANSACTION`.

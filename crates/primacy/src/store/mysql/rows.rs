@@ -10,7 +10,7 @@ use super::super::row::{FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT};
 use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
 use super::fault::Fault;
 use super::line::{Answer, Fields};
-use super::packet::{Packet, id, label, nanos, number, text};
+use super::packet::{id, label, nanos, number, text};
 use crate::{CandidateId, ElectionName, Label, Token};
 
 const NEW_ELECTION: &str = "new-election";
@@ -213,22 +213,17 @@ fn insert(election: &ElectionName, new: &Record) -> String {
     )
 }
 
-/// A change, and the answer that says whether it was made.
+/// A change: one statement that commits by itself, or the statements of a transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    pub(super) packet: Packet,
-    /// The index of the deciding statement's answer.
-    decides: usize,
+    pub(super) statements: Vec<String>,
+    /// Which of them says whether it is made: it changes one row, or nothing is done.
+    pub(super) decides: usize,
 }
 
 impl Change {
-    /// One statement that commits by itself.
     pub(super) fn single(deciding: String) -> Self {
-        Self { packet: Packet::single(deciding), decides: 0 }
-    }
-
-    pub(super) fn is_made(&self, answers: &[Answer]) -> bool {
-        answers.get(self.decides).is_some_and(|answer| answer.affected == 1)
+        Self { statements: vec![deciding], decides: 0 }
     }
 }
 
@@ -261,8 +256,7 @@ pub(super) fn grant(election: &ElectionName, seen: &Seen, new: &Record, holder: 
         Some(old) => swap(election, old, new, Stamped::Granted),
         None => insert(election, new),
     };
-    // One for the START TRANSACTION.
-    let decides = statements.len() + 1;
+    let decides = statements.len();
     statements.push(format!("{deciding} AND {IF_COUNTED}"));
     statements.push(KEEP_COUNT.into());
     statements.push(format!("UPDATE primacy_token SET token = {granted} WHERE election = {name} AND {IF_COUNTED}"));
@@ -287,7 +281,7 @@ pub(super) fn grant(election: &ElectionName, seen: &Seen, new: &Record, holder: 
              ORDER BY token DESC LIMIT 1 OFFSET {TERMS_KEPT}) AS kept)"
     ));
     statements.push(format!("{} AND {IF_COUNTED}", withdraw(election, holder.id)));
-    Change { packet: Packet::transaction(&statements), decides }
+    Change { statements, decides }
 }
 
 /// A change that may also end the term of the token that stands.
@@ -301,7 +295,7 @@ pub(super) fn change(election: &ElectionName, old: &Record, new: &Record, ended:
         text(election.as_str()),
         number(old.version.token.get()),
     );
-    Change { packet: Packet::transaction(&[deciding, KEEP_COUNT.into(), close]), decides: 1 }
+    Change { statements: vec![deciding, KEEP_COUNT.into(), close], decides: 0 }
 }
 
 /// Writes that `who` waits, keeping its place, and forgets those who have not been heard of for long.

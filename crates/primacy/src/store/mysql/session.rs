@@ -134,12 +134,12 @@ impl MysqlSession {
                 continue;
             };
             let change = write(&self.election, &seen, &new);
-            match self.line.run(&change.packet).await {
-                Ok(answers) if change.is_made(&answers) => {
+            match self.line.make(&change).await {
+                Ok(true) => {
                     self.known = Some(new.clone());
                     return Ok(Reply::Applied(new));
                 }
-                Ok(_) | Err(Fault::Outrun(_)) => {}
+                Ok(false) | Err(Fault::Outrun(_)) => {}
                 Err(fault) => return Err(fault.into()),
             }
         }
