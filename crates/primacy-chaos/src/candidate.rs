@@ -41,9 +41,9 @@ pub(crate) struct Place {
     /// Where it finds the store.
     url: String,
     /// What is between the two, if that can be struck.
-    pub(crate) link: Option<Proxy>,
-    /// Where its programs may find the fenced table: as it finds the store, or with nothing in between.
-    tables: [String; 2],
+    pub(crate) links: Vec<Proxy>,
+    /// Where its programs may find the fenced table.
+    tables: Vec<String>,
     /// What its wall clock is told, if that can be stepped.
     clock: Option<PathBuf>,
     rng: Rng,
@@ -71,8 +71,10 @@ pub(crate) fn faketime() -> Option<PathBuf> {
 impl Recipe {
     /// A place for a candidate, empty for now.
     pub(crate) fn place(&self, name: String, site: &Site, mut rng: Rng) -> Result<Place> {
-        let (link, url) = site.link()?;
-        let through = if link.is_some() { url.clone() } else { site.table.clone() };
+        let mut links = site.links()?;
+        // Nobody tells candidates to begin with the same node.
+        rng.shuffle(&mut links);
+        let (url, tables) = site.urls(&links);
         let mut clock = None;
         // Some see the machine's own time.
         if rng.percent(60) && faketime().is_some() {
@@ -84,8 +86,7 @@ impl Recipe {
             }
             clock = Some(file);
         }
-        let tables = [through, site.table.clone()];
-        Ok(Place { name, url, link, tables, clock, rng, runner: None, back_at: Moment::now() })
+        Ok(Place { name, url, links, tables, clock, rng, runner: None, back_at: Moment::now() })
     }
 
     /// `primacy` as an operator would call it.
@@ -142,7 +143,7 @@ impl Place {
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         command.args(["run", "-v", "--wait", "1h", "--name", &self.name]);
         command.args(["--lease", &millis(recipe.lease), "--grace", &millis(recipe.grace), "--"]);
-        command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(2)]);
+        command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(self.tables.len())]);
         command.arg("--witness").arg(witness(&recipe.folder));
         command.args(["--linger", &rng.span(Duration::ZERO, recipe.grace / 2).as_millis().to_string()]);
         command.args(["--hold", &rng.below(50).to_string()]);

@@ -15,6 +15,8 @@ pub(crate) enum Need {
     Disk,
     /// A server that candidates reach through links of ours.
     Server,
+    /// A cluster of them.
+    Cluster,
 }
 
 macro_rules! kinds {
@@ -80,6 +82,7 @@ kinds! {
     LockTable "lock-table" Server 1 "somebody locks the election's table",
     FreezeServer "freeze-server" Server 1 "the server is stopped and goes on later",
     RestartServer "restart-server" Server 1 "the server is restarted",
+    SplitCluster "split-cluster" Cluster 2 "a node of the cluster is cut off from the others",
     KillServer "kill-server" Server 1 "kill -9 of the server, which comes back later",
 }
 
@@ -123,6 +126,7 @@ impl Kind {
                 | Self::LockTable
                 | Self::FreezeServer
                 | Self::RestartServer
+                | Self::SplitCluster
                 | Self::KillServer
         )
     }

@@ -178,7 +178,7 @@ impl Run {
     fn strike_link(&mut self, kind: Kind, place: usize, span: Duration, rng: &mut Rng) -> Option<Undo> {
         let lease = self.setup.lease;
         let longer = if kind == Kind::Fade { lease / 5 } else { rng.span(lease / 50, lease / 3) };
-        strike(self.places[place].link.as_ref()?, kind, longer);
+        strike(&self.places[place].links, kind, longer);
         if kind == Kind::Fade {
             return Some(Undo::Fade(span));
         }
@@ -187,9 +187,10 @@ impl Run {
 
     fn strike_all(&mut self, kind: Kind, span: Duration, rng: &mut Rng) -> Option<Undo> {
         let server = self.site.server.clone();
-        let later = |harm: fn(&Server, Duration) -> Result<()>| {
+        let draw = rng.index(usize::MAX);
+        let later = |harm: fn(&Server, Duration, usize) -> Result<()>| {
             let server = Arc::clone(server.as_ref()?);
-            Some(Undo::Await(thread::spawn(move || harm(&server, span))))
+            Some(Undo::Await(thread::spawn(move || harm(&server, span, draw))))
         };
         match kind {
             Kind::Depose => self.order(&["depose", "--no-wait", "--force"]),
@@ -203,34 +204,19 @@ impl Run {
                 return Some(Undo::EmptyDisk);
             }
             Kind::Isolate => {
-                self.links().for_each(|link| strike(link, kind, Duration::ZERO));
+                self.places.iter().for_each(|place| strike(&place.links, kind, Duration::ZERO));
                 return Some(Undo::Heal { lost: rng.percent(50), longer: Duration::ZERO });
             }
-            Kind::EndSessions => return later(|server, _| server.end_sessions(40)),
-            Kind::EndAllSessions => return later(|server, _| server.end_sessions(100)),
-            Kind::LockTable => return later(Server::lock_table),
-            Kind::RestartServer => return later(|server, _| server.restart()),
-            Kind::FreezeServer => {
-                return later(|server, span| {
-                    server.freeze()?;
-                    thread::park_timeout(span);
-                    server.thaw()
-                });
-            }
-            Kind::KillServer => {
-                return later(|server, span| {
-                    server.kill()?;
-                    thread::park_timeout(span);
-                    server.start_again()
-                });
-            }
+            Kind::EndSessions => return later(|server, _, _| server.end_sessions(40)),
+            Kind::EndAllSessions => return later(|server, _, _| server.end_sessions(100)),
+            Kind::LockTable => return later(|server, span, _| server.lock_table(span)),
+            Kind::RestartServer => return later(|server, _, draw| server.restart(draw)),
+            Kind::FreezeServer => return later(Server::freeze),
+            Kind::SplitCluster => return later(Server::split),
+            Kind::KillServer => return later(Server::kill),
             _ => {}
         }
         None
-    }
-
-    fn links(&self) -> impl Iterator<Item = &Proxy> {
-        self.places.iter().filter_map(|place| place.link.as_ref())
     }
 
     /// Gives an operator's order, without waiting for it.
@@ -274,15 +260,17 @@ impl Run {
 
     /// Heals a link, but for what still strikes it.
     fn heal_link(&self, place: usize, lost: bool) {
-        let Some(link) = &self.places[place].link else { return };
-        if lost {
-            link.kill_connections();
+        let links = &self.places[place].links;
+        for link in links {
+            if lost {
+                link.kill_connections();
+            }
+            link.heal();
         }
-        link.heal();
         for fault in self.in_force.iter().filter(|fault| fault.place.is_none_or(|other| other == place)) {
             match fault.undo {
-                Undo::Heal { longer, .. } => strike(link, fault.kind, longer),
-                Undo::Fade(_) => strike(link, fault.kind, self.setup.lease / 5),
+                Undo::Heal { longer, .. } => strike(links, fault.kind, longer),
+                Undo::Fade(_) => strike(links, fault.kind, self.setup.lease / 5),
                 _ => {}
             }
         }
@@ -296,10 +284,11 @@ impl Run {
                 }
             }
             Undo::Fade(span) => {
-                let Some(link) = place.and_then(|place| self.places[place].link.as_ref()) else { return };
-                strike(link, Kind::MuteRequests, Duration::ZERO);
+                let Some(place) = place else { return };
+                strike(&self.places[place].links, Kind::MuteRequests, Duration::ZERO);
                 let undo = Undo::Heal { lost: true, longer: Duration::ZERO };
-                self.in_force.push(InForce { kind: Kind::MuteRequests, place, until: Moment::now() + span, undo });
+                let (place, until) = (Some(place), Moment::now() + span);
+                self.in_force.push(InForce { kind: Kind::MuteRequests, place, until, undo });
             }
             Undo::Await(end) => match end.join() {
                 Ok(Ok(())) => {}
@@ -342,19 +331,21 @@ impl Run {
     }
 }
 
-/// Does to a link what a fault does.
-fn strike(link: &Proxy, kind: Kind, longer: Duration) {
-    match kind {
-        Kind::Cut => {
-            link.kill_connections();
+/// Does to links what a fault does.
+fn strike(links: &[Proxy], kind: Kind, longer: Duration) {
+    for link in links {
+        match kind {
+            Kind::Cut => {
+                link.kill_connections();
+            }
+            Kind::LoseAnswer => link.lose_next_answer(),
+            Kind::Mute | Kind::Isolate => link.cut(),
+            Kind::MuteRequests => link.hold(Way::ToServer),
+            Kind::MuteAnswers => link.hold(Way::ToClient),
+            Kind::Slow => link.delay(longer / 2),
+            Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
+            _ => {}
         }
-        Kind::LoseAnswer => link.lose_next_answer(),
-        Kind::Mute | Kind::Isolate => link.cut(),
-        Kind::MuteRequests => link.hold(Way::ToServer),
-        Kind::MuteAnswers => link.hold(Way::ToClient),
-        Kind::Slow => link.delay(longer / 2),
-        Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
-        _ => {}
     }
 }
 

@@ -142,7 +142,7 @@ impl Run {
             grace: timing.grace(),
             canary: setup.canary,
         };
-        let kinds: Vec<Kind> = setup.faults.iter().copied().filter(|kind| site.has(kind.need())).collect();
+        let kinds: Vec<Kind> = setup.faults.iter().copied().filter(|kind| site.has(*kind)).collect();
         if kinds.is_empty() {
             bail!("none of the chosen faults can be injected on {}", setup.store);
         }

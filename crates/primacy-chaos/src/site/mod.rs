@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use primacy_servers::Proxy;
 
-use crate::fault::Need;
+use crate::fault::{Kind, Need};
 use crate::work;
 use disk::Disk;
 pub(crate) use server::{Flavour, Server};
 
 /// The stores that runs can take place on.
-pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "mariadb"];
+pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "mariadb", "galera"];
 
 /// One run's store.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ impl Site {
             "sqlite" => Self::sqlite(folder),
             "postgres" => Self::on(Server::start(Flavour::Postgres)?),
             "mariadb" => Self::on(Server::start(Flavour::MariaDb)?),
+            "galera" => Self::on(Server::start(Flavour::Galera)?),
             _ => bail!("no store `{store}`; there are {}", STORES.join(", ")),
         }
     }
@@ -56,25 +57,36 @@ impl Site {
 
     fn on(server: Server) -> Result<Self> {
         server.sql_as_user(work::ON_SERVER)?;
-        let url = server.url();
-        Ok(Self { table: url.clone(), url, disk: None, server: Some(Arc::new(server)) })
+        let ports = server.ports();
+        let (url, table) = (server.url_at(&ports), server.url_at(&ports[..1]));
+        Ok(Self { url, table, disk: None, server: Some(Arc::new(server)) })
     }
 
-    /// A candidate's own way to the server, on which faults can be had; and the URL that leads through it.
-    pub(crate) fn link(&self) -> Result<(Option<Proxy>, String)> {
-        let Some(server) = &self.server else { return Ok((None, self.url.clone())) };
-        let proxy = Proxy::to(server.port())?;
-        let url = server.url_at(proxy.port());
-        Ok((Some(proxy), url))
+    /// A candidate's own ways to the server, on which faults can be had.
+    pub(crate) fn links(&self) -> Result<Vec<Proxy>> {
+        let ports = self.server.as_ref().map(|server| server.ports()).unwrap_or_default();
+        Ok(ports.into_iter().map(Proxy::to).collect::<Result<_, _>>()?)
     }
 
-    /// Whether faults with this need can be injected.
-    pub(crate) fn has(&self, need: Need) -> bool {
-        match need {
+    /// The store's URL through these, for a candidate; and where programs may find the fenced table: through one of them,
+    /// or with nothing in between.
+    pub(crate) fn urls(&self, links: &[Proxy]) -> (String, Vec<String>) {
+        let Some(server) = &self.server else { return (self.url.clone(), vec![self.table.clone()]) };
+        let through: Vec<u16> = links.iter().map(Proxy::port).collect();
+        let tables = through.iter().copied().chain(server.ports()).map(|port| server.url_at(&[port]));
+        (server.url_at(&through), tables.collect())
+    }
+
+    /// Whether a fault can be injected.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        let is_cluster = self.server.as_ref().is_some_and(|server| server.flavour() == Flavour::Galera);
+        match kind.need() {
             Need::Nothing => true,
             Need::Faketime => crate::candidate::faketime().is_some(),
             Need::Disk => self.disk.is_some(),
-            Need::Server => self.server.is_some(),
+            // A lock on a table binds one node only.
+            Need::Server => self.server.is_some() && !(is_cluster && kind == Kind::LockTable),
+            Need::Cluster => is_cluster,
         }
     }
 
@@ -84,7 +96,7 @@ impl Site {
         match self.server.as_ref().map(|server| server.flavour()) {
             None => Duration::ZERO,
             Some(Flavour::Postgres) => work::WITHIN,
-            Some(Flavour::MariaDb) => work::WITHIN * 2,
+            Some(Flavour::MariaDb | Flavour::Galera) => work::WITHIN * 2,
         }
     }
 }

@@ -1,29 +1,38 @@
-//! A private database server, and the harm that can be done to it.
+//! A private database server or cluster, and the harm that can be done to it.
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use primacy_servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use primacy_servers::{Galera, GaleraOptions, MariaDb, MariaDbOptions, Postgres, PostgresOptions};
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Postgres,
     MariaDb,
+    /// Three nodes, on any of which writes are taken.
+    Galera,
 }
 
-/// A running server.
+/// A running server, or a cluster of them.
 #[derive(Debug)]
 pub(crate) enum Server {
     Postgres(Postgres),
     MariaDb(MariaDb),
+    Galera(Galera),
 }
 
+/// Does the same to either kind of server; to one node of a cluster, which this number chooses.
 macro_rules! either {
-    ($self:ident, $server:ident => $call:expr) => {
+    ($self:ident, $draw:expr, $server:ident => $call:expr) => {
         match $self {
             Self::Postgres($server) => $call,
             Self::MariaDb($server) => $call,
+            Self::Galera(cluster) => {
+                let $server = &cluster.nodes()[$draw % cluster.nodes().len()];
+                $call
+            }
         }
     };
 }
@@ -33,6 +42,7 @@ impl Server {
         Ok(match flavour {
             Flavour::Postgres => Self::Postgres(Postgres::start(&PostgresOptions::default())?),
             Flavour::MariaDb => Self::MariaDb(MariaDb::start(&MariaDbOptions::default())?),
+            Flavour::Galera => Self::Galera(Galera::start(&GaleraOptions::quick())?),
         })
     }
 
@@ -40,28 +50,39 @@ impl Server {
         match self {
             Self::Postgres(_) => Flavour::Postgres,
             Self::MariaDb(_) => Flavour::MariaDb,
+            Self::Galera(_) => Flavour::Galera,
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        either!(self, server => server.port())
+    /// Where it listens: each of its nodes.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        match self {
+            Self::Postgres(server) => vec![server.port()],
+            Self::MariaDb(server) => vec![server.port()],
+            Self::Galera(cluster) => cluster.nodes().iter().map(MariaDb::port).collect(),
+        }
     }
 
-    pub(crate) fn url(&self) -> String {
-        either!(self, server => server.url())
-    }
-
-    pub(crate) fn url_at(&self, port: u16) -> String {
-        either!(self, server => server.url_at(port))
+    /// The URL that leads through these ports.
+    pub(crate) fn url_at(&self, ports: &[u16]) -> String {
+        match (self, ports) {
+            (Self::Postgres(server), [port, ..]) => server.url_at(*port),
+            (Self::MariaDb(server), [port, ..]) => server.url_at(*port),
+            (Self::Galera(cluster), [first, ..]) => {
+                let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+                cluster.node(0).url_at(*first).replace(&hosts[0], &hosts.join(","))
+            }
+            (_, []) => String::new(),
+        }
     }
 
     /// Runs SQL as the one who may do everything.
     fn sql(&self, sql: &str) -> Result<String> {
-        Ok(either!(self, server => server.sql(sql))?)
+        Ok(either!(self, 0, server => server.sql(sql))?)
     }
 
     pub(crate) fn sql_as_user(&self, sql: &str) -> Result<String> {
-        Ok(either!(self, server => server.sql_as_user(sql))?)
+        Ok(either!(self, 0, server => server.sql_as_user(sql))?)
     }
 
     /// Ends the sessions of so many of a hundred clients.
@@ -72,19 +93,11 @@ impl Server {
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
                      AND pid <> pg_backend_pid() AND random() * 100 < {percent}"
                 ))?;
+                Ok(())
             }
-            Self::MariaDb(server) => {
-                let ids = server.sql(&format!(
-                    "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id() \
-                     AND rand() * 100 < {percent}"
-                ))?;
-                // One may end by itself before its turn comes.
-                for id in ids.lines() {
-                    let _ = server.sql(&format!("KILL {id}"));
-                }
-            }
+            Self::MariaDb(server) => end_mariadb_sessions(server, percent),
+            Self::Galera(cluster) => cluster.nodes().iter().try_for_each(|node| end_mariadb_sessions(node, percent)),
         }
-        Ok(())
     }
 
     /// Locks the election's table against everybody, for as long.
@@ -94,28 +107,72 @@ impl Server {
             Self::Postgres(_) => {
                 format!("BEGIN; LOCK TABLE primacy_election; SELECT pg_sleep({seconds}); COMMIT")
             }
-            Self::MariaDb(_) => format!("LOCK TABLES primacy_election WRITE; DO SLEEP({seconds}); UNLOCK TABLES"),
+            Self::MariaDb(_) | Self::Galera(_) => {
+                format!("LOCK TABLES primacy_election WRITE; DO SLEEP({seconds}); UNLOCK TABLES")
+            }
         };
         self.sql(&sql).map(drop)
     }
 
-    pub(crate) fn restart(&self) -> Result<()> {
-        Ok(either!(self, server => server.restart())?)
+    /// Ends it in an orderly way, and starts it again.
+    pub(crate) fn restart(&self, draw: usize) -> Result<()> {
+        if let Self::Galera(cluster) = self {
+            let node = draw % cluster.nodes().len();
+            cluster.stop(node)?;
+            cluster.start_again(node)?;
+        } else {
+            either!(self, draw, server => server.restart())?;
+        }
+        self.await_whole()
     }
 
-    pub(crate) fn kill(&self) -> Result<()> {
-        Ok(either!(self, server => server.kill9())?)
+    /// Kills it, and starts it again after a while.
+    pub(crate) fn kill(&self, span: Duration, draw: usize) -> Result<()> {
+        either!(self, draw, server => server.kill9())?;
+        thread::park_timeout(span);
+        match self {
+            Self::Galera(cluster) => cluster.start_again(draw % cluster.nodes().len())?,
+            _ => either!(self, draw, server => server.start_again())?,
+        }
+        self.await_whole()
     }
 
-    pub(crate) fn start_again(&self) -> Result<()> {
-        Ok(either!(self, server => server.start_again())?)
+    /// Stops it, and lets it go on after a while.
+    pub(crate) fn freeze(&self, span: Duration, draw: usize) -> Result<()> {
+        either!(self, draw, server => server.freeze())?;
+        thread::park_timeout(span);
+        either!(self, draw, server => server.thaw())?;
+        self.await_whole()
     }
 
-    pub(crate) fn freeze(&self) -> Result<()> {
-        Ok(either!(self, server => server.freeze())?)
+    /// Cuts one node of a cluster off from the others, though not from clients.
+    pub(crate) fn split(&self, span: Duration, draw: usize) -> Result<()> {
+        let Self::Galera(cluster) = self else { return Ok(()) };
+        let node = draw % cluster.nodes().len();
+        cluster.cut(node)?;
+        thread::park_timeout(span);
+        cluster.heal(node)?;
+        self.await_whole()
     }
 
-    pub(crate) fn thaw(&self) -> Result<()> {
-        Ok(either!(self, server => server.thaw())?)
+    /// Waits until a cluster is one again.
+    fn await_whole(&self) -> Result<()> {
+        if let Self::Galera(cluster) = self {
+            let size = cluster.nodes().len();
+            (0..size).try_for_each(|node| cluster.await_size(node, size))?;
+        }
+        Ok(())
     }
+}
+
+fn end_mariadb_sessions(server: &MariaDb, percent: u64) -> Result<()> {
+    let ids = server.sql(&format!(
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id() \
+         AND rand() * 100 < {percent}"
+    ))?;
+    // One may end by itself before its turn comes.
+    for id in ids.lines() {
+        let _ = server.sql(&format!("KILL {id}"));
+    }
+    Ok(())
 }
