@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 
 use primacy_servers::{Galera, MYSQL_VARIABLE, POSTGRES_VARIABLE, is_installed};
 
@@ -31,10 +32,12 @@ const NEEDS: &[Need] = &[
     Need { program: "mariadb", package: "mariadb-client", why: "tests look into that store" },
     Need { program: GALERA, package: "galera-4", why: "a store on several nodes" },
     Need { program: "rsync", package: "rsync", why: "Galera copies a node's data" },
+    Need { program: PSYCOPG, package: "python3-psycopg2", why: "an example in Python" },
     Need { program: "openssl", package: "openssl", why: "certificates for servers with TLS" },
 ];
 
 const GALERA: &str = "libgalera_smm.so";
+const PSYCOPG: &str = "psycopg2";
 
 /// `cargo xtask services`: installs what is missing, if this user may.
 pub(crate) fn install(shell: &Shell) -> Result<(), String> {
@@ -75,7 +78,15 @@ pub(crate) fn install(shell: &Shell) -> Result<(), String> {
 }
 
 fn is_there(need: &Need) -> bool {
-    if need.program == GALERA { Galera::is_installed() } else { is_installed(need.program) }
+    match need.program {
+        GALERA => Galera::is_installed(),
+        PSYCOPG => {
+            let import = Command::new("python3").args(["-c", "import psycopg2"]).output();
+            let of_debian = Command::new("/usr/bin/python3").args(["-c", "import psycopg2"]).output();
+            [import, of_debian].into_iter().flatten().any(|output| output.status.success())
+        }
+        program => is_installed(program),
+    }
 }
 
 /// As long as it exists, packages that are installed start no services: the tests' servers are private. What the

@@ -1,6 +1,7 @@
 //! The real command against a real file: what it prints, its exit codes, and what it leaves alone.
 
 mod doctor;
+mod examples;
 mod json;
 mod observe;
 mod orders;

@@ -1,5 +1,7 @@
 //! Fenced transactions on real servers: what a deposed leader writes is refused, and a grant waits for what is in flight.
 
+#[cfg(feature = "postgres")]
+mod example;
 #[cfg(feature = "sqlite")]
 mod leadership;
 #[cfg(feature = "mysql")]
