@@ -113,18 +113,64 @@ async fn an_idle_candidate_asks_no_more_than_thrice_a_lease() {
 
 /// Figures for `docs/design/postgres.md`.
 #[tokio::test]
-async fn renewals_are_measured() {
+async fn steps_are_measured() {
+    const STEPS: usize = 300;
     let server = server();
-    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut b = Actor::join(&store, "e", 2).await;
     let mut record = a.take().await;
-    let mut took = Vec::new();
-    for _ in 0..500 {
+    server
+        .sql(
+            "INSERT INTO primacy_term (election, token, id, label, granted_at, ended_at, reason) \
+             SELECT 'e', n, decode(repeat('00', 16), 'hex'), 'old', now(), now(), 'released' \
+             FROM generate_series(2, 1001) AS n; \
+             UPDATE primacy_election SET token = 1001; UPDATE primacy_token SET token = 1001",
+        )
+        .expect("has a past");
+    record.version.token = primacy::Token::new(1001).expect("small");
+    let mut spans = std::collections::BTreeMap::<&str, Vec<Duration>>::new();
+    let mut note = |what, start| spans.entry(what).or_default().push(clock::now().since(start));
+    for crowd in [false, true] {
+        if crowd {
+            let many = "INSERT INTO primacy_candidate SELECT 'e', decode(lpad(n::text, 32, '0'), 'hex'), 'c', '', \
+                        'waits', n, clock_timestamp(), 600000000000 FROM generate_series(1000, 1199) AS n";
+            server.sql(many).expect("a crowd");
+        }
+        for _ in 0..STEPS {
+            let start = clock::now();
+            b.look().await;
+            note(if crowd { "look, 200 waiting" } else { "look" }, start);
+            let start = clock::now();
+            b.announce().await;
+            note(if crowd { "look and announce, 200 waiting" } else { "look and announce" }, start);
+        }
+    }
+    for _ in 0..STEPS {
         let renewal = a.renewal(&record);
         let start = clock::now();
         record = applied(a.step(renewal).await);
-        took.push(clock::now().since(start));
+        note("renew", start);
     }
-    took.sort_unstable();
-    println!("renewals: median {:?}, p99 {:?}, most {:?}", took[250], took[495], took[499]);
-    assert!(took[250] < Duration::from_millis(250), "{:?}", took[250]);
+    for _ in 0..STEPS {
+        let asking = a.asking(Some(record.expectation()), record.version.token);
+        let start = clock::now();
+        record = applied(a.step(asking).await);
+        note("acquire, with 1,000 terms to keep", start);
+        let release = a.release(&record);
+        let start = clock::now();
+        record = applied(a.step(release).await);
+        note("release", start);
+    }
+    for _ in 0..20 {
+        let start = clock::now();
+        Actor::join(&store, "e", 3).await;
+        note("open a session", start);
+    }
+    for (what, mut took) in spans {
+        took.sort_unstable();
+        let (median, p99) = (took[took.len() / 2], took[took.len() * 99 / 100]);
+        println!("| {what} | {median:.2?}, {p99:.2?} |");
+        assert!(median < Duration::from_secs(1), "{what} takes {median:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The PostgreSQL store on real servers: that it conforms, and what the conformance suite cannot know of.
 
+mod announcements;
 mod blocked;
 mod campaigns;
 mod conforms;

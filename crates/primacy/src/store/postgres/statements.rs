@@ -70,10 +70,17 @@ macro_rules! age {
     };
 }
 
-/// Whether an announcement counts still; a clock that jumped in either direction makes it stale.
+/// Whether an announcement counts still, or did so many times as long ago; a clock that jumped in either direction makes
+/// it stale.
 macro_rules! within {
     ($times:literal) => {
-        concat!("abs(extract(epoch FROM clock_timestamp() - c.seen_at)) < c.fresh_ns / 1000000000.0 * ", $times)
+        concat!(
+            "c.seen_at BETWEEN clock_timestamp() - c.fresh_ns / 1000000 * ",
+            $times,
+            " * interval '1 ms' AND clock_timestamp() + c.fresh_ns / 1000000 * ",
+            $times,
+            " * interval '1 ms'"
+        )
     };
 }
 
@@ -95,11 +102,11 @@ macro_rules! sighting {
              FROM (SELECT) AS one \
              LEFT JOIN primacy_election AS e ON e.election = $1 \
              LEFT JOIN primacy_token AS f ON f.election = $1 \
+             LEFT JOIN primacy_candidate AS m ON m.election = $1 AND m.id = $2 \
              CROSS JOIN LATERAL ( \
                  SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.joined, c.id) < (m.joined, m.id)) AS ahead, \
                         count(*) AS others \
                  FROM primacy_candidate AS c \
-                 LEFT JOIN primacy_candidate AS m ON m.election = $1 AND m.id = $2 \
                  WHERE c.election = $1 AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder AND ",
             within!("1"),
             ") AS s"
