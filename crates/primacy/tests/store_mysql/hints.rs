@@ -127,9 +127,13 @@ fn a_stopped_lookout_loses_its_post() {
     stopped.block_on(async { tokio::time::sleep(Duration::from_millis(300)).await });
     let mut second = live.block_on(store.hints(&election("e"))).expect("hints");
     live.block_on(async {
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), second.next()).await.is_err(),
+            "nothing has happened yet"
+        );
         await_queue(&server, 1).await;
-        a.take().await;
         let start = clock::now();
+        a.take().await;
         let heard = tokio::time::timeout(Duration::from_secs(8), second.next()).await;
         assert!(heard.is_ok(), "the post stays with a lookout that is stopped");
         println!("heard {:?} after the change, past a stopped lookout", clock::now().since(start));

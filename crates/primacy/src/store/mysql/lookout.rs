@@ -48,7 +48,11 @@ impl Lookout {
     pub(super) async fn start(place: &Place, election: &ElectionName) -> Result<Self, StoreError> {
         let mut post = Post { place: place.clone(), election: election.clone(), bell: Arc::default(), known: None };
         let line = match post.begin().await {
-            Ok(line) => Some(line),
+            Ok(line) => {
+                // What stands at the start is no news.
+                post.bell = Arc::default();
+                Some(line)
+            }
             Err(error @ StoreError::Unusable(_)) => return Err(error),
             Err(error) => {
                 debug!(%error, "no hints for now; the store is polled");
@@ -93,7 +97,6 @@ impl Post {
 
     /// Listens for ever.
     async fn keep(&mut self, mut line: Option<Line>) {
-        // Whether it has ever seen the row: what happened before is not news.
         let mut retry = SOON;
         loop {
             let current = match line.take() {
@@ -146,7 +149,7 @@ impl Post {
         }
     }
 
-    /// Rings if the row is another than was known. A row that was not known at all is news, except at the start.
+    /// Rings if the row is another than was known, or was not known.
     fn compare(&mut self, answer: Option<Answer>) -> Result<bool, Fault> {
         let row = answer.and_then(|answer| answer.rows.into_iter().next());
         let mut row = row.ok_or_else(|| Fault::damaged("an answer"))?;
