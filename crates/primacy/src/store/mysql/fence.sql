@@ -26,14 +26,14 @@ BEGIN
     SET @primacy_galera = FALSE;
     BEGIN
         -- Not every server has these variables, and a statement that names an unknown one is not even read.
-        DECLARE CONTINUE HANDLER FOR 1193 BEGIN END;
+        DECLARE EXIT HANDLER FOR 1193 BEGIN END;
         PREPARE primacy_bound FROM 'SET SESSION idle_transaction_timeout =
             IF(@@SESSION.idle_transaction_timeout BETWEEN 1 AND 10, @@SESSION.idle_transaction_timeout, 10)';
         EXECUTE primacy_bound;
         DEALLOCATE PREPARE primacy_bound;
     END;
     BEGIN
-        DECLARE CONTINUE HANDLER FOR 1193 BEGIN END;
+        DECLARE EXIT HANDLER FOR 1193 BEGIN END;
         PREPARE primacy_cluster FROM 'SELECT @@wsrep_on AND @@wsrep_provider <> ''none'' INTO @primacy_galera';
         EXECUTE primacy_cluster;
         DEALLOCATE PREPARE primacy_cluster;
