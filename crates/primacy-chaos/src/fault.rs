@@ -209,12 +209,13 @@ impl Dealer {
             self.rng.shuffle(&mut self.deck);
         }
         let kind = self.deck.pop().unwrap_or(Kind::Depose);
-        let span = if self.rng.percent(40) {
+        // Hosts sleep long, or nobody notices.
+        let span = if self.rng.percent(if kind == Kind::StopAll { 15 } else { 40 }) {
             self.rng.span(lease / 10, lease * 9 / 10)
         } else {
             self.rng.span(lease * 6 / 5, lease * 3)
         };
-        let at_leader = self.rng.percent(55);
+        let at_leader = self.rng.percent(if kind == Kind::StopAll { 80 } else { 55 });
         (wait, Strike { kind, at_leader, span, rng: self.rng.fork() })
     }
 }

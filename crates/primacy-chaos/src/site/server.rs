@@ -114,6 +114,15 @@ impl Server {
         self.sql(&sql).map(drop)
     }
 
+    /// What it has logged: each of its nodes.
+    pub(crate) fn logs(&self) -> Vec<String> {
+        match self {
+            Self::Postgres(server) => vec![server.log()],
+            Self::MariaDb(server) => vec![server.log()],
+            Self::Galera(cluster) => cluster.nodes().iter().map(MariaDb::log).collect(),
+        }
+    }
+
     /// Ends it in an orderly way, and starts it again.
     pub(crate) fn restart(&self, draw: usize) -> Result<()> {
         if let Self::Galera(cluster) = self {
