@@ -2,6 +2,7 @@
 //!
 //! `DATABASE_URL` names the database, which is also where the copies elect. The table is
 //! `outbox (id bigserial PRIMARY KEY, message text NOT NULL, sent_by bigint)`.
+#![expect(clippy::print_stdout, reason = "it is what this example sends to")]
 
 use std::time::Duration;
 
