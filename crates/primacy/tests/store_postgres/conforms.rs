@@ -49,6 +49,6 @@ async fn the_postgres_store_conforms_behind_a_transaction_pooler() {
     let server = server();
     let pooler = server.pooler(3).expect("PgBouncer starts");
     let database = Database { server: &server, url: pooler.url().to_owned(), has_hints: false };
-    let report = conformance::run(&database).await.expect("conforms");
+    let report = conformance::run(&database).await.unwrap_or_else(|failure| panic!("{failure}\n{}", pooler.log()));
     assert_eq!(report.skipped, ["hints"]);
 }

@@ -9,15 +9,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity};
-use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Connection, NoTls, Row, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
 use tracing::debug;
 
 use super::super::{BoxFuture, StoreError};
 use super::bell::{Listening, Ringer};
+use super::cancel::Stop;
 use super::fault::{Fault, Stake, not_connected};
 use super::host::Host;
 use super::parameter::Parameter;
-use super::place::{Place, Tls, TlsMode};
+use super::place::{Place, TlsMode};
 use super::schema::{self, Server};
 use super::tls::Authorities;
 
@@ -38,7 +39,7 @@ const STAGGER: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 pub(super) struct Dialer {
     place: Place,
-    /// Which host served last: it is tried first.
+    /// Which host served last: it is tried first. Moved on before each attempt, and back when it has succeeded.
     first: AtomicUsize,
 }
 
@@ -56,6 +57,8 @@ impl Dialer {
         let count = self.place.hosts.len();
         let first = self.first.load(Ordering::Relaxed);
         let order: Vec<usize> = (0..count).map(|offset| (first + offset) % count).collect();
+        // A caller that gives up while the first one says nothing begins with another the next time.
+        self.first.store((first + 1) % count, Ordering::Relaxed);
         let attempts = order.iter().map(|&index| {
             let (dialer, ringer) = (Arc::clone(self), ringer.clone());
             Box::pin(async move { dialer.try_host(index, purpose, ringer).await }) as BoxFuture<'static, _>
@@ -140,7 +143,7 @@ impl Dialer {
                 (client, tokio::spawn(attend(connection, Arc::clone(&events))))
             }
         };
-        let stop = Stop { token: client.cancel_token(), mode, tls: self.place.tls.clone() };
+        let stop = Stop::new(client.cancel_token(), host, address, mode, &self.place.tls);
         Ok(Link { client, task: Some(task), stop: Some(stop), events, shown, is_local: host.is_local(), unfit: false })
     }
 
@@ -366,46 +369,5 @@ impl Drop for Link {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(stop.until_it_ends(task));
         }
-    }
-}
-
-/// How to cancel what runs on a connection.
-#[derive(Clone)]
-struct Stop {
-    token: CancelToken,
-    mode: TlsMode,
-    tls: Tls,
-}
-
-impl std::fmt::Debug for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stop").field("mode", &self.mode).finish_non_exhaustive()
-    }
-}
-
-impl Stop {
-    /// The request may come before the statement that it means, so it is repeated; in the end the line is cut.
-    async fn until_it_ends(self, mut connection: JoinHandle<()>) {
-        const TRIES: u32 = 5;
-        const PATIENCE: Duration = Duration::from_secs(1);
-        for _ in 0..TRIES {
-            match timeout(PATIENCE, self.once()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => debug!(%error, "an abandoned step could not be cancelled"),
-                Err(_) => debug!("the request to cancel an abandoned step found no way"),
-            }
-            if timeout(PATIENCE, &mut connection).await.is_ok() {
-                return;
-            }
-        }
-        connection.abort();
-    }
-
-    async fn once(&self) -> Result<(), String> {
-        let sent = match self.mode {
-            TlsMode::Disable => self.token.cancel_query(NoTls).await,
-            TlsMode::VerifyFull => self.token.cancel_query(Authorities::connector(&self.tls)?).await,
-        };
-        sent.map_err(|error| error.to_string())
     }
 }

@@ -3,6 +3,7 @@
 //! How each step is linearizable and durable: `docs/design/postgres.md`.
 
 mod bell;
+mod cancel;
 mod desk;
 mod fault;
 mod host;
@@ -35,8 +36,8 @@ use session::PostgresSession;
 /// use primacy::store::Store as _;
 /// use primacy::store::postgres::PostgresStore;
 ///
-/// let store = PostgresStore::parse("postgresql://jobs:secret@db1.example,db2.example/jobs")?; // connects to nothing yet
-/// assert_eq!(store.location(), "postgresql://jobs@db1.example:5432,db2.example:5432/jobs?sslmode=verify-full");
+/// let store = PostgresStore::parse("postgresql://jobs:secret@localhost/jobs")?; // connects to nothing yet
+/// assert_eq!(store.location(), "postgresql://jobs@localhost:5432/jobs");
 /// # Ok::<(), primacy::store::UrlError>(())
 /// ```
 #[derive(Clone)]

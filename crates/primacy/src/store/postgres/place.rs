@@ -274,7 +274,20 @@ pub(super) fn encode(text: &str) -> String {
     encoded
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "postgres-tls")))]
+mod tests_without_tls {
+    use super::*;
+
+    #[test]
+    fn other_hosts_are_refused_where_they_cannot_be_verified() {
+        let message = Place::parse("postgresql://u:hunter2@db.example/d").expect_err("no TLS").to_string();
+        assert!(message.contains("postgres-tls") && !message.contains("hunter2"), "{message}");
+        assert!(Place::parse("postgresql://u@db.example/d?sslmode=disable").is_ok());
+        assert!(Place::parse("postgresql://u@localhost/d").is_ok());
+    }
+}
+
+#[cfg(all(test, feature = "postgres-tls"))]
 mod tests {
     use super::*;
 
