@@ -42,8 +42,9 @@ async fn one_renewal_is_one_statement() {
     }
     let ((), count) = counted(&server, "Questions", async { drop(a.look().await) }).await;
     assert_eq!(count, 1, "a look");
+    a.announce().await;
     let ((), count) = counted(&server, "Questions", async { drop(a.announce().await) }).await;
-    assert_eq!(count, 3, "a look that announces");
+    assert_eq!(count, 2, "a look that announces");
     // Losers read, and write nothing.
     let mut b = Actor::join(&at(&server.url()), "e", 2).await;
     let ((), count) = counted(&server, "Questions", async {
@@ -75,6 +76,20 @@ async fn found_and_changed_are_one_count_for_what_decides() {
         conn.query_drop("UPDATE primacy_election SET beat = beat + 1").await.expect("runs");
         assert!(conn.affected_rows() > 0, "and agree where something does");
     }
+}
+
+/// Who went without a word is forgotten, later.
+#[tokio::test]
+async fn who_was_silent_for_long_is_forgotten() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.announce().await;
+    assert_eq!(Actor::join(&store, "e", 2).await.announce().await.standing.others, 1);
+    server.sql("UPDATE primacy_candidate SET seen_at = seen_at - INTERVAL 1 DAY").expect("ages");
+    let mut c = Actor::join(&store, "e", 3).await;
+    assert_eq!(c.announce().await.standing.others, 0);
+    assert_eq!(server.sql("SELECT COUNT(*) FROM primacy_candidate").expect("told").trim(), "1");
 }
 
 /// Many attempts, so that they meet inside the server too.

@@ -85,7 +85,8 @@ async fn fifty_waiters_hear_of_a_release() {
     // And what it costs while nothing happens: one lookout for all.
     await_queue(&server, WAITERS - 1).await;
     let (before, start) = (counter(&server, "Questions"), clock::now());
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let heard = tokio::time::timeout(Duration::from_secs(2), all[0].next()).await;
+    assert!(heard.is_err(), "nothing happened, and it was heard");
     let (asked, span) = (counter(&server, "Questions") - before, clock::now().since(start));
     println!("{asked} statements in {span:?} for {} waiters", all.len());
     assert!(asked <= 60, "{asked} statements in {span:?}");
@@ -122,9 +123,10 @@ fn a_stopped_lookout_loses_its_post() {
     let (stopped, live) = (build(), build());
     let mut a = live.block_on(Actor::join(&*store, "e", 1));
     live.block_on(a.take());
-    let first = stopped.block_on(store.hints(&election("e"))).expect("hints");
-    // Gets the post, and then nobody drives it any more.
-    stopped.block_on(async { tokio::time::sleep(Duration::from_millis(300)).await });
+    let mut first = stopped.block_on(store.hints(&election("e"))).expect("hints");
+    // Gets the post and hears of a change, and then nobody drives it any more.
+    live.block_on(a.take());
+    assert!(stopped.block_on(hears(&mut *first)));
     let mut second = live.block_on(store.hints(&election("e"))).expect("hints");
     live.block_on(async {
         assert!(

@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(there.password, Some(Secret("p/w".into())));
         assert_eq!(there.url(), "mysql://us%40er@db1:3306,[::1]:3307,localhost:13/prim%20acy");
         let socket = Host::Socket("/run/my sqld.sock".into());
-        assert_eq!(place("mysql://u@/d?socket=/run/my%20sqld.sock").hosts, [socket.clone()]);
+        assert_eq!(place("mysql://u@/d?socket=/run/my%20sqld.sock").hosts, std::slice::from_ref(&socket));
         assert_eq!(place("mysql://u@%2Frun%2Fmy%20sqld.sock/d").hosts, [socket]);
     }
 

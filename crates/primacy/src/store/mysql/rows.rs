@@ -298,24 +298,27 @@ pub(super) fn change(election: &ElectionName, old: &Record, new: &Record, ended:
     Change { statements: vec![deciding, KEEP_COUNT.into(), close], decides: 0 }
 }
 
-/// Writes that `who` waits, keeping its place, and forgets those who have not been heard of for long.
-pub(super) fn announce(election: &ElectionName, who: &Holder, note: &str, fresh_for: Duration) -> [String; 2] {
+/// Forgets the candidates that have not been heard of for long.
+pub(super) fn forget(election: &ElectionName) -> String {
+    format!(
+        "DELETE FROM primacy_candidate WHERE election = {} \
+         AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) DIV {FORGOTTEN_AFTER} * 1000 > fresh_ns",
+        text(election.as_str())
+    )
+}
+
+/// Writes that `who` waits, keeping its place.
+pub(super) fn announce(election: &ElectionName, who: &Holder, note: &str, fresh_for: Duration) -> String {
     let name = text(election.as_str());
     let (called, data, note, fresh) = (label(&who.label), text(&who.data), text(note), nanos(fresh_for));
-    [
-        format!(
-            "DELETE FROM primacy_candidate WHERE election = {name} \
-             AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) DIV {FORGOTTEN_AFTER} * 1000 > fresh_ns"
-        ),
-        format!(
-            "INSERT INTO primacy_candidate (election, id, label, data, note, joined, seen_at, fresh_ns) \
-             SELECT {name}, {}, {called}, {data}, {note}, COALESCE(MAX(c.joined), 0) + 1, UTC_TIMESTAMP(6), {fresh} \
-             FROM primacy_candidate AS c WHERE c.election = {name} \
-             ON DUPLICATE KEY UPDATE label = {called}, data = {data}, note = {note}, seen_at = UTC_TIMESTAMP(6), \
-             fresh_ns = {fresh}",
-            id(who.id)
-        ),
-    ]
+    format!(
+        "INSERT INTO primacy_candidate (election, id, label, data, note, joined, seen_at, fresh_ns) \
+         SELECT {name}, {}, {called}, {data}, {note}, COALESCE(MAX(c.joined), 0) + 1, UTC_TIMESTAMP(6), {fresh} \
+         FROM primacy_candidate AS c WHERE c.election = {name} \
+         ON DUPLICATE KEY UPDATE label = {called}, data = {data}, note = {note}, seen_at = UTC_TIMESTAMP(6), \
+         fresh_ns = {fresh}",
+        id(who.id)
+    )
 }
 
 pub(super) fn withdraw(election: &ElectionName, who: CandidateId) -> String {

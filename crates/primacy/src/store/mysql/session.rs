@@ -15,6 +15,9 @@ use crate::{CandidateId, ElectionName, Instant, Token, clock};
 /// How often a step looks again because the row has changed under it. Each time somebody else's step was taken.
 const TRIES: u32 = 12;
 
+/// With how many of its announcements a candidate also forgets those who have gone without a word.
+const FORGET_EVERY: u32 = 16;
+
 /// A candidate's connection.
 pub(super) struct MysqlSession {
     line: Line,
@@ -24,6 +27,7 @@ pub(super) struct MysqlSession {
     /// known without reading it back.
     known: Option<Record>,
     announced_at: Option<Instant>,
+    announcements: u32,
     has_looked: bool,
 }
 
@@ -31,7 +35,7 @@ impl MysqlSession {
     pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
         let line = Line::open(place, Purpose::Campaign).await?;
         let (election, me) = (election.clone(), me.clone());
-        Ok(Self { line, election, me, known: None, announced_at: None, has_looked: false })
+        Ok(Self { line, election, me, known: None, announced_at: None, announcements: 0, has_looked: false })
     }
 
     async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
@@ -76,12 +80,18 @@ impl MysqlSession {
         }
         let since_last = self.announced_at.map(|at| clock::now().since(at));
         let fresh_for = row::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
-        let [forget, announce] = rows::announce(&self.election, &self.me, &why.to_string(), fresh_for);
-        let packet = Packet::of(&[forget, announce, rows::look(&self.election, self.me.id)]);
-        match self.line.run(&packet).await {
-            Ok(answers) => {
+        let mut statements = vec![
+            rows::announce(&self.election, &self.me, &why.to_string(), fresh_for),
+            rows::look(&self.election, self.me.id),
+        ];
+        if self.announcements.is_multiple_of(FORGET_EVERY) {
+            statements.insert(0, rows::forget(&self.election));
+        }
+        match self.line.run(&Packet::of(&statements)).await {
+            Ok(mut answers) => {
                 self.announced_at = Some(clock::now());
-                self.note(answers.into_iter().nth(2))
+                self.announcements = self.announcements.wrapping_add(1);
+                self.note(answers.pop())
             }
             Err(fault) if self.line.is_sound() => {
                 debug!(error = %StoreError::from(fault), "the candidate could not be announced");
