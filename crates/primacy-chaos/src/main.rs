@@ -157,7 +157,10 @@ fn told(options: &Options, report: &Report) -> Result<bool> {
     say(&format!("\n{report}"));
     match options.canary {
         Some(_) if breaks.is_none() => {}
-        Some(canary) if well => say(&format!("canary {canary:?}: found")),
+        Some(canary) if well => {
+            let after = report.broken_after_seconds.unwrap_or_default();
+            say(&format!("canary {canary:?}: found after {after:.1} s"));
+        }
         Some(canary) => say(&format!("canary {canary:?}: NOT found; the judges do not bite")),
         None => {}
     }

@@ -36,6 +36,8 @@ pub(crate) struct Report {
     single: Spread,
     published_bound_ms: f64,
     pub(crate) broken: Vec<Verdict>,
+    /// When the first of them was seen.
+    pub(crate) broken_after_seconds: Option<f64>,
     #[serde(skip)]
     pub(crate) last_lines: Vec<String>,
 }
@@ -91,6 +93,7 @@ impl Report {
             single: Spread::of(gaps.iter().filter(|gap| gap.faults <= 1).map(|gap| gap.calm)),
             published_bound_ms: millis(published),
             broken: run.verdicts.clone(),
+            broken_after_seconds: run.broken_after.map(|after| after.as_secs_f64()),
             last_lines: if run.timeline.is_quiet() { run.timeline.last(60).to_vec() } else { Vec::new() },
         }
     }

@@ -111,6 +111,8 @@ pub(crate) struct Run {
     pub(crate) injected: BTreeMap<&'static str, usize>,
     pub(crate) orders: Vec<std::process::Child>,
     pub(crate) verdicts: Vec<Verdict>,
+    /// How long the first of them took.
+    pub(crate) broken_after: Option<Duration>,
     pub(crate) rows: Rows,
     auditor: Auditor,
     reader: Reader,
@@ -167,6 +169,7 @@ impl Run {
             injected: BTreeMap::new(),
             orders: Vec::new(),
             verdicts: Vec::new(),
+            broken_after: None,
             start,
             setup,
             recipe,
@@ -347,6 +350,7 @@ impl Run {
 
     pub(crate) fn break_promise(&mut self, verdict: Verdict) {
         self.timeline.tell(format!("BROKEN  {verdict}"));
+        self.broken_after.get_or_insert(Moment::now().since(self.start));
         self.verdicts.push(verdict);
     }
 
