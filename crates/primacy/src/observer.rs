@@ -38,6 +38,8 @@ impl Observation {
 impl Observer {
     /// How often the store is asked when it gives no hints.
     const POLL: Duration = Duration::from_secs(1);
+    /// How long one look may take, connecting included. A server that says nothing is left for another host (rule R8).
+    const PATIENCE: Duration = Duration::from_secs(5);
 
     pub(crate) fn start(store: Arc<dyn Store>, election: ElectionName) -> Result<Self, std::io::Error> {
         let (outbox, observations) = watch::channel(Observation::default());
@@ -64,16 +66,11 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
     let mut desk: Option<Box<dyn Desk>> = None;
     let mut hints: Box<dyn Hints> = Box::new(NoHints);
     loop {
-        if desk.is_none() {
-            desk = store.desk().await.ok();
-            if let (Some(_), Ok(heard)) = (&desk, store.hints(&election).await) {
-                hints = heard;
-            }
-        }
-        let seen = match &mut desk {
-            Some(open) => open.snapshot(&election).await,
-            None => Err(StoreError::Unreachable(format!("{} cannot be opened", store.location()))),
-        };
+        let looking = look(&*store, &election, &mut desk, &mut hints);
+        let seen = tokio::time::timeout(Observer::PATIENCE, looking).await.unwrap_or_else(|_| {
+            let what = format!("{}: no answer within {:?}", store.location(), Observer::PATIENCE);
+            Err(StoreError::Unreachable(what))
+        });
         match seen {
             Ok(snapshot) => {
                 outbox.send_replace(Observation { snapshot, seen_at: Some(clock::now()), trouble: None });
@@ -88,4 +85,24 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
             () = tokio::time::sleep(Observer::POLL) => {}
         }
     }
+}
+
+/// Over the desk that is open, or a new one. Hints are listened to before the first look, so that nothing is missed.
+async fn look(
+    store: &dyn Store,
+    election: &ElectionName,
+    desk: &mut Option<Box<dyn Desk>>,
+    hints: &mut Box<dyn Hints>,
+) -> Result<Option<Snapshot>, StoreError> {
+    let desk = match desk {
+        Some(open) => open,
+        None => {
+            let opened = store.desk().await?;
+            if let Ok(heard) = store.hints(election).await {
+                *hints = heard;
+            }
+            desk.insert(opened)
+        }
+    };
+    desk.snapshot(election).await
 }

@@ -1,0 +1,9 @@
+//! The database fails over while candidates stand: who led, with which tokens, and that no two did.
+
+mod asynchronous;
+mod crew;
+mod galera;
+mod server;
+mod silence;
+mod standby;
+mod synchronous;
