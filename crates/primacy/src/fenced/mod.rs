@@ -57,6 +57,8 @@ mod verdict;
 
 pub use dialect::Dialect;
 pub use error::FenceError;
+#[cfg(feature = "postgres")]
+pub use postgres::{OnTransaction, PreparedFence};
 
 /// A transaction of an asynchronous driver that can be fenced. For other drivers than those that are here, implement it.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use primacy::fenced::{Dialect, FenceError, fence};
+use primacy::fenced::{Dialect, FenceError, PreparedFence, fence};
 use primacy_servers::{Postgres, PostgresOptions};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
@@ -278,4 +278,22 @@ async fn the_function_does_the_same_for_other_languages() {
     assert_eq!(error.code().map(SqlState::code), Some("PR001"));
     server.sql_as_user(Dialect::Postgres.fence_sql()).expect("it may be run again");
     assert_eq!(server.sql("SELECT count(*) FROM work").expect("answers"), "1");
+}
+
+#[tokio::test]
+async fn prepared_once_for_a_connection_it_does_the_same() {
+    let server = server();
+    let (mut client, other) = (connect(&server).await, connect(&server).await);
+    let billing = election("billing");
+    let prepared = PreparedFence::new(&client).await.expect("the table is there");
+    for number in [42, 42, 43] {
+        let tx = client.transaction().await.expect("begins");
+        fence(&mut prepared.on(&tx), &billing, token(number), LONG).await.expect("holds");
+        assert!(is_held(&other).await);
+        tx.commit().await.expect("commits");
+        assert!(!is_held(&other).await);
+    }
+    let tx = client.transaction().await.expect("begins");
+    assert_eq!(stale(fence(&mut prepared.on(&tx), &billing, token(42), LONG).await), (42, 43));
+    tx.execute("SELECT 1", &[]).await.expect_err("it is doomed");
 }
