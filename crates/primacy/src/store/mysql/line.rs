@@ -132,6 +132,18 @@ impl Line {
         self.exchange(packet).await
     }
 
+    /// Sends a packet that may be sent again, until nobody else is faster.
+    pub(super) async fn run_patiently(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
+        const TRIES: u32 = 5;
+        for _ in 1..TRIES {
+            match self.run(packet).await {
+                Err(Fault::Outrun(_)) => {}
+                done => return done,
+            }
+        }
+        self.run(packet).await
+    }
+
     async fn exchange(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
         self.health = Health::Busy;
         match self.converse(packet).await {

@@ -136,7 +136,7 @@ fn refuse_other(line: &Line, version: i64) -> Result<(), StoreError> {
 /// many at once, on all nodes of a cluster, be interrupted, and be run again.
 async fn make(line: &mut Line) -> Result<(), StoreError> {
     for statement in TABLES {
-        run_patiently(line, statement).await?;
+        line.run_patiently(&Packet::read(statement.to_owned())).await?;
     }
     info!(host = line.host(), "the tables of primacy are there");
     make_procedure(line).await?;
@@ -157,19 +157,6 @@ async fn make_procedure(line: &mut Line) -> Result<(), StoreError> {
         }
         Err(fault) => Err(fault.into()),
     }
-}
-
-/// Others may be at it too.
-async fn run_patiently(line: &mut Line, statement: &str) -> Result<(), StoreError> {
-    const TRIES: u32 = 5;
-    let packet = Packet::read(statement.to_owned());
-    for _ in 1..TRIES {
-        match line.run(&packet).await {
-            Err(Fault::Outrun(_)) => {}
-            done => return done.map(drop).map_err(StoreError::from),
-        }
-    }
-    line.run(&packet).await.map(drop).map_err(StoreError::from)
 }
 
 #[cfg(test)]

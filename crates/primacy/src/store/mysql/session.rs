@@ -54,7 +54,7 @@ impl MysqlSession {
             Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => {
-                self.line.run(&Packet::single(rows::withdraw(&self.election, self.me.id))).await?;
+                self.line.run_patiently(&Packet::single(rows::withdraw(&self.election, self.me.id))).await?;
                 Ok(Reply::Left)
             }
         }
