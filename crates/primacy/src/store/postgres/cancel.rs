@@ -104,7 +104,7 @@ impl Stop {
 }
 
 /// A stream that is closed only after the other side has closed it, which says that the request has been taken. Who
-/// closes at once, as the driver does, brings PgBouncer 1.18 down ("bad client state") with all its connections.
+/// closes at once, as the driver does, brings PgBouncer 1.18 down with all its connections (pgbouncer/pgbouncer#801).
 struct UntilClosed<S>(S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for UntilClosed<S> {

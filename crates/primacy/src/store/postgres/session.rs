@@ -17,8 +17,13 @@ use super::parameter::Parameter;
 use super::{rows, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
-/// How long an announcement may take, which somebody's lock can hold up. Looking must go on without it.
-const ANNOUNCEMENT_PATIENCE: Duration = Duration::from_millis(250);
+/// How long an announcement may take, which somebody's lock can hold up. Looking must go on without it, within the
+/// deadline of the same call, which is a part of the lease.
+fn announcement_patience(lease: Option<Duration>) -> Duration {
+    lease.map_or(Duration::from_millis(250), |lease| {
+        (lease / 20).clamp(Duration::from_millis(100), Duration::from_secs(1))
+    })
+}
 
 /// A candidate's connection.
 #[derive(Debug)]
@@ -95,7 +100,7 @@ impl PostgresSession {
             row::fresh_for(self.lease, since_last).into(),
         ];
         let announcing = self.link.run(statements::ANNOUNCE, &parameters, Stake::Reading);
-        match timeout(ANNOUNCEMENT_PATIENCE, announcing).await {
+        match timeout(announcement_patience(self.lease), announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
                 return self.note(rows::sighting(&rows)?);
