@@ -109,17 +109,20 @@ fn build(shell: &Shell) -> Result<(), String> {
     shell.cargo(&["build", "--release", "--locked", "--package", "primacy-cli"])
 }
 
+/// Fences for drivers that nothing of the workspace uses.
+const DRIVERS: &str = "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite";
+
 /// Tests that need just any server share one of each kind; those that kill servers start their own.
 fn test(shell: &Shell) -> Result<(), String> {
     let servers = services::Shared::start()?;
     let shell = &shell.with(servers.variables());
     let nextest = shell.output("cargo", &["nextest", "--version"])?.status.success();
     if !nextest {
-        return shell.cargo(&["test", "--workspace", "--locked"]);
+        return shell.cargo(&["test", "--workspace", "--locked", "--features", DRIVERS]);
     }
     // It runs everything but the examples in the documentation.
-    shell.cargo(&["test", "--workspace", "--locked", "--doc"])?;
-    shell.cargo(&["nextest", "run", "--workspace", "--locked"])
+    shell.cargo(&["test", "--workspace", "--locked", "--doc", "--features", DRIVERS])?;
+    shell.cargo(&["nextest", "run", "--workspace", "--locked", "--features", DRIVERS])
 }
 
 /// A profile that is fast and yet checks overflow and debug assertions.
