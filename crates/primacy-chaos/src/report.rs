@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::judge::{Gap, Verdict};
 use crate::run::Run;
 
+/// So many broken promises are shown; where there are more, they say the same.
+const SHOWN: usize = 5;
+
 /// What came out of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -116,8 +119,11 @@ impl fmt::Display for Report {
         writeln!(f, "  no leader     {}", self.gaps)?;
         writeln!(f, "    in calm     {}; bound {:.0} ms", self.calm, self.settle_bound_ms)?;
         writeln!(f, "    one fault   {}; bound {:.0} ms", self.single, self.published_bound_ms)?;
-        for verdict in &self.broken {
+        for verdict in self.broken.iter().take(SHOWN) {
             writeln!(f, "  BROKEN        {verdict}")?;
+        }
+        if self.broken.len() > SHOWN {
+            writeln!(f, "                and {} more", self.broken.len() - SHOWN)?;
         }
         if self.broken.is_empty() {
             writeln!(f, "  every promise held")?;
