@@ -183,7 +183,14 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Call { call, request, .. } => self.line.send(call, request),
-            Effect::Abandon { .. } => self.line.hang_up(),
+            Effect::Abandon { .. } => {
+                self.line.hang_up();
+                // A store that says nothing at all is trouble too, unless nobody waits for its answer any more.
+                if self.core.view().role != Role::Idle {
+                    let silent = format!("{}: no answer in time", self.line.store.location());
+                    self.note_trouble(StoreError::Unknown(silent));
+                }
+            }
             Effect::Lead { token, until, version } => self.lead(token, until, version),
             Effect::Extend { until, version } => {
                 if let Some(tenure) = &self.tenure {
@@ -249,15 +256,19 @@ impl Driver {
             }
             Err(error) => {
                 let outcome = error.outcome();
-                let since = self.trouble.as_ref().map_or_else(clock::now, |trouble| trouble.since);
-                if self.trouble.is_none() {
-                    warn!(%error, store = %self.line.store.location(), "a call to the store failed; trying again");
-                }
-                self.trouble = Some(Trouble { error, since, ever_reached: self.ever_reached });
+                self.note_trouble(error);
                 Err(outcome)
             }
         };
         Event::Done { call, result }
+    }
+
+    fn note_trouble(&mut self, error: StoreError) {
+        let since = self.trouble.as_ref().map_or_else(clock::now, |trouble| trouble.since);
+        if self.trouble.is_none() {
+            warn!(%error, store = %self.line.store.location(), "a call to the store failed; trying again");
+        }
+        self.trouble = Some(Trouble { error, since, ever_reached: self.ever_reached });
     }
 
     fn mark_overdue(&mut self) {

@@ -7,7 +7,7 @@ use primacy::store::{EndReason, Finding, Severity, Why};
 use primacy::{Election, ElectionName, Status, Token, clock};
 use primacy_servers::{Postgres, Replication};
 
-use crate::crew::Crew;
+use crate::crew::{Crew, tell};
 use crate::server::{Admin, WAITING_FOR_THE_STANDBY, connect, pair};
 
 const BEHIND: &str = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
@@ -61,7 +61,7 @@ async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
     let next = crew.leader_after(lost.token).await;
     assert_eq!(next.token, lost.token.next(1), "the timeline is the epoch");
     let waited = next.from.since(promoting);
-    println!("promotion begun to the next leadership: {waited:.1?}");
+    tell(format_args!("promotion begun to the next leadership: {waited:.1?}"));
     assert!(waited >= crew.timing.lease(), "the lost leadership was not waited out: {waited:?}");
     assert!(admits(&standby, "e", next.token).await);
     assert!(!admits(&standby, "e", lost.token).await, "the fence admits a leader of before");
@@ -105,13 +105,17 @@ async fn a_leader_that_the_new_primary_does_not_know_is_outranked_and_ends_with_
     standby.detach().expect("detaches");
     crew.join("b", &primary.url());
     let lost = crew.leader_after(first.token).await;
-    let killed = clock::now();
     primary.kill9().expect("dies");
+    let killed = clock::now();
     standby.promote().expect("promotes");
     crew.join("c", &primary.url_with(&[&standby]));
     let next = crew.leader_after(lost.token).await;
     let ended = crew.end_of(lost.token).await;
-    println!("the two led at once for {:.1?} of a lease of {:?}", ended.until.since(next.from), crew.timing.lease());
+    tell(format_args!(
+        "the two led at once for {:.1?} of a lease of {:?}",
+        ended.until.since(next.from),
+        crew.timing.lease()
+    ));
     assert!(ended.until <= killed + crew.timing.believed(), "{ended:?}");
     assert_eq!(next.token, first.token.next(1));
     assert!(!admits(&standby, "e", lost.token).await && admits(&standby, "e", next.token).await);

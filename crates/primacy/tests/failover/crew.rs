@@ -10,6 +10,12 @@ use primacy::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// Figures, for whoever reads the output of a test.
+#[expect(clippy::print_stdout, reason = "the test's output is where they belong")]
+pub(crate) fn tell(figures: std::fmt::Arguments<'_>) {
+    println!("{figures}");
+}
+
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One leadership as its holder believed in it.
@@ -152,10 +158,10 @@ impl Crew {
             assert!(pair[0].until <= pair[1].from, "two led at one moment: {spans:#?}");
         }
         let Some((first, last)) = spans.first().zip(spans.last()) else { panic!("nobody ever led") };
-        println!("{}: {} leaderships, tokens {} to {}", self.name, spans.len(), first.token, last.token);
+        tell(format_args!("{}: {} leaderships, tokens {} to {}", self.name, spans.len(), first.token, last.token));
         for pair in spans.windows(2) {
             let gap = pair[1].from.since(pair[0].until);
-            println!("  {} {} {:?}, then nobody for {gap:.1?}", pair[0].who, pair[0].token, pair[0].ended);
+            tell(format_args!("  {} {} {:?}, then nobody for {gap:.1?}", pair[0].who, pair[0].token, pair[0].ended));
         }
     }
 }

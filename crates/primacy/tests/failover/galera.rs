@@ -8,7 +8,7 @@ use primacy::fenced::{self, FenceError};
 use primacy::{ElectionName, TimingSettings, Token, clock};
 use primacy_servers::{Galera, GaleraOptions};
 
-use crate::crew::{Crew, Span};
+use crate::crew::{Crew, Span, tell};
 
 const NAMES: [&str; 3] = ["n0", "n1", "n2"];
 
@@ -93,11 +93,11 @@ async fn a_leader_on_the_small_side_stops_before_the_large_side_elects(cluster: 
     let ended = crew.end_of(first.token).await;
     assert!(ended.until <= cut + crew.timing.believed(), "{ended:?}");
     let next = crew.leader_after(first.token).await;
-    println!(
+    tell(format_args!(
         "split to the end of belief: {:.1?}, to the next leadership: {:.1?}",
         ended.until.since(cut),
         next.from.since(cut)
-    );
+    ));
     cluster.await_non_primary(0).expect("alone");
     cluster.heal(0).expect("heals");
     cluster.await_size(0, 3).expect("returns");
@@ -120,11 +120,11 @@ async fn a_leader_outlives_its_node(cluster: &Galera, node: usize) {
     };
     let mut crew = Crew::with("outlives", settings);
     let first = stand(cluster, &mut crew, node).await;
-    let killed = clock::now();
     cluster.kill9(node).expect("dies");
+    let killed = clock::now();
     // By a renewal that was sent when the node was dead.
     let confirmed = crew.confirmed_after(killed).await;
-    println!("a node died; the leadership was confirmed after {:.1?}", clock::now().since(killed));
+    tell(format_args!("a node died; the leadership was confirmed after {:.1?}", clock::now().since(killed)));
     assert_eq!(confirmed.token, first.token, "the leadership was lost: {:?}", crew.spans());
     cluster.start_again(node).expect("starts");
     cluster.await_size(node, 3).expect("returns");
@@ -136,10 +136,10 @@ async fn a_leader_outlives_its_node(cluster: &Galera, node: usize) {
 async fn a_short_lease_ends_with_its_node_and_another_leads(cluster: &Galera, node: usize) {
     let mut crew = Crew::new("ends", Duration::from_millis(1_500));
     let first = stand(cluster, &mut crew, node).await;
-    let killed = clock::now();
     cluster.kill9(node).expect("dies");
+    let killed = clock::now();
     let next = crew.confirmed_after(killed).await;
-    println!("a node died; {} {} led after {:.1?}", next.who, next.token, clock::now().since(killed));
+    tell(format_args!("a node died; {} {} led after {:.1?}", next.who, next.token, clock::now().since(killed)));
     assert!(next.token >= first.token);
     cluster.start_again(node).expect("starts");
     cluster.await_size(node, 3).expect("returns");

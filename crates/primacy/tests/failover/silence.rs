@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use primacy::{Election, TimingSettings, clock};
+use primacy::{Election, Status, TimingSettings, clock};
 use primacy_servers::Replication;
 
-use crate::crew::{Crew, PATIENCE};
+use crate::crew::{Crew, PATIENCE, tell};
 use crate::server::pair;
 
 /// A call that is used up by a host that says nothing must not be used for that host again and again.
@@ -32,10 +32,14 @@ async fn a_silent_primary_is_left_for_the_promoted_standby() {
     primary.freeze().expect("freezes");
     let ended = crew.end_of(first.token).await;
     standby.promote().expect("promotes");
-    // Who has never reached any host finds its way too.
+    // Who has never reached any host finds its way too, or says what is wrong.
     crew.join("c", &both);
+    crew.join("deaf", &primary.url());
+    let silent =
+        |status: &Status| matches!(status, Status::Waiting { trouble: Some(trouble), .. } if !trouble.ever_reached);
+    crew.status("deaf", "that the store is silent", silent).await;
     let next = crew.leader_after(first.token).await;
-    println!("silence to the next leadership: {:.1?} after belief ended", next.from.since(ended.until));
+    tell(format_args!("silence to the next leadership: {:.1?} after belief ended", next.from.since(ended.until)));
     crew.leave("a").await;
     crew.leave("b").await;
     let last = crew.until("the newcomer", |span| span.who == "c" && span.ended.is_none()).await;
@@ -44,7 +48,7 @@ async fn a_silent_primary_is_left_for_the_promoted_standby() {
         .wait_for(|seen| seen.snapshot.as_ref().is_some_and(|seen| seen.record.version.token >= last.token));
     let shows = tokio::time::timeout(PATIENCE, shows).await.expect("the observer follows").expect("observes");
     drop(shows);
-    println!("the observer followed after {:.1?}", clock::now().since(start));
+    tell(format_args!("the observer followed after {:.1?}", clock::now().since(start)));
     crew.judge();
     primary.thaw().expect("thaws");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy::clock;
 use primacy_servers::{Postgres, Replication};
 
-use crate::crew::Crew;
+use crate::crew::{Crew, tell};
 use crate::server::{Admin, WAITING_FOR_THE_STANDBY, pair};
 
 /// Three candidates that name both hosts, in both orders.
@@ -31,14 +31,14 @@ async fn after_a_late_promotion_another_term_begins() {
     stand(&mut crew, &primary, &standby);
     let first = crew.leader().await;
     crew.confirmed_after(first.from).await;
-    let killed = clock::now();
     primary.kill9().expect("dies");
+    let killed = clock::now();
     let ended = crew.end_of(first.token).await;
     assert!(ended.until <= killed + crew.timing.believed(), "it believed for too long: {ended:?}");
     let promoted = clock::now();
     standby.promote().expect("promotes");
     let next = crew.leader_after(first.token).await;
-    println!("promotion begun to the next leadership: {:.1?}", next.from.since(promoted));
+    tell(format_args!("promotion begun to the next leadership: {:.1?}", next.from.since(promoted)));
     assert_eq!((next.token.epoch(), next.token.counter()), (1, first.token.counter() + 1), "the timeline is the epoch");
     crew.depose(&next.who).await;
     let third = crew.leader_after(next.token).await;
@@ -53,16 +53,16 @@ async fn a_quick_promotion_costs_no_leadership() {
     let mut crew = Crew::new("e", Duration::from_secs(8));
     stand(&mut crew, &primary, &standby);
     let first = crew.leader().await;
-    let killed = clock::now();
     primary.kill9().expect("dies");
+    let killed = clock::now();
     standby.promote().expect("promotes");
     let promoted = clock::now();
     let confirmed = crew.confirmed_after(promoted).await;
-    println!(
+    tell(format_args!(
         "killed to promoted: {:.1?}; promoted to a confirmed leadership: {:.1?}",
         promoted.since(killed),
         clock::now().since(promoted)
-    );
+    ));
     // The lease was not over, so that nobody else can have taken it.
     assert_eq!(confirmed.token, first.token, "the leadership was lost: {:?}", crew.spans());
     every_grant_is_known(&crew, &standby).await;
