@@ -9,18 +9,14 @@ use super::{Dialect, FenceError, FencedTransaction};
 use crate::store::BoxFuture;
 use crate::{ElectionName, Token};
 
-/// Bounds, write and read in one packet.
-///
-/// * The bounds last as long as the session, since these servers have none for one transaction. The first value that
-///   the session had is remembered in a variable and never exceeded. `/*M! … */` is for MariaDB alone; MySQL has no
-///   bound for a client that leaves its transaction idle.
-/// * A Galera node does not tell the others of its share locks; a row that was written is certified against theirs. The
-///   key is null elsewhere, so no row is written or locked. MySQL refuses to name a variable that it does not have, so
-///   it is looked up, once in a session (`/*!50700 … */` is for MySQL alone).
-/// * The locking read sees the newest row in every isolation level.
-///
-/// Only numbers and hexadecimal digits are put into the text.
-fn hold_sql(key: &str, token: i64, bound: u64) -> String {
+/// Whether the node certifies writes with others. MySQL refuses to name a variable that it does not have, so there it is
+/// looked up, once in a session (`/*!50700 … */` is for MySQL alone, `/*M! … */` for MariaDB alone).
+const IS_GALERA: &str = "/*M! @@wsrep_on AND @@wsrep_provider <> 'none' *//*!50700 @primacy_galera */";
+
+/// How long this client may rest, and wait for a lock. The bounds last as long as the session, since these servers have
+/// none for one transaction. The first value that the session had is remembered in a variable and never exceeded. MySQL has
+/// no bound for a client that leaves its transaction idle.
+fn bound_sql(bound: u64) -> String {
     format!(
         "SET @primacy_patience = CAST(COALESCE(@primacy_patience, @@SESSION.innodb_lock_wait_timeout) AS SIGNED), \
          SESSION innodb_lock_wait_timeout = \
@@ -29,11 +25,23 @@ fn hold_sql(key: &str, token: i64, bound: u64) -> String {
          SESSION idle_transaction_timeout = CAST(LEAST(COALESCE(NULLIF(COALESCE(@primacy_idle, \
          @@SESSION.idle_transaction_timeout), 0), {bound}), {bound}) AS SIGNED)*/\
          /*!50700 , @primacy_galera = COALESCE(@primacy_galera, (SELECT COUNT(*) FROM \
-         performance_schema.session_variables WHERE variable_name = 'wsrep_on' AND variable_value = 'ON'))*/; \
-         UPDATE primacy_token SET guard = guard + 1 WHERE election = \
-         IF(/*M! @@wsrep_on AND @@wsrep_provider <> 'none' *//*!50700 @primacy_galera */, {key}, NULL) \
-         AND token = {token}; \
-         SELECT token FROM primacy_token WHERE election = {key} AND token >= {token} LOCK IN SHARE MODE"
+         performance_schema.session_variables WHERE variable_name = 'wsrep_on' AND variable_value = 'ON'))*/"
+    )
+}
+
+/// A Galera node does not tell the others of its share locks; a row that was written is certified against theirs. The key
+/// is null elsewhere, so no row is written or locked.
+fn write_sql(key: &str, token: i64) -> String {
+    format!(
+        "UPDATE primacy_token SET guard = guard + 1 WHERE election = IF({IS_GALERA}, {key}, NULL) AND token = {token}"
+    )
+}
+
+/// A locking read sees the newest row in every isolation level.
+fn read_sql(key: &str, least: i64) -> String {
+    format!(
+        "SELECT token, CAST({IS_GALERA} AS SIGNED), CAST(/*M! @@in_transaction *//*!50700 1 */ AS SIGNED) \
+         FROM primacy_token WHERE election = {key} AND token >= {least} LOCK IN SHARE MODE"
     )
 }
 
@@ -41,8 +49,7 @@ fn hold_sql(key: &str, token: i64, bound: u64) -> String {
 fn raise_sql(key: &str, token: i64) -> String {
     format!(
         "INSERT INTO primacy_token (election, token) VALUES ({key}, {token}) \
-         ON DUPLICATE KEY UPDATE token = GREATEST(token, {token}), guard = guard + 1; \
-         SELECT token FROM primacy_token WHERE election = {key} LOCK IN SHARE MODE"
+         ON DUPLICATE KEY UPDATE token = GREATEST(token, {token}), guard = guard + 1"
     )
 }
 
@@ -57,14 +64,31 @@ fn key(election: &ElectionName) -> String {
     key
 }
 
+/// What a locking read found.
+struct Held {
+    token: i64,
+    is_galera: bool,
+    in_transaction: bool,
+}
+
+impl Held {
+    fn from_numbers((token, galera, transaction): (i64, i64, i64)) -> Self {
+        Self { token, is_galera: galera != 0, in_transaction: transaction != 0 }
+    }
+}
+
 trait Driver: Send {
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Sends one packet of statements. The first column of the only row that they return, if there is one.
-    async fn ask(&mut self, statements: String) -> Result<Option<i64>, Self::Error>;
+    /// Runs one statement; how many rows it counted.
+    async fn run(&mut self, statement: String) -> Result<u64, Self::Error>;
+    /// The only row of a read.
+    async fn read(&mut self, statement: String) -> Result<Option<Held>, Self::Error>;
     fn kind(error: &Self::Error) -> Kind;
 }
 
+/// One statement for each round trip: where a cluster aborts the transaction between two statements of one packet, the
+/// server says nothing, and runs what is left outside of any transaction.
 async fn hold<D: Driver>(
     driver: &mut D,
     election: &ElectionName,
@@ -73,14 +97,33 @@ async fn hold<D: Driver>(
 ) -> Result<(), FenceError> {
     let (key, number) = (key(election), signed(token));
     let failed = |error: D::Error| D::kind(&error).of(error);
-    let held = driver.ask(hold_sql(&key, number, seconds(within))).await.map_err(failed)?;
-    if judge(held, election, token)? == Verdict::Holds {
-        return Ok(());
+    driver.run(bound_sql(seconds(within))).await.map_err(failed)?;
+    let written = driver.run(write_sql(&key, number)).await.map_err(failed)?;
+    let held = driver.read(read_sql(&key, number)).await.map_err(failed)?;
+    let verdict = judge(in_transaction(held.as_ref())?, election, token)?;
+    if verdict == Verdict::Holds {
+        let must_write = held.is_some_and(|held| held.is_galera);
+        // A node that applied the grant between the two has read the token and not written it.
+        if !must_write || written == 1 || driver.run(write_sql(&key, number)).await.map_err(failed)? == 1 {
+            return Ok(());
+        }
+        return Err(FenceError::Busy("the row of the fence changes just now; begin again".into()));
     }
-    let held = driver.ask(raise_sql(&key, number)).await.map_err(failed)?;
-    match judge(held, election, token)? {
+    driver.run(raise_sql(&key, number)).await.map_err(failed)?;
+    let held = driver.read(read_sql(&key, 0)).await.map_err(failed)?;
+    match judge(in_transaction(held.as_ref())?, election, token)? {
         Verdict::Holds => Ok(()),
         Verdict::Raise => Err(FenceError::Database("the row of the fence cannot be raised".into())),
+    }
+}
+
+/// The token of a row that is locked until a transaction ends. Without a transaction it was let go already.
+fn in_transaction(held: Option<&Held>) -> Result<Option<i64>, FenceError> {
+    match held {
+        Some(held) if !held.in_transaction => {
+            Err(FenceError::Busy("there is no transaction, or the server has rolled it back; begin again".into()))
+        }
+        held => Ok(held.map(|held| held.token)),
     }
 }
 
@@ -101,13 +144,13 @@ mod mysql_async_driver {
     impl Driver for mysql_async::Transaction<'_> {
         type Error = mysql_async::Error;
 
-        async fn ask(&mut self, statements: String) -> Result<Option<i64>, Self::Error> {
-            let mut answers = self.query_iter(statements).await?;
-            let mut found = None;
-            while !answers.is_empty() {
-                found = answers.collect::<i64>().await?.pop().or(found);
-            }
-            Ok(found)
+        async fn run(&mut self, statement: String) -> Result<u64, Self::Error> {
+            self.query_drop(statement).await?;
+            Ok(self.affected_rows())
+        }
+
+        async fn read(&mut self, statement: String) -> Result<Option<Held>, Self::Error> {
+            Ok(self.query_first(statement).await?.map(Held::from_numbers))
         }
 
         fn kind(error: &Self::Error) -> Kind {
@@ -139,9 +182,16 @@ mod sqlx_driver {
     impl Driver for sqlx::Transaction<'_, MySql> {
         type Error = sqlx::Error;
 
-        async fn ask(&mut self, statements: String) -> Result<Option<i64>, Self::Error> {
-            let rows = raw_sql(AssertSqlSafe(statements)).fetch_all(&mut **self).await?;
-            rows.last().map(|row| row.try_get(0)).transpose()
+        async fn run(&mut self, statement: String) -> Result<u64, Self::Error> {
+            let done = raw_sql(AssertSqlSafe(statement)).execute(&mut **self).await?;
+            Ok(done.rows_affected())
+        }
+
+        async fn read(&mut self, statement: String) -> Result<Option<Held>, Self::Error> {
+            let row = raw_sql(AssertSqlSafe(statement)).fetch_optional(&mut **self).await?;
+            let numbers =
+                |row: sqlx::mysql::MySqlRow| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+            Ok(row.map(numbers).transpose()?.map(Held::from_numbers))
         }
 
         fn kind(error: &Self::Error) -> Kind {
@@ -170,6 +220,8 @@ mod tests {
     fn no_character_of_a_name_reaches_the_statement() {
         let name = ElectionName::new("it's; DROP TABLE x -- é").expect("valid");
         assert_eq!(key(&name), "X'697427733b2044524f50205441424c452078202d2d20c3a9'");
-        assert!(!hold_sql(&key(&name), 7, 10).contains("DROP"));
+        for statement in [write_sql(&key(&name), 7), read_sql(&key(&name), 7), raise_sql(&key(&name), 7)] {
+            assert!(!statement.contains("DROP"), "{statement}");
+        }
     }
 }

@@ -8,6 +8,8 @@ CREATE TABLE IF NOT EXISTS primacy_token (
 -- CALL primacy_fence('billing', 42): in your transaction, before or after your writes. It holds the fence until the
 -- transaction ends, or it raises SQLSTATE PR001: roll back then. On MariaDB a client that rests inside the transaction for
 -- longer than 10 s loses it; lower @@idle_transaction_timeout before to make that less. MySQL has no such bound.
+-- After an error 1213 the server has rolled back all of the transaction: begin again, fence included. Not for XA
+-- transactions, whose XA PREPARE lets go of the fence, and not before DDL, which commits.
 DROP PROCEDURE IF EXISTS primacy_fence;
 DELIMITER //
 CREATE PROCEDURE primacy_fence(IN named VARCHAR(200) CHARACTER SET utf8mb4, IN offered BIGINT)
@@ -15,6 +17,7 @@ CREATE PROCEDURE primacy_fence(IN named VARCHAR(200) CHARACTER SET utf8mb4, IN o
 BEGIN
     DECLARE name_bytes VARBINARY(800) DEFAULT CAST(named AS BINARY);
     DECLARE highest BIGINT DEFAULT NULL;
+    DECLARE written INT DEFAULT 0;
     DECLARE message VARCHAR(128);
 
     IF named IS NULL OR offered IS NULL OR offered < 1 OR LENGTH(name_bytes) NOT BETWEEN 1 AND 128 THEN
@@ -41,6 +44,7 @@ BEGIN
     -- A node of a Galera cluster keeps its share locks to itself; a row that was written is certified against the others.
     IF @primacy_galera THEN
         UPDATE primacy_token SET guard = guard + 1 WHERE election = name_bytes AND token = offered;
+        SET written = ROW_COUNT();
     END IF;
     BEGIN
         DECLARE CONTINUE HANDLER FOR NOT FOUND SET highest = NULL;
@@ -51,6 +55,13 @@ BEGIN
         INSERT INTO primacy_token (election, token) VALUES (name_bytes, offered)
             ON DUPLICATE KEY UPDATE token = GREATEST(token, offered), guard = guard + 1;
         SELECT token INTO highest FROM primacy_token WHERE election = name_bytes LOCK IN SHARE MODE;
+    END IF;
+    IF @primacy_galera AND written <> 1 AND highest = offered THEN
+        -- The grant of this token arrived between the write and the read, or the row was raised here.
+        UPDATE primacy_token SET guard = guard + 1 WHERE election = name_bytes AND token = offered;
+        IF ROW_COUNT() <> 1 THEN
+            SIGNAL SQLSTATE '40001' SET MESSAGE_TEXT = 'the row of the fence changes just now; begin again';
+        END IF;
     END IF;
     IF highest > offered THEN
         SET message = CONCAT('token ', offered, ' is stale: ', highest, ' has been granted; roll back and stop');
