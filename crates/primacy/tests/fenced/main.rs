@@ -2,6 +2,8 @@
 
 #[cfg(feature = "postgres")]
 mod example;
+#[cfg(feature = "mysql")]
+mod galera;
 #[cfg(feature = "sqlite")]
 mod leadership;
 #[cfg(feature = "mysql")]
