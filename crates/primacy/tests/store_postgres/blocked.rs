@@ -56,6 +56,35 @@ async fn a_look_goes_on_when_announcements_cannot_be_written() {
     assert_eq!(Actor::join(&store, "e", 3).await.look().await.standing.others, 1);
 }
 
+/// Whoever makes an index on the announcements, or reads them for an hour, must not keep an election without a leader.
+#[tokio::test]
+async fn changes_go_on_when_announcements_cannot_be_written() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let store = at(&server.url());
+    let (mut a, mut b) = (Actor::join(&store, "e", 1).await, Actor::join(&store, "e", 2).await);
+    a.announce().await;
+    b.announce().await;
+    admin.run("BEGIN; LOCK TABLE primacy_candidate IN SHARE MODE").await;
+    let changes = async {
+        let first = a.take().await;
+        assert_eq!(b.look().await.standing.others, 0, "the leader does not count as waiting");
+        let renewal = a.renewal(&first);
+        let renewed = applied(a.step(renewal).await);
+        let release = a.release(&renewed);
+        applied(a.step(release).await);
+        assert_eq!(b.look().await.standing.others, 0, "nor does who has led, before it announces itself again");
+        b.take().await
+    };
+    timeout(Duration::from_secs(20), changes).await.expect("nothing waits for the lock");
+    assert_eq!(a.look().await.standing.others, 0, "nor the next one");
+    admin.run("COMMIT").await;
+    a.announce().await;
+    let seen = Actor::join(&store, "other", 3).await.look().await;
+    assert_eq!(seen.standing.others, 0);
+    assert_eq!(b.look().await.standing.others, 1);
+}
+
 /// The fence row is apart from the lease row: whoever holds it delays the next leader, never the present one.
 #[tokio::test]
 async fn a_fenced_transaction_delays_the_takeover_and_not_the_renewal() {

@@ -11,8 +11,8 @@
 //! If the server or user has another default level, the second and third point become an error 40001, which rolls back
 //! everything: it costs a retry.
 //!
-//! Locks are taken in one order everywhere: fence row, lease row, terms, own announcement. Renewals take the lease row
-//! alone.
+//! Locks are taken in one order everywhere: fence row, lease row, terms. Renewals take the lease row alone. Announcements
+//! are locked by announcing and leaving only: whoever locks their table is in no other step's way.
 
 /// The columns of a record, in the order in which `rows` reads them.
 macro_rules! record {
@@ -84,6 +84,25 @@ macro_rules! within {
     };
 }
 
+/// Whether the announcement `$of` is from before its candidate's own grant: it waits no more. The grant leaves it in
+/// place, since deleting it would wait for whoever locks the table. `$election`: the lease row. Of each election the newest
+/// few terms tell it; an announcement that is older than these has mostly aged out.
+macro_rules! has_led_since {
+    ($of:literal, $election:literal) => {
+        concat!(
+            "EXISTS (SELECT FROM primacy_term AS t WHERE t.election = ",
+            $of,
+            ".election AND t.token > ",
+            $election,
+            ".token - 8 AND t.id = ",
+            $of,
+            ".id AND t.granted_at >= ",
+            $of,
+            ".seen_at)"
+        )
+    };
+}
+
 /// A commit that may be lost in a crash: for announcements.
 macro_rules! relaxed {
     () => {
@@ -102,13 +121,17 @@ macro_rules! sighting {
              FROM (SELECT) AS one \
              LEFT JOIN primacy_election AS e ON e.election = $1 \
              LEFT JOIN primacy_token AS f ON f.election = $1 \
-             LEFT JOIN primacy_candidate AS m ON m.election = $1 AND m.id = $2 \
+             LEFT JOIN primacy_candidate AS m ON m.election = $1 AND m.id = $2 AND NOT ",
+            has_led_since!("m", "e"),
+            " \
              CROSS JOIN LATERAL ( \
                  SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.joined, c.id) < (m.joined, m.id)) AS ahead, \
                         count(*) AS others \
                  FROM primacy_candidate AS c \
                  WHERE c.election = $1 AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder AND ",
             within!("1"),
+            " AND NOT ",
+            has_led_since!("c", "e"),
             ") AS s"
         )
     };
@@ -124,7 +147,8 @@ pub(super) const LOOK: &str = sighting!();
 ///
 /// The parts that write touch announcements only, and commit without waiting for the disk. What the look tells is of the
 /// snapshot before them, as if it had come first; the candidate's own place is not needed to count those ahead of it.
-/// Forgotten rows that another transaction holds are left to it, so that announcers never wait for each other.
+/// Forgotten rows that another transaction holds are left to it, so that announcers never wait for each other. Who has led
+/// since its last announcement comes last.
 pub(super) const ANNOUNCE: &str = concat!(
     "WITH ",
     relaxed!(),
@@ -140,7 +164,10 @@ pub(super) const ANNOUNCE: &str = concat!(
                 (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = $1), clock_timestamp(), $6 \
          FROM relaxed \
          ON CONFLICT (election, id) DO UPDATE SET label = excluded.label, data = excluded.data, note = excluded.note, \
-             seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns) ",
+             seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns, \
+             joined = CASE WHEN EXISTS (SELECT FROM primacy_election AS e WHERE e.election = $1 AND ",
+    has_led_since!("c", "e"),
+    ") THEN excluded.joined ELSE c.joined END) ",
     sighting!()
 );
 
@@ -218,7 +245,9 @@ macro_rules! after_the_grant {
     ($reason:literal) => {
         concat!(
             "ended AS ( \
-                 UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = ", $reason, " FROM won \
+                 UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = ",
+            $reason,
+            " FROM won \
                  WHERE t.election = $1 AND t.token <> won.token AND t.ended_at IS NULL), \
              opened AS ( \
                  INSERT INTO primacy_term AS t (election, token, id, label, granted_at) \
@@ -229,9 +258,14 @@ macro_rules! after_the_grant {
                  DELETE FROM primacy_term AS t USING won \
                  WHERE t.election = $1 AND t.ended_at IS NOT NULL AND t.token <= ( \
                      SELECT o.token FROM primacy_term AS o WHERE o.election = $1 ORDER BY o.token DESC \
-                     OFFSET 999 LIMIT 1)), \
-             withdrawn AS (DELETE FROM primacy_candidate AS c USING won WHERE c.election = $1 AND c.id = won.holder) \
-             SELECT ", record!("won"), ", ", durable!(), ", ", notify!(), " FROM won"
+                     OFFSET 999 LIMIT 1)) \
+             SELECT ",
+            record!("won"),
+            ", ",
+            durable!(),
+            ", ",
+            notify!(),
+            " FROM won"
         )
     };
 }
@@ -355,6 +389,8 @@ macro_rules! snapshot {
             $which,
             " LEFT JOIN primacy_candidate AS c ON c.election = e.election AND c.id IS DISTINCT FROM e.holder AND ",
             within!("1"),
+            " AND NOT ",
+            has_led_since!("c", "e"),
             " ORDER BY e.election, c.joined, c.id"
         )
     };
