@@ -85,9 +85,7 @@ async fn a_session_ended_by_the_server_in_any_step_says_what_may_have_happened()
 }
 
 /// R11: PostgreSQL answers a commit with success and a warning when the wait for the standby is cut short.
-#[tokio::test]
-async fn a_commit_that_its_synchronous_standby_did_not_confirm_is_unknown() {
-    let server = server();
+async fn not_confirmed(server: &Postgres) {
     let standby = server.standby(Replication::Synchronous).expect("a standby");
     let admin = Admin::of(&server).await;
     let store = at(&server.url());
@@ -114,6 +112,42 @@ async fn a_commit_that_its_synchronous_standby_did_not_confirm_is_unknown() {
     standby.thaw().expect("thaws");
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_its_synchronous_standby_did_not_confirm_is_unknown() {
+    not_confirmed(&server()).await;
+}
+
+#[tokio::test]
+async fn the_warning_of_a_commit_that_was_not_confirmed_comes_also_to_users_who_want_none() {
+    not_confirmed(&Postgres::start(&PostgresOptions::default().set("client_min_messages", "error")).expect("starts"))
+        .await;
+}
+
+/// The queue itself is 8 GB; a function in its place says what it says.
+#[tokio::test]
+async fn a_full_queue_of_notifications_refuses_no_change() {
+    let server = server();
+    let store = at(&server.url());
+    drop(Actor::join(&store, "e", 1).await);
+    let full = "CREATE SCHEMA full_queue; GRANT USAGE ON SCHEMA full_queue TO PUBLIC; \
+        CREATE SEQUENCE full_queue.asked; GRANT USAGE ON full_queue.asked TO PUBLIC; \
+        CREATE FUNCTION full_queue.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$BEGIN \
+            PERFORM nextval('full_queue.asked'); \
+            RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END$$; \
+        ALTER DATABASE primacy SET search_path TO public, full_queue, pg_catalog";
+    server.sql(full).expect("changes");
+    let mut a = Actor::join(&store, "e", 1).await;
+    let first = a.take().await;
+    let second = a.take().await;
+    assert!(second.version.token > first.version.token);
+    let release = a.release(&second);
+    applied(a.step(release).await);
+    let order = Order { kind: OrderKind::Pause, token: None };
+    let ordered = store.desk().await.expect("opens").order(&election("e"), order).await;
+    assert!(matches!(ordered, Ok(Ordered::Written(_))), "{ordered:?}");
+    assert_eq!(server.sql("SELECT last_value FROM full_queue.asked").expect("answers"), "4");
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use super::host::Host;
 use super::parameter::Parameter;
 use super::place::{Place, TlsMode};
 use super::schema::{self, Server};
+use super::statements;
 use super::tls::Authorities;
 
 /// What a connection is for.
@@ -35,17 +36,40 @@ pub(super) enum Purpose {
 /// a whole call.
 const STAGGER: Duration = Duration::from_millis(400);
 
+/// What `pg_notify` says at the commit when the server's queue has no room: program_limit_exceeded.
+const QUEUE_IS_FULL: &str = "54000";
+
+/// Which of several served last: it is tried first.
+#[derive(Debug, Default)]
+struct Turn(AtomicUsize);
+
+impl Turn {
+    /// In which order they are tried. A caller that gives up while the first one says nothing begins with another the
+    /// next time.
+    fn order(&self, count: usize) -> Vec<usize> {
+        let first = self.0.load(Ordering::Relaxed);
+        self.0.store((first + 1) % count.max(1), Ordering::Relaxed);
+        (0..count).map(|offset| (first + offset) % count).collect()
+    }
+
+    fn served(&self, which: usize) {
+        self.0.store(which, Ordering::Relaxed);
+    }
+}
+
 /// Opens connections to one place.
 #[derive(Debug)]
 pub(super) struct Dialer {
     place: Place,
-    /// Which host served last: it is tried first. Moved on before each attempt, and back when it has succeeded.
-    first: AtomicUsize,
+    hosts: Turn,
+    /// For each host, of the addresses of its name.
+    addresses: Vec<Turn>,
 }
 
 impl Dialer {
     pub(super) fn new(place: Place) -> Self {
-        Self { place, first: AtomicUsize::new(0) }
+        let addresses = place.hosts.iter().map(|_| Turn::default()).collect();
+        Self { place, hosts: Turn::default(), addresses }
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -54,17 +78,13 @@ impl Dialer {
 
     /// Connects to the first host that will do, and looks what is there.
     pub(super) async fn dial(self: &Arc<Self>, purpose: Purpose, ringer: Ringer) -> Result<(Link, Server), StoreError> {
-        let count = self.place.hosts.len();
-        let first = self.first.load(Ordering::Relaxed);
-        let order: Vec<usize> = (0..count).map(|offset| (first + offset) % count).collect();
-        // A caller that gives up while the first one says nothing begins with another the next time.
-        self.first.store((first + 1) % count, Ordering::Relaxed);
+        let order = self.hosts.order(self.place.hosts.len());
         let attempts = order.iter().map(|&index| {
             let (dialer, ringer) = (Arc::clone(self), ringer.clone());
             Box::pin(async move { dialer.try_host(index, purpose, ringer).await }) as BoxFuture<'static, _>
         });
         let (winner, reached) = race(attempts.collect()).await.map_err(together)?;
-        self.first.store(order[winner], Ordering::Relaxed);
+        self.hosts.served(order[winner]);
         Ok(reached)
     }
 
@@ -83,18 +103,25 @@ impl Dialer {
         let resolved = tokio::net::lookup_host((name.as_str(), *port)).await;
         let addresses = resolved
             .map_err(|error| StoreError::Unreachable(format!("{shown}: the name cannot be resolved ({error})")))?;
-        let attempts = addresses.map(|address| {
+        // In an order of their own, since a resolver may give another one each time.
+        let mut addresses: Vec<_> = addresses.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        if addresses.is_empty() {
+            return Err(StoreError::Unreachable(format!("{shown}: the name has no address")));
+        }
+        let order = self.addresses[index].order(addresses.len());
+        let attempts = order.iter().map(|&which| {
+            let address = addresses[which];
             let (dialer, shown, ringer) = (Arc::clone(&self), Arc::clone(&shown), ringer.clone());
             Box::pin(async move {
                 let host = &dialer.place.hosts[index];
                 dialer.try_address(host, Some(address.ip()), shown, purpose, ringer).await
             }) as BoxFuture<'static, _>
         });
-        let attempts: Vec<_> = attempts.collect();
-        if attempts.is_empty() {
-            return Err(StoreError::Unreachable(format!("{shown}: the name has no address")));
-        }
-        race(attempts).await.map(|(_, reached)| reached).map_err(together)
+        let (winner, reached) = race(attempts.collect()).await.map_err(together)?;
+        self.addresses[index].served(order[winner]);
+        Ok(reached)
     }
 
     async fn try_address(
@@ -319,6 +346,24 @@ impl Link {
         parameters: &[Parameter<'_>],
         stake: Stake,
     ) -> Result<Vec<Row>, Fault> {
+        let ran = self.run_once(statement, parameters, stake).await;
+        // Raised before the commit, so that nothing was done.
+        if stake == Stake::Writing
+            && matches!(&ran, Err(fault) if fault.code() == Some(QUEUE_IS_FULL))
+            && let Some(silent) = statements::silent(statement)
+        {
+            debug!(fault = ?ran.err(), "the change is made without its notification");
+            return self.run_once(&silent, parameters, stake).await;
+        }
+        ran
+    }
+
+    async fn run_once(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+        stake: Stake,
+    ) -> Result<Vec<Row>, Fault> {
         self.begin()?;
         let typed: Vec<_> = parameters.iter().map(Parameter::typed).collect();
         let result = self.client.query_typed(statement, &typed).await;
@@ -369,5 +414,23 @@ impl Drop for Link {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(stop.until_it_ends(task));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_served_is_first_and_who_says_nothing_is_not_the_next_time() {
+        let turn = Turn::default();
+        // The first caller gave up, then the second one.
+        assert_eq!(turn.order(3), [0, 1, 2]);
+        assert_eq!(turn.order(3), [1, 2, 0]);
+        turn.served(1);
+        assert_eq!(turn.order(3), [1, 2, 0]);
+        turn.served(2);
+        assert_eq!(turn.order(1), [0], "a name may have fewer addresses than before");
+        assert_eq!(turn.order(0), Vec::<usize>::new());
     }
 }

@@ -42,12 +42,16 @@ macro_rules! record {
     };
 }
 
-/// R11: raises the durability of this transaction's commit where the user's or server's setting is weaker. Stronger
-/// settings stay. To be selected wherever a change was made.
+/// R11: raises the durability of this transaction's commit where the user's or server's setting is weaker, and lets the
+/// warning through that a commit has not reached its standby. Stronger settings stay. To be selected wherever a change was
+/// made.
 macro_rules! durable {
     () => {
-        "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') \
-         THEN set_config('synchronous_commit', 'on', true) END"
+        "concat( \
+             CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') \
+             THEN set_config('synchronous_commit', 'on', true) END, \
+             CASE WHEN current_setting('client_min_messages') IN ('error', 'fatal', 'panic') \
+             THEN set_config('client_min_messages', 'warning', true) END)"
     };
 }
 
@@ -61,6 +65,12 @@ macro_rules! notify {
     () => {
         concat!("pg_notify(", channel!(), ", '')")
     };
+}
+
+/// The same statement without its notification: a hint must not cost a change. A listener that rests in a transaction can
+/// fill the server's queue.
+pub(super) fn silent(statement: &str) -> Option<String> {
+    statement.contains(notify!()).then(|| statement.replace(notify!(), "NULL"))
 }
 
 /// Microseconds since then, by the store's clock. Below zero if that clock has been set back.
