@@ -9,11 +9,13 @@ use crate::store::BoxFuture;
 use crate::{ElectionName, Token};
 
 /// The bounds, for this transaction only: `$3` milliseconds, whatever they were before. To spare what the user has set
-/// lower would double the cost of planning the statement.
+/// lower would double the cost of planning the statement. The last one is for a client that was stopped while it received a
+/// result: to the server, such a transaction does not rest.
 macro_rules! bounded {
     () => {
         "set_config('lock_timeout', $3::text, true) || \
-         set_config('idle_in_transaction_session_timeout', $3::text, true) <> ''"
+         set_config('idle_in_transaction_session_timeout', $3::text, true) || \
+         set_config('tcp_user_timeout', $3::text, true) <> ''"
     };
 }
 

@@ -136,6 +136,37 @@ async fn a_hung_client_holds_a_grant_up_no_longer_than_the_bound() {
     assert_eq!(server.sql("SELECT count(*) FROM work").expect("answers"), "0");
 }
 
+/// To the server such a transaction does not rest: it waits for its client to take more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_stopped_while_it_receives_is_bounded_too() {
+    let server = server();
+    let granting = connect(&server).await;
+    for in_sql in [false, true] {
+        let (mut client, mut connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("it accepts");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let receiving = tokio::spawn(async move {
+            tokio::select! {
+                _ = &mut connection => {}
+                _ = stopped => std::future::pending().await,
+            }
+        });
+        let mut tx = client.transaction().await.expect("begins");
+        let bound = Duration::from_millis(400);
+        if in_sql {
+            tx.execute("SELECT primacy_fence('billing', 43, 400)", &[]).await.map(drop).expect("holds");
+        } else {
+            fence(&mut tx, &election("billing"), token(42), bound).await.expect("holds");
+        }
+        let endless = "SELECT generate_series(1, 2000000000), repeat('x', 1000)";
+        let rows = tx.query_raw(endless, Vec::<i32>::new()).await.expect("begins to answer");
+        stop.send(()).expect("it receives");
+        let raised = tokio::time::timeout(Duration::from_secs(10), granting.execute(RAISE, &[])).await;
+        raised.expect("the server has ended the other").expect("raises");
+        receiving.abort();
+        drop((rows, tx));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bounds_are_those_of_the_fence_until_the_transaction_ends() {
     let server = server();

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS primacy_token (
 
 -- SELECT primacy_fence('billing', 42): in your transaction, before or after your writes. It returns the token and holds
 -- the fence until the transaction ends, or it raises SQLSTATE PR001 and nothing can be committed. A client that rests
--- inside the transaction, or waits for a lock, for longer than within_ms loses it.
+-- inside the transaction, leaves a result unread, or waits for a lock, for longer than within_ms loses it.
 CREATE OR REPLACE FUNCTION primacy_fence(election text, token bigint, within_ms integer DEFAULT 10000)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $primacy$
 #variable_conflict use_column
@@ -24,6 +24,8 @@ BEGIN
             PERFORM set_config(setting, $3::text, true);
         END IF;
     END LOOP;
+    -- For a client that is stopped while it receives a result.
+    PERFORM set_config('tcp_user_timeout', $3::text, true);
     FOR attempt IN 1..3 LOOP
         SELECT t.token INTO highest FROM primacy_token t WHERE t.election = $1 AND t.token >= $2 FOR SHARE;
         IF highest > $2 THEN
