@@ -29,7 +29,14 @@ async fn no_promise_depends_on_settings_of_the_session() {
     for (found_rows, more) in [(true, ", sql_mode = 'ANSI'"), (false, ", sql_mode = ''")] {
         let settings = format!("{lost}; SET SESSION innodb_snapshot_isolation = 1{more}");
         let mut database = Database::at(&server.url());
-        database.oddities = Oddities { found_rows, settings: Some(settings) };
+        database.oddities = Oddities { found_rows, settings: Some(settings), ..Oddities::default() };
         passes(&database).await;
     }
+    // This is noticed, and set again.
+    let mut database = Database::at(&server.url());
+    database.oddities.settings = Some("SET SESSION autocommit = 0, completion_type = 'CHAIN'".to_owned());
+    passes(&database).await;
+    // And this does no harm even if it comes back before each change.
+    database.oddities.before_change = Some("SET SESSION completion_type = 'CHAIN'".to_owned());
+    passes(&database).await;
 }

@@ -62,7 +62,7 @@ async fn one_renewal_is_one_statement() {
 async fn found_and_changed_are_one_count_for_what_decides() {
     let server = server();
     for found_rows in [false, true] {
-        let store = at(&server.url()).with_oddities(Oddities { found_rows, settings: None });
+        let store = at(&server.url()).with_oddities(Oddities { found_rows, ..Oddities::default() });
         let mut a = Actor::join(&store, &format!("e{found_rows}"), 1).await;
         let record = a.take().await;
         let renewed = applied(a.step(a.renewal(&record)).await);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use primacy::clock;
+use primacy::store::mysql::Oddities;
 use primacy::store::{Order, OrderKind, Record, Reply, Request, Store, StoreError, Why};
 use primacy_servers::{MariaDb, Proxy, Way};
 
@@ -212,6 +213,44 @@ async fn a_restart_costs_a_connection_and_nothing_else() {
         assert_eq!(a.look().await.record.as_ref(), Some(&record), "what was answered is there");
     }
     applied(a.step(a.renewal(&record)).await);
+}
+
+/// A statement that does not commit is counted like one that does. Nobody may lead by it.
+#[tokio::test]
+async fn what_did_not_commit_is_never_said_to_be_done() {
+    let server = server();
+    let mut observer = Actor::join(&at(&server.url()), "e", 9).await;
+    let mut odd = at(&server.url());
+    for settings in ["autocommit = 0", "autocommit = 0, completion_type = 'CHAIN'", "completion_type = 'CHAIN'"] {
+        let oddities = Oddities { before_change: Some(format!("SET SESSION {settings}")), ..Oddities::default() };
+        odd = odd.with_oddities(oddities);
+        let is_lost = settings.starts_with("autocommit");
+        let mut record = observer.take().await;
+        let mut a = Actor::join(&odd, "e", 9).await;
+        a.look().await;
+        for step in ["renew", "release", "acquire", "renew"] {
+            let request = match step {
+                "renew" => a.renewal(&record),
+                "release" => a.release(&record),
+                _ => a.asking(Some(record.expectation())),
+            };
+            let taken = a.step(request).await;
+            let read = observer.look().await.record.expect("there");
+            match taken {
+                Ok(Reply::Applied(applied)) => assert!(!is_lost && applied == read, "{settings}: {step}: {read:?}"),
+                Err(StoreError::Unknown(_)) if is_lost => {
+                    assert_eq!(step == "renew", read == record, "{settings}: {step}: {read:?}");
+                    assert!(matches!(a.try_look().await, Err(StoreError::Unreachable(_))), "it is used again");
+                    a = Actor::join(&odd, "e", 9).await;
+                }
+                other => panic!("{settings}: {step}: {other:?}"),
+            }
+            record = read;
+        }
+        drop(a);
+        // No lock is left behind.
+        applied(observer.step(observer.renewal(&record)).await);
+    }
 }
 
 /// A server that turns read-only under the connection is not read either, also by users whom it does not hinder.

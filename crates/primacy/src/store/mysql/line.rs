@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Row, Value};
 use tracing::debug;
 
 use super::super::StoreError;
 use super::fault::{self, Fault};
-use super::packet::Packet;
+use super::packet::{self, Packet};
 use super::place::{Host, Place};
 use super::rows::Change;
 use super::schema;
@@ -41,13 +42,14 @@ pub(super) struct Line {
     host: String,
     is_here: bool,
     health: Health,
+    before_change: Option<String>,
     pub(super) server: Server,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Idle,
-    /// An error may have left a transaction open.
+    /// A transaction may be open, or statements do not commit by themselves.
     Untidy,
     /// A round trip is under way. If it is still so when the next begins, that one was abandoned.
     Busy,
@@ -91,7 +93,8 @@ impl Line {
         let host_name = host.to_string();
         let conn = Conn::new(place.opts(host)?).await.map_err(|error| fault::of_connecting(&error, &host_name))?;
         let (is_here, server) = (host.is_here(), Server::default());
-        let mut line = Self { conn, host: host_name, is_here, health: Health::Idle, server };
+        let before_change = place.oddities.before_change.clone();
+        let mut line = Self { conn, host: host_name, is_here, health: Health::Idle, before_change, server };
         line.server = Server::from_answers(&line.run(&Packet::of(&ask_server())).await?)?;
         line.server.refuse_if_unfit(&line.host)?;
         line.run(&Packet::of(&settings(&line.server, purpose))).await?;
@@ -124,7 +127,7 @@ impl Line {
     pub(super) async fn run(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
         match self.health {
             Health::Idle => {}
-            Health::Untidy => drop(self.exchange(&Packet::read("ROLLBACK".into())).await?),
+            Health::Untidy => drop(self.exchange(&Packet::tidy()).await?),
             Health::Busy | Health::Broken => {
                 return Err(StoreError::Unreachable(format!("{}: the connection is no longer good", self.host)).into());
             }
@@ -147,9 +150,20 @@ impl Line {
     async fn exchange(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
         self.health = Health::Busy;
         match self.converse(packet).await {
-            Ok(answers) => {
+            Ok(answers) if packet.is_part || self.is_settled() => {
                 self.health = Health::Idle;
                 Ok(answers)
+            }
+            Ok(answers) if packet.change == packet::Change::Nothing => {
+                self.health = Health::Untidy;
+                Ok(answers)
+            }
+            // Counted and not committed, or who knows: it ends with the connection.
+            Ok(_) => {
+                self.health = Health::Broken;
+                let message =
+                    "something between here and the server has turned autocommit off, or keeps a transaction open";
+                Err(StoreError::Unknown(format!("{}: {message}", self.host)).into())
             }
             Err((error, at)) => {
                 let is_servers = matches!(error, mysql_async::Error::Server(_));
@@ -159,8 +173,22 @@ impl Line {
         }
     }
 
+    /// Whether what was sent last has left no transaction open, by what the server says along with its last answer, and
+    /// statements commit by themselves. A statement that does not is counted just like one that does.
+    fn is_settled(&self) -> bool {
+        self.conn.last_ok_packet().is_some_and(|ok| {
+            let flags = ok.status_flags();
+            flags.contains(StatusFlags::SERVER_STATUS_AUTOCOMMIT)
+                && !flags.contains(StatusFlags::SERVER_STATUS_IN_TRANS)
+        })
+    }
+
     /// Makes a change. `false` if the row was not as it must be; then nothing is done.
     pub(super) async fn make(&mut self, change: &Change) -> Result<bool, Fault> {
+        if let Some(settings) = &self.before_change {
+            let done = self.conn.query_drop(settings).await;
+            done.map_err(|error| StoreError::Unreachable(format!("{}: {error}", self.host)))?;
+        }
         if self.server.is_galera && change.statements.len() > 1 {
             return self.make_by_and_by(change).await;
         }
@@ -177,11 +205,11 @@ impl Line {
     /// MariaDB tells nobody: it runs those that follow each by itself, and answers the `COMMIT` with OK. Between two
     /// packets it tells.
     async fn make_by_and_by(&mut self, change: &Change) -> Result<bool, Fault> {
-        self.run(&Packet::read("START TRANSACTION".to_owned())).await?;
+        self.run(&Packet::start()).await?;
         for (index, statement) in change.statements.iter().enumerate() {
-            let answers = self.run(&Packet::read(statement.clone())).await?;
+            let answers = self.run(&Packet::part(statement.clone())).await?;
             if index == change.decides && answers.iter().any(|answer| answer.affected != 1) {
-                self.run(&Packet::read("ROLLBACK".to_owned())).await?;
+                self.run(&Packet::rollback()).await?;
                 return Ok(false);
             }
         }
@@ -284,13 +312,17 @@ impl Server {
     }
 }
 
-/// Each is for this connection alone. None is needed for safety, so that a pooler may lose them.
+/// What a server's administrator, or a pooler, may have chosen otherwise. It is looked at after each round trip.
+pub(super) const COMMIT_EACH: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
+
+/// Each is for this connection alone. None is needed for safety, so that a pooler may lose them: whether a change has
+/// committed is told by the server's status flags.
 fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
     let mut settings = vec![
         // No gap locks, by which first grants of different elections would deadlock.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE".to_owned(),
-        // What a server's administrator may have chosen as a default.
-        "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN', sql_mode = 'STRICT_ALL_TABLES'".to_owned(),
+        COMMIT_EACH.to_owned(),
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'".to_owned(),
         // Whoever is locked out is told soon, and abandoned steps do not pile up behind a lock.
         "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2".to_owned(),
     ];

@@ -14,7 +14,13 @@ pub(super) struct Packet {
     pub(super) text: String,
     pub(super) statements: usize,
     pub(super) change: Change,
+    /// Amid a transaction whose end is sent later. After any other packet no transaction may be open.
+    pub(super) is_part: bool,
 }
+
+/// Commits whatever `completion_type` says, which would open the next transaction or hang up.
+const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
+const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
 
 /// What a packet changes, and so what an error says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,26 +36,44 @@ pub(super) enum Change {
 impl Packet {
     /// Statements of which none matters if it is lost.
     pub(super) fn of(statements: &[String]) -> Self {
-        Self { text: statements.join("; "), statements: statements.len(), change: Change::Nothing }
+        Self { text: statements.join("; "), statements: statements.len(), change: Change::Nothing, is_part: false }
     }
 
     pub(super) fn read(statement: String) -> Self {
-        Self { text: statement, statements: 1, change: Change::Nothing }
+        Self { text: statement, statements: 1, change: Change::Nothing, is_part: false }
     }
 
     pub(super) fn single(statement: String) -> Self {
-        Self { text: statement, statements: 1, change: Change::Single }
+        Self { change: Change::Single, ..Self::read(statement) }
+    }
+
+    /// The beginning of a transaction that is sent statement by statement.
+    pub(super) fn start() -> Self {
+        Self::part("START TRANSACTION".to_owned())
+    }
+
+    pub(super) fn part(statement: String) -> Self {
+        Self { is_part: true, ..Self::read(statement) }
     }
 
     /// The end of a transaction whose statements were sent before.
     pub(super) fn commit() -> Self {
-        Self { text: "COMMIT".to_owned(), statements: 1, change: Change::Transaction }
+        Self { change: Change::Transaction, ..Self::read(COMMIT.to_owned()) }
+    }
+
+    pub(super) fn rollback() -> Self {
+        Self::read(ROLLBACK.to_owned())
+    }
+
+    /// Undoes what is open, and only then has each statement commit by itself: the other way round it would be committed.
+    pub(super) fn tidy() -> Self {
+        Self::of(&[ROLLBACK.to_owned(), super::line::COMMIT_EACH.to_owned()])
     }
 
     /// The statements between `START TRANSACTION` and `COMMIT`. Answers are counted from the `START TRANSACTION`.
     pub(super) fn transaction(statements: &[String]) -> Self {
-        let text = format!("START TRANSACTION; {}; COMMIT", statements.join("; "));
-        Self { text, statements: statements.len() + 2, change: Change::Transaction }
+        let text = format!("START TRANSACTION; {}; {COMMIT}", statements.join("; "));
+        Self { text, statements: statements.len() + 2, change: Change::Transaction, is_part: false }
     }
 }
 
@@ -102,7 +126,7 @@ mod tests {
     #[test]
     fn a_transaction_counts_its_ends() {
         let packet = Packet::transaction(&["DO 1".into(), "DO 2".into()]);
-        assert_eq!(packet.text, "START TRANSACTION; DO 1; DO 2; COMMIT");
+        assert_eq!(packet.text, "START TRANSACTION; DO 1; DO 2; COMMIT AND NO CHAIN NO RELEASE");
         assert_eq!(packet.statements, 4);
     }
 }

@@ -52,6 +52,8 @@ pub struct Oddities {
     pub found_rows: bool,
     /// Run on each connection after the session's own settings.
     pub settings: Option<String>,
+    /// Run before each change, unnoticed: as if a pooler lent another connection.
+    pub before_change: Option<String>,
 }
 
 /// What the URL says of TLS.
