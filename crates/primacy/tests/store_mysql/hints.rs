@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::clock;
+use primacy::store::mysql::Oddities;
 use primacy::store::{Hints, Store};
 use primacy_servers::MariaDb;
 use tokio::task::JoinSet;
@@ -181,4 +182,27 @@ async fn a_restart_delays_hints() {
     a.take().await;
     let heard = tokio::time::timeout(Duration::from_secs(20), hints.next()).await;
     assert!(heard.is_ok(), "no hint after the restart");
+}
+
+/// A server that refuses the lock is asked ever more seldom.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_lock_is_not_asked_for_all_the_time() {
+    let server = server();
+    let store = at(&server.url());
+    Actor::join(&store, "e", 1).await.take().await;
+    let _lookout = store.hints(&election("e")).await.expect("hints");
+    let start = clock::now();
+    let post =
+        "SELECT COUNT(IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40))))";
+    while server.sql(post).expect("told").trim() != "1" {
+        assert!(clock::now().since(start) < Duration::from_secs(20), "nobody keeps a lookout");
+        tokio::task::yield_now().await;
+    }
+    let settings = Some("SET SESSION max_statement_time = 0.02".to_owned());
+    let refused = at(&server.url()).with_oddities(Oddities { settings, ..Oddities::default() });
+    let before = counter(&server, "Max_statement_time_exceeded");
+    let mut hints = refused.hints(&election("e")).await.expect("hints");
+    assert!(tokio::time::timeout(Duration::from_secs(5), hints.next()).await.is_err(), "nothing has happened");
+    let tries = counter(&server, "Max_statement_time_exceeded") - before;
+    assert!((1..=8).contains(&tries), "{tries} tries in 5 s");
 }

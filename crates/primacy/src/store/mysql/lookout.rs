@@ -46,7 +46,8 @@ impl Lookout {
     /// Knows the row as it is when this returns, unless the server cannot be reached now; then listening begins later,
     /// and with a hint.
     pub(super) async fn start(place: &Place, election: &ElectionName) -> Result<Self, StoreError> {
-        let mut post = Post { place: place.clone(), election: election.clone(), bell: Arc::default(), known: None };
+        let mut post =
+            Post { place: place.clone(), election: election.clone(), bell: Arc::default(), known: None, retry: SOON };
         let line = match post.begin().await {
             Ok(line) => {
                 // What stands at the start is no news.
@@ -85,6 +86,9 @@ struct Post {
     election: ElectionName,
     bell: Arc<Notify>,
     known: Option<Glance>,
+    /// The wait before the next connection is made. A connection alone does not shorten it again, since the server may
+    /// refuse the lock on each.
+    retry: Duration,
 }
 
 impl Post {
@@ -97,7 +101,6 @@ impl Post {
 
     /// Listens for ever.
     async fn keep(&mut self, mut line: Option<Line>) {
-        let mut retry = SOON;
         loop {
             let current = match line.take() {
                 Some(line) => Ok(line),
@@ -105,15 +108,14 @@ impl Post {
             };
             let lost = match current {
                 Ok(mut line) => {
-                    retry = SOON;
                     let Err(fault) = self.stand(&mut line).await;
                     StoreError::from(fault)
                 }
                 Err(error) => error,
             };
             debug!(error = %lost, "no hints for now; the store is polled");
-            tokio::time::sleep(retry.mul_f64(0.5 + rand::random::<f64>())).await;
-            retry = (retry * 2).min(LATE);
+            tokio::time::sleep(self.retry.mul_f64(0.5 + rand::random::<f64>())).await;
+            self.retry = (self.retry * 2).min(LATE);
         }
     }
 
@@ -128,6 +130,8 @@ impl Post {
             let answers = tokio::time::timeout(patience, line.run(&packet)).await.map_err(|_| gone(line))??;
             let mut answers = answers.into_iter().skip(skipped);
             let got = got_lock(answers.next())?;
+            // It is the lock's, or was in the queue for the whole time.
+            self.retry = SOON;
             let changed = self.compare(answers.next())?;
             if got && !changed {
                 self.watch(line).await?;
