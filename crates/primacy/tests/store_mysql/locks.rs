@@ -88,6 +88,52 @@ async fn a_look_goes_on_without_its_announcement() {
     let mut other = connect(&server.admin_url()).await;
     other.query_drop("START TRANSACTION; SELECT * FROM primacy_candidate FOR UPDATE").await.expect("locks");
     assert_eq!(b.announce().await.record, Some(record));
+    // Nor from winning, nor does it cost a winner its time.
+    let start = clock::now();
+    let record = b.take().await;
+    assert!(clock::now().since(start) < Duration::from_secs(1), "it took {:?}", clock::now().since(start));
+    assert_eq!(a.look().await.standing.others, 0, "who holds does not wait");
+    other.query_drop("ROLLBACK").await.expect("unlocks");
+    applied(b.step(b.renewal(&record)).await);
+}
+
+/// A lock that cannot be got ends a grant's packet with the transaction open and the fence row locked. A client that is
+/// stopped just then, here a runtime that nobody drives, holds up others for seconds only.
+#[test]
+fn a_client_that_is_stopped_amid_a_grant_does_not_keep_its_locks() {
+    let server = server();
+    let store = at(&server.url());
+    let build = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (stopped, live) = (build(), build());
+    let mut b = live.block_on(Actor::join(&store, "e", 2));
+    let record = live.block_on(b.take());
+    let mut a = stopped.block_on(Actor::join(&store, "e", 1));
+    let mut other = live.block_on(connect(&server.admin_url()));
+    let lock = "START TRANSACTION; SELECT * FROM primacy_election WHERE election = 'e' FOR UPDATE";
+    live.block_on(other.query_drop(lock)).expect("locks");
+    let start = clock::now();
+    let asking = a.asking(Some(record.expectation()));
+    let step = stopped.spawn(async move { drop(a.step(asking).await) });
+    stopped.block_on(async {
+        while waiting(&server) == 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    while waiting(&server) > 0 {
+        assert!(clock::now().since(start) < BOUND, "it still waits for the lock");
+        std::thread::yield_now();
+    }
+    live.block_on(other.query_drop("ROLLBACK")).expect("unlocks");
+    let expect = Some(record.expectation());
+    let first = live.block_on(b.step(b.asking(expect)));
+    assert!(is_busy(&first), "the stopped client holds no lock: {first:?}");
+    loop {
+        match live.block_on(b.step(b.asking(expect))) {
+            Ok(reply) => break drop(applied(Ok(reply))),
+            busy => assert!(is_busy(&busy) && clock::now().since(start) < BOUND * 2, "{busy:?}"),
+        }
+    }
+    drop(step);
 }
 
 /// The fence row is apart from the lease row: a fenced transaction in flight holds up the next grant, not the leader.

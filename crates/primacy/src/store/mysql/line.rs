@@ -189,9 +189,19 @@ impl Line {
             let done = self.conn.query_drop(settings).await;
             done.map_err(|error| StoreError::Unreachable(format!("{}: {error}", self.host)))?;
         }
-        if self.server.is_galera && change.statements.len() > 1 {
-            return self.make_by_and_by(change).await;
+        let made = if self.server.is_galera && change.statements.len() > 1 {
+            self.make_by_and_by(change).await
+        } else {
+            self.make_at_once(change).await
+        };
+        if made.is_err() && self.health == Health::Untidy {
+            // Others wait for the locks. If it fails, the next round trip tells.
+            drop(self.exchange(&Packet::tidy()).await);
         }
+        made
+    }
+
+    async fn make_at_once(&mut self, change: &Change) -> Result<bool, Fault> {
         let (packet, decides) = match &change.statements[..] {
             [deciding] => (Packet::single(deciding.clone()), 0),
             // One more for the START TRANSACTION.
@@ -199,6 +209,19 @@ impl Line {
         };
         let answers = self.run(&packet).await?;
         Ok(answers.get(decides).is_some_and(|answer| answer.affected == 1))
+    }
+
+    /// Deletes what nobody needs, if it can be done at once. Whether it was is not told.
+    pub(super) async fn clear(&mut self, deletion: &str) {
+        // Elsewhere there is no such way to say it, and the wait is bounded by the session's settings.
+        let at_once = if self.server.is_mariadb() {
+            "SET STATEMENT innodb_lock_wait_timeout = 0, lock_wait_timeout = 0 FOR "
+        } else {
+            ""
+        };
+        if let Err(fault) = self.run(&Packet::read(format!("{at_once}{deletion}"))).await {
+            debug!(error = %StoreError::from(fault), "what is no longer needed was not deleted");
+        }
     }
 
     /// A round trip for each statement. When the cluster aborts a transaction between two statements of one packet,
@@ -326,14 +349,15 @@ fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
         // Whoever is locked out is told soon, and abandoned steps do not pile up behind a lock.
         "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2".to_owned(),
     ];
+    if server.is_mariadb() {
+        // A lock that cannot be got ends a packet and leaves its transaction open, and on Galera a grant takes several
+        // round trips. A client that is stopped then must not hold its locks.
+        settings.push("SET SESSION idle_transaction_timeout = 3".to_owned());
+    }
     match purpose {
         Purpose::Campaign | Purpose::Observe if server.is_galera => {
             // Reads and writes wait until this node has applied what the cluster had committed when they came.
             settings.push("SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0".to_owned());
-            if server.is_mariadb() {
-                // A grant takes several round trips there, and a client that is stopped amid them must not hold its locks.
-                settings.push("SET SESSION idle_transaction_timeout = 3".to_owned());
-            }
         }
         Purpose::Campaign | Purpose::Observe => {}
         Purpose::Listen => {

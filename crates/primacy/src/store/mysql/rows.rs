@@ -280,7 +280,6 @@ pub(super) fn grant(election: &ElectionName, seen: &Seen, new: &Record, holder: 
              SELECT token AS oldest FROM primacy_term WHERE election = {name} \
              ORDER BY token DESC LIMIT 1 OFFSET {TERMS_KEPT}) AS kept)"
     ));
-    statements.push(format!("{} AND {IF_COUNTED}", withdraw(election, holder.id)));
     Change { statements, decides }
 }
 

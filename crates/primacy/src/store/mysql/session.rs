@@ -49,7 +49,15 @@ impl MysqlSession {
             }
             Request::Acquire { expect, floor, holder, lease } => {
                 let grant = |seen: &Seen| grant(seen, expect, floor, &holder, lease);
-                self.change(false, grant, |election, seen, new| rows::grant(election, seen, new, &holder)).await
+                let write =
+                    |election: &ElectionName, seen: &Seen, new: &Record| rows::grant(election, seen, new, &holder);
+                let reply = self.change(false, grant, write).await?;
+                if matches!(reply, Reply::Applied(_)) {
+                    // Not in the transaction: a lock on the announcement would stop all grants. A holder is never
+                    // taken for a waiting candidate anyway.
+                    self.line.clear(&rows::withdraw(&self.election, holder.id)).await;
+                }
+                Ok(reply)
             }
             Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
