@@ -175,9 +175,15 @@ impl Timing {
         self.believed().saturating_sub(self.kill()).saturating_sub(self.grace)
     }
 
-    /// For how long the store may be away, at the worst moment, without costing the leadership.
+    /// For how long the store may be away and refuse calls, at the worst moment, without costing the leadership: what is
+    /// left of the room when the first renewal fails, less the longest wait between two attempts.
     pub fn ride_through(&self) -> Duration {
-        self.room().saturating_sub(self.renew_every)
+        self.room().saturating_sub(self.renew_every).saturating_sub(self.retry_most())
+    }
+
+    /// The longest that a leader waits before it tries a failed renewal again.
+    pub fn retry_most(&self) -> Duration {
+        self.renew_every / 10
     }
 
     /// How long a challenger waits, from when it saw a record change, before it may take over a lease of `lease`
@@ -251,7 +257,7 @@ mod tests {
         assert_eq!(timing.believed(), Duration::from_millis(9_500));
         assert_eq!(timing.room(), Duration::from_millis(4_250));
         assert!(timing.renew_every() + timing.call_timeout() + timing.grace() + timing.kill() <= timing.believed());
-        assert!(timing.ride_through() >= Duration::from_secs(2));
+        assert!(timing.ride_through() >= Duration::from_millis(1_900));
     }
 
     #[test]

@@ -518,3 +518,31 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// What `Timing::ride_through` publishes: a store that refuses every call for so long, from the worst moment on, costs
+    /// no leadership.
+    #[test]
+    fn an_outage_that_is_ridden_through_costs_nothing(lease in 200u64..60_000, entropy: u64) {
+        let mut witness = Witness::new(lease, entropy);
+        witness.happens(Happening::Told(Event::Campaign))?;
+        while witness.until.is_none() {
+            witness.happens(if witness.call.is_some() { Happening::Answered } else { Happening::Wakes(0) })?;
+        }
+        let led = witness.led;
+        // The worst moment is just before a renewal is sent.
+        witness.happens(Happening::Wakes(0))?;
+        let back_at = witness.now + witness.timing().ride_through();
+        while witness.now < back_at {
+            let refused = witness.call.is_some();
+            witness.happens(if refused { Happening::Fails(CallError::NotDone) } else { Happening::Wakes(0) })?;
+        }
+        witness.happens(if witness.call.is_some() { Happening::Answered } else { Happening::Wakes(0) })?;
+        witness.answer()?;
+        prop_assert!(!witness.told, "told to stop by an outage of {:?}", witness.timing().ride_through());
+        prop_assert_eq!(witness.candidate.view().role, Role::Leading);
+        prop_assert_eq!(witness.led, led);
+    }
+}

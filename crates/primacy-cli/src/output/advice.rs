@@ -259,9 +259,9 @@ mod tests {
             warning  filesystem  on tmpfs: gone after a restart
             fine     timing      a renewal took 3.0ms (p99), and may take 2.1s
 
-            With a lease of 10s the store may be away for 2.1s at the worst moment without costing the leadership.
+            With a lease of 10s the store may be away for 1.9s at the worst moment without costing the leadership.
             When a leader's whole host is lost, another leads within 10.7s; when only its process dies, at once.
-            The shortest lease that this store carries well is 1s with a grace of 500ms: 10 times the p99 of 3.0ms fits into its call time-out of 212ms, and it rides through 212ms.
+            The shortest lease that this store carries well is 1s with a grace of 500ms: 10 times the p99 of 3.0ms fits into its call time-out of 212ms, and it rides through 191ms.
         "#]].assert_eq(&probed(millis(&[1, 2, 1, 3])).text(Palette::new(false)));
     }
 

@@ -574,9 +574,11 @@ impl Candidate {
         self.config.timing.believed()
     }
 
-    /// 10 ms, doubled with every failure up to the renewal interval, half of it random.
+    /// 10 ms, doubled with every failure up to the renewal interval, half of it random. A leader, of which there is one,
+    /// goes on trying in time to keep its lease.
     fn back_off(&self, failures: u32, cx: &mut Context<'_>) -> Duration {
-        let most = self.config.timing.renew_every();
+        let timing = &self.config.timing;
+        let most = if matches!(self.state, State::Leading(_)) { timing.retry_most() } else { timing.renew_every() };
         let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
         step / 2 + spread(step / 2, cx)
     }

@@ -1,5 +1,6 @@
 //! For how long a hung client may hold the fence, in what servers count.
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-postgres", feature = "sqlx-mysql", test))]
 use std::time::Duration;
 
 /// Milliseconds, rounded up: 0 would switch a server's timeout off, and more than fits makes it an error.
