@@ -87,7 +87,7 @@ async fn a_session_ended_by_the_server_in_any_step_says_what_may_have_happened()
 /// R11: PostgreSQL answers a commit with success and a warning when the wait for the standby is cut short.
 async fn not_confirmed(server: &Postgres) {
     let standby = server.standby(Replication::Synchronous).expect("a standby");
-    let admin = Admin::of(&server).await;
+    let admin = Admin::of(server).await;
     let store = at(&server.url());
     let mut a = Actor::join(&store, "e", 1).await;
     let record = a.take().await;
