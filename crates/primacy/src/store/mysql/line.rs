@@ -66,6 +66,8 @@ pub(super) struct Server {
     is_read_only: bool,
     is_ready: bool,
     is_primary: bool,
+    /// MariaDB from 10.3 on.
+    limits_idle_transactions: bool,
 }
 
 impl Line {
@@ -282,7 +284,8 @@ fn together(failures: Vec<StoreError>) -> StoreError {
 fn ask_server() -> [String; 2] {
     [
         "SHOW VARIABLES WHERE Variable_name IN \
-         ('version', 'version_comment', 'read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_provider')"
+         ('version', 'version_comment', 'read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_provider', \
+          'idle_transaction_timeout')"
             .into(),
         "SHOW STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status')".into(),
     ]
@@ -303,6 +306,7 @@ impl Server {
                 // Also what later versions call it: ON, NO_LOCK, NO_LOCK_NO_ADMIN.
                 "read_only" => server.is_read_only |= !matches!(value.as_str(), "OFF" | "0"),
                 "innodb_read_only" => server.is_read_only |= is_on,
+                "idle_transaction_timeout" => server.limits_idle_transactions = true,
                 "wsrep_on" => server.is_galera = is_on,
                 "wsrep_provider" => provided = !value.is_empty() && value != "none",
                 "wsrep_ready" => server.is_ready = is_on,
@@ -349,7 +353,7 @@ fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
         // Whoever is locked out is told soon, and abandoned steps do not pile up behind a lock.
         "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2".to_owned(),
     ];
-    if server.is_mariadb() {
+    if server.limits_idle_transactions {
         // A lock that cannot be got ends a packet and leaves its transaction open, and on Galera a grant takes several
         // round trips. A client that is stopped then must not hold its locks.
         settings.push("SET SESSION idle_transaction_timeout = 3".to_owned());
