@@ -25,6 +25,10 @@ async fn elected(candidate: &mut Candidate) -> Leadership {
     timeout(PATIENCE, candidate.elected()).await.expect("in time").expect("elected")
 }
 
+/// Who has announced itself since it led, if it did.
+const WAITING: &str = "SELECT count(*) FROM primacy_candidate AS c WHERE NOT EXISTS ( \
+    SELECT FROM primacy_term AS t WHERE t.id = c.id AND t.granted_at >= c.seen_at)";
+
 #[tokio::test]
 async fn waiters_learn_of_a_release_by_push() {
     let server = server();
@@ -45,7 +49,7 @@ async fn waiters_learn_of_a_release_by_push() {
         assert!(next.token() > token);
         leads = next;
         (leader, waiter) = (waiter, leader);
-        admin.until("SELECT count(*) FROM primacy_candidate", 1).await;
+        admin.until(WAITING, 1).await;
     }
     println!("a resignation to the next leader: {took:?}");
     // Whoever resigned lately leaves the lead to others for 5 s. Here both have, and now and then each sees the other.
@@ -61,7 +65,7 @@ async fn a_leader_learns_of_an_order_by_push_and_the_heir_follows() {
     let mut a = campaign(&election, "a", LONG);
     let first = elected(&mut a).await;
     let mut b = campaign(&election, "b", LONG);
-    Admin::of(&server).await.until("SELECT count(*) FROM primacy_candidate", 1).await;
+    Admin::of(&server).await.until(WAITING, 1).await;
     let mut desk = election.store().desk().await.expect("opens");
     let kind = OrderKind::Promote { successor: Label::new("b").expect("valid"), now: false };
     desk.order(election.name(), primacy::store::Order { kind, token: None }).await.expect("ordered");
