@@ -96,7 +96,7 @@ macro_rules! within {
 
 /// Whether the announcement `$of` is from before its candidate's own grant: it waits no more. The grant leaves it in
 /// place, since deleting it would wait for whoever locks the table. `$election`: the lease row. Of each election the newest
-/// few terms tell it; an announcement that is older than these has mostly aged out.
+/// few terms tell it; an announcement that is older than these has mostly aged out. `sighting!` says the same of many at once.
 macro_rules! has_led_since {
     ($of:literal, $election:literal) => {
         concat!(
@@ -138,11 +138,14 @@ macro_rules! sighting {
                  SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.joined, c.id) < (m.joined, m.id)) AS ahead, \
                         count(*) AS others \
                  FROM primacy_candidate AS c \
+                 LEFT JOIN ( \
+                     SELECT t.id, max(t.granted_at) AS at FROM primacy_term AS t \
+                     WHERE t.election = $1 AND t.token > ( \
+                         SELECT n.token - 8 FROM primacy_election AS n WHERE n.election = $1) \
+                     GROUP BY t.id) AS led ON led.id = c.id \
                  WHERE c.election = $1 AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder AND ",
             within!("1"),
-            " AND NOT ",
-            has_led_since!("c", "e"),
-            ") AS s"
+            " AND (led.at IS NULL OR led.at < c.seen_at)) AS s"
         )
     };
 }
