@@ -203,7 +203,8 @@ impl Timing {
         (self.lease / 5).clamp(Duration::from_millis(100), Duration::from_secs(5))
     }
 
-    /// How much later the candidate behind another in the waiting order asks for a vacant leadership.
+    /// How much later than the candidate before it in the waiting order one looks after a hint, and asks for a vacant
+    /// leadership.
     pub const fn slot(&self) -> Duration {
         Duration::from_millis(5)
     }

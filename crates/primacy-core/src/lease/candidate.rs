@@ -318,7 +318,7 @@ impl Candidate {
             (State::Waiting, Some(seen)) => seen.sighting.standing.ahead,
             _ => 0,
         };
-        let at = cx.now + (self.config.timing.slot() / 5 * ahead).min(self.config.timing.window());
+        let at = cx.now + (self.config.timing.slot() * ahead).min(self.config.timing.window());
         self.hint = Some(self.hint.map_or(at, |hint| hint.min(at)));
     }
 

@@ -39,8 +39,9 @@ impl Candidate {
             // R6, R11: whoever led in the lost state may still believe it.
             self.quarantine = now + self.config.timing.stretched(self.longest);
         }
-        if holder.is_some_and(|holder| holder != self.config.id) {
-            // Others have had their turn: what kept this candidate from asking has been fulfilled.
+        let grown = version.is_some_and(|version| version.token > self.highest.token);
+        if holder.map_or(grown, |holder| holder != self.config.id) {
+            // Others have had their turn, or one has, unseen: what kept this candidate from asking has been fulfilled.
             self.cool_until = Instant::ZERO;
         }
         if let Some(record) = &sighting.record {
