@@ -157,12 +157,18 @@ impl Timing {
     /// What the holder gives up of its lease so that clocks of different rate never see two leaders: 5 % at the default
     /// drift bound, where 3.92 % is needed even without the challenger's stretch.
     pub fn margin(&self) -> Duration {
-        share_ppm(self.lease, self.drift_ppm / 2 * 5)
+        self.lease - self.believed()
     }
 
     /// For how long the holder believes in its lease, counted from before it sent the request (rules R1, R4).
     pub fn believed(&self) -> Duration {
-        self.lease - self.margin()
+        self.believed_of(self.lease)
+    }
+
+    /// For how long the holder believes in a lease of this length, which may be another than its own setting: what the
+    /// record says is what counts (HAZARDS 9).
+    pub fn believed_of(&self, lease: Duration) -> Duration {
+        lease.saturating_sub(share_ppm(lease, self.drift_ppm / 2 * 5))
     }
 
     /// The end of the lease that is kept for killing work that did not stop, and for seeing it dead.

@@ -164,9 +164,10 @@ impl Store {
                 self.announced.remove(&asker.id);
                 self.grant(now, *floor, holder, *lease)
             }
-            Request::Renew { id, version, fulfilled } => match self.row_to_renew(asker, *id, *version) {
+            Request::Renew { id, version, lease, fulfilled } => match self.row_to_renew(asker, *id, *version) {
                 Some(row) => {
                     row.version.beat += 1;
+                    row.lease = *lease;
                     if *fulfilled == Some(row.intent) {
                         row.wish = None;
                     }
@@ -406,7 +407,7 @@ mod tests {
         let (a, b) = (asker(1), asker(2));
         let first = applied(store.step(0, &a, &acquire(&a, None)));
         assert!(matches!(store.step(1, &b, &acquire(&b, None)), Reply::Conflict(_)));
-        let renew = |version| Request::Renew { id: a.id, version, fulfilled: None };
+        let renew = |version| Request::Renew { id: a.id, version, lease: Duration::from_secs(10), fulfilled: None };
         let second = applied(store.step(2, &a, &renew(first.version)));
         assert!(matches!(store.step(3, &a, &renew(first.version)), Reply::Conflict(_)), "another beat");
         assert!(matches!(store.step(3, &b, &acquire(&b, Some(first.expectation()))), Reply::Conflict(_)));

@@ -4,6 +4,7 @@ mod ends;
 mod flaws;
 mod send;
 mod sight;
+mod time;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -115,6 +116,8 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Tenure {
     version: Version,
+    /// How long the record says that the lease lasts.
+    lease: Duration,
     until: Instant,
     next_renewal: Instant,
     /// The operators' orders that its own lead has fulfilled.
@@ -198,6 +201,7 @@ impl Candidate {
             Event::Wake => {}
             Event::Hint => self.hinted(cx),
             Event::Done { call, result } => self.done(call, result, cx),
+            Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
         }
         self.expire(cx);
@@ -412,14 +416,15 @@ impl Candidate {
 
     fn acquired(&mut self, sent_at: Instant, record: Record, cx: &mut Context<'_>) {
         let grew = record.version.token > self.highest.token;
-        let version = record.version;
+        let Record { version, lease, .. } = record;
         self.announced = false;
         self.confirmed(record, cx);
         // R1: the lease counts from before the request was sent.
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
         let tenure = Tenure {
             version,
-            until: from + self.believed(),
+            lease,
+            until: from + self.believed(lease),
             next_renewal: sent_at + self.config.timing.renew_every(),
             fulfilled: None,
         };
@@ -438,11 +443,13 @@ impl Candidate {
     fn renewed(&mut self, sent_at: Instant, record: &Record, cx: &mut Context<'_>) {
         self.confirmed(record.clone(), cx);
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
-        let until = from + self.believed();
+        // One that is to become shorter is not believed in for longer.
+        let until = from + self.believed(record.lease.min(self.config.timing.lease()));
         let renew_every = self.config.timing.renew_every();
         match &mut self.state {
             State::Leading(tenure) => {
                 tenure.version = record.version;
+                tenure.lease = record.lease;
                 tenure.until = tenure.until.max(until);
                 tenure.next_renewal = sent_at + renew_every;
                 tenure.fulfilled = None;
@@ -485,9 +492,9 @@ impl Candidate {
         let reason = match &sighting.record {
             // An earlier attempt of this candidate was carried out and its answer lost: go on from there.
             Some(record) if record.is_held_by(id) && record.version.token == known.token && record.version > known => {
-                let version = record.version;
+                let (version, lease) = (record.version, record.lease);
                 self.highest = self.highest.max(version);
-                return self.adopt(version, cx);
+                return self.adopt(version, lease, cx);
             }
             Some(record) if record.version < known => EndReason::StoreRegressed,
             Some(Record { holder: Some(holder), version, .. }) if holder.id != id => {
@@ -507,10 +514,11 @@ impl Candidate {
         }
     }
 
-    fn adopt(&mut self, confirmed: Version, cx: &mut Context<'_>) {
+    fn adopt(&mut self, confirmed: Version, lease: Duration, cx: &mut Context<'_>) {
         match &mut self.state {
             State::Leading(tenure) => {
                 tenure.version = confirmed;
+                tenure.lease = lease;
                 tenure.next_renewal = cx.now;
             }
             State::Draining(tenure, _) | State::Stopping(tenure, _) => tenure.version = confirmed,
@@ -520,74 +528,6 @@ impl Candidate {
             }
             State::Idle | State::Waiting | State::Leaving => {}
         }
-    }
-
-    // ---- time ----
-
-    /// Everything that has run out by now.
-    fn expire(&mut self, cx: &mut Context<'_>) {
-        match &self.state {
-            State::Leading(tenure) | State::Draining(tenure, _) if cx.now >= tenure.until => {
-                let reason = match &self.state {
-                    State::Draining(_, reason) => reason.clone(),
-                    _ => EndReason::Expired,
-                };
-                let tenure = tenure.clone();
-                self.stop_now(tenure, reason, cx);
-            }
-            State::Leading(tenure) if cx.now >= self.drain_at(tenure) => {
-                let tenure = tenure.clone();
-                self.start_draining(tenure, EndReason::Expired, cx);
-            }
-            State::Releasing { give_up, .. } if cx.now >= *give_up => self.released(cx),
-            State::Waiting | State::Leaving if self.withdrawn.is_some_and(|limit| cx.now >= limit) => self.stopped(cx),
-            _ => {}
-        }
-        // R8: a call that is late has an unknown outcome, and its connection is not used again.
-        if let Some(in_flight) = self.in_flight.take_if(|in_flight| cx.now >= in_flight.deadline) {
-            cx.effects.push(Effect::Abandon { call: in_flight.call });
-            self.failed(&in_flight, CallError::Unknown, cx);
-        }
-    }
-
-    fn renewal_due(&self, tenure: &Tenure) -> Instant {
-        self.hint.map_or(tenure.next_renewal, |hint| hint.min(tenure.next_renewal))
-    }
-
-    /// When the work must be told to stop for it to be dead before belief ends (rule R10).
-    fn drain_at(&self, tenure: &Tenure) -> Instant {
-        tenure.until - self.config.timing.kill() - self.config.timing.grace()
-    }
-
-    fn tenure(&self) -> Option<Tenure> {
-        match &self.state {
-            State::Leading(tenure) | State::Draining(tenure, _) => Some(tenure.clone()),
-            _ => None,
-        }
-    }
-
-    fn believed(&self) -> Duration {
-        #[cfg(feature = "flaws")]
-        if self.config.flaw == Some(Flaw::NoMargin) {
-            return self.config.timing.lease();
-        }
-        self.config.timing.believed()
-    }
-
-    /// 10 ms, doubled with every failure up to the renewal interval, half of it random. A leader, of which there is one,
-    /// goes on trying in time to keep its lease.
-    fn back_off(&self, failures: u32, cx: &mut Context<'_>) -> Duration {
-        let timing = &self.config.timing;
-        let most = if matches!(self.state, State::Leading(_)) { timing.retry_most() } else { timing.renew_every() };
-        let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
-        step / 2 + spread(step / 2, cx)
-    }
-
-    /// A store that can be read but not written would otherwise be asked after every look: looks that succeed must not
-    /// reset this back-off (HAZARDS 25).
-    fn back_off_asking(&mut self, cx: &mut Context<'_>) {
-        self.failed_asks = self.failed_asks.saturating_add(1);
-        self.ask_after = cx.now + self.back_off(self.failed_asks, cx);
     }
 }
 
