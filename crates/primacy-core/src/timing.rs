@@ -129,6 +129,15 @@ impl Timing {
         Self::new(TimingSettings::new(lease))
     }
 
+    /// The same timing for a lease of another length: the work has the same time to stop, and the rest follows.
+    ///
+    /// # Errors
+    /// When the grace does not fit into that lease, or the lease is shorter than 100 ms or longer than a day.
+    pub fn with_other_lease(&self, lease: Duration) -> Result<Self, TimingError> {
+        let Self { grace, drift_ppm, .. } = *self;
+        Self::new(TimingSettings { lease, grace, renew_every: None, call_timeout: None, drift_ppm })
+    }
+
     /// How long a grant lasts, as it is written into the record.
     pub const fn lease(&self) -> Duration {
         self.lease

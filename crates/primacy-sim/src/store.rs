@@ -277,7 +277,7 @@ impl Store {
             remembered: self.remembered(),
             age: age.filter(|_| self.row.is_some()),
             holder_gone: self.holder_is_gone(),
-            standing: Standing { ahead: ahead as u32, others: others.count() as u32 },
+            standing: Standing { ahead: ahead as u32, others: others.count() as u32, reserve: false },
         }
     }
 

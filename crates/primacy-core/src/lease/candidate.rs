@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
-use super::record::{Record, Sighting, Version, Wish};
+use super::record::{Record, Sighting, Standing, Version, Wish};
 use super::view::{Role, View, Why};
 use crate::{CandidateId, Instant, Label, Timing};
 
@@ -72,6 +72,10 @@ pub struct Candidate {
     in_flight: Option<InFlight>,
     calls: u64,
     seen: Option<Seen>,
+    /// Where it stands, if somebody else says so than the store.
+    placed: Option<Standing>,
+    /// When its last call ended: what was asked for by then may be older than what that call has made of the record.
+    settled_at: Instant,
     /// The highest version ever seen (rule R6).
     highest: Version,
     /// The longest lease ever seen: what a lost or regressed record is waited out for.
@@ -170,6 +174,8 @@ impl Candidate {
             in_flight: None,
             calls: 0,
             seen: None,
+            placed: None,
+            settled_at: Instant::ZERO,
             highest: Version::default(),
             longest,
             quarantine: Instant::ZERO,
@@ -201,6 +207,8 @@ impl Candidate {
             Event::Wake => {}
             Event::Hint => self.hinted(cx),
             Event::Done { call, result } => self.done(call, result, cx),
+            Event::Placed(standing) => self.placed(standing),
+            Event::Shown { sighting, asked_at } => self.shown(sighting, asked_at, cx),
             Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
         }
@@ -349,6 +357,7 @@ impl Candidate {
             return; // abandoned: its answer has come too late to be believed
         }
         let Some(in_flight) = self.in_flight.take() else { return };
+        self.settled_at = cx.now;
         match result {
             Ok(reply) => {
                 self.failures = 0;
@@ -388,6 +397,7 @@ impl Candidate {
     /// R7: an error never extends a leadership and never ends it while there is room.
     fn failed(&mut self, in_flight: &InFlight, error: CallError, cx: &mut Context<'_>) {
         self.failures = self.failures.saturating_add(1);
+        self.settled_at = cx.now;
         if let Some(seen) = &mut self.seen {
             seen.doubtful = true;
         }

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use super::record::{Expectation, Holder, Record, Sighting, Version};
+use super::record::{Expectation, Holder, Record, Sighting, Standing, Version};
 use super::view::Why;
 use crate::{CandidateId, Instant, Label, Timing, Token};
 
@@ -104,6 +104,15 @@ pub enum Event {
         call: CallId,
         /// How.
         result: Result<Reply, CallError>,
+    },
+    /// From now on this is where it stands, whatever a look says of it.
+    Placed(Standing),
+    /// The record was read for others too, by a call that was sent at `asked_at`.
+    Shown {
+        /// The record.
+        sighting: Sighting,
+        /// When, on this process's clock.
+        asked_at: Instant,
     },
     /// From now on this is the timing. A leader asks for a longer lease at once, and for a shorter one as soon as that
     /// would last as long as it believes already.

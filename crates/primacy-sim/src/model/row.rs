@@ -100,7 +100,7 @@ impl Row {
     }
 
     fn sighting(&self, age: Option<Duration>) -> Sighting {
-        let standing = Standing { ahead: 0, others: 1 };
+        let standing = Standing { ahead: 0, others: 1, reserve: false };
         Sighting { record: self.record.clone(), remembered: self.remembered, age, holder_gone: false, standing }
     }
 }

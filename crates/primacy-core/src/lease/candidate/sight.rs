@@ -1,10 +1,10 @@
 //! What a candidate has seen of the record, since when, and what follows: when it may ask, and when it looks again.
 
-use super::super::record::{Record, Sighting, Version, Wish};
+use super::super::record::{Record, Sighting, Standing, Version, Wish};
 use super::super::view::Why;
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::{Candidate, Context, Seen, spread};
+use super::{Candidate, Context, Seen, State, spread};
 use crate::{Instant, Token};
 
 impl Candidate {
@@ -15,11 +15,29 @@ impl Candidate {
         self.observe(Sighting { record: Some(record), remembered, age: None, holder_gone: false, standing }, cx);
     }
 
-    pub(super) fn observe(&mut self, sighting: Sighting, cx: &mut Context<'_>) {
+    /// Where it stands is a preference: what has been decided on it meanwhile is only sooner or later than it might be.
+    pub(super) fn placed(&mut self, standing: Standing) {
+        self.placed = Some(standing);
+        if let Some(seen) = &mut self.seen {
+            seen.sighting.standing = standing;
+        }
+    }
+
+    /// A look at the record that it did not ask for itself. One that may be from before its own last call is worth nothing:
+    /// it would look like a store that went back in time.
+    pub(super) fn shown(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut Context<'_>) {
+        if self.state == State::Waiting && self.in_flight.is_none() && asked_at > self.settled_at {
+            self.observe(sighting, cx);
+            self.plan_look(cx);
+        }
+    }
+
+    pub(super) fn observe(&mut self, mut sighting: Sighting, cx: &mut Context<'_>) {
         let now = cx.now;
         let version = sighting.record.as_ref().map(|record| record.version);
         let intent = sighting.record.as_ref().map(|record| record.intent);
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
+        sighting.standing = self.placed.unwrap_or(sighting.standing);
         let previous = self.seen.take();
         let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
         let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
@@ -130,6 +148,8 @@ impl Candidate {
         let timing = &self.config.timing;
         let (cadence, lag) = (timing.renew_every(), timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
+            // It is shown the record by others.
+            _ if seen.sighting.standing.reserve => timing.lease(),
             (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
             // The renewal is late: look again soon, then less often.
             (Some(Record { holder: Some(_), .. }), Some(_)) => {

@@ -1,0 +1,109 @@
+//! What a process has seen of the others' counters, and since when: who is silent for too long.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::port::{Descriptor, ProcessId};
+use crate::Instant;
+
+/// The last counter of each process and since when it is that. By time, never by looks (rule R3): the paper's history of
+/// snapshots aged a process with every read, and a round that was retried at once made two leaders (HAZARDS 7, 8).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct History {
+    traces: BTreeMap<ProcessId, Trace>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Trace {
+    counter: u64,
+    /// After this counter was first seen.
+    since: Instant,
+    seen_at: Instant,
+}
+
+impl History {
+    /// Takes note of what one answered look has shown. A look that brought no answer leaves no trace (HAZARDS 8).
+    pub(super) fn observe<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>, now: Instant) {
+        for Descriptor { process, counter, .. } in descriptors {
+            let trace = self.traces.entry(*process).or_insert(Trace { counter: *counter, since: now, seen_at: now });
+            if trace.counter != *counter {
+                *trace = Trace { counter: *counter, since: now, seen_at: now };
+            }
+            trace.seen_at = now;
+        }
+    }
+
+    /// Those whose counter has been seen to stand still for `patience`, with that counter.
+    pub(super) fn silent(&self, patience: Duration, now: Instant) -> impl Iterator<Item = (ProcessId, u64, Duration)> {
+        self.traces
+            .iter()
+            .filter(move |(_, trace)| trace.seen_at >= trace.since + patience)
+            .map(move |(process, trace)| (*process, trace.counter, now.since(trace.since)))
+    }
+
+    pub(super) fn is_silent(&self, process: ProcessId, patience: Duration) -> bool {
+        self.traces.get(&process).is_some_and(|trace| trace.seen_at >= trace.since + patience)
+    }
+
+    /// Forgets whoever was not seen since.
+    pub(super) fn forget_before(&mut self, then: Instant) {
+        self.traces.retain(|_, trace| trace.seen_at >= then);
+    }
+
+    /// Every wait starts anew: nobody can tell how much time passed elsewhere (rule R4).
+    pub(super) fn restart(&mut self, now: Instant) {
+        let traces: Vec<_> = self.traces.values_mut().collect();
+        traces.into_iter().for_each(|trace| (trace.since, trace.seen_at) = (now, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::port::tests::descriptor;
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(4);
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn only_time_makes_silent_never_looks() {
+        let mut history = History::default();
+        for _ in 0..100 {
+            history.observe(&[descriptor(1, 7)], at(0));
+        }
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
+        history.observe(&[descriptor(1, 7)], at(3_999));
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
+        history.observe(&[descriptor(1, 7)], at(4_000));
+        assert_eq!(history.silent(PATIENCE, at(4_000)).count(), 1);
+        history.observe(&[descriptor(1, 8)], at(4_001));
+        assert_eq!(history.silent(PATIENCE, at(4_001)).count(), 0);
+    }
+
+    #[test]
+    fn who_does_not_look_suspects_nobody() {
+        let mut history = History::default();
+        history.observe(&[descriptor(1, 7)], at(0));
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE), "a minute went by, unseen");
+        history.observe(&[descriptor(1, 9)], at(60_000));
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
+        history.restart(at(70_000));
+        history.observe(&[descriptor(1, 9)], at(73_000));
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let mut history = History::default();
+        history.observe(&[descriptor(1, 7), descriptor(2, 1)], at(0));
+        history.observe(&[descriptor(2, 1)], at(4_000));
+        history.forget_before(at(1));
+        assert_eq!(history.silent(PATIENCE, at(4_000)).map(|(process, ..)| process).collect::<Vec<_>>(), [
+            ProcessId::from_bits(2)
+        ]);
+    }
+}
