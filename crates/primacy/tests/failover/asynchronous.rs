@@ -69,7 +69,7 @@ async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
     an_old_primary_comes_back(&crew, &primary, &standby).await;
 }
 
-/// No client can see that there are two databases. Who stays with the new one is not led astray, and what the old one
+/// No fresh client can see that there are two databases. Who stays with the new one is not led astray, and what the old one
 /// grants is refused by the fence of the new one.
 async fn an_old_primary_comes_back(crew: &Crew, old: &Postgres, new: &Postgres) {
     let leader = crew.confirmed_after(clock::now()).await;
