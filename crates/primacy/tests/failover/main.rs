@@ -4,6 +4,7 @@ mod asynchronous;
 mod comeback;
 mod crew;
 mod galera;
+mod restore;
 mod server;
 mod silence;
 mod standby;
