@@ -25,7 +25,7 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let commit = shell.read("git", &["-c", "safe.directory=*", "rev-parse", "--short=8", "HEAD"])?;
     let seed = u32::from_str_radix(commit.trim().get(..8).unwrap_or_default(), 16).unwrap_or(1).to_string();
     // With the story: whoever reads of a failure has nothing else.
-    strike(shell, &["--store", "sqlite,postgres,mariadb", "--seconds", "45", "--seed", &seed])?;
+    strike(shell, &["--store", "sqlite,postgres,postgres-standby,mariadb", "--seconds", "45", "--seed", &seed])?;
     for (canary, stores) in CANARIES {
         say(&format!("  planted bug: {canary}"));
         strike(shell, &["--canary", canary, "--store", stores, "--seconds", HUNT, "--seed", "5", "--quiet"])?;

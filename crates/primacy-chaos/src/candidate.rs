@@ -7,13 +7,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use primacy_servers::Proxy;
+use primacy_servers::Way;
 
 use crate::clock::Moment;
+use crate::fault::Kind;
 use crate::process::{MARK, Process};
 use crate::rng::Rng;
 use crate::run::Canary;
-use crate::site::Site;
+use crate::site::{Site, Ways};
 use crate::work::{Fencing, TABLE};
 
 /// How candidates are started.
@@ -41,7 +42,9 @@ pub(crate) struct Place {
     /// Where it finds the store.
     url: String,
     /// What is between the two, if that can be struck.
-    pub(crate) links: Vec<Proxy>,
+    ways: Ways,
+    /// Whether packets are lost.
+    is_cut: bool,
     /// Where its programs may find the fenced table.
     tables: Vec<String>,
     /// What its wall clock is told, if that can be stepped.
@@ -71,10 +74,10 @@ pub(crate) fn faketime() -> Option<PathBuf> {
 impl Recipe {
     /// A place for a candidate, empty for now.
     pub(crate) fn place(&self, name: String, site: &Site, mut rng: Rng) -> Result<Place> {
-        let mut links = site.links()?;
+        let mut ways = site.ways()?;
         // Nobody tells candidates to begin with the same node.
-        rng.shuffle(&mut links);
-        let (url, tables) = site.urls(&links);
+        rng.shuffle(&mut ways.links);
+        let (url, tables) = site.urls(&ways);
         let mut clock = None;
         // Some see the machine's own time.
         if rng.percent(60) && faketime().is_some() {
@@ -86,16 +89,29 @@ impl Recipe {
             }
             clock = Some(file);
         }
-        Ok(Place { name, url, links, tables, clock, rng, runner: None, back_at: Moment::now() })
+        Ok(Place { name, url, ways, is_cut: false, tables, clock, rng, runner: None, back_at: Moment::now() })
     }
 
     /// `primacy` as an operator would call it.
     pub(crate) fn operator(&self, url: &str) -> Command {
-        self.command(&self.primacy, url)
+        self.equip(Command::new(&self.primacy), url)
     }
 
-    fn command(&self, primacy: &Path, url: &str) -> Command {
-        let mut command = Command::new(primacy);
+    /// A candidate's command, on the host behind this wire. It dies with this run, whatever ends that.
+    fn candidate(&self, program: &Path, place: &Place) -> Command {
+        let mut command = match &place.ways.wire {
+            None => Command::new("setpriv"),
+            Some(wire) => {
+                let mut command = wire.command();
+                command.arg("setpriv");
+                command
+            }
+        };
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        self.equip(command, &place.url)
+    }
+
+    fn equip(&self, mut command: Command, url: &str) -> Command {
         command.env("PRIMACY_STORE", url).env(MARK, &self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
@@ -123,7 +139,7 @@ impl Place {
 
     /// A candidate of our own.
     fn flawed(&self, recipe: &Recipe, canary: Canary) -> Command {
-        let mut command = recipe.command(&recipe.program, &self.url);
+        let mut command = recipe.candidate(&recipe.program, self);
         command.args(["flawed", "--name", &self.name, "--lease", &recipe.lease.as_millis().to_string()]);
         command.arg("--witness").arg(witness(&recipe.folder));
         if canary.breaks().is_none() {
@@ -134,13 +150,14 @@ impl Place {
 
     /// `primacy run` with a program that has some bad habits; and whether that starts others.
     fn runner(&mut self, recipe: &Recipe) -> (Command, bool) {
-        let rng = &mut self.rng;
-        let kin = rng.percent(30);
-        let mut command = match &self.clock {
-            Some(_) => recipe.command(&recipe.folder.join(STEPPED), &self.url),
-            None => recipe.operator(&self.url),
+        let kin = self.rng.percent(30);
+        let primacy = match &self.clock {
+            Some(_) => recipe.folder.join(STEPPED),
+            None => recipe.primacy.clone(),
         };
+        let mut command = recipe.candidate(&primacy, self);
         let millis = |span: Duration| format!("{}ms", span.as_millis());
+        let rng = &mut self.rng;
         command.args(["run", "-v", "--wait", "1h", "--name", &self.name]);
         command.args(["--lease", &millis(recipe.lease), "--grace", &millis(recipe.grace), "--"]);
         command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(self.tables.len())]);
@@ -174,6 +191,47 @@ impl Place {
         self.runner = None;
         self.back_at = Moment::now() + self.rng.span(pause / 10, pause);
         Ok(Some(status))
+    }
+
+    /// Does to its ways what a fault does.
+    pub(crate) fn strike(&mut self, kind: Kind, longer: Duration) -> Result<()> {
+        for link in &self.ways.links {
+            match kind {
+                Kind::Cut => {
+                    link.kill_connections();
+                }
+                Kind::LoseAnswer => link.lose_next_answer(),
+                Kind::Mute | Kind::Isolate => link.cut(),
+                Kind::MuteRequests => link.hold(Way::ToServer),
+                Kind::MuteAnswers => link.hold(Way::ToClient),
+                Kind::Slow => link.delay(longer / 2),
+                Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
+                _ => {}
+            }
+        }
+        let Some(wire) = self.ways.wire.as_ref().filter(|_| kind.cuts_wire()) else { return Ok(()) };
+        self.is_cut = true;
+        if kind != Kind::NetCutOut {
+            wire.cut_in()?;
+        }
+        if kind != Kind::NetCutIn {
+            wire.cut_out()?;
+        }
+        Ok(())
+    }
+
+    /// Ends all that strikes its ways; what was held on the links arrives, or is lost with its connection.
+    pub(crate) fn heal(&mut self, lost: bool) {
+        for link in &self.ways.links {
+            if lost {
+                link.kill_connections();
+            }
+            link.heal();
+        }
+        if let Some(wire) = self.ways.wire.as_ref().filter(|_| self.is_cut) {
+            wire.heal();
+            self.is_cut = false;
+        }
     }
 
     /// Steps its wall clock to `offset` seconds from the machine's; `false` if it has none of its own.

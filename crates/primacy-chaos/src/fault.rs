@@ -15,8 +15,12 @@ pub(crate) enum Need {
     Disk,
     /// A server that candidates reach through links of ours.
     Server,
-    /// A cluster of them.
+    /// Candidates on hosts of their own, with a wire to the server's.
+    Wire,
+    /// A cluster of servers.
     Cluster,
+    /// A server that another one follows.
+    Standby,
 }
 
 macro_rules! kinds {
@@ -72,6 +76,9 @@ kinds! {
     Mute "mute" Server 2 "nothing gets through between a candidate and the server",
     MuteRequests "mute-requests" Server 2 "nothing gets through from a candidate to the server",
     MuteAnswers "mute-answers" Server 2 "nothing gets through from the server to a candidate",
+    NetCut "net-cut" Wire 2 "no packet passes between a candidate's host and the server's",
+    NetCutIn "net-cut-in" Wire 1 "no packet reaches a candidate's host",
+    NetCutOut "net-cut-out" Wire 1 "no packet gets away from a candidate's host",
     Slow "slow" Server 1 "everything between a candidate and the server takes longer",
     SlowAnswers "slow-answers" Server 1 "everything from the server to a candidate takes longer",
     Fade "fade" Server 2 "answers to a candidate take longer, and then nothing gets through from it",
@@ -83,6 +90,11 @@ kinds! {
     FreezeServer "freeze-server" Server 1 "the server is stopped and goes on later",
     RestartServer "restart-server" Server 1 "the server is restarted",
     SplitCluster "split-cluster" Cluster 2 "a node of the cluster is cut off from the others",
+    FailOver "fail-over" Standby 2 "kill -9 of the primary, and the promotion of its standby, which it follows later",
+    FailOverUnfenced "fail-over-unfenced" Standby 2
+        "a primary that hangs is replaced by its standby, and goes on for a while before it follows that",
+    FreezeStandby "freeze-standby" Standby 1 "the standby for which commits wait is stopped and goes on later",
+    KillStandby "kill-standby" Standby 1 "kill -9 of the standby for which commits wait, which comes back later",
     KillServer "kill-server" Server 1 "kill -9 of the server, which comes back later",
 }
 
@@ -127,8 +139,17 @@ impl Kind {
                 | Self::FreezeServer
                 | Self::RestartServer
                 | Self::SplitCluster
+                | Self::FailOver
+                | Self::FailOverUnfenced
+                | Self::FreezeStandby
+                | Self::KillStandby
                 | Self::KillServer
         )
+    }
+
+    /// Whether another server is the primary afterwards, which has to be followed again.
+    pub(crate) const fn fails_over(self) -> bool {
+        matches!(self, Self::FailOver | Self::FailOverUnfenced)
     }
 
     /// Whether it strikes one candidate, and not the store or the election.
@@ -145,9 +166,17 @@ impl Kind {
                 | Self::MuteAnswers
                 | Self::Slow
                 | Self::SlowAnswers
+                | Self::NetCut
+                | Self::NetCutIn
+                | Self::NetCutOut
                 | Self::Fade
                 | Self::LoseAnswer
         )
+    }
+
+    /// Whether it loses packets.
+    pub(crate) const fn cuts_wire(self) -> bool {
+        matches!(self, Self::NetCut | Self::NetCutIn | Self::NetCutOut)
     }
 
     /// Whether it stops or kills some of a candidate's processes.

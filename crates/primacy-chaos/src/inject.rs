@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
-use primacy_servers::{Proxy, Way};
 
 use crate::clock::Moment;
 use crate::fault::{Kind, Strike};
@@ -51,12 +50,19 @@ enum Undo {
     Fade(Duration),
     /// It ends by itself.
     Await(JoinHandle<Result<()>>),
+    /// The store works again, and is not whole yet; that ends by itself.
+    Recover(JoinHandle<Result<()>>),
 }
 
 impl InForce {
+    /// Whether nobody can be elected now.
+    pub(crate) fn blocks(&self) -> bool {
+        self.kind.blocks() && !matches!(self.undo, Undo::Recover(_))
+    }
+
     fn is_over(&self, now: Moment) -> bool {
         match &self.undo {
-            Undo::Await(end) => end.is_finished(),
+            Undo::Await(end) | Undo::Recover(end) => end.is_finished(),
             _ => self.until <= now,
         }
     }
@@ -178,7 +184,7 @@ impl Run {
     fn strike_link(&mut self, kind: Kind, place: usize, span: Duration, rng: &mut Rng) -> Option<Undo> {
         let lease = self.setup.lease;
         let longer = if kind == Kind::Fade { lease / 5 } else { rng.span(lease / 50, lease / 3) };
-        strike(&self.places[place].links, kind, longer);
+        self.strike_ways(place, kind, longer);
         if kind == Kind::Fade {
             return Some(Undo::Fade(span));
         }
@@ -199,12 +205,13 @@ impl Run {
                 command.args(["pause", "--quiet", "--wait", "2s"]).stderr(Stdio::null());
                 return Some(Undo::Resume(thread::spawn(move || Ok(command.status().map(drop)?))));
             }
+            Kind::FillDisk if self.site.disk.is_none() => return later(Server::fill_disk),
             Kind::FillDisk => {
                 self.site.disk.as_ref()?.fill();
                 return Some(Undo::EmptyDisk);
             }
             Kind::Isolate => {
-                self.places.iter().for_each(|place| strike(&place.links, kind, Duration::ZERO));
+                (0..self.places.len()).for_each(|place| self.strike_ways(place, kind, Duration::ZERO));
                 return Some(Undo::Heal { lost: rng.percent(50), longer: Duration::ZERO });
             }
             Kind::EndSessions => return later(|server, _, _| server.end_sessions(40)),
@@ -214,6 +221,10 @@ impl Run {
             Kind::FreezeServer => return later(Server::freeze),
             Kind::SplitCluster => return later(Server::split),
             Kind::KillServer => return later(Server::kill),
+            Kind::FailOver => return later(Server::fail_over),
+            Kind::FailOverUnfenced => return later(Server::fail_over_unfenced),
+            Kind::FreezeStandby => return later(Server::freeze_standby),
+            Kind::KillStandby => return later(Server::kill_standby),
             _ => {}
         }
         None
@@ -242,59 +253,81 @@ impl Run {
             let word = match fault.undo {
                 Undo::Resume(_) => "resume after",
                 Undo::Fade(_) => "nothing more after",
+                Undo::Await(_) if fault.kind.fails_over() => "promoted after",
+                Undo::Recover(_) => "a pair again after",
                 _ => "end of",
             };
-            self.end(fault.undo, fault.place);
+            self.end(fault.kind, fault.undo, fault.place);
             self.timeline.tell(format!("{word} {}{aim}", fault.kind.name()));
             self.termination.change(Moment::now());
         }
     }
 
+    /// Nothing lasts any longer than it must.
+    pub(crate) fn expire_all(&mut self) {
+        let now = Moment::now();
+        self.in_force.iter_mut().for_each(|fault| fault.until = now);
+    }
+
     /// Ends everything, and waits for what ends by itself.
     pub(crate) fn heal_all(&mut self) {
         while let Some(fault) = self.in_force.pop() {
-            self.end(fault.undo, fault.place);
+            self.end(fault.kind, fault.undo, fault.place);
         }
         self.termination.change(Moment::now());
     }
 
-    /// Heals a link, but for what still strikes it.
-    fn heal_link(&self, place: usize, lost: bool) {
-        let links = &self.places[place].links;
-        for link in links {
-            if lost {
-                link.kill_connections();
-            }
-            link.heal();
-        }
-        for fault in self.in_force.iter().filter(|fault| fault.place.is_none_or(|other| other == place)) {
-            match fault.undo {
-                Undo::Heal { longer, .. } => strike(links, fault.kind, longer),
-                Undo::Fade(_) => strike(links, fault.kind, self.setup.lease / 5),
-                _ => {}
-            }
+    /// Heals a candidate's ways, but for what still strikes them.
+    fn heal_ways(&mut self, place: usize, lost: bool) {
+        self.places[place].heal(lost);
+        let here = self.in_force.iter().filter(|fault| fault.place.is_none_or(|other| other == place));
+        let rest = here.filter_map(|fault| match fault.undo {
+            Undo::Heal { longer, .. } => Some((fault.kind, longer)),
+            Undo::Fade(_) => Some((fault.kind, self.setup.lease / 5)),
+            _ => None,
+        });
+        for (kind, longer) in rest.collect::<Vec<_>>() {
+            self.strike_ways(place, kind, longer);
         }
     }
 
-    fn end(&mut self, undo: Undo, place: Option<usize>) {
+    /// Does to a candidate's ways what a fault does.
+    fn strike_ways(&mut self, place: usize, kind: Kind, longer: Duration) {
+        if let Err(error) = self.places[place].strike(kind, longer) {
+            self.timeline.tell(format!("  {error:#}"));
+        }
+    }
+
+    fn join(&mut self, end: JoinHandle<Result<()>>) {
+        match end.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.timeline.tell(format!("  {error:#}")),
+            Err(_) => self.timeline.tell("  a fault has panicked"),
+        }
+    }
+
+    fn end(&mut self, kind: Kind, undo: Undo, place: Option<usize>) {
         match undo {
             Undo::Heal { lost, .. } => {
                 for index in (0..self.places.len()).filter(|index| place.is_none_or(|place| place == *index)) {
-                    self.heal_link(index, lost);
+                    self.heal_ways(index, lost);
                 }
             }
             Undo::Fade(span) => {
                 let Some(place) = place else { return };
-                strike(&self.places[place].links, Kind::MuteRequests, Duration::ZERO);
+                self.strike_ways(place, Kind::MuteRequests, Duration::ZERO);
                 let undo = Undo::Heal { lost: true, longer: Duration::ZERO };
                 let (place, until) = (Some(place), Moment::now() + span);
                 self.in_force.push(InForce { kind: Kind::MuteRequests, place, until, undo });
             }
-            Undo::Await(end) => match end.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => self.timeline.tell(format!("  {error:#}")),
-                Err(_) => self.timeline.tell("  a fault has panicked"),
-            },
+            Undo::Await(end) => {
+                self.join(end);
+                if let Some(server) = self.site.server.clone().filter(|_| kind.fails_over()) {
+                    let undo = Undo::Recover(thread::spawn(move || server.rejoin()));
+                    self.in_force.push(InForce { kind, place, until: Moment::now(), undo });
+                }
+            }
+            Undo::Recover(end) => self.join(end),
             Undo::Continue { stopped, pause, all } => {
                 for (index, process) in stopped.iter().enumerate() {
                     process.send(Signal::SIGCONT);
@@ -327,24 +360,6 @@ impl Run {
                     disk.empty();
                 }
             }
-        }
-    }
-}
-
-/// Does to links what a fault does.
-fn strike(links: &[Proxy], kind: Kind, longer: Duration) {
-    for link in links {
-        match kind {
-            Kind::Cut => {
-                link.kill_connections();
-            }
-            Kind::LoseAnswer => link.lose_next_answer(),
-            Kind::Mute | Kind::Isolate => link.cut(),
-            Kind::MuteRequests => link.hold(Way::ToServer),
-            Kind::MuteAnswers => link.hold(Way::ToClient),
-            Kind::Slow => link.delay(longer / 2),
-            Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
-            _ => {}
         }
     }
 }

@@ -16,6 +16,7 @@ mod site;
 mod timeline;
 mod witness;
 mod work;
+mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -104,12 +105,14 @@ fn main() -> ExitCode {
 
 /// Runs all; `true` if all went as it should.
 fn chaos(options: &Options) -> Result<bool> {
+    let network = if options.store.iter().any(|store| store != "sqlite") { world::enter().err() } else { None };
+    let no_wires = network.map(|why| format!("no hosts of their own for candidates, only links: {why:#}"));
     let seed = options.seed.unwrap_or_else(|| Moment::now().nanos() % 1_000_000);
     let runs: Vec<_> = options
         .store
         .iter()
         .map(|store| {
-            let setup = setup(options, store, seed)?;
+            let setup = Setup { no_wires: no_wires.clone(), ..setup(options, store, seed)? };
             Ok(thread::spawn(move || Run::execute(setup)))
         })
         .collect::<Result<_>>()?;
@@ -136,7 +139,8 @@ fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {
         canary: options.canary,
         keep: options.keep.as_ref().map(|folder| folder.join(store)),
         quiet: options.quiet || options.json,
-        prefix: if options.store.len() > 1 { format!("{store:<9}") } else { String::new() },
+        no_wires: None,
+        prefix: if options.store.len() > 1 { format!("{store:<16}") } else { String::new() },
     })
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Setup {
     pub(crate) canary: Option<Canary>,
     pub(crate) keep: Option<PathBuf>,
     pub(crate) quiet: bool,
+    /// Why candidates have no hosts of their own, for people, where a server is to be reached.
+    pub(crate) no_wires: Option<String>,
     pub(crate) prefix: String,
 }
 
@@ -156,10 +158,14 @@ impl Run {
         for number in 1..=setup.candidates {
             places.push(recipe.place(format!("c{number}"), &site, rng.fork())?);
         }
+        let mut timeline = Timeline::new(setup.prefix.clone(), setup.quiet);
+        if let Some(why) = setup.no_wires.as_ref().filter(|_| site.server.is_some()) {
+            timeline.tell(why);
+        }
         let start = Moment::now();
         let settled = settle_bound(&timing, setup.candidates) + SLACK + site.fence_holds_up();
         Ok(Self {
-            timeline: Timeline::new(setup.prefix.clone(), setup.quiet),
+            timeline,
             witnessed: Witnessed::new(LATE_PROGRAM),
             termination: Termination::new(start, setup.lease, settled),
             reader: Reader::create(&witness(folder.path()))?,
@@ -203,7 +209,11 @@ impl Run {
     /// No more faults: somebody leads within the bound, and goes on to lead.
     fn calm_down(&mut self) -> Result<()> {
         self.timeline.tell("all faults end");
-        self.heal_all();
+        self.expire_all();
+        // What ends by itself may take its time, in which nobody can be elected.
+        while !self.in_force.is_empty() && self.verdicts.is_empty() {
+            self.tick()?;
+        }
         let from = Moment::now();
         let settled = |run: &Self| {
             let full = run
@@ -334,7 +344,7 @@ impl Run {
         let stuck = self.in_force.iter().any(|fault| {
             // A leader whose program alone stands still goes on to lead.
             let leads = fault.place.is_some_and(|place| Some(self.places[place].name.as_str()) == holder);
-            fault.kind.blocks() || (fault.kind == Kind::StopProgram && leads)
+            fault.blocks() || (fault.kind == Kind::StopProgram && leads)
         });
         let healthy = self.places.iter().enumerate().any(|(index, place)| {
             let up = place.runner.as_ref().is_some_and(|runner| now > runner.since + WARM_UP);

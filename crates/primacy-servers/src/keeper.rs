@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::{env, fs, process};
 
+use crate::disk::Disk;
 use crate::host::{self, Account, PATIENCE, quoted, wait_until};
 use crate::{Problem, Result};
 
@@ -27,12 +28,19 @@ pub(crate) struct Keeper {
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     /// The server's process, until it was waited for.
     main: Mutex<Option<u32>>,
+    /// What the data folder is on, if not on the machine's disk.
+    disk: Option<Disk>,
 }
 
 impl Keeper {
-    /// Makes an empty folder, with a folder `data` in it unless a template is there to be copied.
+    /// Makes a folder with a folder `data` in it, which is empty or a copy of a template.
     /// `end` is the signal that makes such a server end at once, cleanly or not.
     pub(crate) fn new(account: Account, end: &str, template: Option<&Path>) -> Result<Self> {
+        Self::on_disk(account, end, template, None)
+    }
+
+    /// The same with the data on a disk of its own, of so many megabytes.
+    pub(crate) fn on_disk(account: Account, end: &str, template: Option<&Path>, disk: Option<u32>) -> Result<Self> {
         remove_stale();
         let folder = env::temp_dir().join(format!("{PREFIX}{}-{}", process::id(), &host::random_word()?[..8]));
         account.folder(&folder)?;
@@ -50,12 +58,12 @@ impl Keeper {
             .spawn();
         let mut shell = shell.map_err(|error| Problem::new(format!("`sh` cannot be run: {error}")))?;
         let pipes = shell.stdin.take().zip(shell.stdout.take().map(BufReader::new));
-        let keeper = Self { folder, account, shell, pipes: Mutex::new(pipes), main: Mutex::new(None) };
-        match template {
-            None => account.folder(&keeper.data())?,
-            Some(template) => {
-                host::output(Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(template).arg(keeper.data()))?;
-            }
+        let mut keeper = Self { folder, account, shell, pipes: Mutex::new(pipes), main: Mutex::new(None), disk: None };
+        account.folder(&keeper.data())?;
+        keeper.disk = disk.map(|megabytes| Disk::mount(&keeper.data(), megabytes)).transpose()?;
+        if let Some(template) = template {
+            let all = template.join(".");
+            host::output(Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(all).arg(keeper.data()))?;
         }
         Ok(keeper)
     }
@@ -70,6 +78,10 @@ impl Keeper {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
+    }
+
+    pub(crate) fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
     }
 
     /// What the server has said so far.
@@ -189,13 +201,14 @@ fn remove_stale() {
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|owner| state(owner).is_none()) && !has_keeper(&entry.path()) {
             remove_shared_memory(&entry.path());
+            let _ = host::output(Command::new("umount").arg("--lazy").arg(entry.path().join("data")));
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
 /// Of a PostgreSQL server that was killed; the seventh line of its file names it.
-fn remove_shared_memory(folder: &Path) {
+pub(crate) fn remove_shared_memory(folder: &Path) {
     let file = fs::read_to_string(folder.join("data").join("postmaster.pid")).unwrap_or_default();
     if let Some(id) = file.lines().nth(6).and_then(|line| line.split_whitespace().next_back()) {
         let _ = host::output(Command::new("ipcrm").args(["-m", id]));

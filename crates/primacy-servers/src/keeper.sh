@@ -42,5 +42,7 @@ done
 if [ -f "$data/postmaster.pid" ]; then
   ipcrm -m "$(sed -n '7s/.* //p' "$data/postmaster.pid")"
 fi >/dev/null
+# It may be a disk of its own.
+umount --lazy "$data"
 # The shell may read this file line by line, so nothing may follow.
 rm -rf "$folder"

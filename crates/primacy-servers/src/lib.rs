@@ -17,6 +17,7 @@
 //! Tests that need just any server take [`postgres_url`] and [`mysql_url`]: one server for all of them.
 
 mod certificates;
+mod disk;
 mod galera;
 mod host;
 mod keeper;
@@ -30,6 +31,7 @@ mod standby;
 mod template;
 
 pub use certificates::{Certificates, Tls};
+pub use disk::Disk;
 pub use galera::{Galera, GaleraOptions};
 pub use host::{Port, is_installed};
 pub use mariadb::{MariaDb, MariaDbOptions};

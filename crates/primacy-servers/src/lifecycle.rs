@@ -51,6 +51,11 @@ macro_rules! lifecycle {
                 self.keeper.folder().to_path_buf()
             }
 
+            /// The disk of its own that its data is on, if its options ask for one.
+            pub fn disk(&self) -> Option<&crate::Disk> {
+                self.keeper.disk()
+            }
+
             /// What the server has logged so far.
             pub fn log(&self) -> String {
                 self.keeper.log()

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::certificates::{Certificates, Tls};
-use crate::host::{self, Account, Port, percent_encoded, program};
+use crate::host::{self, Account, PATIENCE, Port, percent_encoded, program, wait_until};
 use crate::keeper::Keeper;
 use crate::lifecycle::lifecycle;
 use crate::template::Template;
@@ -30,6 +30,8 @@ pub struct MariaDbOptions {
     pub env: Vec<(String, String)>,
     /// Whether and how TCP connections are encrypted.
     pub tls: Option<Tls>,
+    /// The size in megabytes of a [`Disk`](crate::Disk) of its own for the data, which few users may mount.
+    pub disk: Option<u32>,
 }
 
 impl MariaDbOptions {
@@ -69,7 +71,7 @@ impl MariaDb {
     /// A server with a copy of this data folder, not started yet.
     pub(crate) fn over(template: &Template, options: &MariaDbOptions) -> Result<Self> {
         let account = Account::ordinary(USERS)?;
-        let keeper = Keeper::new(account, END, Some(&template.data))?;
+        let keeper = Keeper::on_disk(account, END, Some(&template.data), options.disk)?;
         let mut options = options.clone();
         let certificates = match &options.tls {
             None => None,
@@ -161,6 +163,16 @@ impl MariaDb {
     /// Runs SQL as the user of [`url`](Self::url).
     pub fn sql_as_user(&self, sql: &str) -> Result<String> {
         client(&self.socket(), USER, &self.password, sql)
+    }
+
+    /// Starts the server if it has ended, whatever befell it, and waits until it answers.
+    pub fn come_back(&self) -> Result<()> {
+        wait_until("the server to answer again", PATIENCE, || {
+            if !self.is_running() {
+                self.start_again()?;
+            }
+            Ok(self.sql("SELECT 1").is_ok())
+        })
     }
 
     /// Ends the server in an orderly way; [`start_again`](Self::start_again) follows.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::certificates::{Certificates, Tls};
-use crate::host::{self, Account, Port, percent_encoded, program};
+use crate::host::{self, Account, PATIENCE, Port, percent_encoded, program, wait_until};
 use crate::keeper::Keeper;
 use crate::lifecycle::lifecycle;
 use crate::template::Template;
@@ -30,6 +30,8 @@ pub struct PostgresOptions {
     pub env: Vec<(String, String)>,
     /// Whether and how TCP connections are encrypted.
     pub tls: Option<Tls>,
+    /// The size in megabytes of a [`Disk`](crate::Disk) of its own for the data, which few users may mount.
+    pub disk: Option<u32>,
 }
 
 impl PostgresOptions {
@@ -58,7 +60,7 @@ impl Postgres {
     pub fn start(options: &PostgresOptions) -> Result<Self> {
         let account = Account::ordinary(&["postgres"])?;
         let template = template(account)?;
-        let keeper = Keeper::new(account, END, Some(&template.data))?;
+        let keeper = Keeper::on_disk(account, END, Some(&template.data), options.disk)?;
         Self::over(keeper, template.password, options)
     }
 
@@ -85,7 +87,7 @@ impl Postgres {
     }
 
     /// Writes what differs from PostgreSQL's defaults. `ALTER SYSTEM` is stronger, as on every server.
-    fn configure(&self) -> Result<()> {
+    pub(crate) fn configure(&self) -> Result<()> {
         let mut settings = vec![
             ("listen_addresses", "127.0.0.1".to_string()),
             ("port", self.port().to_string()),
@@ -130,6 +132,16 @@ impl Postgres {
     /// Ends the server in an orderly way, cutting off whoever is connected; [`start_again`](Self::start_again) follows.
     pub fn stop(&self) -> Result<()> {
         self.keeper.stop("INT")
+    }
+
+    /// Starts the server if it has ended, whatever befell it, and waits until it answers.
+    pub fn come_back(&self) -> Result<()> {
+        wait_until("the server to answer again", PATIENCE, || {
+            if !self.is_running() {
+                self.start_again()?;
+            }
+            Ok(self.sql("SELECT 1").is_ok())
+        })
     }
 
     pub(crate) fn sockets(&self) -> PathBuf {

@@ -4,7 +4,7 @@
 //! retransmission would, or until the connection is killed and they are lost for good.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -21,10 +21,10 @@ pub enum Way {
     ToClient,
 }
 
-/// A port on 127.0.0.1 that leads to another one, with faults on demand.
+/// A port, mostly on 127.0.0.1, that leads to another one there, with faults on demand.
 #[derive(Debug)]
 pub struct Proxy {
-    port: u16,
+    here: SocketAddrV4,
     network: Arc<Network>,
 }
 
@@ -69,7 +69,12 @@ impl Connection {
 impl Proxy {
     /// Leads to this port on 127.0.0.1.
     pub fn to(target: u16) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        Self::at(Ipv4Addr::LOCALHOST, target)
+    }
+
+    /// The same for clients that know this machine by another address.
+    pub fn at(address: Ipv4Addr, target: u16) -> Result<Self> {
+        let listener = TcpListener::bind((address, 0));
         let bound = listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
         let (port, listener) = bound.map_err(|error| Problem::new(format!("cannot listen: {error}")))?;
         let state = State {
@@ -85,12 +90,17 @@ impl Proxy {
         let network = Arc::new(Network { state: Mutex::new(state), changed: Condvar::new() });
         let own = Arc::clone(&network);
         thread::spawn(move || own.accept(&listener));
-        Ok(Self { port, network })
+        Ok(Self { here: SocketAddrV4::new(address, port), network })
     }
 
     /// Where clients connect.
     pub fn port(&self) -> u16 {
-        self.port
+        self.here.port()
+    }
+
+    /// Where clients connect, with the address.
+    pub fn address(&self) -> SocketAddrV4 {
+        self.here
     }
 
     /// New connections lead to another port, as when an address moves to another server.
@@ -171,7 +181,7 @@ impl Drop for Proxy {
         self.network.change(|state| state.closed = true);
         self.kill_connections();
         // Wakes the thread that waits for clients.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = TcpStream::connect(self.here);
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use primacy_servers::{Postgres, PostgresOptions, Replication, Tls};
+use primacy_servers::{Disk, Postgres, PostgresOptions, Replication, Tls};
 
 #[test]
 fn a_server_keeps_its_data_until_it_is_dropped() {
@@ -88,6 +88,41 @@ fn a_synchronous_standby_has_every_commit() {
     // A synchronous standby would wait for a standby of its own.
     assert_eq!(standby.sql("show synchronous_standby_names").expect("it answers"), "");
     assert_eq!(standby.sql("select n from kept").expect("it answers"), "42");
+}
+
+#[test]
+fn two_servers_take_turns() {
+    let one = Postgres::start(&PostgresOptions::default()).expect("it starts");
+    let other = one.standby(Replication::Synchronous).expect("it follows");
+    one.sql("create table kept (n int)").expect("it is written on both");
+    other.follow(&one, Replication::Synchronous).expect_err("it runs");
+    let turns = [(&one, &other), (&other, &one), (&one, &other)];
+    for (timeline, (old, new)) in (2..).zip(turns) {
+        old.sql("insert into kept select count(*) from kept").expect("it is written on both");
+        old.kill9().expect("it is killed");
+        new.promote().expect("it is promoted");
+        assert_eq!(new.timeline().expect("it answers"), timeline);
+        old.follow(new, Replication::Synchronous).expect("it comes back as a standby");
+        assert_eq!(old.sql("select pg_is_in_recovery()").expect("it answers"), "t");
+        assert_eq!(new.sql("show synchronous_standby_names").expect("it answers"), "ANY 1 (*)");
+    }
+    assert_eq!(other.sql("select string_agg(n::text, ' ' order by n) from kept").expect("it answers"), "0 1 2");
+}
+
+#[test]
+fn a_server_on_a_full_disk_writes_again_when_there_is_room() {
+    let options = PostgresOptions { disk: Some(120), ..PostgresOptions::default() };
+    if !Disk::is_possible() {
+        return;
+    }
+    let server = Postgres::start(&options.set("wal_keep_size", "0").set("max_wal_size", "16MB")).expect("it starts");
+    server.sql("create table kept (t text)").expect("there is room");
+    let disk = server.disk().expect("it has one");
+    disk.fill();
+    server.sql("insert into kept select repeat('x', 900) from generate_series(1, 20000)").expect_err("it is full");
+    disk.empty();
+    server.come_back().expect("there is room again");
+    server.sql("insert into kept values ('x')").expect("there is room again");
 }
 
 #[test]

@@ -33,6 +33,7 @@ const NEEDS: &[Need] = &[
     Need { program: GALERA, package: "galera-4", why: "a store on several nodes" },
     Need { program: "rsync", package: "rsync", why: "Galera copies a node's data" },
     Need { program: PSYCOPG, package: "python3-psycopg2", why: "an example in Python" },
+    Need { program: "ip", package: "iproute2", why: "candidates of chaos runs have hosts of their own" },
     Need { program: "openssl", package: "openssl", why: "certificates for servers with TLS" },
 ];
 

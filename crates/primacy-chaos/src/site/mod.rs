@@ -1,22 +1,27 @@
 //! The store that a run takes place on, and what can be done to it.
 
-mod disk;
+mod pair;
 mod server;
+mod wire;
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use primacy_servers::Proxy;
+use primacy_servers::{Disk, Proxy};
 
 use crate::fault::{Kind, Need};
-use crate::work;
-use disk::Disk;
+use crate::{work, world};
 pub(crate) use server::{Flavour, Server};
+use wire::Wire;
 
 /// The stores that runs can take place on.
-pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "mariadb", "galera"];
+pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "postgres-standby", "mariadb", "galera"];
+
+/// The size of a small disk for a file, in megabytes.
+const SMALL: u32 = 4;
 
 /// One run's store.
 #[derive(Debug)]
@@ -25,8 +30,20 @@ pub(crate) struct Site {
     pub(crate) url: String,
     /// Where the fenced table is, likewise.
     pub(crate) table: String,
+    /// The file's own, if it has one.
     pub(crate) disk: Option<Disk>,
     pub(crate) server: Option<Arc<Server>>,
+}
+
+/// A candidate's ways to the store.
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    /// Those on which faults can be had.
+    pub(crate) links: Vec<Proxy>,
+    /// The wire to a host of its own.
+    pub(crate) wire: Option<Wire>,
+    /// Those with nothing in between but the wire.
+    direct: Vec<Proxy>,
 }
 
 impl Site {
@@ -35,6 +52,7 @@ impl Site {
         match store {
             "sqlite" => Self::sqlite(folder),
             "postgres" => Self::on(Server::start(Flavour::Postgres)?),
+            "postgres-standby" => Self::on(Server::start(Flavour::PostgresStandby)?),
             "mariadb" => Self::on(Server::start(Flavour::MariaDb)?),
             "galera" => Self::on(Server::start(Flavour::Galera)?),
             _ => bail!("no store `{store}`; there are {}", STORES.join(", ")),
@@ -44,7 +62,7 @@ impl Site {
     fn sqlite(folder: &Path) -> Result<Self> {
         let place = folder.join("store");
         std::fs::create_dir(&place)?;
-        let disk = Disk::mount(&place);
+        let disk = Disk::mount(&place, SMALL).ok();
         let table = folder.join("written.db");
         work::create_in_file(&table)?;
         Ok(Self {
@@ -57,36 +75,57 @@ impl Site {
 
     fn on(server: Server) -> Result<Self> {
         server.sql_as_user(work::ON_SERVER)?;
-        let ports = server.ports();
-        let (url, table) = (server.url_at(&ports), server.url_at(&ports[..1]));
+        let doors = server.doors();
+        // One door is the same for all that a cluster's nodes or a pair's servers may do.
+        let (url, table) = (server.url(&doors), server.url(&doors[..1]));
         Ok(Self { url, table, disk: None, server: Some(Arc::new(server)) })
     }
 
-    /// A candidate's own ways to the server, on which faults can be had.
-    pub(crate) fn links(&self) -> Result<Vec<Proxy>> {
-        let ports = self.server.as_ref().map(|server| server.ports()).unwrap_or_default();
-        Ok(ports.into_iter().map(Proxy::to).collect::<Result<_, _>>()?)
+    /// A candidate's own ways to the server.
+    pub(crate) fn ways(&self) -> Result<Ways> {
+        let Some(server) = &self.server else { return Ok(Ways::default()) };
+        let wire = if world::is_own() { Some(Wire::lay()?) } else { None };
+        let here = wire.as_ref().map_or(Ipv4Addr::LOCALHOST, Wire::our_address);
+        let proxies = || server.ports().into_iter().map(|port| Proxy::at(here, port)).collect::<Result<_, _>>();
+        let (links, direct) = (proxies()?, if wire.is_some() { proxies()? } else { Vec::new() });
+        Ok(Ways { links, wire, direct })
     }
 
-    /// The store's URL through these, for a candidate; and where programs may find the fenced table: through one of them,
-    /// or with nothing in between.
-    pub(crate) fn urls(&self, links: &[Proxy]) -> (String, Vec<String>) {
+    /// The store's URL on these ways, for a candidate; and where programs may find the fenced table: through one of the
+    /// links, or with nothing in between.
+    pub(crate) fn urls(&self, ways: &Ways) -> (String, Vec<String>) {
         let Some(server) = &self.server else { return (self.url.clone(), vec![self.table.clone()]) };
-        let through: Vec<u16> = links.iter().map(Proxy::port).collect();
-        let tables = through.iter().copied().chain(server.ports()).map(|port| server.url_at(&[port]));
-        (server.url_at(&through), tables.collect())
+        let addresses = |proxies: &[Proxy]| proxies.iter().map(Proxy::address).collect::<Vec<_>>();
+        let own = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let through = addresses(&ways.links);
+        let direct = match ways.direct.as_slice() {
+            [] => server.ports().into_iter().map(own).collect(),
+            direct => addresses(direct),
+        };
+        // Who writes has to find the primary of a pair; any node of a cluster will do.
+        let apart = if server.flavour() == Flavour::PostgresStandby { through.len() } else { 1 };
+        let tables = through.chunks(apart).chain(direct.chunks(apart)).map(|doors| server.url(doors)).collect();
+        let mut url = server.url(&through);
+        if ways.wire.is_some() {
+            // Passwords do not go to other hosts in the clear, unless it is said that the network is one's own.
+            url += if url.contains('?') { "&" } else { "?" };
+            url += "sslmode=disable";
+        }
+        (url, tables)
     }
 
     /// Whether a fault can be injected.
     pub(crate) fn has(&self, kind: Kind) -> bool {
-        let is_cluster = self.server.as_ref().is_some_and(|server| server.flavour() == Flavour::Galera);
+        let flavour = self.server.as_ref().map(|server| server.flavour());
         match kind.need() {
             Need::Nothing => true,
             Need::Faketime => crate::candidate::faketime().is_some(),
-            Need::Disk => self.disk.is_some(),
+            Need::Disk => self.disk.is_some() || self.server.as_ref().is_some_and(|server| server.has_disk()),
             // A lock on a table binds one node only.
-            Need::Server => self.server.is_some() && !(is_cluster && kind == Kind::LockTable),
-            Need::Cluster => is_cluster,
+            Need::Server => flavour.is_some() && !(flavour == Some(Flavour::Galera) && kind == Kind::LockTable),
+            Need::Wire => flavour.is_some() && world::is_own(),
+            Need::Cluster => flavour == Some(Flavour::Galera),
+            Need::Standby => flavour == Some(Flavour::PostgresStandby),
         }
     }
 
@@ -95,7 +134,7 @@ impl Site {
     pub(crate) fn fence_holds_up(&self) -> Duration {
         match self.server.as_ref().map(|server| server.flavour()) {
             None => Duration::ZERO,
-            Some(Flavour::Postgres) => work::WITHIN,
+            Some(Flavour::Postgres | Flavour::PostgresStandby) => work::WITHIN,
             Some(Flavour::MariaDb | Flavour::Galera) => work::WITHIN * 2,
         }
     }

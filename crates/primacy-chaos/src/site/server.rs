@@ -1,15 +1,23 @@
 //! A private database server or cluster, and the harm that can be done to it.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use primacy_servers::{Galera, GaleraOptions, MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use primacy_servers::{Disk, Galera, GaleraOptions, MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+
+use super::pair::Pair;
+
+/// The size of a server's own disk, in megabytes: for an hour of rows.
+const ROOM: u32 = 384;
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Postgres,
+    /// A primary with a synchronous standby, each of which may become the other.
+    PostgresStandby,
     MariaDb,
     /// Three nodes, on any of which writes are taken.
     Galera,
@@ -19,15 +27,20 @@ pub(crate) enum Flavour {
 #[derive(Debug)]
 pub(crate) enum Server {
     Postgres(Postgres),
+    Pair(Box<Pair>),
     MariaDb(MariaDb),
     Galera(Galera),
 }
 
-/// Does the same to either kind of server; to one node of a cluster, which this number chooses.
+/// Does the same to either kind of server; to the primary of a pair; to one node of a cluster, which this number chooses.
 macro_rules! either {
     ($self:ident, $draw:expr, $server:ident => $call:expr) => {
         match $self {
             Self::Postgres($server) => $call,
+            Self::Pair(pair) => {
+                let $server = pair.primary();
+                $call
+            }
             Self::MariaDb($server) => $call,
             Self::Galera(cluster) => {
                 let $server = &cluster.nodes()[$draw % cluster.nodes().len()];
@@ -39,9 +52,19 @@ macro_rules! either {
 
 impl Server {
     pub(crate) fn start(flavour: Flavour) -> Result<Self> {
+        let disk = || Disk::is_possible().then_some(ROOM);
         Ok(match flavour {
-            Flavour::Postgres => Self::Postgres(Postgres::start(&PostgresOptions::default())?),
-            Flavour::MariaDb => Self::MariaDb(MariaDb::start(&MariaDbOptions::default())?),
+            Flavour::Postgres => {
+                let mut options = PostgresOptions { disk: disk(), ..PostgresOptions::default() };
+                if options.disk.is_some() {
+                    options = options.set("wal_keep_size", "0").set("max_wal_size", "32MB").set("min_wal_size", "4MB");
+                }
+                Self::Postgres(Postgres::start(&options)?)
+            }
+            Flavour::PostgresStandby => Self::Pair(Box::new(Pair::start()?)),
+            Flavour::MariaDb => {
+                Self::MariaDb(MariaDb::start(&MariaDbOptions { disk: disk(), ..MariaDbOptions::default() })?)
+            }
             Flavour::Galera => Self::Galera(Galera::start(&GaleraOptions::quick())?),
         })
     }
@@ -49,31 +72,36 @@ impl Server {
     pub(crate) fn flavour(&self) -> Flavour {
         match self {
             Self::Postgres(_) => Flavour::Postgres,
+            Self::Pair(_) => Flavour::PostgresStandby,
             Self::MariaDb(_) => Flavour::MariaDb,
             Self::Galera(_) => Flavour::Galera,
         }
     }
 
-    /// Where it listens: each of its nodes.
+    /// Where it listens: each of its nodes or servers.
     pub(crate) fn ports(&self) -> Vec<u16> {
         match self {
             Self::Postgres(server) => vec![server.port()],
+            Self::Pair(pair) => pair.servers().iter().map(Postgres::port).collect(),
             Self::MariaDb(server) => vec![server.port()],
             Self::Galera(cluster) => cluster.nodes().iter().map(MariaDb::port).collect(),
         }
     }
 
-    /// The URL that leads through these ports.
-    pub(crate) fn url_at(&self, ports: &[u16]) -> String {
-        match (self, ports) {
-            (Self::Postgres(server), [port, ..]) => server.url_at(*port),
-            (Self::MariaDb(server), [port, ..]) => server.url_at(*port),
-            (Self::Galera(cluster), [first, ..]) => {
-                let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-                cluster.node(0).url_at(*first).replace(&hosts[0], &hosts.join(","))
-            }
-            (_, []) => String::new(),
+    /// Where those find it who want no fault between: each of its nodes; of a pair, where the primary is.
+    pub(crate) fn doors(&self) -> Vec<SocketAddrV4> {
+        match self {
+            Self::Pair(pair) => vec![pair.address().address()],
+            _ => self.ports().into_iter().map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).collect(),
         }
+    }
+
+    /// The URL that leads through these doors.
+    pub(crate) fn url(&self, doors: &[SocketAddrV4]) -> String {
+        let hosts: Vec<String> = doors.iter().map(SocketAddrV4::to_string).collect();
+        let (own, port) = either!(self, 0, server => (server.url(), server.port()));
+        let url = own.replacen(&format!("127.0.0.1:{port}"), &hosts.join(","), 1);
+        if matches!(self, Self::Pair(_)) { url + "?target_session_attrs=read-write" } else { url }
     }
 
     /// Runs SQL as the one who may do everything.
@@ -88,8 +116,8 @@ impl Server {
     /// Ends the sessions of so many of a hundred clients.
     pub(crate) fn end_sessions(&self, percent: u64) -> Result<()> {
         match self {
-            Self::Postgres(server) => {
-                server.sql(&format!(
+            Self::Postgres(_) | Self::Pair(_) => {
+                self.sql(&format!(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
                      AND pid <> pg_backend_pid() AND random() * 100 < {percent}"
                 ))?;
@@ -104,7 +132,7 @@ impl Server {
     pub(crate) fn lock_table(&self, span: Duration) -> Result<()> {
         let seconds = span.as_secs_f64();
         let sql = match self {
-            Self::Postgres(_) => {
+            Self::Postgres(_) | Self::Pair(_) => {
                 format!("BEGIN; LOCK TABLE primacy_election; SELECT pg_sleep({seconds}); COMMIT")
             }
             Self::MariaDb(_) | Self::Galera(_) => {
@@ -114,10 +142,11 @@ impl Server {
         self.sql(&sql).map(drop)
     }
 
-    /// What it has logged: each of its nodes.
+    /// What it has logged: each of its nodes or servers.
     pub(crate) fn logs(&self) -> Vec<String> {
         match self {
             Self::Postgres(server) => vec![server.log()],
+            Self::Pair(pair) => pair.servers().iter().map(Postgres::log).collect(),
             Self::MariaDb(server) => vec![server.log()],
             Self::Galera(cluster) => cluster.nodes().iter().map(MariaDb::log).collect(),
         }
@@ -164,13 +193,70 @@ impl Server {
         self.await_whole()
     }
 
-    /// Waits until a cluster is one again.
+    /// Waits until a cluster or a pair is one again.
     fn await_whole(&self) -> Result<()> {
-        if let Self::Galera(cluster) = self {
-            let size = cluster.nodes().len();
-            (0..size).try_for_each(|node| cluster.await_size(node, size))?;
+        match self {
+            Self::Galera(cluster) => {
+                let size = cluster.nodes().len();
+                Ok((0..size).try_for_each(|node| cluster.await_size(node, size))?)
+            }
+            Self::Pair(pair) => pair.await_whole(),
+            Self::Postgres(_) | Self::MariaDb(_) => Ok(()),
         }
+    }
+
+    fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::Postgres(server) => server.disk(),
+            Self::MariaDb(server) => server.disk(),
+            Self::Pair(_) | Self::Galera(_) => None,
+        }
+    }
+
+    pub(crate) fn has_disk(&self) -> bool {
+        self.disk().is_some()
+    }
+
+    /// Leaves no room on its disk for a while; it may end by that.
+    pub(crate) fn fill_disk(&self, span: Duration, draw: usize) -> Result<()> {
+        let Some(disk) = self.disk() else { return Ok(()) };
+        disk.fill();
+        if let (Self::Postgres(server), true) = (self, draw.is_multiple_of(2)) {
+            // The log has room in files that it has prepared: it is written until there are none, when the server panics.
+            let message = "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 500000))";
+            let prepared = (ROOM * 2) as usize;
+            let _ = (0..prepared).try_for_each(|_| server.sql(message).map(drop));
+        }
+        thread::park_timeout(span);
+        disk.empty();
+        either!(self, 0, server => server.come_back())?;
         Ok(())
+    }
+
+    /// Does something to a pair.
+    fn to_pair(&self, harm: impl FnOnce(&Pair) -> Result<()>) -> Result<()> {
+        if let Self::Pair(pair) = self { harm(pair) } else { Ok(()) }
+    }
+
+    pub(crate) fn fail_over(&self, span: Duration, _draw: usize) -> Result<()> {
+        self.to_pair(|pair| pair.fail_over(span))
+    }
+
+    pub(crate) fn fail_over_unfenced(&self, span: Duration, _draw: usize) -> Result<()> {
+        self.to_pair(|pair| pair.fail_over_unfenced(span))
+    }
+
+    /// What has failed over becomes a pair again.
+    pub(crate) fn rejoin(&self) -> Result<()> {
+        self.to_pair(Pair::rejoin)
+    }
+
+    pub(crate) fn freeze_standby(&self, span: Duration, _draw: usize) -> Result<()> {
+        self.to_pair(|pair| pair.freeze_standby(span))
+    }
+
+    pub(crate) fn kill_standby(&self, span: Duration, _draw: usize) -> Result<()> {
+        self.to_pair(|pair| pair.kill_standby(span))
     }
 }
 

@@ -2,27 +2,14 @@
 
 use std::time::Duration;
 
-use primacy::fenced::{self, FenceError};
 use primacy::store::{EndReason, Finding, Severity, Why};
-use primacy::{Election, ElectionName, Status, Token, clock};
+use primacy::{Election, Status, clock};
 use primacy_servers::{Postgres, Replication};
 
 use crate::crew::{Crew, tell};
-use crate::server::{Admin, WAITING_FOR_THE_STANDBY, connect, pair};
+use crate::server::{Admin, WAITING_FOR_THE_STANDBY, admits, pair};
 
 const BEHIND: &str = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
-
-/// Whether a server lets this leadership commit.
-async fn admits(server: &Postgres, election: &str, token: Token) -> bool {
-    let name = ElectionName::new(election).expect("valid");
-    let mut client = connect(&server.url()).await;
-    let mut transaction = client.transaction().await.expect("begins");
-    match fenced::fence(&mut transaction, &name, token, Duration::from_secs(5)).await {
-        Ok(()) => true,
-        Err(FenceError::Stale { .. }) => false,
-        Err(other) => panic!("{other:?}"),
-    }
-}
 
 async fn replication(url: &str) -> Finding {
     let election = Election::open(url, "e").expect("a valid URL");
@@ -69,7 +56,7 @@ async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
     an_old_primary_comes_back(&crew, &primary, &standby).await;
 }
 
-/// No client can see that there are two databases. Who stays with the new one is not led astray, and what the old one
+/// No fresh client can see that there are two databases. Who stays with the new one is not led astray, and what the old one
 /// grants is refused by the fence of the new one.
 async fn an_old_primary_comes_back(crew: &Crew, old: &Postgres, new: &Postgres) {
     let leader = crew.confirmed_after(clock::now()).await;

@@ -1,5 +1,9 @@
 //! PostgreSQL as its administrator sees it.
 
+use std::time::Duration;
+
+use primacy::fenced::{self, FenceError};
+use primacy::{ElectionName, Token};
 use primacy_servers::{Postgres, PostgresOptions, Replication};
 
 use crate::crew::PATIENCE;
@@ -40,6 +44,23 @@ pub(crate) async fn connect(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("connects");
     tokio::spawn(connection);
     client
+}
+
+/// Whether a server lets this leadership commit.
+pub(crate) async fn admits(server: &Postgres, election: &str, token: Token) -> bool {
+    let name = ElectionName::new(election).expect("valid");
+    let mut client = connect(&server.url()).await;
+    let mut transaction = client.transaction().await.expect("begins");
+    is_admitted(fenced::fence(&mut transaction, &name, token, Duration::from_secs(5)).await)
+}
+
+/// What a fence has said.
+pub(crate) fn is_admitted(said: Result<(), FenceError>) -> bool {
+    match said {
+        Ok(()) => true,
+        Err(FenceError::Stale { .. }) => false,
+        Err(other) => panic!("{other:?}"),
+    }
 }
 
 /// How many changes of candidates wait for the synchronous standby.

@@ -108,6 +108,16 @@ async fn a_timeline_that_may_not_be_read_costs_the_epoch_only() {
     assert!(timeline.message.contains("cannot be read"), "{timeline:?}");
 }
 
+/// Without it, several hosts are used as ever: there is only less protection from an old primary.
+#[tokio::test]
+async fn which_cluster_it_is_may_be_withheld() {
+    let server = server();
+    for withheld in ["pg_control_system()", "pg_current_wal_lsn()"] {
+        server.sql(&format!("REVOKE EXECUTE ON FUNCTION {withheld} FROM PUBLIC")).expect("revokes");
+        Actor::join(&at(&server.url_with(&[&server])), "e", 1).await.take().await;
+    }
+}
+
 #[tokio::test]
 async fn the_password_may_be_in_a_file_and_the_server_behind_a_socket() {
     let server = server();

@@ -1,6 +1,7 @@
 //! The SQLite store on real files: what the conformance suite cannot know of.
 #![cfg(feature = "sqlite")]
 
+mod copies;
 mod files;
 mod hints;
 mod locks;

@@ -17,6 +17,7 @@ use super::bell::{Listening, Ringer};
 use super::cancel::Stop;
 use super::fault::{Fault, Stake, not_connected};
 use super::host::Host;
+use super::lineage::Lineage;
 use super::parameter::Parameter;
 use super::place::{Place, TlsMode};
 use super::schema::{self, Server};
@@ -64,12 +65,13 @@ pub(super) struct Dialer {
     hosts: Turn,
     /// For each host, of the addresses of its name.
     addresses: Vec<Turn>,
+    lineage: Lineage,
 }
 
 impl Dialer {
     pub(super) fn new(place: Place) -> Self {
         let addresses = place.hosts.iter().map(|_| Turn::default()).collect();
-        Self { place, hosts: Turn::default(), addresses }
+        Self { place, hosts: Turn::default(), addresses, lineage: Lineage::default() }
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -137,6 +139,10 @@ impl Dialer {
             let mut link = self.open(host, address, Arc::clone(&shown), ringer).await?;
             let server = schema::inspect(&mut link).await?;
             server.check(&shown, purpose)?;
+            // Only a choice can be a wrong one.
+            if self.place.hosts.len() > 1 && server.has_timeline {
+                self.lineage.check(&mut link).await?;
+            }
             Ok((link, server))
         };
         timeout(self.place.connect_timeout, opening).await.map_err(|_| late())?

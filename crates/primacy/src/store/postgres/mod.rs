@@ -7,6 +7,7 @@ mod cancel;
 mod desk;
 mod fault;
 mod host;
+mod lineage;
 mod link;
 mod parameter;
 mod place;

@@ -222,11 +222,18 @@ pub(super) const RELEASE: &str = concat!(
     " FROM released AS r"
 );
 
+/// Grows with every promotion. What `pg_control_checkpoint()` tells is the timeline of the last checkpoint.
+macro_rules! timeline {
+    () => {
+        "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint"
+    };
+}
+
 /// The server's timeline less one, which grows with every failover: the epoch of new tokens. A failover may lose commits,
 /// and with them tokens; those that follow are larger all the same (R6).
 macro_rules! epoch {
     () => {
-        "least(greatest(('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint - 1, 0), 8388607)"
+        concat!("least(greatest(", timeline!(), " - 1, 0), 8388607)")
     };
 }
 /// Where the timeline cannot be read.
@@ -453,8 +460,11 @@ pub(super) const PROBE_TABLES: &str = "SELECT c.relname::text, c.relpersistence,
 pub(super) const PROBE_CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// The server's timeline.
-pub(super) const TIMELINE: &str =
-    "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint";
+pub(super) const TIMELINE: &str = concat!("SELECT ", timeline!());
+
+/// Which cluster this is a copy of, by the number that its `initdb` drew, and the timeline.
+pub(super) const LINEAGE: &str =
+    concat!("SELECT (SELECT c.system_identifier FROM pg_control_system() AS c), ", timeline!());
 
 /// A durable change of one row like a renewal: `$1` whose row, `$2` its beat.
 pub(super) const PROBE_RENEW: &str = concat!(
