@@ -122,10 +122,10 @@ pub fn catalogue() -> Vec<Setup> {
         Setup::new("two, the row deleted", 2, 14).skewed().with(|b| (b.faults, b.pauses, b.deletions) = (1, 1, 1)),
         Setup::new("two, the row deleted twice", 2, 16).skewed().with(|b| (b.faults, b.deletions) = (1, 2)),
         Setup::new("two, other leases", 2, 14).leases(&[1_000, 500]).drifting().with(|b| (b.faults, b.pauses) = (1, 1)),
-        Setup::new("two, a lease that changes, drift", 2, 14).drifting().with(|b| (b.pauses, b.retimes) = (1, 2)),
-        Setup::new("two, a lease that changes, calls lost", 2, 14)
+        Setup::new("two, a lease that changes", 2, 13).skewed().with(|b| (b.pauses, b.retimes) = (1, 2)),
+        Setup::new("two, a lease that changes, a call lost", 2, 12)
             .skewed()
-            .with(|b| (b.faults, b.pauses, b.retimes) = (1, 1, 2)),
+            .with(|b| (b.faults, b.pauses, b.retimes) = (1, 1, 1)),
         Setup::new("two, the store goes back", 2, 14)
             .skewed()
             .with(|b| (b.faults, b.pauses, b.regressions) = (1, 1, 1)),
@@ -137,7 +137,7 @@ pub fn smoke() -> Vec<Setup> {
     vec![
         Setup::new("two, lost and late calls", 2, 13).with(|b| b.faults = 1),
         Setup::new("two, stopped", 2, 14).skewed().with(|b| b.pauses = 1),
-        Setup::new("two, a lease that changes", 2, 12).skewed().with(|b| (b.pauses, b.retimes) = (1, 1)),
+        Setup::new("two, a lease that changes once", 2, 12).skewed().with(|b| (b.pauses, b.retimes) = (1, 1)),
         Setup::new("two, killed", 2, 13).skewed().with(|b| b.crashes = 1),
         Setup::new("two, resign and withdraw", 2, 8).with(|b| (b.resigns, b.withdrawals) = (1, 1)),
         Setup::new("two, the row deleted", 2, 14).with(|b| b.deletions = 1),

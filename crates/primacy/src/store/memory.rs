@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::row::{self, FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT, Verdict, unix_ms};
+use super::row::{self, FORGOTTEN_AFTER, Renewal, TAKEN_OVER, TERMS_KEPT, Verdict, unix_ms};
 use super::{
     BoxFuture, Desk, Finding, Hints, Holder, Order, Ordered, Probe, Record, Reply, Request, Session, Severity,
     Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
@@ -167,8 +167,8 @@ impl MemorySession {
                 }
                 granted.inspect(|record| kept.grant(record, &holder, now))
             }
-            Request::Renew { id, version, fulfilled } => {
-                let renewed = row::renew(kept.record(), id, version, fulfilled);
+            Request::Renew { id, version, lease, fulfilled } => {
+                let renewed = row::renew(kept.record(), &Renewal { id, version, lease, fulfilled });
                 renewed.inspect(|record| kept.write(record, Some(now)))
             }
             Request::Release { id, version, reason } => {

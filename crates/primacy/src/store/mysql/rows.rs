@@ -64,7 +64,7 @@ pub(super) fn seen(answer: Answer, host: &str) -> Result<Seen, Fault> {
         remembered: fence.map_or(Ok(Token::NONE), token)?,
         age: stored.as_ref().and_then(|row| row.age),
         holder_gone: false,
-        standing: Standing { ahead, others },
+        standing: Standing { ahead, others, reserve: false },
         record: stored.map(|row| row.record),
     };
     Ok(Seen { sighting, has_fence: fence.is_some() })

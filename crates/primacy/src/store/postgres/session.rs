@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tracing::debug;
 
+use super::super::row::Renewal;
 use super::super::{
     BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
 };
@@ -69,7 +70,9 @@ impl PostgresSession {
             Request::Look { announce: None } => self.look().await.map(Reply::Seen),
             Request::Look { announce: Some(why) } => self.look_and_announce(&why).await.map(Reply::Seen),
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, &holder, lease).await,
-            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
+            Request::Renew { id, version, lease, fulfilled } => {
+                self.renew(Renewal { id, version, lease, fulfilled }).await
+            }
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => self.leave().await,
         };
@@ -155,13 +158,15 @@ impl PostgresSession {
         Ok(Reply::Conflict(sighting))
     }
 
-    async fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, Fault> {
+    async fn renew(&mut self, renewal: Renewal) -> Result<Reply, Fault> {
+        let Renewal { id, version, lease, fulfilled } = renewal;
         let parameters = [
             self.election.as_str().into(),
             id.into(),
             version.token.get().into(),
             version.beat.into(),
             fulfilled.into(),
+            lease.into(),
         ];
         let rows = self.link.run(statements::RENEW, &parameters, Stake::Writing).await?;
         self.applied_or_conflict(&rows).await

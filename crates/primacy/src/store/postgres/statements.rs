@@ -189,7 +189,7 @@ pub(super) const ANNOUNCE: &str = concat!(
 /// R5: the whole condition is tested on the newest version of the row, so of two renewals of one beat one changes
 /// nothing. No other row is touched: fenced transactions, grants that wait for them, and notifications are not in its way.
 pub(super) const RENEW: &str = concat!(
-    "UPDATE primacy_election AS e SET beat = e.beat + 1, renewed_at = clock_timestamp(), \
+    "UPDATE primacy_election AS e SET beat = e.beat + 1, renewed_at = clock_timestamp(), lease_ns = $6, \
          wish = CASE WHEN e.intent = $5 THEN NULL ELSE e.wish END, \
          successor = CASE WHEN e.intent = $5 THEN NULL ELSE e.successor END \
      WHERE e.election = $1 AND e.holder = $2 AND e.token = $3 AND e.beat = $4 \

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tracing::debug;
 
+use super::super::row::Renewal;
 use super::super::{
     BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing, StoreError,
     Version, Why, row,
@@ -66,7 +67,9 @@ impl Steps {
                 self.look().map(Reply::Seen)
             }
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, holder, lease),
-            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled),
+            Request::Renew { id, version, lease, fulfilled } => {
+                self.renew(Renewal { id, version, lease, fulfilled })
+            }
             Request::Release { id, version, reason } => self.release(id, version, &reason),
             Request::Leave => self.leave(),
         }
@@ -151,9 +154,9 @@ impl Steps {
         Ok(reply)
     }
 
-    fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, StoreError> {
+    fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
         self.change(|conn, stored, election, host| {
-            let Some(new) = row::renew(stored.record(), id, version, fulfilled) else { return Ok(None) };
+            let Some(new) = row::renew(stored.record(), &renewal) else { return Ok(None) };
             let swapped = rows::swap(conn, election, stored.record(), &new, host, Stamped::Renewed)?;
             Ok(swapped.then_some(new))
         })
