@@ -263,6 +263,7 @@ impl Candidate {
             until: tenure.filter(|_| believes).map(|tenure| tenure.until),
             version: tenure.map(|tenure| tenure.version).or(record.map(|record| record.version)),
             holder: record.and_then(|record| record.holder.clone()),
+            wish: record.and_then(|record| record.wish.clone()),
             seen_at: self.seen.as_ref().map(|seen| seen.at),
             asks_at: asks_at.filter(|_| role == Role::Waiting),
             failures: self.failures,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::record::{Holder, Version};
+use super::record::{Holder, Version, Wish};
 use crate::{Instant, Label, Token};
 
 /// What a candidate is.
@@ -85,6 +85,8 @@ pub struct View {
     pub version: Option<Version>,
     /// Who held the lease when it last looked.
     pub holder: Option<Holder>,
+    /// What an operator wanted when it last looked.
+    pub wish: Option<Wish>,
     /// When it last looked, or had its own change confirmed.
     pub seen_at: Option<Instant>,
     /// The earliest moment at which it will ask for the lease, if nothing changes.

@@ -87,6 +87,8 @@ enum State {
 struct Lead {
     holder: CandidateId,
     token: Token,
+    /// An operator wanted it to lead.
+    chosen: bool,
     pace: Pace,
     /// For the next survey.
     evict: Vec<(ProcessId, u64, Duration)>,
@@ -182,8 +184,8 @@ impl Group {
         match event {
             Event::Candidates(candidates) => self.candidates(candidates, cx),
             Event::Look => self.wanted = Some(cx.now),
-            Event::Leads { holder, token } => self.leads(holder, token, cx),
-            Event::LeadEnded => self.lead = None,
+            Event::Leads { holder, token, chosen } => self.leads(holder, token, chosen, cx),
+            Event::LeadEnded { holder } => self.lead = self.lead.take().filter(|lead| lead.holder != holder),
             Event::Wake => {}
             Event::Done { call, result } => self.done(call, result, cx),
             Event::Suspended => self.history.restart(cx.now),
@@ -236,10 +238,11 @@ impl Group {
         self.tell_places(cx);
     }
 
-    fn leads(&mut self, holder: CandidateId, token: Token, cx: &mut Context<'_>) {
+    fn leads(&mut self, holder: CandidateId, token: Token, chosen: bool, cx: &mut Context<'_>) {
         self.lead = Some(Lead {
             holder,
             token,
+            chosen,
             pace: Pace::default(),
             evict: Vec::new(),
             round: None,

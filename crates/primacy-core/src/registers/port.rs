@@ -218,9 +218,14 @@ pub enum Event {
         holder: CandidateId,
         /// With which token.
         token: Token,
+        /// Set if an operator named it: it makes way for nobody.
+        chosen: bool,
     },
     /// It leads no more.
-    LeadEnded,
+    LeadEnded {
+        /// Which.
+        holder: CandidateId,
+    },
     /// The deadline of [`Group::deadline`](super::Group::deadline) has come.
     Wake,
     /// A call ended.
@@ -281,6 +286,8 @@ pub enum Effect {
     },
     /// A better one has been well for long enough: the group's leader is to resign.
     HandOver {
+        /// Who is to resign.
+        holder: CandidateId,
         /// To whom.
         to: ProcessId,
     },

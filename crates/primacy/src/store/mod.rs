@@ -6,6 +6,7 @@ pub mod memory;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod roster;
 mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -30,13 +30,12 @@ impl Group {
         if !lead.evict.is_empty() || lead.round.is_some() {
             self.next_beat = now;
         }
-        let Some(rank) = self.candidates.iter().find(|candidate| candidate.id == lead.holder).and_then(|own| own.rank)
-        else {
-            return;
-        };
+        let (holder, chosen) = (lead.holder, lead.chosen);
+        let own_rank = self.candidates.iter().find(|candidate| candidate.id == holder).and_then(|own| own.rank);
+        let Some(rank) = own_rank.filter(|_| !chosen) else { return };
         let better = alive().filter_map(|descriptor| Some((descriptor.process, descriptor.rank.as_ref()?)));
         if let Some(to) = self.watch.observe(now, &rank, better) {
-            cx.effects.push(Effect::HandOver { to });
+            cx.effects.push(Effect::HandOver { holder, to });
         }
     }
 }

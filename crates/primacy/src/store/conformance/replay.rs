@@ -4,8 +4,9 @@
 //! taken effect. What remains is to replay that order by the rules, and to see that no answer contradicts real time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::super::row::{self, Verdict};
+use super::super::row::{self, Renewal, Verdict};
 use super::super::{Expectation, Holder, Order, OrderKind, Record, Version};
 use crate::{CandidateId, Token};
 
@@ -25,7 +26,7 @@ pub(super) struct Entry {
 pub(super) enum Step {
     Saw(Option<Record>),
     Acquired { expect: Option<Expectation>, floor: Token, holder: Holder, record: Record },
-    Renewed { version: Version, fulfilled: Option<u64>, record: Record },
+    Renewed { version: Version, lease: Duration, fulfilled: Option<u64>, record: Record },
     Released { version: Version, record: Record },
     Ordered { kind: OrderKind, before: Record },
 }
@@ -64,7 +65,9 @@ impl Entry {
             Step::Acquired { expect, floor, holder, record } => {
                 row::acquire(before, *expect, Token::NONE, *floor, holder.clone(), record.lease)
             }
-            Step::Renewed { version, fulfilled, .. } => row::renew(before, self.by?, *version, *fulfilled),
+            &Step::Renewed { version, lease, fulfilled, .. } => {
+                row::renew(before, &Renewal { id: self.by?, version, lease, fulfilled })
+            }
             Step::Released { version, .. } => row::release(before, self.by?, *version),
             Step::Ordered { before: told, .. } => (before == Some(told)).then(|| self.made().ok().flatten()).flatten(),
         }
