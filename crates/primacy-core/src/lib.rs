@@ -10,12 +10,14 @@ extern crate alloc;
 pub mod fence;
 pub mod ids;
 pub mod lease;
+pub mod select;
 pub mod time;
 pub mod timing;
 pub mod token;
 
 pub use fence::{Fence, StaleToken};
 pub use ids::{CandidateId, ElectionName, Label, NameError};
+pub use select::{FailBack, FailBackWatch, Names, Rank, Score, Scores, Selector};
 pub use time::Instant;
 pub use timing::{Timing, TimingError, TimingSettings};
 pub use token::Token;
