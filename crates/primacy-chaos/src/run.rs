@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use primacy::{Timing, TimingSettings};
 use tempfile::TempDir;
 
-use crate::auditor::Auditor;
+use crate::auditor::{Auditor, History, Read};
 use crate::candidate::{Place, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
@@ -162,15 +162,20 @@ impl Run {
         if let Some(why) = setup.no_wires.as_ref().filter(|_| site.server.is_some()) {
             timeline.tell(why);
         }
+        let witnessed = Witnessed::new(LATE_PROGRAM);
+        let (witnessed, history) = match site.forgets() {
+            true => (witnessed.forgetting(setup.lease), History::Changes),
+            false => (witnessed, History::Grows),
+        };
         let start = Moment::now();
         let settled = settle_bound(&timing, setup.candidates) + SLACK + site.fence_holds_up();
         Ok(Self {
             timeline,
-            witnessed: Witnessed::new(LATE_PROGRAM),
+            witnessed,
             termination: Termination::new(start, setup.lease, settled),
             reader: Reader::create(&witness(folder.path()))?,
             rows: Rows::default(),
-            auditor: Auditor::start(site.table.clone()),
+            auditor: Auditor::start(site.table.clone(), history),
             in_force: Vec::new(),
             injected: BTreeMap::new(),
             orders: Vec::new(),
@@ -255,7 +260,7 @@ impl Run {
         self.heal(now);
         self.mind_places(now)?;
         self.orders.retain_mut(|order| !matches!(order.try_wait(), Ok(Some(_))));
-        self.see_rows(self.auditor.rows());
+        self.see_read();
         if self.is_blocked(now) {
             self.termination.interrupt(now);
         }
@@ -263,6 +268,15 @@ impl Run {
             self.break_promise(verdict);
         }
         Ok(())
+    }
+
+    fn see_read(&mut self) {
+        for read in self.auditor.read() {
+            match read {
+                Read::Anew => self.rows = Rows::default(),
+                Read::Rows(rows) => self.see_rows(rows),
+            }
+        }
     }
 
     fn see_rows(&mut self, rows: Vec<Row>) {
@@ -401,7 +415,10 @@ impl Run {
                 self.break_promise(verdict);
             }
         }
-        self.see_rows(self.auditor.rows());
+        self.see_read();
+        if self.site.forgets() {
+            self.rows = Rows::default();
+        }
         let rest = self.auditor.rest(self.rows.last).context("the fenced table cannot be read")?;
         self.see_rows(rest);
         let rows = self.rows;
