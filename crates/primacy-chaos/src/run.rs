@@ -35,6 +35,8 @@ const SLACK: Duration = Duration::from_millis(700);
 /// machine may take longer to let the guards run.
 const LATE_PROGRAM: Duration = Duration::from_millis(500);
 
+/// How many leases a fault waits until it can be injected. Some may never: no candidate that is there may suit.
+const PASSED_OVER: u32 = 20;
 /// How often a leader may be lost for no reason in the end, before that is one.
 const TRIES: usize = 3;
 
@@ -202,11 +204,18 @@ impl Run {
             if !self.verdicts.is_empty() {
                 return Ok(());
             }
-            if Moment::now() >= due && self.inject(&next) {
-                let (wait, strike) = self.dealer.deal();
-                next = strike;
-                due = Moment::now() + wait;
+            if Moment::now() < due {
+                continue;
             }
+            let is_done = self.inject(&next);
+            if !is_done && Moment::now() > due + self.setup.lease * PASSED_OVER {
+                self.timeline.tell(format!("{} suits nobody", next.kind.name()));
+            } else if !is_done {
+                continue;
+            }
+            let (wait, strike) = self.dealer.deal();
+            next = strike;
+            due = Moment::now() + wait;
         }
         self.calm_down()
     }

@@ -20,8 +20,11 @@ use wire::Wire;
 /// The stores that runs can take place on.
 pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "postgres-standby", "postgres-async", "mariadb", "galera"];
 
-/// The size of a small disk for a file, in megabytes.
-const SMALL: u32 = 4;
+/// The size of a small disk for a file, in megabytes: SQLite's log alone may take four, and more while somebody who was
+/// stopped reads.
+const SMALL: u32 = 16;
+/// For how long a fault waits for others to be done with the file.
+const BRIEFLY: Duration = Duration::from_millis(100);
 
 /// One run's store.
 #[derive(Debug)]
@@ -129,6 +132,20 @@ impl Site {
             Need::Standby => flavour.is_some_and(Flavour::is_pair),
             Need::Synchronous => flavour == Some(Flavour::PostgresStandby),
         }
+    }
+
+    /// Leaves no room on a file's disk; `false` if it has none of its own.
+    pub(crate) fn fill_disk(&self) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        // SQLite writes its log from the beginning again, which needs no room, unless it is cut short before. Whoever is
+        // stopped in the middle of something prevents that.
+        let path = self.url.trim_start_matches("sqlite:");
+        let _ = rusqlite::Connection::open(path).and_then(|file| {
+            file.busy_timeout(BRIEFLY)?;
+            file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+        disk.fill();
+        true
     }
 
     /// Whether a failover may lose what was committed last.
