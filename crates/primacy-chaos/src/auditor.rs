@@ -11,25 +11,43 @@ use crate::work::{Row, open_table};
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// What there is to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum History {
+    /// Whatever was committed stays.
+    Grows,
+    /// A failover may replace the end of it: after every interruption it is read from its beginning.
+    Changes,
+}
+
+/// What has been read.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// All that was read before counts no more.
+    Anew,
+    /// More rows, in the order of their commits.
+    Rows(Vec<Row>),
+}
+
 /// The rows that have been committed since.
 #[derive(Debug)]
 pub(crate) struct Auditor {
-    rows: Receiver<Vec<Row>>,
+    read: Receiver<Read>,
     url: String,
 }
 
 impl Auditor {
     /// Begins to read the table at this URL.
-    pub(crate) fn start(url: String) -> Self {
-        let (sender, rows) = channel();
+    pub(crate) fn start(url: String, history: History) -> Self {
+        let (sender, read) = channel();
         let own = url.clone();
-        thread::spawn(move || audit(&own, &sender));
-        Self { rows, url }
+        thread::spawn(move || audit(&own, history, &sender));
+        Self { read, url }
     }
 
     /// What has been read since the last call.
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        self.rows.try_iter().flatten().collect()
+    pub(crate) fn read(&self) -> Vec<Read> {
+        self.read.try_iter().collect()
     }
 
     /// What has not been read yet, behind this row.
@@ -39,18 +57,24 @@ impl Auditor {
 }
 
 /// Reads until nobody listens.
-fn audit(url: &str, sender: &Sender<Vec<Row>>) {
+fn audit(url: &str, history: History, sender: &Sender<Read>) {
     let mut last = 0;
     let mut table = None;
     loop {
-        table = table.or_else(|| open_table(url).ok());
+        if table.is_none() {
+            table = open_table(url).ok();
+            if table.is_some() && history == History::Changes {
+                last = 0;
+                let _ = sender.send(Read::Anew);
+            }
+        }
         let rows = table.as_mut().and_then(|table| table.rows_after(last).ok());
         if rows.is_none() {
             table = None;
         }
         let rows = rows.unwrap_or_default();
         last = rows.last().map_or(last, |(number, _)| *number);
-        if sender.send(rows).is_err() {
+        if sender.send(Read::Rows(rows)).is_err() {
             return;
         }
         thread::park_timeout(EVERY);

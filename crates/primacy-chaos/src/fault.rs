@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Cluster,
     /// A server that another one follows.
     Standby,
+    /// One whose commits wait for the other.
+    Synchronous,
 }
 
 macro_rules! kinds {
@@ -91,10 +93,10 @@ kinds! {
     RestartServer "restart-server" Server 1 "the server is restarted",
     SplitCluster "split-cluster" Cluster 2 "a node of the cluster is cut off from the others",
     FailOver "fail-over" Standby 2 "kill -9 of the primary, and the promotion of its standby, which it follows later",
-    FailOverUnfenced "fail-over-unfenced" Standby 2
+    FailOverUnfenced "fail-over-unfenced" Synchronous 2
         "a primary that hangs is replaced by its standby, and goes on for a while before it follows that",
-    FreezeStandby "freeze-standby" Standby 1 "the standby for which commits wait is stopped and goes on later",
-    KillStandby "kill-standby" Standby 1 "kill -9 of the standby for which commits wait, which comes back later",
+    FreezeStandby "freeze-standby" Synchronous 1 "the standby for which commits wait is stopped and goes on later",
+    KillStandby "kill-standby" Synchronous 1 "kill -9 of the standby for which commits wait, which comes back later",
     KillServer "kill-server" Server 1 "kill -9 of the server, which comes back later",
 }
 

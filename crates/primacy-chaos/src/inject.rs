@@ -207,8 +207,7 @@ impl Run {
             }
             Kind::FillDisk if self.site.disk.is_none() => return later(Server::fill_disk),
             Kind::FillDisk => {
-                self.site.disk.as_ref()?.fill();
-                return Some(Undo::EmptyDisk);
+                return self.site.fill_disk().then_some(Undo::EmptyDisk);
             }
             Kind::Isolate => {
                 (0..self.places.len()).for_each(|place| self.strike_ways(place, kind, Duration::ZERO));

@@ -30,6 +30,8 @@ pub(crate) struct Report {
     /// Lines of programs that woke up after their whole candidate had been stopped, and how late the latest was.
     late_lines: usize,
     latest_late_line_ms: f64,
+    /// Lines of leaders whom a failover had made the store forget.
+    forgotten_lines: usize,
     /// All times without a leader.
     gaps: Spread,
     /// What of them was calm.
@@ -89,6 +91,7 @@ impl Report {
             stale_rows: rows.stale,
             refused_writes: run.witnessed.refused,
             late_lines: run.witnessed.excused,
+            forgotten_lines: run.witnessed.undone,
             latest_late_line_ms: millis(run.witnessed.latest),
             gaps: Spread::of(gaps.iter().map(|gap| gap.length)),
             calm: Spread::of(gaps.iter().map(|gap| gap.calm)),
@@ -116,6 +119,9 @@ impl fmt::Display for Report {
             f,
             "  late lines    {late} of candidates that were stopped as a whole, up to {latest:.0} ms after waking"
         )?;
+        if self.forgotten_lines > 0 {
+            writeln!(f, "  forgotten     {} lines of leaders whom a failover had undone", self.forgotten_lines)?;
+        }
         writeln!(f, "  no leader     {}", self.gaps)?;
         writeln!(f, "    in calm     {}; bound {:.0} ms", self.calm, self.settle_bound_ms)?;
         writeln!(f, "    one fault   {}; bound {:.0} ms", self.single, self.published_bound_ms)?;

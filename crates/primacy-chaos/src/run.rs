@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use primacy::{Timing, TimingSettings};
 use tempfile::TempDir;
 
-use crate::auditor::Auditor;
+use crate::auditor::{Auditor, History, Read};
 use crate::candidate::{Place, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
@@ -35,6 +35,8 @@ const SLACK: Duration = Duration::from_millis(700);
 /// machine may take longer to let the guards run.
 const LATE_PROGRAM: Duration = Duration::from_millis(500);
 
+/// How many leases a fault waits until it can be injected. Some may never: no candidate that is there may suit.
+const PASSED_OVER: u32 = 20;
 /// How often a leader may be lost for no reason in the end, before that is one.
 const TRIES: usize = 3;
 
@@ -162,15 +164,20 @@ impl Run {
         if let Some(why) = setup.no_wires.as_ref().filter(|_| site.server.is_some()) {
             timeline.tell(why);
         }
+        let witnessed = Witnessed::new(LATE_PROGRAM);
+        let (witnessed, history) = match site.forgets() {
+            true => (witnessed.forgetting(setup.lease), History::Changes),
+            false => (witnessed, History::Grows),
+        };
         let start = Moment::now();
         let settled = settle_bound(&timing, setup.candidates) + SLACK + site.fence_holds_up();
         Ok(Self {
             timeline,
-            witnessed: Witnessed::new(LATE_PROGRAM),
+            witnessed,
             termination: Termination::new(start, setup.lease, settled),
             reader: Reader::create(&witness(folder.path()))?,
             rows: Rows::default(),
-            auditor: Auditor::start(site.table.clone()),
+            auditor: Auditor::start(site.table.clone(), history),
             in_force: Vec::new(),
             injected: BTreeMap::new(),
             orders: Vec::new(),
@@ -197,11 +204,18 @@ impl Run {
             if !self.verdicts.is_empty() {
                 return Ok(());
             }
-            if Moment::now() >= due && self.inject(&next) {
-                let (wait, strike) = self.dealer.deal();
-                next = strike;
-                due = Moment::now() + wait;
+            if Moment::now() < due {
+                continue;
             }
+            let is_done = self.inject(&next);
+            if !is_done && Moment::now() > due + self.setup.lease * PASSED_OVER {
+                self.timeline.tell(format!("{} suits nobody", next.kind.name()));
+            } else if !is_done {
+                continue;
+            }
+            let (wait, strike) = self.dealer.deal();
+            next = strike;
+            due = Moment::now() + wait;
         }
         self.calm_down()
     }
@@ -255,7 +269,7 @@ impl Run {
         self.heal(now);
         self.mind_places(now)?;
         self.orders.retain_mut(|order| !matches!(order.try_wait(), Ok(Some(_))));
-        self.see_rows(self.auditor.rows());
+        self.see_read();
         if self.is_blocked(now) {
             self.termination.interrupt(now);
         }
@@ -263,6 +277,15 @@ impl Run {
             self.break_promise(verdict);
         }
         Ok(())
+    }
+
+    fn see_read(&mut self) {
+        for read in self.auditor.read() {
+            match read {
+                Read::Anew => self.rows = Rows::default(),
+                Read::Rows(rows) => self.see_rows(rows),
+            }
+        }
     }
 
     fn see_rows(&mut self, rows: Vec<Row>) {
@@ -401,7 +424,10 @@ impl Run {
                 self.break_promise(verdict);
             }
         }
-        self.see_rows(self.auditor.rows());
+        self.see_read();
+        if self.site.forgets() {
+            self.rows = Rows::default();
+        }
         let rest = self.auditor.rest(self.rows.last).context("the fenced table cannot be read")?;
         self.see_rows(rest);
         let rows = self.rows;

@@ -18,6 +18,7 @@ pub mod token;
 
 pub use fence::{Fence, StaleToken};
 pub use ids::{CandidateId, ElectionName, Label, NameError};
+pub use select::{FailBack, FailBackWatch, Names, Rank, Score, Scores, Selector};
 pub use time::Instant;
 pub use timing::{Timing, TimingError, TimingSettings};
 pub use token::Token;

@@ -11,6 +11,8 @@
 //! ```
 #[cfg(feature = "model")]
 pub mod model;
+#[cfg(feature = "canaries")]
+pub mod published;
 
 mod adversary;
 mod batch;
@@ -23,6 +25,7 @@ mod node;
 mod oracle;
 mod planted;
 mod process;
+mod queue;
 mod rng;
 mod scenario;
 mod store;

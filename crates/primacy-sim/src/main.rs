@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use primacy_sim::published::{self, Choices, PRESETS, Preset, Survey};
 use primacy_sim::{CANARIES, Canary, Fault, Line, Oracle, Profile, Report, Setup, Sometimes, Tally};
 
 #[derive(Parser)]
@@ -38,6 +39,8 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         share: u64,
     },
+    /// Show how the registers protocol splits as published, and what each repair is for
+    Published(Published),
 }
 
 #[derive(clap::Args)]
@@ -78,6 +81,25 @@ struct Replay {
     step: bool,
 }
 
+#[derive(clap::Args)]
+struct Published {
+    /// What the paper leaves open, as a list such as `published,timed`; without it, every preset. `help` lists them
+    #[arg(long, value_parser = choices)]
+    choices: Option<Choices>,
+    /// How many seeds
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Tell the whole of this seed instead
+    #[arg(long, requires = "choices")]
+    replay: Option<u64>,
+}
+
 /// How long a batch takes, for people. No simulated world sees this clock.
 struct Stopwatch(std::time::Instant);
 
@@ -97,6 +119,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run_seeds(&run),
         Command::Replay(replay) => replay_seed(&replay),
         Command::Canaries { name, from, within, mute, share } => hunt(name.as_deref(), from, within, &mute, share),
+        Command::Published(published) => show_published(&published),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -309,4 +332,69 @@ fn hunt(name: Option<&str>, from: u64, within: Option<u64>, mute: &[Oracle], sha
         writeln!(out)?;
     }
     Ok(all)
+}
+
+fn choices(list: &str) -> Result<Choices, String> {
+    Choices::parse(list)
+}
+
+/// Every preset, or one set of choices with the stories of what it did first.
+fn show_published(args: &Published) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    let seeds = args.from..args.from.saturating_add(args.seeds);
+    let Some(choices) = args.choices else {
+        let survey = |preset: &Preset| published::survey(seeds.clone(), args.threads, preset.choices);
+        return print_presets(&mut out, &survey).map(|()| true);
+    };
+    if let Some(seed) = args.replay {
+        for line in published::run_seed(seed, choices, true).lines {
+            writeln!(out, "{line}")?;
+        }
+        return Ok(true);
+    }
+    writeln!(out, "{choices}")?;
+    let survey = published::survey(seeds, args.threads, choices);
+    print_heads(&mut out)?;
+    print_survey(&mut out, "", &survey, "")?;
+    writeln!(out, "{:#?}", survey.counts)?;
+    for (what, seed) in [("two leaders", survey.splits.0), ("a live process is evicted", survey.evictions.0)] {
+        if let Some(seed) = seed {
+            let outcome = published::run_seed(seed, choices, true);
+            let overlap = outcome.overlap.as_ref().map(|overlap| overlap.at);
+            let moment = if what == "two leaders" { overlap } else { outcome.eviction.as_ref().map(|found| found.at) };
+            writeln!(out, "\nseed {seed}: {what}")?;
+            for line in outcome.story(moment.unwrap_or_default()) {
+                writeln!(out, "{line}")?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn print_presets(out: &mut impl Write, survey: &dyn Fn(&Preset) -> Survey) -> io::Result<()> {
+    print_heads(out)?;
+    for preset in PRESETS {
+        print_survey(out, preset.name, &survey(preset), preset.text)?;
+    }
+    Ok(())
+}
+
+fn print_heads(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<24} {:>7} {:>12} {:>7} {:>9} {:>9} {:>7}",
+        "registers as published", "seeds", "two leaders", "first", "longest", "evicted", "first"
+    )
+}
+
+fn print_survey(out: &mut impl Write, name: &str, survey: &Survey, text: &str) -> io::Result<()> {
+    let first = |seed: Option<u64>| seed.map_or_else(|| "-".to_owned(), |seed| seed.to_string());
+    let ((split, splits), (evicted, evictions)) = (survey.splits, survey.evictions);
+    let (split, evicted) = (first(split), first(evicted));
+    let longest = survey.longest as f64 / 1e9;
+    writeln!(
+        out,
+        "{name:<24} {:>7} {splits:>12} {split:>7} {longest:>7.3} s {evictions:>9} {evicted:>7}  {text}",
+        survey.seeds
+    )
 }

@@ -1,7 +1,6 @@
 //! The engine: one queue of things that will happen, carried out one after the other in simulated time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use primacy_core::lease::{CallError, CallId, Reply};
 use primacy_core::{CandidateId, Fence, Token};
@@ -12,6 +11,7 @@ use crate::network::Flight;
 use crate::node::Node;
 use crate::oracle::{Ledger, Oracle, Violation};
 use crate::planted::{DriverFlaw, Planted};
+use crate::queue::Queue;
 use crate::scenario::{Mix, Scenario};
 use crate::store::Store;
 use crate::tally::{Fault, Sometimes, Tally};
@@ -56,33 +56,6 @@ pub(crate) enum Happening {
     Drill,
 }
 
-#[derive(Debug)]
-struct Entry {
-    at: u64,
-    number: u64,
-    what: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 /// A simulated world.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -91,7 +64,7 @@ pub(crate) struct World {
     pub(crate) mix: Mix,
     /// Real time, in nanoseconds.
     pub(crate) now: u64,
-    queue: BinaryHeap<Reverse<Entry>>,
+    queue: Queue<Happening>,
     /// The last number given, to processes, works, flights and entries of the queue alike.
     numbers: u64,
     pub(crate) rng: crate::rng::Rng,
@@ -129,7 +102,7 @@ impl World {
         let mut world = Self {
             mix: scenario.mix.clone(),
             now: 0,
-            queue: BinaryHeap::new(),
+            queue: Queue::new(),
             numbers: 0,
             rng: scenario.rng.clone(),
             nodes,
@@ -164,9 +137,9 @@ impl World {
     /// Runs until the end, or until a promise is broken.
     pub(crate) fn run(mut self) -> Outcome {
         while self.violation.is_none() && !self.healing.is_over() {
-            let Some(Reverse(entry)) = self.queue.pop() else { break };
-            self.advance(entry.at);
-            self.happen(entry.what);
+            let Some((at, what)) = self.queue.pop() else { break };
+            self.advance(at);
+            self.happen(what);
             self.tally.events += 1;
         }
         self.tally.seeds = 1;
@@ -219,7 +192,7 @@ impl World {
     pub(crate) fn at(&mut self, at: u64, what: Happening) {
         if at < u64::MAX {
             let number = self.number();
-            self.queue.push(Reverse(Entry { at, number, what }));
+            self.queue.push(at, number, what);
         }
     }
 

@@ -47,8 +47,9 @@ pub(crate) fn install(shell: &Shell) -> Result<(), String> {
         say(&format!("  all {} programs are there", NEEDS.len()));
         return Ok(());
     }
-    let told: Vec<String> = missing.iter().map(|need| format!("{} ({})", need.program, need.why)).collect();
-    say(&format!("  missing: {}", told.join(", ")));
+    for need in &missing {
+        say(&format!("  missing: {} ({})", need.program, need.why));
+    }
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     let by_hand = format!(
         "install these packages: {}\nTests that need just any server also run with yours: set {POSTGRES_VARIABLE} and \

@@ -24,13 +24,17 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn start() -> Result<Self, String> {
         let given = |variable| std::env::var(variable).is_ok_and(|url| !url.is_empty());
-        let told = |problem: primacy_servers::Problem| problem.to_string();
+        let told = |variable| {
+            move |problem: primacy_servers::Problem| {
+                format!("{problem}; tests also take a server of yours that they may write to, if {variable} is its URL")
+            }
+        };
         let mut servers = Self { postgres: None, mariadb: None };
         if !given(POSTGRES_VARIABLE) {
-            servers.postgres = Some(Postgres::start(&PostgresOptions::default()).map_err(told)?);
+            servers.postgres = Some(Postgres::start(&PostgresOptions::default()).map_err(told(POSTGRES_VARIABLE))?);
         }
         if !given(MYSQL_VARIABLE) {
-            servers.mariadb = Some(MariaDb::start(&MariaDbOptions::default()).map_err(told)?);
+            servers.mariadb = Some(MariaDb::start(&MariaDbOptions::default()).map_err(told(MYSQL_VARIABLE))?);
         }
         Ok(servers)
     }
@@ -103,7 +107,9 @@ fn start_holder(shell: &Shell, notes: &Notes) -> Result<(), String> {
     fs::write(notes.pid(), holder.id().to_string()).map_err(|error| format!("{}: {error}", notes.pid().display()))?;
     await_that("the servers to start", || {
         if holder.try_wait().is_ok_and(|status| status.is_some()) {
-            return Err(fs::read_to_string(&complaints).unwrap_or_default());
+            // Told as this program tells it.
+            let told = fs::read_to_string(&complaints).unwrap_or_default();
+            return Err(told.trim().trim_start_matches("xtask: ").to_owned());
         }
         Ok(notes.exports().is_file())
     })

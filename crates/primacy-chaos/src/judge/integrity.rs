@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use primacy::Token;
+
 use super::{Promise, Verdict};
 use crate::clock::Moment;
 use crate::witness::{Line, Word};
@@ -38,10 +40,15 @@ pub(crate) struct Stopped(usize);
 pub(crate) struct Witnessed {
     /// How long after its guards went on a late program may still be alive.
     bound: Duration,
+    /// Where a failover of the store loses what was committed last: for how long after the first start in a newer epoch
+    /// leaders may still work of whom the store knows nothing.
+    forgotten: Option<Duration>,
     pub(crate) leaderships: BTreeMap<u64, Leadership>,
     excuses: Vec<Excuse>,
     /// Lines of excused programs behind the start of another.
     pub(crate) excused: usize,
+    /// Lines of leaders whom the store had forgotten, behind the start of another.
+    pub(crate) undone: usize,
     /// How long after waking up the latest of them was.
     pub(crate) latest: Duration,
     /// Fenced writes that were refused.
@@ -52,12 +59,19 @@ impl Witnessed {
     pub(crate) fn new(bound: Duration) -> Self {
         Self {
             bound,
+            forgotten: None,
             leaderships: BTreeMap::new(),
             excuses: Vec::new(),
             excused: 0,
+            undone: 0,
             latest: Duration::ZERO,
             refused: 0,
         }
+    }
+
+    /// On a store whose failovers lose what was committed last: a leader that it forgot may believe for a lease.
+    pub(crate) fn forgetting(self, lease: Duration) -> Self {
+        Self { forgotten: Some(lease), ..self }
     }
 
     /// The one with the highest token.
@@ -124,7 +138,18 @@ impl Witnessed {
         if before.token == token { Some(verdict) } else { self.unless_excused(line, verdict) }
     }
 
+    /// Whether the store may have forgotten whose line it is.
+    fn is_forgotten(&self, line: &Line) -> bool {
+        let Some((lease, token)) = self.forgotten.zip(Token::new(line.token)) else { return false };
+        let is_newer = |later: &&Leadership| Token::new(later.token).is_some_and(|later| later.epoch() > token.epoch());
+        self.leaderships.values().find(is_newer).is_some_and(|newer| line.at <= newer.start + lease)
+    }
+
     fn unless_excused(&mut self, line: &Line, verdict: Verdict) -> Option<Verdict> {
+        if self.is_forgotten(line) {
+            self.undone += 1;
+            return None;
+        }
         let own = |excuse: &&Excuse| excuse.token == Some(line.token) || excuse.pids.contains(&line.pid);
         let excuse = self.excuses.iter().rev().find(own);
         match excuse.map(|excuse| excuse.awake) {
@@ -186,6 +211,26 @@ mod tests {
         assert_eq!(witnessed.see(&kin), None);
         assert_eq!((witnessed.excused, witnessed.latest), (2, Duration::from_nanos(90)));
         assert_eq!(promise(witnessed.see(&line(Word::Beat, 1, 2_101))), Some(Promise::Integrity));
+    }
+
+    #[test]
+    fn who_was_forgotten_by_a_failover_may_work_for_a_lease_and_nobody_else() {
+        let (lease, epoch) = (1_000, 1 << 40);
+        let mut witnessed = bound(0).forgetting(Duration::from_nanos(lease));
+        let [mut old, mut new] = [line(Word::Start, 5, 0), line(Word::Start, 6, 500)];
+        assert_eq!(witnessed.see(&old), None);
+        new.token = epoch + 4;
+        assert_eq!(witnessed.see(&new), None);
+        old.word = Word::Beat;
+        old.at = Moment::from_nanos(500 + lease);
+        assert_eq!(witnessed.see(&old), None);
+        assert_eq!(witnessed.undone, 1);
+        old.at = Moment::from_nanos(501 + lease);
+        assert_eq!(promise(witnessed.see(&old)), Some(Promise::Integrity));
+        let next = Line { token: epoch + 5, at: Moment::from_nanos(600), ..new.clone() };
+        assert_eq!(witnessed.see(&next), None);
+        let within = Line { word: Word::Beat, at: Moment::from_nanos(601), ..new };
+        assert_eq!(promise(witnessed.see(&within)), Some(Promise::Integrity), "in one epoch nothing was forgotten");
     }
 
     #[test]

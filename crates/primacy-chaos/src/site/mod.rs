@@ -18,10 +18,13 @@ pub(crate) use server::{Flavour, Server};
 use wire::Wire;
 
 /// The stores that runs can take place on.
-pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "postgres-standby", "mariadb", "galera"];
+pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "postgres-standby", "postgres-async", "mariadb", "galera"];
 
-/// The size of a small disk for a file, in megabytes.
-const SMALL: u32 = 4;
+/// The size of a small disk for a file, in megabytes: SQLite's log alone may take four, and more while somebody who was
+/// stopped reads.
+const SMALL: u32 = 16;
+/// For how long a fault waits for others to be done with the file.
+const BRIEFLY: Duration = Duration::from_millis(100);
 
 /// One run's store.
 #[derive(Debug)]
@@ -53,6 +56,7 @@ impl Site {
             "sqlite" => Self::sqlite(folder),
             "postgres" => Self::on(Server::start(Flavour::Postgres)?),
             "postgres-standby" => Self::on(Server::start(Flavour::PostgresStandby)?),
+            "postgres-async" => Self::on(Server::start(Flavour::PostgresAsync)?),
             "mariadb" => Self::on(Server::start(Flavour::MariaDb)?),
             "galera" => Self::on(Server::start(Flavour::Galera)?),
             _ => bail!("no store `{store}`; there are {}", STORES.join(", ")),
@@ -103,7 +107,7 @@ impl Site {
             direct => addresses(direct),
         };
         // Who writes has to find the primary of a pair; any node of a cluster will do.
-        let apart = if server.flavour() == Flavour::PostgresStandby { through.len() } else { 1 };
+        let apart = if server.flavour().is_pair() { through.len() } else { 1 };
         let tables = through.chunks(apart).chain(direct.chunks(apart)).map(|doors| server.url(doors)).collect();
         let mut url = server.url(&through);
         if ways.wire.is_some() {
@@ -125,8 +129,28 @@ impl Site {
             Need::Server => flavour.is_some() && !(flavour == Some(Flavour::Galera) && kind == Kind::LockTable),
             Need::Wire => flavour.is_some() && world::is_own(),
             Need::Cluster => flavour == Some(Flavour::Galera),
-            Need::Standby => flavour == Some(Flavour::PostgresStandby),
+            Need::Standby => flavour.is_some_and(Flavour::is_pair),
+            Need::Synchronous => flavour == Some(Flavour::PostgresStandby),
         }
+    }
+
+    /// Leaves no room on a file's disk; `false` if it has none of its own.
+    pub(crate) fn fill_disk(&self) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        // SQLite writes its log from the beginning again, which needs no room, unless it is cut short before. Whoever is
+        // stopped in the middle of something prevents that.
+        let path = self.url.trim_start_matches("sqlite:");
+        let _ = rusqlite::Connection::open(path).and_then(|file| {
+            file.busy_timeout(BRIEFLY)?;
+            file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+        disk.fill();
+        true
+    }
+
+    /// Whether a failover may lose what was committed last.
+    pub(crate) fn forgets(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.flavour() == Flavour::PostgresAsync)
     }
 
     /// For how long a fenced transaction that hangs may hold up a takeover: nothing holds up one on SQLite, whose fenced
@@ -134,7 +158,7 @@ impl Site {
     pub(crate) fn fence_holds_up(&self) -> Duration {
         match self.server.as_ref().map(|server| server.flavour()) {
             None => Duration::ZERO,
-            Some(Flavour::Postgres | Flavour::PostgresStandby) => work::WITHIN,
+            Some(Flavour::Postgres | Flavour::PostgresStandby | Flavour::PostgresAsync) => work::WITHIN,
             Some(Flavour::MariaDb | Flavour::Galera) => work::WITHIN * 2,
         }
     }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use primacy_servers::{Postgres, PostgresOptions, Proxy, Replication};
 
-/// A primary and its synchronous standby: what is committed is on both.
+/// A primary and its standby. If that is synchronous, what is committed is on both.
 #[derive(Debug)]
 pub(crate) struct Pair {
     servers: [Postgres; 2],
+    replication: Replication,
     /// Which of them leads.
     leading: AtomicUsize,
     /// An address that moves with the primary, for operators and the auditor.
@@ -18,13 +19,17 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn start() -> Result<Self> {
+    pub(crate) fn start(replication: Replication) -> Result<Self> {
         // A primary that comes back is found soon: otherwise commits hang for PostgreSQL's five seconds.
         let options = PostgresOptions::default().set("wal_retrieve_retry_interval", "200ms");
         let first = Postgres::start(&options)?;
-        let second = first.standby(Replication::Synchronous)?;
+        let second = first.standby(replication)?;
         let address = Proxy::to(first.port())?;
-        Ok(Self { servers: [first, second], leading: AtomicUsize::new(0), address })
+        Ok(Self { servers: [first, second], replication, leading: AtomicUsize::new(0), address })
+    }
+
+    pub(crate) fn replication(&self) -> Replication {
+        self.replication
     }
 
     pub(crate) fn servers(&self) -> &[Postgres; 2] {
@@ -43,8 +48,13 @@ impl Pair {
         &self.servers[1 - self.leading.load(Ordering::SeqCst)]
     }
 
-    /// The primary dies, and after a while its standby is promoted. It has no standby then.
+    /// The primary dies, and after a while its standby is promoted. It has no standby then. One for which nobody waits has
+    /// missed the last commits.
     pub(crate) fn fail_over(&self, span: Duration) -> Result<()> {
+        if self.replication == Replication::Asynchronous {
+            self.standby().detach()?;
+            thread::park_timeout(span / 2);
+        }
         self.primary().kill9()?;
         thread::park_timeout(span / 2);
         self.promote()
@@ -73,7 +83,7 @@ impl Pair {
 
     /// The server that has failed becomes a standby of the other one.
     pub(crate) fn rejoin(&self) -> Result<()> {
-        self.standby().follow(self.primary(), Replication::Synchronous)?;
+        self.standby().follow(self.primary(), self.replication)?;
         self.await_whole()
     }
 
@@ -95,7 +105,7 @@ impl Pair {
     /// end of its session or of the server, is visible although nobody was told that it is safe.
     pub(crate) fn await_whole(&self) -> Result<()> {
         let primary = self.primary();
-        primary.await_standby(Replication::Synchronous)?;
+        primary.await_standby(self.replication)?;
         // A commit that waits for the standby, and so for all before it.
         Ok(primary.sql("SELECT pg_logical_emit_message(true, 'chaos', '')").map(drop)?)
     }

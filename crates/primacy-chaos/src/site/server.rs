@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use primacy_servers::{Disk, Galera, GaleraOptions, MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use primacy_servers::{Disk, Galera, GaleraOptions, MariaDb, MariaDbOptions, Postgres, PostgresOptions, Replication};
 
 use super::pair::Pair;
 
@@ -18,9 +18,18 @@ pub(crate) enum Flavour {
     Postgres,
     /// A primary with a synchronous standby, each of which may become the other.
     PostgresStandby,
+    /// The same with a standby that may miss the last commits.
+    PostgresAsync,
     MariaDb,
     /// Three nodes, on any of which writes are taken.
     Galera,
+}
+
+impl Flavour {
+    /// Whether one of two servers follows the other.
+    pub(crate) fn is_pair(self) -> bool {
+        matches!(self, Self::PostgresStandby | Self::PostgresAsync)
+    }
 }
 
 /// A running server, or a cluster of them.
@@ -61,7 +70,8 @@ impl Server {
                 }
                 Self::Postgres(Postgres::start(&options)?)
             }
-            Flavour::PostgresStandby => Self::Pair(Box::new(Pair::start()?)),
+            Flavour::PostgresStandby => Self::Pair(Box::new(Pair::start(Replication::Synchronous)?)),
+            Flavour::PostgresAsync => Self::Pair(Box::new(Pair::start(Replication::Asynchronous)?)),
             Flavour::MariaDb => {
                 Self::MariaDb(MariaDb::start(&MariaDbOptions { disk: disk(), ..MariaDbOptions::default() })?)
             }
@@ -72,7 +82,10 @@ impl Server {
     pub(crate) fn flavour(&self) -> Flavour {
         match self {
             Self::Postgres(_) => Flavour::Postgres,
-            Self::Pair(_) => Flavour::PostgresStandby,
+            Self::Pair(pair) => match pair.replication() {
+                Replication::Synchronous => Flavour::PostgresStandby,
+                Replication::Asynchronous => Flavour::PostgresAsync,
+            },
             Self::MariaDb(_) => Flavour::MariaDb,
             Self::Galera(_) => Flavour::Galera,
         }

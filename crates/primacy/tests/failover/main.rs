@@ -1,8 +1,10 @@
-//! The database fails over while candidates stand: who led, with which tokens, and that no two did.
+//! The database fails over, goes back or changes its credentials while candidates stand: who led, with which tokens, and that no two did.
 
 mod asynchronous;
 mod comeback;
+mod credentials;
 mod crew;
+mod database;
 mod galera;
 mod restore;
 mod server;

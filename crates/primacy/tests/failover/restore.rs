@@ -6,29 +6,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use primacy::store::{EndReason, Why};
-use primacy::{ElectionName, Fence, Status, Token, clock, fenced};
-use primacy_servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use primacy::{Fence, Status, clock};
 
 use crate::crew::{Crew, Span, tell};
-use crate::server::{admits, is_admitted};
-
-enum Database {
-    Postgres(Postgres),
-    MariaDb(MariaDb),
-}
+use crate::database::Database;
 
 /// Within one transaction, as whoever restores under living candidates must: they make what they find missing.
 const EMPTIED: &str = "START TRANSACTION; DELETE FROM primacy_election; DELETE FROM primacy_token; \
                        DELETE FROM primacy_candidate; DELETE FROM primacy_term;\n";
 
 impl Database {
-    fn url(&self) -> String {
-        match self {
-            Self::Postgres(server) => server.url(),
-            Self::MariaDb(server) => server.url(),
-        }
-    }
-
     fn client(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         match self {
@@ -80,26 +67,6 @@ impl Database {
         running.stdin.take().expect("a pipe").write_all(sql.as_bytes()).expect("it reads");
         let done = running.wait_with_output().expect("it ends");
         done.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&done.stderr).into_owned())
-    }
-
-    fn run(&self, sql: &str) {
-        let told = match self {
-            Self::Postgres(server) => server.sql(sql),
-            Self::MariaDb(server) => server.sql(sql),
-        };
-        told.expect("runs");
-    }
-
-    /// Whether its own fence lets this leadership commit.
-    async fn admits(&self, election: &str, token: Token) -> bool {
-        let server = match self {
-            Self::Postgres(server) => return admits(server, election, token).await,
-            Self::MariaDb(server) => server,
-        };
-        let name = ElectionName::new(election).expect("valid");
-        let mut conn = mysql_async::Conn::from_url(server.url()).await.expect("connects");
-        let mut transaction = conn.start_transaction(mysql_async::TxOpts::default()).await.expect("begins");
-        is_admitted(fenced::fence(&mut transaction, &name, token, Duration::from_secs(5)).await)
     }
 }
 
@@ -161,7 +128,7 @@ async fn is_survived(database: &Database) {
     // What the manual advises.
     fresh.leave("fresh").await;
     database.restore(&free);
-    database.run(&format!("UPDATE primacy_token SET token = {} WHERE election = 'e'", known.token.get()));
+    database.sql(&format!("UPDATE primacy_token SET token = {} WHERE election = 'e'", known.token.get()));
     fresh.join("advised", &database.url());
     let advised = fresh.leader_after(again.token).await;
     assert_eq!(advised.token, known.token.next(0));
@@ -171,10 +138,10 @@ async fn is_survived(database: &Database) {
 /// Case 36: a waiting candidate says what happened, and takes the row over above all that it has seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_dump_on_postgresql_elects_no_second_leader() {
-    is_survived(&Database::Postgres(Postgres::start(&PostgresOptions::default()).expect("PostgreSQL starts"))).await;
+    is_survived(&Database::postgres(None)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_dump_on_mariadb_elects_no_second_leader() {
-    is_survived(&Database::MariaDb(MariaDb::start(&MariaDbOptions::default()).expect("MariaDB starts"))).await;
+    is_survived(&Database::mariadb(None)).await;
 }

@@ -49,7 +49,7 @@ async fn one_renewal_is_one_statement() {
     // Losers read, and write nothing.
     let mut b = Actor::join(&at(&server.url()), "e", 2).await;
     let ((), count) = counted(&mut conn, "Questions", async {
-        let late = b.step(b.asking(None)).await;
+        let late = b.step(b.asking(None, Token::NONE)).await;
         assert!(matches!(late, Ok(Reply::Conflict(_))), "{late:?}");
     })
     .await;
@@ -117,7 +117,7 @@ pub(crate) async fn race(urls: &[String], name: &str, rounds: usize) {
                 let start = Arc::clone(&start);
                 tokio::spawn(async move {
                     start.wait().await;
-                    let reply = actor.step(actor.asking(expect)).await;
+                    let reply = actor.step(actor.asking(expect, Token::NONE)).await;
                     (actor, reply)
                 })
             })

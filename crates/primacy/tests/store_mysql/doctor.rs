@@ -1,5 +1,6 @@
 //! What a probe finds in real settings.
 
+use primacy::Token;
 use primacy::store::{Desk, Finding, Severity, Store};
 use primacy_servers::{MariaDb, MariaDbOptions};
 
@@ -53,6 +54,6 @@ async fn a_binary_log_that_is_not_synced_or_in_the_wrong_format_is_told() {
     // And a candidate is told why nothing works.
     let mut b = Actor::join(&store, "e", 2).await;
     let expect = b.look().await.record.map(|record| record.expectation());
-    let refused = b.step(b.asking(expect)).await.expect_err("refused").to_string();
+    let refused = b.step(b.asking(expect, Token::NONE)).await.expect_err("refused").to_string();
     assert!(refused.contains("binlog_format"), "{refused}");
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
-use primacy::clock;
 use primacy::store::mysql::Oddities;
 use primacy::store::{Order, OrderKind, Record, Reply, Request, Store, StoreError, Why};
+use primacy::{Token, clock};
 use primacy_servers::{MariaDb, Proxy, Way};
 
 use crate::support::{Actor, LEASE, applied, at, connect, election, server, unusable};
@@ -24,7 +24,7 @@ async fn a_lost_answer_leaves_the_outcome_unknown() {
         let request = match step {
             "renew" => a.renewal(&record),
             "release" => a.release(&record),
-            _ => a.asking(Some(record.expectation())),
+            _ => a.asking(Some(record.expectation()), Token::NONE),
         };
         // Holds the change up in the server until no answer can come back.
         let mut blocker = connect(&server.admin_url()).await;
@@ -64,7 +64,8 @@ async fn a_broken_connection_never_leaves_half_a_change() {
         let proxy = Proxy::to(server.port()).expect("a proxy");
         let mut a = Actor::join(&at(&server.url_at(proxy.port())), "e", 1).await;
         a.look().await;
-        let request = if round % 2 == 0 { a.release(&record) } else { a.asking(Some(record.expectation())) };
+        let request =
+            if round % 2 == 0 { a.release(&record) } else { a.asking(Some(record.expectation()), Token::NONE) };
         // Each statement of a packet is answered by itself: somewhere among them.
         proxy.lose_next_answer();
         let lost = a.step(request).await;
@@ -103,7 +104,7 @@ fn steps(a: &Actor, record: &Record) -> Vec<(&'static str, Request)> {
         ("renew", a.renewal(record)),
         ("release", a.release(record)),
         ("leave", Request::Leave),
-        ("acquire", a.asking(Some(record.expectation()))),
+        ("acquire", a.asking(Some(record.expectation()), Token::NONE)),
     ]
 }
 
@@ -232,7 +233,7 @@ async fn what_did_not_commit_is_never_said_to_be_done() {
             let request = match step {
                 "renew" => a.renewal(&record),
                 "release" => a.release(&record),
-                _ => a.asking(Some(record.expectation())),
+                _ => a.asking(Some(record.expectation()), Token::NONE),
             };
             let taken = a.step(request).await;
             let read = observer.look().await.record.expect("there");

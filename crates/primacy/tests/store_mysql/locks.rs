@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
-use primacy::clock;
 use primacy::store::{Reply, StoreError};
+use primacy::{Token, clock};
 use primacy_servers::MariaDb;
 
 use crate::support::{Actor, applied, at, connect, server};
@@ -65,7 +65,7 @@ async fn a_locked_row_delays_changes_and_no_looks() {
         .await
         .expect("locks");
     let start = clock::now();
-    let asking = b.asking(Some(record.expectation()));
+    let asking = b.asking(Some(record.expectation()), Token::NONE);
     let (renewed, taken, record_elsewhere) = tokio::join!(a.step(a.renewal(&record)), b.step(asking), elsewhere.take());
     assert!(is_busy(&renewed) && is_busy(&taken), "{renewed:?} {taken:?}");
     assert!(clock::now().since(start) < BOUND);
@@ -112,7 +112,7 @@ fn a_client_that_is_stopped_amid_a_grant_does_not_keep_its_locks() {
     let lock = "START TRANSACTION; SELECT * FROM primacy_election WHERE election = 'e' FOR UPDATE";
     live.block_on(other.query_drop(lock)).expect("locks");
     let start = clock::now();
-    let asking = a.asking(Some(record.expectation()));
+    let asking = a.asking(Some(record.expectation()), Token::NONE);
     let step = stopped.spawn(async move { drop(a.step(asking).await) });
     stopped.block_on(async {
         while waiting(&server) == 0 {
@@ -125,10 +125,10 @@ fn a_client_that_is_stopped_amid_a_grant_does_not_keep_its_locks() {
     }
     live.block_on(other.query_drop("ROLLBACK")).expect("unlocks");
     let expect = Some(record.expectation());
-    let first = live.block_on(b.step(b.asking(expect)));
+    let first = live.block_on(b.step(b.asking(expect, Token::NONE)));
     assert!(is_busy(&first), "the stopped client holds no lock: {first:?}");
     loop {
-        match live.block_on(b.step(b.asking(expect))) {
+        match live.block_on(b.step(b.asking(expect, Token::NONE))) {
             Ok(reply) => break drop(applied(Ok(reply))),
             busy => assert!(is_busy(&busy) && clock::now().since(start) < BOUND * 2, "{busy:?}"),
         }
@@ -148,10 +148,10 @@ async fn a_fenced_transaction_delays_a_takeover_and_no_renewal() {
     let fence = "START TRANSACTION; SELECT token FROM primacy_token WHERE election = 'e' LOCK IN SHARE MODE";
     work.query_drop(fence).await.expect("fences");
     record = applied(a.step(a.renewal(&record)).await);
-    let taken = b.step(b.asking(Some(record.expectation()))).await;
+    let taken = b.step(b.asking(Some(record.expectation()), Token::NONE)).await;
     assert!(is_busy(&taken), "{taken:?}");
     // And not while it waits either.
-    let asking = b.asking(Some(record.expectation()));
+    let asking = b.asking(Some(record.expectation()), Token::NONE);
     let takeover = tokio::spawn(async move { b.step(asking).await });
     while waiting(&server) == 0 {
         tokio::task::yield_now().await;

@@ -1,5 +1,7 @@
 //! What this store adds to what the conformance suite asks of all: real servers, their faults and their settings.
 
+#[path = "../support/actor.rs"]
+mod actor;
 mod candidates;
 mod conformance;
 mod counts;

@@ -1,5 +1,6 @@
 //! Users with too few rights, wrong passwords, missing databases: said in one line, without the password.
 
+use primacy::Token;
 use primacy::store::mysql::{MysqlStore, schema_sql};
 use primacy::store::{Store, StoreError};
 use primacy_servers::MariaDb;
@@ -47,7 +48,7 @@ async fn missing_rights_are_told_with_the_remedy() {
     let mut a = Actor::join(&reader, "e", 2).await;
     let seen = a.announce().await;
     let record = seen.record.expect("there");
-    let message = unusable(a.step(a.asking(Some(record.expectation()))).await, PASSWORD);
+    let message = unusable(a.step(a.asking(Some(record.expectation()), Token::NONE)).await, PASSWORD);
     assert!(message.contains("primacy schema"), "{message}");
     let mut desk = reader.desk().await.expect("opens");
     let probe = desk.probe().await.expect("probes");

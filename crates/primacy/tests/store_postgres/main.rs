@@ -1,5 +1,7 @@
 //! The PostgreSQL store on real servers: that it conforms, and what the conformance suite cannot know of.
 
+#[path = "../support/actor.rs"]
+mod actor;
 mod announcements;
 mod blocked;
 mod campaigns;

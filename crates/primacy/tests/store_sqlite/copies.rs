@@ -71,7 +71,7 @@ async fn an_older_copy_in_the_place_of_the_file_takes_no_token_back() {
     let mut fresh = Actor::join(&at(&path), "e", 2).await;
     let seen = fresh.look().await;
     assert_eq!(seen.record, Some(old), "an older row");
-    let asking = fresh.asking(seen.record.map(|record| record.expectation()));
+    let asking = fresh.asking(seen.record.map(|record| record.expectation()), Token::NONE);
     let granted = applied(fresh.step(asking).await);
     assert_eq!(granted.version.token, Token::new(last.version.token.get() + 1).expect("small"));
 }

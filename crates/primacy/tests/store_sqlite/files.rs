@@ -166,7 +166,7 @@ async fn a_file_that_was_removed_or_replaced_is_noticed_by_every_step() {
         let why = unusable(a.step(renewal).await, &path);
         assert!(why.contains("removed or replaced"), "{why}");
         unusable(b.try_look().await, &path);
-        let asking = b.asking(Some(first.expectation()));
+        let asking = b.asking(Some(first.expectation()), Token::NONE);
         unusable(b.step(asking).await, &path);
         unusable(desk.snapshot(&election("e")).await, &path);
         // What was granted is still known from beside the file: a first grant is waited for, and is larger.
@@ -226,7 +226,7 @@ async fn tokens_grow_past_all_that_is_left_of_the_row() {
     assert!(second > first);
     conn.execute("UPDATE primacy_election SET token = 1", []).expect("writes");
     let lowered = a.look().await.record.expect("there");
-    let asking = a.asking(Some(lowered.expectation()));
+    let asking = a.asking(Some(lowered.expectation()), Token::NONE);
     let Ok(Reply::Applied(third)) = a.step(asking).await else { panic!("granted") };
     assert!(third.version.token > second, "a row that someone lowered does not lower what is granted");
     // Nobody can lift it beyond what a token can be.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use primacy::clock;
 use primacy::store::{Request, StoreError};
+use primacy::{Token, clock};
 
 use crate::support::{Actor, applied, at, place, sql};
 
@@ -103,7 +103,7 @@ async fn many_open_a_new_file_at_once() {
             actors.push(joined.expect("no panic").expect("a session"));
         }
         let asked = actors.iter_mut().map(|actor| async {
-            let asking = actor.asking(None);
+            let asking = actor.asking(None, Token::NONE);
             actor.step(asking).await.expect("answers")
         });
         let mut won = 0;

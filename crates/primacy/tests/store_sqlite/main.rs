@@ -1,6 +1,8 @@
 //! The SQLite store on real files: what the conformance suite cannot know of.
 #![cfg(feature = "sqlite")]
 
+#[path = "../support/actor.rs"]
+mod actor;
 mod copies;
 mod files;
 mod hints;

@@ -45,7 +45,7 @@ async fn of_fifty_threads_that_race_one_wins_each_token() {
             let start = Arc::clone(&start);
             racing.spawn(async move {
                 start.wait().await;
-                let asking = actor.asking(expect);
+                let asking = actor.asking(expect, Token::NONE);
                 let reply = actor.step(asking).await;
                 (actor, reply)
             });
@@ -93,7 +93,7 @@ fn contender() {
 
 async fn contend(actor: &mut Actor) -> Result<Option<Token>, StoreError> {
     let expect = actor.try_look().await?.record.map(|record| record.expectation());
-    let asking = actor.asking(expect);
+    let asking = actor.asking(expect, Token::NONE);
     let Reply::Applied(record) = actor.step(asking).await? else { return Ok(None) };
     let renewal = actor.renewal(&record);
     if let Reply::Applied(renewed) = actor.step(renewal).await? {

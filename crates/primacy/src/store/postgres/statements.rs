@@ -94,21 +94,45 @@ macro_rules! within {
     };
 }
 
+/// The newest few terms of `$election`, the last of which has the token `$token`: they tell who has led of late. An
+/// announcement that is older than these has mostly aged out.
+macro_rules! newest_terms {
+    ($election:expr, $token:expr) => {
+        concat!("primacy_term AS t WHERE t.election = ", $election, " AND t.token > ", $token, " - 8")
+    };
+}
+
 /// Whether the announcement `$of` is from before its candidate's own grant: it waits no more. The grant leaves it in
-/// place, since deleting it would wait for whoever locks the table. `$election`: the lease row. Of each election the newest
-/// few terms tell it; an announcement that is older than these has mostly aged out. `sighting!` says the same of many at once.
+/// place, since deleting it would wait for whoever locks the table. `$e`: the lease row. Of many at once, `waiting!` tells it
+/// in one pass.
 macro_rules! has_led_since {
-    ($of:literal, $election:literal) => {
+    ($of:literal, $e:literal) => {
         concat!(
-            "EXISTS (SELECT FROM primacy_term AS t WHERE t.election = ",
-            $of,
-            ".election AND t.token > ",
-            $election,
-            ".token - 8 AND t.id = ",
+            "EXISTS (SELECT FROM ",
+            newest_terms!(concat!($of, ".election"), concat!($e, ".token")),
+            " AND t.id = ",
             $of,
             ".id AND t.granted_at >= ",
             $of,
             ".seen_at)"
+        )
+    };
+}
+
+/// All `c` that wait in `$election`, whose newest token is `$token`: they announced themselves lately, and not before a
+/// grant of their own. For what follows `FROM`; conditions may be added.
+macro_rules! waiting {
+    ($election:literal, $token:expr) => {
+        concat!(
+            "primacy_candidate AS c \
+             LEFT JOIN (SELECT t.id, max(t.granted_at) AS at FROM ",
+            newest_terms!($election, $token),
+            " GROUP BY t.id) AS led ON led.id = c.id \
+             WHERE c.election = ",
+            $election,
+            " AND ",
+            within!("1"),
+            " AND (led.at IS NULL OR led.at < c.seen_at)"
         )
     };
 }
@@ -137,15 +161,9 @@ macro_rules! sighting {
              CROSS JOIN LATERAL ( \
                  SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.joined, c.id) < (m.joined, m.id)) AS ahead, \
                         count(*) AS others \
-                 FROM primacy_candidate AS c \
-                 LEFT JOIN ( \
-                     SELECT t.id, max(t.granted_at) AS at FROM primacy_term AS t \
-                     WHERE t.election = $1 AND t.token > ( \
-                         SELECT n.token - 8 FROM primacy_election AS n WHERE n.election = $1) \
-                     GROUP BY t.id) AS led ON led.id = c.id \
-                 WHERE c.election = $1 AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder AND ",
-            within!("1"),
-            " AND (led.at IS NULL OR led.at < c.seen_at)) AS s"
+                 FROM ",
+            waiting!("$1", "(SELECT n.token FROM primacy_election AS n WHERE n.election = $1)"),
+            " AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder) AS s"
         )
     };
 }
@@ -407,11 +425,10 @@ macro_rules! snapshot {
             " FROM (SELECT) AS one \
              LEFT JOIN primacy_election AS e ON ",
             $which,
-            " LEFT JOIN primacy_candidate AS c ON c.election = e.election AND c.id IS DISTINCT FROM e.holder AND ",
-            within!("1"),
-            " AND NOT ",
-            has_led_since!("c", "e"),
-            " ORDER BY e.election, c.joined, c.id"
+            " LEFT JOIN LATERAL (SELECT c.* FROM ",
+            waiting!("e.election", "e.token"),
+            " AND c.id IS DISTINCT FROM e.holder) AS c ON true \
+             ORDER BY e.election, c.joined, c.id"
         )
     };
 }
