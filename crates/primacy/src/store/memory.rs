@@ -115,10 +115,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Session>)))
     }
 
-    fn registry<'a>(
-        &'a self,
-        election: &'a ElectionName,
-    ) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
         let registry = MemoryRegistry { shared: Arc::clone(&self.shared), election: election.clone() };
         Box::pin(std::future::ready(Ok(Box::new(registry) as Box<dyn Registry>)))
     }

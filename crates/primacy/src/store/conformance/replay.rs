@@ -185,7 +185,12 @@ mod tests {
         let gap = vec![second];
         assert!(replay(gap).expect_err("no first").contains("cannot have been applied"));
         let renewed = row::renew(Some(&granted), a.id, granted.version, None).expect("holds");
-        let late = entry(6, 7, &a, Step::Renewed { version: granted.version, fulfilled: None, record: renewed });
+        let late = entry(
+            6,
+            7,
+            &a,
+            Step::Renewed { version: granted.version, lease: renewed.lease, fulfilled: None, record: renewed },
+        );
         assert!(replay([&sound[..], &[late]].concat()).is_err(), "a renewal of what was taken over");
     }
 }

@@ -55,7 +55,7 @@ impl Kept {
             }
             Request::Beat { process, late, without, head } => {
                 let sighting = self.sighting(Standing::default(), now);
-                match self.registers.as_mut().filter(|registers| registers.beat(process, Some(late), now)) {
+                match self.beat(process, Some(late), now) {
                     Some(registers) => {
                         let head = registers.head(&without, head as usize);
                         Reply::Beaten { vars: registers.vars, head, sighting }
@@ -69,8 +69,7 @@ impl Kept {
                 else {
                     return Reply::NotLeading;
                 };
-                let Some(registers) = self.registers.as_mut().filter(|registers| registers.beat(process, None, now))
-                else {
+                let Some(registers) = self.beat(process, None, now) else {
                     return self.evicted(process, now);
                 };
                 registers.vars.leader = Some(process);
@@ -90,6 +89,11 @@ impl Kept {
                 Reply::Left
             }
         }
+    }
+
+    fn beat(&mut self, process: ProcessId, late: Option<Duration>, now: Instant) -> Option<&mut Registers> {
+        let registers = self.registers.as_mut()?;
+        registers.beat(process, late, now).then_some(registers)
     }
 
     fn evicted(&self, process: ProcessId, now: Instant) -> Reply {

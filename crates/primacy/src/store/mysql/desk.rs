@@ -1,7 +1,7 @@
 //! Observers and operators of a database.
 
 use super::super::{
-    BoxFuture, Desk, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    BoxFuture, Desk, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term,
     row::{self, Verdict},
 };
 use super::fault::Fault;
@@ -71,6 +71,14 @@ impl Desk for MysqlDesk {
         limit: u32,
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         Box::pin(async move { Ok(rows::read_history(self.ask(rows::history(election, limit)).await?)?) })
+    }
+
+    fn members<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn events<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

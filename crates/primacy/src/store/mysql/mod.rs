@@ -17,7 +17,7 @@ mod tls;
 
 use std::fmt;
 
-use super::{BoxFuture, Desk, Hints, Holder, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use desk::MysqlDesk;
 use lookout::Lookout;
@@ -93,6 +93,10 @@ impl Store for MysqlStore {
             let session = MysqlSession::open(&self.place, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
+    }
+
+    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async { Err(StoreError::Unusable("MySQL keeps no registers yet".into())) })
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

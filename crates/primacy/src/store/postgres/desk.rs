@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{
-    BoxFuture, Desk, EndReason, Order, Ordered, Probe, Record, Snapshot, StoreError, Term,
+    BoxFuture, Desk, EndReason, MemberEvent, Members, Order, Ordered, Probe, Record, Snapshot, StoreError, Term,
     row::{self, Verdict},
 };
 use super::bell::{Bells, Ringer};
@@ -122,6 +122,14 @@ impl Desk for PostgresDesk {
             let seen = self.terms(election, limit).await;
             self.told(seen, Stake::Reading)
         })
+    }
+
+    fn members<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn events<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

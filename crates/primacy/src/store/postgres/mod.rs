@@ -22,7 +22,7 @@ mod tls;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxFuture, Desk, Hints, Holder, NoHints, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, NoHints, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use bell::{Bells, PostgresHints};
 use desk::PostgresDesk;
@@ -82,6 +82,10 @@ impl Store for PostgresStore {
             let session = PostgresSession::open(&self.dialer, &self.bells, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
+    }
+
+    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async { Err(StoreError::Unusable("PostgreSQL keeps no registers yet".into())) })
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

@@ -62,7 +62,8 @@ pub(super) fn sighting(rows: &[Row]) -> Result<Sighting, Fault> {
     };
     let age = record.as_ref().and(age(row.try_get(after + 1)?));
     let few = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    let standing = Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?), reserve: false };
+    let standing =
+        Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?), reserve: false };
     Ok(Sighting { record, remembered, age, holder_gone: false, standing })
 }
 

@@ -1,7 +1,7 @@
 //! Observers and operators of a file.
 
 use super::super::{
-    BoxFuture, Desk, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    BoxFuture, Desk, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term,
     row::{self, Verdict},
 };
 use super::board::Board;
@@ -51,6 +51,14 @@ impl Desk for SqliteDesk {
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         let election = election.clone();
         Box::pin(self.0.call(move |db| db.read(|conn| rows::history(conn, &election, limit))))
+    }
+
+    fn members<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn events<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

@@ -17,7 +17,7 @@ mod worker;
 
 use tracing::debug;
 
-use super::{BoxFuture, Desk, Hints, Holder, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use board::Board;
 use desk::SqliteDesk;
@@ -68,6 +68,10 @@ impl Store for SqliteStore {
             let session = SqliteSession::open(&self.place, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
+    }
+
+    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async { Err(StoreError::Unusable("SQLite keeps no registers yet".into())) })
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

@@ -67,9 +67,7 @@ impl Steps {
                 self.look().map(Reply::Seen)
             }
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, holder, lease),
-            Request::Renew { id, version, lease, fulfilled } => {
-                self.renew(Renewal { id, version, lease, fulfilled })
-            }
+            Request::Renew { id, version, lease, fulfilled } => self.renew(Renewal { id, version, lease, fulfilled }),
             Request::Release { id, version, reason } => self.release(id, version, &reason),
             Request::Leave => self.leave(),
         }
