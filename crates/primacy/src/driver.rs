@@ -12,8 +12,8 @@ use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
 use crate::group::{FromGroup, ToGroup};
-use crate::line::{Line, Seat, from_group, sleep_until};
 use crate::leadership::{Belief, Leadership, Phase};
+use crate::line::{Line, Seat, from_group, sleep_until};
 use crate::status::{Status, StopReason, Trouble};
 use crate::store::{Reply, Store, StoreError};
 use crate::{ElectionName, Instant, Token};
@@ -281,7 +281,8 @@ impl Driver {
         let Some(seat) = &mut self.line.seat else { return };
         let Some(said) = said else {
             warn!("the thread of the registers protocol has ended; this candidate goes on by itself");
-            events.extend(seat.take_any_look().map(|call| Event::Done { call, result: Err(lease::CallError::NotDone) }));
+            events
+                .extend(seat.take_any_look().map(|call| Event::Done { call, result: Err(lease::CallError::NotDone) }));
             events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
             events.push_back(Event::Placed(Standing::default()));
             self.line.seat = None;

@@ -113,8 +113,11 @@ impl Beats {
         }
     }
 
+    /// The third largest of the latest: what one stall or two have done is over, what goes on is not.
     fn late(&self) -> Duration {
-        self.late.iter().copied().max().unwrap_or_default()
+        let mut late = self.late;
+        late.sort_unstable();
+        late[late.len() - 3]
     }
 }
 
@@ -143,7 +146,7 @@ pub struct View {
     pub vars: Option<Vars>,
     /// How many processes stand before it, if it is among the first in line.
     pub ahead: Option<u32>,
-    /// By how much its latest beats came after their time, at most.
+    /// By how much its latest beats came after their time, but for one or two.
     pub late: Duration,
     /// Calls in a row that failed.
     pub failures: u32,
@@ -239,14 +242,7 @@ impl Group {
     }
 
     fn leads(&mut self, holder: CandidateId, token: Token, chosen: bool, cx: &mut Context<'_>) {
-        self.lead = Some(Lead {
-            holder,
-            token,
-            chosen,
-            pace: Pace::default(),
-            evict: Vec::new(),
-            round: None,
-        });
+        self.lead = Some(Lead { holder, token, chosen, pace: Pace::default(), evict: Vec::new(), round: None });
         self.watch.lead_begins();
         // Its number stands in VARS from now on, and the next in line move up.
         self.next_beat = cx.now;

@@ -102,8 +102,9 @@ mod tests {
         history.observe(&[descriptor(1, 7), descriptor(2, 1)], at(0));
         history.observe(&[descriptor(2, 1)], at(4_000));
         history.forget_before(at(1));
-        assert_eq!(history.silent(PATIENCE, at(4_000)).map(|(process, ..)| process).collect::<Vec<_>>(), [
-            ProcessId::from_bits(2)
-        ]);
+        assert_eq!(
+            history.silent(PATIENCE, at(4_000)).map(|(process, ..)| process).collect::<Vec<_>>(),
+            [ProcessId::from_bits(2)]
+        );
     }
 }

@@ -31,10 +31,7 @@ impl Pace {
             self.calm = least;
         }
         let needed = rounds.needed(late);
-        if vars.came_back() {
-            return self.raise(rounds, vars, needed.max(rounds.needed(vars.slowest)), now);
-        }
-        if rounds.is_tight(vars.round, late) {
+        if vars.came_back() || rounds.is_tight(vars.round, late) {
             return self.raise(rounds, vars, needed, now);
         }
         let target = needed.max(rounds.round());
@@ -51,7 +48,9 @@ impl Pace {
             self.calm = (self.calm * 2).min(FORGIVEN);
         }
         self.stride = (self.stride * 2).max(rounds.step());
-        let round = (vars.round.saturating_add(self.stride)).max(needed).min(rounds.most());
+        // By steps that double, but no further than what the slowest would have needed; or at once to what is needed now.
+        let enough = rounds.needed(vars.slowest).max(vars.round.saturating_add(rounds.step()));
+        let round = vars.round.saturating_add(self.stride).min(enough).max(needed).min(rounds.most());
         if round != vars.round {
             self.changed_at = Some(now);
         }
@@ -107,7 +106,7 @@ mod tests {
         world.survey(Duration::ZERO, false);
         assert_eq!(world.vars.round, 2 * SECOND);
         world.survey(5 * SECOND, true);
-        assert_eq!(world.vars.round, 10 * SECOND, "what that process needs");
+        assert_eq!(world.vars.round, 10 * SECOND, "what that process needs, which goes on being late");
         let loaded = world.now;
         while world.vars.round > 2 * SECOND {
             world.survey(Duration::ZERO, false);
@@ -137,10 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn one_that_came_back_and_is_well_costs_a_step() {
+        let mut world = World::new();
+        world.vars.slowest = 60 * SECOND;
+        world.survey(Duration::ZERO, true);
+        assert_eq!(world.vars.round, 2 * SECOND + rounds().step());
+    }
+
+    #[test]
     fn small_steps_grow_when_they_are_not_enough() {
         let mut world = World::new();
         let mut surveys = 0;
         while world.vars.round < rounds().most() {
+            world.vars.slowest = 60 * SECOND;
             world.survey(Duration::ZERO, true);
             surveys += 1;
         }

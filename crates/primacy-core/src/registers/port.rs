@@ -79,7 +79,7 @@ pub struct Descriptor {
     pub counter: u64,
     /// How its best candidate stands by preference: the smallest leads first. `None` if none of them ever leads.
     pub rank: Option<Rank>,
-    /// By how much its latest beats came after their time, at most, as it measured itself.
+    /// By how much its latest beats came after their time, but for one or two, as it measured itself.
     pub late: Duration,
 }
 
@@ -118,7 +118,7 @@ pub enum Request {
     Beat {
         /// Whose counter.
         process: ProcessId,
-        /// By how much its latest beats came after their time, at most.
+        /// By how much its latest beats came after their time, but for one or two.
         late: Duration,
         /// Whom not to show in the head, unless their counters have changed.
         without: Vec<(ProcessId, u64)>,

@@ -20,9 +20,9 @@ impl Group {
         lead.evict = silent.take(EVICTED_AT_ONCE).collect();
         let alive = || {
             let history = &self.history;
-            descriptors.iter().filter(move |descriptor| {
-                descriptor.process != own && !history.is_silent(descriptor.process, patience)
-            })
+            descriptors
+                .iter()
+                .filter(move |descriptor| descriptor.process != own && !history.is_silent(descriptor.process, patience))
         };
         let late = alive().map(|descriptor| descriptor.late).max().unwrap_or(Duration::ZERO);
         let round = lead.pace.next(&self.config.rounds, &vars, late, now);
