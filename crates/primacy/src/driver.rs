@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Standing, Why, Wish};
 use primacy_core::select::Rank;
@@ -314,7 +313,6 @@ impl Driver {
                     Err(error) => warn!(%error, ?round, "the lease does not follow the round time"),
                 }
             }
-            FromGroup::Evicted(_) => {}
             FromGroup::MakeWay => events.push_back(Event::Resign),
             FromGroup::Left => {
                 events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));

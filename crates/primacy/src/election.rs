@@ -9,12 +9,12 @@ use primacy_core::select::{FailBack, Rank};
 use tokio::sync::{mpsc, watch};
 
 use crate::driver::{self, Command};
-use crate::group::{GroupSlot, Settings};
+use crate::group::{GroupSlot, Membership, Settings};
 use crate::leadership::Leadership;
 use crate::line::Seat;
 use crate::observer::Observer;
 use crate::status::{Status, StopReason};
-use crate::store::{self, Store, UrlError};
+use crate::store::{self, Members, Store, StoreError, UrlError};
 use crate::{CandidateId, ElectionName, Label, NameError, Rounds, Timing, TimingError};
 
 /// An election: a name in a store. Cheap to clone; opens nothing until someone campaigns or observes.
@@ -151,8 +151,18 @@ impl Election {
                 (Some(Seat::new(group, rounds, candidacy)), lease::Config { timing, ..config })
             }
         };
+        let membership = seat.as_ref().map(Seat::membership);
         let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, seat)?;
-        Ok(Candidate { id, commands: handles.commands, leaderships: handles.leaderships, status: handles.status })
+        let driver::Handles { commands, leaderships, status } = handles;
+        Ok(Candidate { id, commands, leaderships, status, membership })
+    }
+
+    /// Who takes part by the `registers` protocol at this moment, or `None` if nobody ever has. Opens a connection of its own.
+    ///
+    /// # Errors
+    /// When the store gives no answer. Nothing was changed.
+    pub async fn members(&self) -> Result<Option<Members>, StoreError> {
+        self.store.desk().await?.members(&self.name).await
     }
 
     /// Starts to observe without ever campaigning.
@@ -174,6 +184,7 @@ pub struct Candidate {
     commands: mpsc::UnboundedSender<Command>,
     leaderships: mpsc::UnboundedReceiver<Leadership>,
     status: watch::Receiver<Status>,
+    membership: Option<watch::Receiver<Membership>>,
 }
 
 impl Candidate {
@@ -236,6 +247,11 @@ impl Candidate {
     pub fn prefer(&self, rank: Option<Rank>) {
         // A driver that has gone prefers nobody.
         let _ = self.commands.send(Command::Prefer { rank });
+    }
+
+    /// How its process takes part in the `registers` protocol; `None` in the `lease` protocol.
+    pub fn membership(&self) -> Option<watch::Receiver<Membership>> {
+        self.membership.clone()
     }
 
     /// Begins to withdraw, and returns at once: a leadership that is held is told to stop. Go on with

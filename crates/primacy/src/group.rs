@@ -42,8 +42,6 @@ pub(crate) enum FromGroup {
     Placed(Standing),
     /// How long rounds are now.
     Round(std::time::Duration),
-    /// Its process was evicted, and joins again.
-    Evicted(Option<Eviction>),
     /// A better candidate is there: it is to resign.
     MakeWay,
     /// Nothing of it is left in the store, or it can be left to be evicted.
@@ -65,13 +63,24 @@ pub(crate) struct GroupSlot(Mutex<Weak<Handle>>);
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) commands: mpsc::UnboundedSender<ToGroup>,
-    view: watch::Receiver<registers::View>,
+    membership: watch::Receiver<Membership>,
+}
+
+/// How the process of a candidate takes part in the `registers` protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// What it knows of itself and the rounds.
+    pub view: registers::View,
+    /// How often it was evicted although it lived.
+    pub evictions: u64,
+    /// Why it was evicted the last time, if that is known.
+    pub last_eviction: Option<Eviction>,
 }
 
 impl Handle {
     /// What the group knows.
-    pub(crate) fn view(&self) -> watch::Receiver<registers::View> {
-        self.view.clone()
+    pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
+        self.membership.clone()
     }
 
     /// Tells it. A group whose thread has gone tells its candidates by closing their channels.
@@ -111,7 +120,8 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         fail_back: settings.fail_back,
     };
     let core = Group::new(config);
-    let (view_outbox, view) = watch::channel(core.view());
+    let first = Membership { view: core.view(), evictions: 0, last_eviction: None };
+    let (membership_outbox, membership) = watch::channel(first);
     let driver = GroupDriver {
         core,
         store,
@@ -121,13 +131,13 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         candidates: Vec::new(),
         leaving: BTreeMap::new(),
         trouble: None,
-        view: view_outbox,
+        membership: membership_outbox,
     };
     std::thread::Builder::new().name("primacy-group".into()).spawn(move || {
         let mut driver = driver;
         runtime.block_on(driver.run(inbox));
     })?;
-    Ok(Handle { commands, view })
+    Ok(Handle { commands, membership })
 }
 
 struct GroupDriver {
@@ -143,7 +153,7 @@ struct GroupDriver {
     leaving: BTreeMap<CandidateId, mpsc::UnboundedSender<FromGroup>>,
     /// What the store last said instead of an answer.
     trouble: Option<StoreError>,
-    view: watch::Sender<registers::View>,
+    membership: watch::Sender<Membership>,
 }
 
 struct Entry {
@@ -176,7 +186,7 @@ impl GroupDriver {
             while let Some(event) = events.pop_front() {
                 self.handle(event);
             }
-            self.view.send_replace(self.core.view());
+            self.publish();
             if !open && self.candidates.is_empty() && self.leaving.is_empty() && self.call.is_none() {
                 return;
             }
@@ -265,7 +275,10 @@ impl GroupDriver {
             Effect::Evicted { eviction } => {
                 let reason = eviction.as_ref().map_or("its register was removed".to_owned(), ToString::to_string);
                 warn!(election = %self.election, %reason, "this process was evicted, and joins again");
-                self.tell_all(&FromGroup::Evicted(eviction));
+                self.membership.send_modify(|membership| {
+                    membership.evictions += 1;
+                    membership.last_eviction = eviction;
+                });
             }
             Effect::HandOver { holder, .. } => self.tell(holder, FromGroup::MakeWay),
             Effect::Stopped => self.all_have_left(),
@@ -316,6 +329,15 @@ impl GroupDriver {
             }
         };
         Event::Done { call: id, result }
+    }
+
+    fn publish(&self) {
+        let view = self.core.view();
+        self.membership.send_if_modified(|membership| {
+            let changed = membership.view != view;
+            membership.view = view;
+            changed
+        });
     }
 
     fn all_have_left(&mut self) {

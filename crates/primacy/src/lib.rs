@@ -58,12 +58,13 @@ pub mod store;
 mod testament;
 
 pub use election::{Candidate, CandidateConfig, Election, Protocol, SetupError};
+pub use group::Membership;
 pub use leadership::{Leadership, Phase};
 pub use observer::{Observation, Observer};
 #[cfg(feature = "flaws")]
 #[doc(hidden)]
 pub use primacy_core::lease::Flaw;
-pub use primacy_core::registers::{Rounds, RoundsError, RoundsSettings};
+pub use primacy_core::registers::{self, Rounds, RoundsError, RoundsSettings};
 pub use primacy_core::select;
 pub use primacy_core::{
     CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallId, Holder};
 use primacy_core::registers::{Candidacy, Rounds};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
 use crate::clock;
-use crate::group::{self, FromGroup, ToGroup};
+use crate::group::{self, FromGroup, Membership, ToGroup};
 use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
 use crate::{ElectionName, Instant};
 
@@ -58,6 +58,11 @@ impl Seat {
 
     pub(crate) fn tell(&self, command: ToGroup) {
         self.group.tell(command);
+    }
+
+    /// What its process knows of taking part.
+    pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
+        self.group.membership()
     }
 
     pub(crate) fn id(&self) -> crate::CandidateId {

@@ -84,7 +84,6 @@ pub enum CallError {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::large_enum_variant, reason = "events are handed over, not stored")]
 pub enum Event {
     /// Start to campaign, or go on after [`Effect::Stopped`].
     Campaign,
