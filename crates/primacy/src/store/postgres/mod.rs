@@ -12,6 +12,9 @@ mod link;
 mod parameter;
 mod place;
 mod probe;
+mod register_rows;
+mod registers;
+mod registry;
 mod rows;
 mod schema;
 mod secret;
@@ -28,6 +31,7 @@ use bell::{Bells, PostgresHints};
 use desk::PostgresDesk;
 use link::Dialer;
 use place::Place;
+use registry::PostgresRegistry;
 pub use schema::schema_sql;
 use session::PostgresSession;
 
@@ -84,8 +88,10 @@ impl Store for PostgresStore {
         })
     }
 
-    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
-        Box::pin(async { Err(StoreError::Unusable("PostgreSQL keeps no registers yet".into())) })
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(
+            async move { Ok(Box::new(PostgresRegistry::open(&self.dialer, election).await?) as Box<dyn Registry>) },
+        )
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

@@ -15,6 +15,7 @@ use super::bell::{Bells, Ringer};
 use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
 use super::parameter::Parameter;
+use super::schema::Server;
 use super::{rows, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
@@ -212,6 +213,17 @@ impl Session for PostgresSession {
 
 /// A connection on which everything is as it must be, and which listens if it can.
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
+    let (mut link, server) = stand(dialer, ringer).await?;
+    if dialer.place().push
+        && let Err(fault) = ringer.listen(&mut link).await
+    {
+        debug!(?fault, "no notifications on this connection; the store is polled");
+    }
+    Ok((link, server.has_timeline))
+}
+
+/// A connection to a server that takes writes, with the tables that elections need.
+pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
     let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
     if server.tables.is_none() {
         schema::create(&mut link).await?;
@@ -222,10 +234,5 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
             return Err(StoreError::Unusable(format!("{}: primacy_schema is not primacy's table", link.shown())));
         }
     }
-    if dialer.place().push
-        && let Err(fault) = ringer.listen(&mut link).await
-    {
-        debug!(?fault, "no notifications on this connection; the store is polled");
-    }
-    Ok((link, server.has_timeline))
+    Ok((link, server))
 }

@@ -41,6 +41,7 @@ macro_rules! record {
         )
     };
 }
+pub(super) use record;
 
 /// R11: raises the durability of this transaction's commit where the user's or server's setting is weaker, and lets the
 /// warning through that a commit has not reached its standby. Stronger settings stay. To be selected wherever a change was
@@ -54,6 +55,7 @@ macro_rules! durable {
              THEN set_config('client_min_messages', 'warning', true) END)"
     };
 }
+pub(super) use durable;
 
 /// Tells whoever listens to the election in `$1`. Delivered with the commit. A digest, since a channel has a short name.
 macro_rules! channel {
@@ -79,6 +81,7 @@ macro_rules! age {
         concat!("(extract(epoch FROM clock_timestamp() - ", $column, ") * 1000000)::bigint")
     };
 }
+pub(super) use age;
 
 /// Whether an announcement counts still, or did so many times as long ago; a clock that jumped in either direction makes
 /// it stale.
@@ -143,6 +146,7 @@ macro_rules! relaxed {
         "relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
     };
 }
+pub(super) use relaxed;
 
 macro_rules! sighting {
     () => {
