@@ -126,10 +126,13 @@ fn aborts(choices: Choices) -> Vec<usize> {
     for at in [1_010, 1_013] {
         table.aborted(NEW, at);
     }
-    for at in [1_016, 1_017, 1_018] {
-        table.round(NEW, at);
+    // The beat of 2,000 is late, by less than a round.
+    let mut at = 1_016;
+    while at <= 2_100 {
+        let (_, sleep) = table.round(NEW, at);
+        at += 1 + sleep;
     }
-    table.leaders(1_100)
+    table.leaders(2_100)
 }
 
 /// An aborted join leaves an id that the next to join is given too.
@@ -170,9 +173,27 @@ fn stopped_before_line_20(choices: Choices) -> Vec<usize> {
     table.leaders(3_601)
 }
 
-/// The leader raises the round time in a round that is never committed. Δ is 100 ms.
+/// The leader's commit is on its way for long, and the database rolls back before it arrives.
+fn slow_commit(choices: Choices) -> Vec<usize> {
+    let mut table = Table::new(choices, 50);
+    table.round(OLD, 0);
+    table.round(NEW, 10);
+    let (round, _) = table.open(OLD, 1_000, 1_000);
+    table.processes[OLD].before_commit(ms(1_000));
+    table.store.roll_back(round).expect("it held the lock");
+    for at in [1_501, 2_502, 2_503] {
+        table.round(NEW, at);
+    }
+    table.leaders(2_600)
+}
+
+/// The leader raises the round time in a round that is never committed.
 fn growth(choices: Choices) -> Vec<usize> {
-    let mut table = Table::new(choices, 100);
+    growth_by(100, choices)
+}
+
+fn growth_by(growth: u64, choices: Choices) -> Vec<usize> {
+    let mut table = Table::new(choices, growth);
     table.round(OLD, 0);
     table.round(NEW, 10);
     table.round(THIRD, 20);
@@ -196,17 +217,19 @@ const KEPT: Choices = Choices { aborted: Aborted::Kept, ..Choices::PUBLISHED };
 const LATE: Choices = Choices { lease_from: LeaseFrom::AfterCommit, ..Choices::REPAIRED };
 const IN_PLACE: Choices = Choices { aborted: Aborted::RolledBack, ..Choices::REPAIRED };
 
-/// Each schedule, choices that it splits, and the same choices with the one repair that holds against it.
+/// Each schedule, choices that it splits, and the same choices with one thing changed that holds against it.
 const FLAWS: &[(&str, Schedule, Choices, Choices)] = &[
     ("a slow round", slow_round, HOPSFS, Choices { after_slow: AfterSlow::Sleeps, ..HOPSFS }),
     ("a slow round, timed", slow_round, HOPSFS, Choices { history: History::Timed, ..HOPSFS }),
     ("a rejoin", rejoin, Choices::PUBLISHED, Choices { forced: Forced::Sleeps, ..Choices::PUBLISHED }),
     ("a rejoin, timed", rejoin, Choices::PUBLISHED, Choices { history: History::Timed, ..Choices::PUBLISHED }),
     ("aborts", aborts, KEPT, Choices::PUBLISHED),
+    ("aborts, no forced retry", aborts, Choices { forced: Forced::Sleeps, ..KEPT }, Choices::PUBLISHED),
     ("aborts, timed", aborts, KEPT, Choices { history: History::Timed, ..KEPT }),
     ("one id for two", one_id, KEPT, Choices::PUBLISHED),
     ("a late answer", late_answer, LATE, Choices { lease_from: LeaseFrom::BeforeCommit, ..LATE }),
     ("a stop", stopped_before_line_20, IN_PLACE, Choices { aborted: Aborted::Swapped, ..IN_PLACE }),
+    ("a slow commit", slow_commit, Choices::PUBLISHED, Choices { aborted: Aborted::Swapped, ..Choices::PUBLISHED }),
     ("a longer round", growth, Choices::PUBLISHED, Choices { aborted: Aborted::Swapped, ..Choices::PUBLISHED }),
 ];
 
@@ -217,6 +240,18 @@ fn each_flaw_splits_and_its_repair_alone_does_not() {
         assert!(schedule(*mended).len() <= 1, "{name}: mended, and still two lead");
         assert!(schedule(Choices::REPAIRED).len() <= 1, "{name}: repaired, and still two lead");
     }
+}
+
+#[test]
+fn slow_rounds_alone_evict_but_do_not_split() {
+    // They save one round time, and the contender that sleeps before its exclusive round spends one.
+    assert!(slow_round(Choices { forced: Forced::Sleeps, ..HOPSFS }).len() <= 1);
+}
+
+#[test]
+fn a_longer_round_needs_a_growth_of_more_than_half_of_mu() {
+    assert_eq!(growth_by(100, Choices::PUBLISHED).len(), 2);
+    assert_eq!(growth_by(50, Choices::PUBLISHED).len(), 1, "the constants of the paper and of HopsFS");
 }
 
 #[test]
