@@ -3,7 +3,7 @@
 use primacy_sim::published::{Choices, Clocks, History, PRESETS, Preset, run_seed, survey};
 
 /// What an ordinary test run can afford. `primacy-sim published` runs any number.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 150;
 
 fn preset(name: &str) -> &'static Preset {
     Preset::named(name).expect("it is in the table")
