@@ -220,7 +220,14 @@ impl Run {
             Kind::FreezeServer => return later(Server::freeze),
             Kind::SplitCluster => return later(Server::split),
             Kind::KillServer => return later(Server::kill),
-            Kind::FailOver => return later(Server::fail_over),
+            Kind::FailOver => {
+                if self.site.forgets() {
+                    // So that what is lost may be a grant, behind a release that is not: the one case in which the store
+                    // lets another lead at once.
+                    self.order(&["depose", "--no-wait", "--force"]);
+                }
+                return later(Server::fail_over);
+            }
             Kind::FailOverUnfenced => return later(Server::fail_over_unfenced),
             Kind::FreezeStandby => return later(Server::freeze_standby),
             Kind::KillStandby => return later(Server::kill_standby),

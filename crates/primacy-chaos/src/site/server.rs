@@ -236,8 +236,8 @@ impl Server {
         disk.fill();
         if let (Self::Postgres(server), true) = (self, draw.is_multiple_of(2)) {
             // The log has room in files that it has prepared: it is written until there are none, when the server panics.
-            let message = "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 500000))";
-            let prepared = (ROOM * 2) as usize;
+            let message = "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 4000000))";
+            let prepared = (ROOM / 4) as usize;
             let _ = (0..prepared).try_for_each(|_| server.sql(message).map(drop));
         }
         thread::park_timeout(span);

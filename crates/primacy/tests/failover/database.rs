@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::{ElectionName, Token, fenced};
-use primacy_servers::{Certificates, MariaDb, MariaDbOptions, Postgres, PostgresOptions, Tls};
+use primacy_servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions, Tls};
 
 use crate::server::{admits, is_admitted};
 
@@ -55,7 +55,8 @@ impl Database {
         }
     }
 
-    pub(crate) fn certificates(&self) -> &Certificates {
+    #[cfg(all(feature = "postgres-tls", feature = "mysql-tls"))]
+    pub(crate) fn certificates(&self) -> &primacy_servers::Certificates {
         let certificates = match self {
             Self::Postgres(server) => server.certificates(),
             Self::MariaDb(server) => server.certificates(),
@@ -64,6 +65,7 @@ impl Database {
     }
 
     /// Makes the server read its certificate again. PostgreSQL does it in its own time.
+    #[cfg(all(feature = "postgres-tls", feature = "mysql-tls"))]
     pub(crate) fn reload(&self) {
         self.sql(match self {
             Self::Postgres(_) => "SELECT pg_reload_conf()",
