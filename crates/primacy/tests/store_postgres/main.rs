@@ -9,6 +9,7 @@ mod conforms;
 mod costs;
 mod doctor;
 mod outcomes;
+mod registers;
 mod rights;
 mod schema;
 mod servers;
