@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use primacy::store::conformance::{self, Harness};
 use primacy::store::memory::MemoryStore;
 use primacy::store::{
-    BoxFuture, Desk, Expectation, Hints, Holder, NoHints, Record, Reply, Request, Session, Store, StoreError,
+    BoxFuture, Desk, Expectation, Hints, Holder, NoHints, Record, Registry, Reply, Request, Session, Store, StoreError,
 };
 use primacy::{ElectionName, Token};
 
@@ -27,7 +27,7 @@ impl Harness for Memory {
 async fn the_memory_store_conforms() {
     let report = conformance::run(&Memory(MemoryStore::default())).await.expect("conforms");
     assert_eq!(report.skipped, Vec::<&str>::new());
-    assert!(report.passed.len() >= 40, "{report:?}");
+    assert!(report.passed.len() >= 58, "{report:?}");
 }
 
 #[cfg(feature = "sqlite")]
@@ -152,6 +152,10 @@ impl Store for Flawed {
             let inner = self.inner.session(&election, candidate).await?;
             Ok(Box::new(FlawedSession { inner, store: self.clone(), election }) as Box<dyn Session>)
         })
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move { self.inner.registry(&self.folded(election)).await })
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

@@ -25,6 +25,7 @@ mod grants;
 mod lifecycle;
 mod names;
 mod orders;
+mod registers;
 mod replay;
 
 use std::fmt;
@@ -123,6 +124,24 @@ checks! {
     "hints" => lifecycle::hints,
     "reopened" => lifecycle::reopened,
     "probe" => lifecycle::probe,
+    "registers-nobody" => registers::nobody,
+    "registers-numbers" => registers::numbers,
+    "registers-beats" => registers::beats,
+    "registers-head" => registers::head,
+    "registers-without" => registers::without,
+    "registers-record" => registers::record,
+    "registers-leave" => registers::leave,
+    "registers-eviction" => registers::eviction,
+    "registers-comebacks" => registers::comebacks,
+    "registers-round-time" => registers::round_time,
+    "registers-leader-only" => registers::by_the_leader_only,
+    "registers-members" => registers::members,
+    "registers-join-again" => registers::join_again,
+    "registers-events" => registers::events,
+    "registers-names" => registers::names,
+    "registers-apart" => registers::apart,
+    "registers-crowd" => registers::crowd,
+    "registers-eviction-races" => registers::eviction_races,
     "dropped-step" => lifecycle::dropped_step,
     "one-winner" => contention::one_winner,
     "no-stale-look" => contention::no_stale_look,
