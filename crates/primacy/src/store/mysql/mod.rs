@@ -9,6 +9,9 @@ mod lookout;
 mod packet;
 mod place;
 mod probe;
+mod registers;
+mod registry;
+mod roll;
 mod rows;
 mod schema;
 mod session;
@@ -23,6 +26,7 @@ use desk::MysqlDesk;
 use lookout::Lookout;
 pub use place::Oddities;
 use place::Place;
+use registry::MysqlRegistry;
 pub use schema::schema_sql;
 use session::MysqlSession;
 
@@ -95,8 +99,11 @@ impl Store for MysqlStore {
         })
     }
 
-    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
-        Box::pin(async { Err(StoreError::Unusable("MySQL keeps no registers yet".into())) })
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move {
+            let registry = MysqlRegistry::open(&self.place, election).await?;
+            Ok(Box::new(registry) as Box<dyn Registry>)
+        })
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
