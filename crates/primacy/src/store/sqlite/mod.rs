@@ -10,6 +10,8 @@ mod glance;
 mod host;
 mod place;
 mod probe;
+mod registers;
+mod registry;
 mod rows;
 mod schema;
 mod session;
@@ -22,6 +24,7 @@ use crate::ElectionName;
 use board::Board;
 use desk::SqliteDesk;
 use place::Place;
+use registry::SqliteRegistry;
 use session::SqliteSession;
 
 /// A SQLite file as a store.
@@ -70,8 +73,11 @@ impl Store for SqliteStore {
         })
     }
 
-    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
-        Box::pin(async { Err(StoreError::Unusable("SQLite keeps no registers yet".into())) })
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move {
+            let registry = SqliteRegistry::open(&self.place, election).await?;
+            Ok(Box::new(registry) as Box<dyn Registry>)
+        })
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

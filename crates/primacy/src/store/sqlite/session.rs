@@ -50,10 +50,7 @@ struct Steps {
 
 impl Steps {
     fn open(place: &Place, election: ElectionName, me: Holder, abandoned: &Abandoned) -> Result<Self, StoreError> {
-        let db = Db::create(place, abandoned)?;
-        if db.is_read_only() {
-            return Err(place.unusable("it cannot be written; make it and its folder writable for this user"));
-        }
+        let db = Db::create_writable(place, abandoned)?;
         let board = Board::of(place.path(), &election);
         Ok(Self { db, election, me, board, announced_at: None })
     }
@@ -84,19 +81,7 @@ impl Steps {
     }
 
     fn sight(&self, stored: Stored, standing: Standing) -> Sighting {
-        let Some(row) = stored.row else {
-            // R11: what the database has forgotten, the hint file may still know.
-            let remembered = stored.remembered.max(self.board.remembered());
-            return Sighting { record: None, remembered, age: None, holder_gone: false, standing };
-        };
-        let held = row.record.holder.is_some();
-        Sighting {
-            remembered: stored.remembered,
-            age: self.db.host.age_of(row.renewed),
-            holder_gone: held && self.db.place.is_of_one_host() && self.db.host.has_restarted_since(&row.by),
-            standing,
-            record: Some(row.record),
-        }
+        sight(&self.db, &self.board, stored, standing)
     }
 
     /// A store that cannot be written just now can still be looked at.
@@ -207,5 +192,22 @@ impl Steps {
         if matches!(reply, Reply::Applied(_)) {
             self.board.ring();
         }
+    }
+}
+
+/// What was read, and what follows from it on this host.
+pub(super) fn sight(db: &Db, board: &Board, stored: Stored, standing: Standing) -> Sighting {
+    let Some(row) = stored.row else {
+        // R11: what the database has forgotten, the hint file may still know.
+        let remembered = stored.remembered.max(board.remembered());
+        return Sighting { record: None, remembered, age: None, holder_gone: false, standing };
+    };
+    let held = row.record.holder.is_some();
+    Sighting {
+        remembered: stored.remembered,
+        age: db.host.age_of(row.renewed),
+        holder_gone: held && db.place.is_of_one_host() && db.host.has_restarted_since(&row.by),
+        standing,
+        record: Some(row.record),
     }
 }
