@@ -76,7 +76,7 @@ async fn a_beat_reads_as_few_rows_among_ten_thousand() {
 async fn beats_stay_in_their_pages() {
     const PROCESSES: u32 = 800;
     const CONNECTIONS: u32 = 4;
-    let beats: u32 = std::env::var("PRIMACY_BEATS").map_or(10_000, |count| count.parse().expect("a number"));
+    let beats: u32 = std::env::var("PRIMACY_BEATS").map_or(5_000, |count| count.parse().expect("a number"));
     let server = server();
     let admin = Admin::of(&server).await;
     let store = at(&server.url());

@@ -106,7 +106,7 @@ impl PostgresDesk {
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, Fault> {
         for _ in 0..JUDGEMENTS {
-            let Some(before) = self.look(election).await? else { return Ok(Ordered::NoSuchElection) };
+            let Some(before) = self.look_at_all_of(election).await? else { return Ok(Ordered::NoSuchElection) };
             let (new, ended) = match row::order(&before.record, before.leader().is_some(), order) {
                 Verdict::Already => return Ok(Ordered::Already(before)),
                 Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),

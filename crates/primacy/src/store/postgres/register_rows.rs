@@ -60,7 +60,8 @@ fn descriptors(row: &Row, at: usize) -> Result<Vec<Descriptor>, Fault> {
 }
 
 /// The answer to a join.
-pub(super) fn joined(row: &Row) -> Result<Reply, Fault> {
+pub(super) fn joined(rows: &[Row]) -> Result<Reply, Fault> {
+    let row = rows.first().ok_or(Fault::Damaged("the answer to a join"))?;
     Ok(Reply::Joined { id: count(row.try_get(0)?)?, vars: vars(row, 1)? })
 }
 

@@ -84,10 +84,8 @@ impl PostgresRegistry {
     async fn join(&mut self, parameters: &[Parameter<'_>]) -> Result<Reply, Fault> {
         for _ in 0..JOINS {
             match self.link.run(statements::JOIN, parameters, Stake::Writing).await {
-                Ok(rows) => match rows.first() {
-                    Some(row) => return rows::joined(row),
-                    None => {}
-                },
+                Ok(rows) if rows.is_empty() => {}
+                Ok(rows) => return rows::joined(&rows),
                 // The same process joined after the statement had begun; it was rolled back.
                 Err(fault) if fault.code() == Some("23505") => {}
                 Err(fault) => return Err(fault),
