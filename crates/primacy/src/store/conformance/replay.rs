@@ -184,7 +184,8 @@ mod tests {
         assert!(replay([&sound[..], &[invented]].concat()).expect_err("made up").contains("another state"));
         let gap = vec![second];
         assert!(replay(gap).expect_err("no first").contains("cannot have been applied"));
-        let renewed = row::renew(Some(&granted), a.id, granted.version, None).expect("holds");
+        let renewal = Renewal { id: a.id, version: granted.version, lease: granted.lease, fulfilled: None };
+        let renewed = row::renew(Some(&granted), &renewal).expect("holds");
         let late = entry(
             6,
             7,
