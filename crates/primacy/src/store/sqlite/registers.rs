@@ -141,6 +141,10 @@ fn forget_candidates(conn: &Connection, election: &ElectionName, who: ProcessId)
     Ok(())
 }
 
+const BEAT: &str = "
+UPDATE primacy_process SET counter = counter + 1, late_ns = coalesce(?3, late_ns), boot = ?4, seen_boot_ns = ?5
+WHERE election = ?1 AND process = ?2";
+
 /// Adds one to a counter. `false` if the process takes no part. `late`: what it says of itself, if anything.
 pub(super) fn beat(
     conn: &Connection,
@@ -150,14 +154,15 @@ pub(super) fn beat(
     host: &Host,
 ) -> Result<bool, Fault> {
     let stamp = host.stamp();
-    let mut statement = conn.prepare_cached(
-        "UPDATE primacy_process SET counter = counter + 1, late_ns = coalesce(?3, late_ns), boot = ?4, seen_boot_ns = ?5
-         WHERE election = ?1 AND process = ?2",
-    )?;
+    let mut statement = conn.prepare_cached(BEAT)?;
     let late = late.map(nanos);
     let parameters = params![election.as_str(), bytes(who), late, stamp.boot, number(stamp.boot_ns)];
     Ok(statement.execute(parameters)? == 1)
 }
+
+const HEAD: &str = "
+SELECT process, id, counter, rank, late_ns FROM primacy_process
+WHERE election = ?1 AND rank IS NOT NULL ORDER BY rank, id";
 
 /// Rows are read one by one in the order of the index until there are enough: never more than `most` and those left out.
 pub(super) fn head(
@@ -166,10 +171,7 @@ pub(super) fn head(
     without: &[(ProcessId, u64)],
     most: u32,
 ) -> Result<Vec<Descriptor>, Fault> {
-    let mut statement = conn.prepare_cached(
-        "SELECT process, id, counter, rank, late_ns FROM primacy_process
-         WHERE election = ?1 AND rank IS NOT NULL ORDER BY rank, id",
-    )?;
+    let mut statement = conn.prepare_cached(HEAD)?;
     let mut rows = statement.query([election.as_str()])?;
     let mut head = Vec::new();
     while head.len() < most as usize
@@ -354,4 +356,67 @@ fn process(stored: [u8; 16]) -> ProcessId {
 
 fn bytes(who: ProcessId) -> [u8; 16] {
     who.to_bits().to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema;
+    use super::*;
+    use rusqlite::StatementStatus;
+
+    fn election() -> ElectionName {
+        ElectionName::new("e").expect("valid")
+    }
+
+    /// A database in which this many processes take part.
+    fn with(processes: u64) -> Connection {
+        let conn = Connection::open_in_memory().expect("opens");
+        schema::create_registers(&conn).expect("creates");
+        begin(&conn, &election(), Duration::from_secs(2)).expect("writes");
+        let host = Host::here();
+        conn.execute_batch("BEGIN").expect("begins");
+        for id in 1..=processes {
+            let who = ProcessId::from_bits(u128::from(id));
+            insert(&conn, &election(), who, id, Some(Rank::default()), &host).expect("writes");
+        }
+        conn.execute_batch("COMMIT").expect("commits");
+        conn
+    }
+
+    /// What a beat and the head that it shows cost, in steps of the database's machine.
+    fn steps(conn: &Connection) -> i32 {
+        let who = ProcessId::from_bits(50);
+        assert!(beat(conn, &election(), who, Some(Duration::ZERO), &Host::here()).expect("writes"));
+        let without = [(ProcessId::from_bits(1), 1), (ProcessId::from_bits(2), 1), (ProcessId::from_bits(3), 7)];
+        let shown: Vec<u64> =
+            head(conn, &election(), &without, 9).expect("reads").into_iter().map(|shown| shown.id).collect();
+        assert_eq!(shown, [3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        let cost = |statement| {
+            let statement = conn.prepare_cached(statement).expect("known");
+            let wasted = [StatementStatus::FullscanStep, StatementStatus::Sort, StatementStatus::AutoIndex];
+            assert_eq!(wasted.map(|waste| statement.get_status(waste)), [0; 3], "scanned, sorted, indexed");
+            statement.get_status(StatementStatus::VmStep)
+        };
+        cost(BEAT) + cost(HEAD)
+    }
+
+    #[test]
+    fn a_beat_costs_the_same_among_ten_thousand() {
+        let few = steps(&with(100));
+        assert!((1..500).contains(&few), "{few} steps");
+        assert_eq!(few, steps(&with(10_000)));
+    }
+
+    #[test]
+    fn the_newest_events_are_kept() {
+        let conn = with(0);
+        for round in 1..=u64::from(EVENTS_KEPT) + 5 {
+            let kind = MemberEventKind::Round { round: Duration::from_nanos(round) };
+            happens(&conn, &election(), &kind).expect("writes");
+        }
+        let kept = events(&conn, &election(), u32::MAX).expect("reads");
+        let numbers: Vec<u64> = kept.iter().map(|event| event.number).collect();
+        assert_eq!(numbers, (6..=u64::from(EVENTS_KEPT) + 5).rev().collect::<Vec<_>>());
+        assert_eq!(kept[0].kind, MemberEventKind::Round { round: Duration::from_nanos(numbers[0]) });
+    }
 }
