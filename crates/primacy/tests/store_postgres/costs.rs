@@ -8,13 +8,13 @@ use primacy_servers::{Postgres, PostgresOptions, Proxy};
 use crate::support::{Actor, Admin, applied, at, server};
 
 /// A server that logs every statement with the program that sent it.
-fn talkative() -> Postgres {
+pub(crate) fn talkative() -> Postgres {
     let options = PostgresOptions::default().set("log_statement", "all").set("log_line_prefix", "<%a> ");
     Postgres::start(&options).expect("starts")
 }
 
 /// What a program has said. Several statements of one message, and lines of one statement, count once.
-fn statements(server: &Postgres, program: &str) -> Vec<String> {
+pub(crate) fn statements(server: &Postgres, program: &str) -> Vec<String> {
     let mark = format!("<{program}> LOG:  ");
     let said = |line: &str| line.strip_prefix(&mark).map(str::to_owned);
     server

@@ -8,6 +8,7 @@ use primacy::store::Store;
 use primacy::store::registers::{ProcessId, Reply, Request};
 use primacy_servers::Postgres;
 
+use crate::costs::{statements, talkative};
 use crate::registers::Process;
 use crate::support::{Actor, Admin, at, server};
 
@@ -30,6 +31,41 @@ fn crowd(server: &Postgres, count: u32) {
 async fn one_of_the_crowd(store: &dyn Store, number: u32) -> Process {
     let written = u128::from_str_radix(&number.to_string(), 16).expect("digits");
     Process::open(store, "e", written).await
+}
+
+#[tokio::test]
+async fn each_round_is_one_unnamed_statement() {
+    let server = talkative();
+    let store = at(&format!("{}?application_name=rounds", server.url()));
+    let mut leader = Actor::join(&at(&server.url()), "e", 1).await;
+    let token = leader.take().await.version.token;
+    let mut process = Process::open(&store, "e", 1).await;
+    let said = statements(&server, "rounds");
+    assert!(!said.iter().any(|statement| statement.contains("LISTEN")), "{said:?}");
+    let survey = |evict| Request::Survey {
+        process: ProcessId::from_bits(1),
+        holder: leader.me.id,
+        token,
+        evict,
+        round: Some((Duration::from_secs(3), 0)),
+    };
+    let rounds = [
+        process.joining(),
+        process.joining(),
+        process.beating(Vec::new()),
+        survey(Vec::new()),
+        survey(vec![(ProcessId::from_bits(2), 1, Duration::from_secs(9))]),
+        Request::Leave { process: process.id },
+    ];
+    let mut before = said.len();
+    for request in rounds {
+        let shown = format!("{request:?}");
+        process.round(request).await;
+        let said = statements(&server, "rounds");
+        let [one] = &said[before..] else { panic!("{shown} took {:?}", &said[before..]) };
+        assert!(one.starts_with("execute <unnamed>:"), "{shown} took {one}");
+        before = said.len();
+    }
 }
 
 const BACKENDS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";

@@ -491,3 +491,34 @@ async fn who_has_the_rights_that_the_schema_names_takes_part() {
     assert_eq!(a.round(leave).await, Reply::Left);
     assert_eq!(kinds(&app, "e").await, [2, 1, 1, 0]);
 }
+
+#[tokio::test]
+async fn the_newest_thousand_events_are_kept_whatever_happens() {
+    let server = server();
+    let store = at(&server.url());
+    let mut leader = Actor::join(&store, "e", 1).await;
+    let token = leader.take().await.version.token;
+    let mut a = Process::joined(&store, "e", 1).await;
+    let mut b = Process::joined(&store, "e", 2).await;
+    Process::joined(&store, "other", 1).await;
+    let happens = [
+        Request::Leave { process: b.id },
+        b.joining(),
+        a.surveying(&leader, token, &[(2, 1)], None),
+        a.surveying(&leader, token, &[], Some((ROUND * 2, 0))),
+    ];
+    for request in happens {
+        let past = "DELETE FROM primacy_event; \
+                    INSERT INTO primacy_event (election, number, at, kind, process, label) \
+                    SELECT e, n, now(), 'left', decode(repeat('00', 16), 'hex'), 'old' \
+                    FROM generate_series(1, 1500) AS n, unnest(ARRAY['e', 'other']) AS e; \
+                    UPDATE primacy_round SET events = 1500";
+        server.sql(past).expect("has a past");
+        let by = if matches!(request, Request::Survey { .. }) { &mut a } else { &mut b };
+        by.round(request.clone()).await;
+        let mut watch = desk(&store).await;
+        let kept = watch.events(&election("e"), 5_000).await.expect("reads");
+        assert_eq!((kept.len(), kept[0].number, kept[999].number), (1_000, 1_501, 502), "{request:?}");
+        assert_eq!(watch.events(&election("other"), 5_000).await.expect("reads").len(), 1_500);
+    }
+}
