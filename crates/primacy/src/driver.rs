@@ -208,7 +208,8 @@ impl Driver {
             Effect::Extend { until, version } => {
                 if let Some(tenure) = &self.tenure {
                     tenure.belief.set(until);
-                    tenure.phase.send_replace(Phase::Leading { until, version });
+                    let timing = self.core.config().timing;
+                    tenure.phase.send_replace(Phase::Leading { until, version, timing });
                 }
             }
             Effect::Drain { reason, by } => {
@@ -239,7 +240,8 @@ impl Driver {
             seat.tell(ToGroup::Leads { id: seat.id(), token, chosen: self.chosen });
         }
         let belief = Arc::new(Belief::new(until));
-        let (phase, phases) = watch::channel(Phase::Leading { until, version });
+        let timing = self.core.config().timing;
+        let (phase, phases) = watch::channel(Phase::Leading { until, version, timing });
         self.tenure = Some(Tenure { token, belief: Arc::clone(&belief), phase, overdue_at: None });
         let election = self.line.election.clone();
         let leadership = Leadership::new(election, token, belief, phases, self.commands.clone());
@@ -293,7 +295,10 @@ impl Driver {
                     let event = self.note_answer(call, Ok(Reply::Seen(sighting)));
                     events.push_back(event);
                 }
-                None => events.push_back(Event::Shown { sighting, asked_at }),
+                None => {
+                    self.note_reached();
+                    events.push_back(Event::Shown { sighting, asked_at });
+                }
             },
             FromGroup::NotSeen { error } => match seat.take_any_look() {
                 Some(call) => {
@@ -324,10 +329,7 @@ impl Driver {
     fn note_answer(&mut self, call: CallId, result: Result<Reply, StoreError>) -> Event {
         let result = match result {
             Ok(reply) => {
-                self.ever_reached = true;
-                if let Some(trouble) = self.trouble.take() {
-                    info!(after = ?clock::now().since(trouble.since), "the store answers again");
-                }
+                self.note_reached();
                 Ok(reply)
             }
             Err(error) => {
@@ -337,6 +339,13 @@ impl Driver {
             }
         };
         Event::Done { call, result }
+    }
+
+    fn note_reached(&mut self) {
+        self.ever_reached = true;
+        if let Some(trouble) = self.trouble.take() {
+            info!(after = ?clock::now().since(trouble.since), "the store answers again");
+        }
     }
 
     fn note_trouble(&mut self, error: StoreError) {

@@ -157,3 +157,27 @@ fn line(message: &ToWarden) -> io::Result<Vec<u8>> {
     line.push(b'\n');
     Ok(line)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primacy::store::Version;
+    use primacy::{Instant, Timing, TimingSettings};
+
+    /// The warden is the runner's understudy: later than the runner itself to tell the program, and as early to kill it.
+    #[test]
+    fn deadlines_follow_a_lease_that_becomes_longer_or_shorter() {
+        let grace = Duration::from_millis(300);
+        let first = Timing::new(TimingSettings { grace, ..TimingSettings::new(Duration::from_secs(4)) });
+        let first = first.expect("the paper's lease");
+        for lease in [600, 4_000, 40_000, 3_600_000].map(Duration::from_millis) {
+            let timing = first.with_other_lease(lease).expect("the grace fits");
+            let until = Instant::from_nanos(7_200_000_000_000);
+            let Deadlines { stop_at, kill_at, .. } = Deadlines::of(until, Version::default(), &timing);
+            let nanos = |instant: Instant| primacy::clock::to_boot_nanos(instant);
+            assert_eq!(kill_at, nanos(until - timing.kill()), "{lease:?}");
+            let told_by_runner = nanos(until - timing.kill() - grace);
+            assert!(told_by_runner < stop_at && stop_at < kill_at, "{lease:?}: {told_by_runner} {stop_at} {kill_at}");
+        }
+    }
+}
