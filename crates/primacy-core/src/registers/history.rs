@@ -12,38 +12,70 @@ use crate::Instant;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct History {
     traces: BTreeMap<ProcessId, Trace>,
+    /// A planted bug: so many looks without a change count as silence.
+    #[cfg(feature = "flaws")]
+    pub(super) counts_looks: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Trace {
+    /// Counters begin anew with each number: one that came back may show the counter of before.
+    id: u64,
     counter: u64,
     /// After this counter was first seen.
     since: Instant,
     seen_at: Instant,
+    #[cfg(feature = "flaws")]
+    looks: u32,
+}
+
+impl Trace {
+    const fn new(Descriptor { id, counter, .. }: &Descriptor, now: Instant) -> Self {
+        Self {
+            id: *id,
+            counter: *counter,
+            since: now,
+            seen_at: now,
+            #[cfg(feature = "flaws")]
+            looks: 0,
+        }
+    }
 }
 
 impl History {
     /// Takes note of what one answered look has shown. A look that brought no answer leaves no trace (HAZARDS 8).
     pub(super) fn observe<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>, now: Instant) {
-        for Descriptor { process, counter, .. } in descriptors {
-            let trace = self.traces.entry(*process).or_insert(Trace { counter: *counter, since: now, seen_at: now });
-            if trace.counter != *counter {
-                *trace = Trace { counter: *counter, since: now, seen_at: now };
+        for descriptor in descriptors {
+            let trace = self.traces.entry(descriptor.process).or_insert(Trace::new(descriptor, now));
+            if (trace.id, trace.counter) != (descriptor.id, descriptor.counter) {
+                *trace = Trace::new(descriptor, now);
             }
             trace.seen_at = now;
+            #[cfg(feature = "flaws")]
+            {
+                trace.looks += 1;
+            }
         }
+    }
+
+    fn is_over(&self, trace: &Trace, patience: Duration) -> bool {
+        #[cfg(feature = "flaws")]
+        if let Some(looks) = self.counts_looks {
+            return trace.looks > looks;
+        }
+        trace.seen_at >= trace.since + patience
     }
 
     /// Those whose counter has been seen to stand still for `patience`, with that counter.
     pub(super) fn silent(&self, patience: Duration, now: Instant) -> impl Iterator<Item = (ProcessId, u64, Duration)> {
         self.traces
             .iter()
-            .filter(move |(_, trace)| trace.seen_at >= trace.since + patience)
+            .filter(move |(_, trace)| self.is_over(trace, patience))
             .map(move |(process, trace)| (*process, trace.counter, now.since(trace.since)))
     }
 
     pub(super) fn is_silent(&self, process: ProcessId, patience: Duration) -> bool {
-        self.traces.get(&process).is_some_and(|trace| trace.seen_at >= trace.since + patience)
+        self.traces.get(&process).is_some_and(|trace| self.is_over(trace, patience))
     }
 
     /// Forgets whoever was not seen since.
@@ -94,6 +126,14 @@ mod tests {
         history.restart(at(70_000));
         history.observe(&[descriptor(1, 9)], at(73_000));
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
+    }
+
+    #[test]
+    fn who_comes_back_with_the_counter_of_before_is_not_silent() {
+        let mut history = History::default();
+        history.observe(&[descriptor(1, 2)], at(0));
+        history.observe(&[Descriptor { id: 9, ..descriptor(1, 2) }], at(60_000));
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE), "its number is another");
     }
 
     #[test]
