@@ -1,6 +1,8 @@
 //! The state machine of one process: when it joins, beats, surveys, suspects, evicts and comes back.
 
 mod duties;
+#[cfg(feature = "flaws")]
+mod flaws;
 mod place;
 
 use alloc::vec::Vec;
@@ -13,6 +15,9 @@ use super::rounds::Rounds;
 use crate::lease::{CallError, CallId, Standing};
 use crate::select::{FailBack, FailBackWatch};
 use crate::{CandidateId, Instant, Token};
+
+#[cfg(feature = "flaws")]
+pub use flaws::Flaw;
 
 /// How many processes stand in line: they are told of changes at once, see every renewal, and ask one slot after another.
 /// All others look once a round.

@@ -13,6 +13,8 @@ mod port;
 mod rounds;
 
 pub use crate::lease::{CallError, CallId};
+#[cfg(feature = "flaws")]
+pub use group::Flaw;
 pub use group::{Config, Context, Group, HEIRS, View};
 pub use port::{Candidacy, Descriptor, Effect, Event, Eviction, ProcessId, Reply, Request, Vars};
 pub use rounds::{Rounds, RoundsError, RoundsSettings};

@@ -32,6 +32,8 @@ pub enum Flaw {
     SkipsDrained,
     /// Asks for a shorter lease while it still believes in a longer one.
     ShortensEarly,
+    /// Believes a record that it was shown although it may be older than its own last call.
+    BelievesOldShown,
 }
 
 /// The switches of the planted bugs; without the feature they are constants.
@@ -67,6 +69,13 @@ impl Candidate {
     pub(super) fn flawed_shortens_early(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.config.flaw == Some(Flaw::ShortensEarly);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_believes_old_shown(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.config.flaw == Some(Flaw::BelievesOldShown);
         #[cfg(not(feature = "flaws"))]
         false
     }

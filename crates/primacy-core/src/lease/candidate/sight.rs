@@ -26,7 +26,8 @@ impl Candidate {
     /// A look at the record that it did not ask for itself. One that may be from before its own last call is worth nothing:
     /// it would look like a store that went back in time.
     pub(super) fn shown(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut Context<'_>) {
-        if self.state == State::Waiting && self.in_flight.is_none() && asked_at > self.settled_at {
+        let is_newer = asked_at > self.settled_at || self.flawed_believes_old_shown();
+        if self.state == State::Waiting && self.in_flight.is_none() && is_newer {
             self.observe(sighting, cx);
             self.plan_look(cx);
         }
