@@ -101,6 +101,7 @@ checks! {
     "floor" => grants::floor,
     "tokens-end" => grants::tokens_end,
     "lease-is-the-holders" => grants::lease_is_the_holders,
+    "renewed-lease" => grants::renewed_lease,
     "deleted-record" => lifecycle::deleted_record,
     "expected-intent" => orders::expected_intent,
     "pause" => orders::pause,

@@ -1,7 +1,7 @@
 //! Checks of what observers see of the registers, and that elections and names stay apart.
 
 use super::super::super::registers::{Candidacy, Vars};
-use super::super::super::{Member, MemberEvent, MemberEventKind};
+use super::super::super::{Member, MemberEvent, MemberEventKind, OrderKind};
 use super::super::actor::{Outcome, Trial, label, name};
 use super::super::ensure;
 use super::party::{Duties, Leader, Party, ROUND, SILENT, candidacy, find, rank};
@@ -63,6 +63,14 @@ pub(in super::super) async fn members(trial: Trial<'_>) -> Outcome {
     let snapshot = trial.snapshot().await?.ok_or("the row is missing")?;
     let waiting: Vec<_> = snapshot.candidates.iter().map(|waiting| waiting.who.label.as_str()).collect();
     ensure!(waiting == ["b", "a1", "a2"], "the waiting candidates are shown as {:?}", snapshot.candidates);
+    // Operators order by the same picture.
+    let ordered = trial.ordered(OrderKind::Pause).await?;
+    let waiting: Vec<_> = ordered.candidates.iter().map(|waiting| waiting.who.label.as_str()).collect();
+    ensure!(waiting == ["b", "a1", "a2"], "to who gives an order, those waiting are {:?}", ordered.candidates);
+    let listed = trial.desk().await?.elections().await?;
+    let listed = listed.into_iter().find(|snapshot| snapshot.election == trial.election);
+    let waiting = listed.map_or(0, |snapshot| snapshot.candidates.len());
+    ensure!(waiting == 3, "three wait, and in the list of elections {waiting} do");
     let published = &snapshot.candidates[1].who;
     ensure!(published.id == both[0].id && published.data == both[0].data, "{both:?} are shown as {published:?}");
     a.leave().await?;
