@@ -169,6 +169,19 @@ async fn a_beat_reads_as_many_rows_of_ten_thousand_as_of_ten() {
     assert!(!of_head.contains("filesort"), "{plan}");
 }
 
+/// The first statement of a beat commits: what fails after it leaves the outcome open, whatever the error is.
+#[tokio::test]
+async fn a_beat_that_counted_and_could_not_be_answered_is_unknown() {
+    let server = server();
+    let mut a = Process::of(&at(&server.url()), 1).await;
+    server.sql("RENAME TABLE primacy_token TO elsewhere").expect("renames");
+    let beat = a.beat().await;
+    assert!(matches!(beat, Err(StoreError::Unknown(_))), "{beat:?}");
+    assert_eq!(server.sql("SELECT counter FROM primacy_process").expect("told").trim(), "2", "it counts");
+    server.sql("RENAME TABLE elsewhere TO primacy_token").expect("renames");
+    assert_eq!(a.head().await[0].counter, 3);
+}
+
 /// Neither a join nor a leader's duties wait for a beat, and the other way round.
 #[tokio::test]
 async fn a_beat_goes_on_while_somebody_holds_the_exclusive_round() {

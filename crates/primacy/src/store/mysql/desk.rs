@@ -46,7 +46,9 @@ impl MysqlDesk {
             Err(error) => return Err(error),
         };
         for (election, Members { vars, members }) in members {
-            if let Some(snapshot) = snapshots.iter_mut().find(|snapshot| snapshot.election == election) {
+            // Both are in the order of their names, as bytes.
+            if let Ok(at) = snapshots.binary_search_by(|snapshot| snapshot.election.cmp(&election)) {
+                let snapshot = &mut snapshots[at];
                 roster::add_members(&mut snapshot.candidates, &snapshot.record, vars.round, members);
             }
         }

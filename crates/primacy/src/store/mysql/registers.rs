@@ -36,6 +36,9 @@ const DOOMED: i64 = -1;
 /// How many candidates one statement writes.
 const MEMBERS_AT_ONCE: usize = 100;
 
+/// How many evictions share a statement. Their events are numbered by counting them, which takes time by the square.
+const EVICTED_TOGETHER: usize = 50;
+
 fn rank(rank: Option<&Rank>) -> String {
     rank.map_or("NULL".into(), |rank| super::packet::bytes(&rank.to_bytes()))
 }
@@ -284,9 +287,7 @@ pub(super) fn duties(
     let decides = statements.len() - 1;
     statements.push(KEEP_COUNT.into());
     statements.push(format!("UPDATE primacy_round SET leader = {who} WHERE election = {name} AND {IF_COUNTED}"));
-    if !evict.is_empty() {
-        statements.extend(evictions(&name, token, evict));
-    }
+    statements.extend(evict.chunks(EVICTED_TOGETHER).flat_map(|evict| evictions(&name, token, evict)));
     if let Some((round, changes)) = round {
         let (round_ns, changes) = (nanos(round), number(changes));
         statements.push(format!(
@@ -304,7 +305,7 @@ pub(super) fn duties(
 }
 
 /// First marks those whose counters are still as given, which locks them: whoever has beaten since is left alone. Then
-/// writes an event for each that is marked, and deletes them. The number of statements does not grow with theirs.
+/// writes an event for each that is marked, and deletes them.
 fn evictions(name: &str, token: Token, evict: &[(ProcessId, u64, Duration)]) -> [String; 5] {
     let named: Vec<String> = evict.iter().map(|(process, ..)| process_id(*process)).collect();
     let named = named.join(", ");
