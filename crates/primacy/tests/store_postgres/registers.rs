@@ -7,7 +7,7 @@ use primacy::select::Rank;
 use primacy::store::registers::{Candidacy, ProcessId, Reply, Request, Vars};
 use primacy::store::{Desk, MemberEvent, MemberEventKind, Registry, Store, StoreError};
 use primacy::{CandidateId, Label, Token};
-use primacy_servers::{Postgres, Proxy};
+use primacy_servers::{Postgres, Proxy, Replication};
 
 use crate::support::{Actor, Admin, at, election, server, unusable};
 
@@ -390,6 +390,44 @@ async fn a_connection_ended_by_the_server_in_any_round_says_what_may_have_happen
         after.members[0].age = before.members[0].age;
         assert_eq!(after, before, "{shown}");
     }
+}
+
+/// R11: what gives numbers, evicts, or changes the round time is answered when the standby has it; a beat is not worth that.
+#[tokio::test]
+async fn beats_do_not_wait_for_a_synchronous_standby_and_what_must_last_does() {
+    let server = server();
+    let standby = server.standby(Replication::Synchronous).expect("a standby");
+    let refused = unusable(Process::try_open(&at(&standby.url()), "e", 1).await.map(|_| ()));
+    assert!(refused.contains("standby"), "{refused}");
+    let admin = Admin::of(&server).await;
+    let store = at(&server.url());
+    let mut leader = Actor::join(&store, "e", 1).await;
+    let token = leader.take().await.version.token;
+    let mut a = Process::joined(&store, "e", 1).await;
+    let leaving = Process::joined(&store, "e", 2).await.id;
+    standby.freeze().expect("freezes");
+    for request in [a.beating(Vec::new()), a.surveying(&leader, token, &[], None), Request::Leave { process: leaving }]
+    {
+        let answered = tokio::time::timeout(Duration::from_secs(20), a.round(request.clone())).await;
+        assert!(answered.is_ok(), "{request:?} waits");
+    }
+    for kind in 0..3 {
+        let mut process = Process::open(&store, "e", [3, 1, 1][kind]).await;
+        let request = [
+            process.joining(),
+            process.surveying(&leader, token, &[(99, 1)], None),
+            process.surveying(&leader, token, &[], Some((ROUND * 2, 0))),
+        ][kind]
+            .clone();
+        let shown = format!("{request:?}");
+        let round = tokio::spawn(async move { process.registry.round(request).await });
+        let waits = "pg_stat_activity WHERE application_name = 'primacy' AND wait_event = 'SyncRep'";
+        admin.until(&format!("SELECT count(*) FROM {waits}"), 1).await;
+        admin.run(&format!("SELECT pg_cancel_backend(pid) FROM {waits}")).await;
+        let outcome = round.await.expect("no panic");
+        assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{shown} was answered with {outcome:?}");
+    }
+    standby.thaw().expect("thaws");
 }
 
 /// An abandoned round is given up by the server too: it must not take effect hours later.
