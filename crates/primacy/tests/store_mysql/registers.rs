@@ -365,15 +365,7 @@ async fn on_a_cluster_joins_begin_again_and_beats_never_meet() {
     joined.sort_by_key(|(number, _)| *number);
     let numbers: Vec<u64> = joined.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (1..=PROCESSES as u64).collect::<Vec<_>>());
-    let failures = |node: &MariaDb| {
-        let told = node
-            .sql("SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_local_cert_failures', 'wsrep_local_bf_aborts')");
-        told.expect("told")
-            .lines()
-            .map(|line| line.split('\t').nth(1).expect("a value").parse::<u64>().expect("a number"))
-            .sum::<u64>()
-    };
-    let before: u64 = cluster.nodes().iter().map(failures).sum();
+    let before: u64 = cluster.nodes().iter().map(conflicts).sum();
     let mut beating = JoinSet::new();
     for (_, mut process) in joined {
         beating.spawn(async move {
@@ -383,7 +375,7 @@ async fn on_a_cluster_joins_begin_again_and_beats_never_meet() {
         });
     }
     beating.join_all().await;
-    assert_eq!(cluster.nodes().iter().map(failures).sum::<u64>(), before, "beats met");
+    assert_eq!(cluster.nodes().iter().map(conflicts).sum::<u64>(), before, "beats met");
     // Who goes on at another node is known there at once.
     let mut first = Process::of(&nodes[1], 1).await;
     for node in [0, 2, 1, 0] {
@@ -400,6 +392,48 @@ async fn on_a_cluster_joins_begin_again_and_beats_never_meet() {
         .parse()
         .expect("a number");
     assert_eq!(total, i64::try_from(PROCESSES).expect("few") * 21 + 8);
+}
+
+/// What a beat was told is committed, also when another node's write to its row aborts it again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_every_beat_that_was_answered_counts() {
+    const BEATS: u64 = 1_000;
+    let cluster = Galera::start(&GaleraOptions::default()).expect("Galera starts");
+    let mut a = Process::of(&at(&cluster.node(0).url()), 1).await;
+    let mut other = connect(&cluster.node(1).admin_url()).await;
+    let before = conflicts(cluster.node(0));
+    let (done, mut is_done) = tokio::sync::watch::channel(false);
+    let rival = tokio::spawn(async move {
+        while !*is_done.borrow_and_update() {
+            // It loses as often.
+            let _ = other.query_drop("UPDATE primacy.primacy_process SET late_ns = late_ns + 1").await;
+        }
+    });
+    let (mut answered, mut unknown) = (0, 0);
+    for _ in 0..BEATS {
+        match a.beat().await {
+            Ok(Reply::Beaten { .. }) => answered += 1,
+            Err(StoreError::Unreachable(_)) => {}
+            Err(StoreError::Unknown(_)) => unknown += 1,
+            other => panic!("a beat was answered with {other:?}"),
+        }
+    }
+    done.send_replace(true);
+    rival.await.expect("no panic");
+    let met = conflicts(cluster.node(0)) - before;
+    let counter = a.head().await[0].counter - 2;
+    println!("{answered} beats answered, {unknown} unknown, {met} conflicts, counter {counter}");
+    assert!(met > 0 && answered > 0, "they never met");
+    assert!((answered..=answered + unknown).contains(&counter), "{answered} answered, {unknown} unknown: {counter}");
+}
+
+/// How often a node's transaction was aborted for another's.
+fn conflicts(node: &MariaDb) -> u64 {
+    let told =
+        node.sql("SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_local_cert_failures', 'wsrep_local_bf_aborts')");
+    let told = told.expect("told");
+    let values = told.lines().map(|line| line.split('\t').nth(1).expect("a value").parse::<u64>().expect("a number"));
+    values.sum()
 }
 
 #[tokio::test]
