@@ -182,7 +182,12 @@ impl Timing {
 
     /// The end of the lease that is kept for killing work that did not stop, and for seeing it dead.
     pub fn kill(&self) -> Duration {
-        (self.lease / 40).max(Duration::from_millis(10))
+        Self::kill_of(self.lease)
+    }
+
+    /// The same for a lease of this length, which may be another than its own setting.
+    pub fn kill_of(lease: Duration) -> Duration {
+        (lease / 40).max(Duration::from_millis(10))
     }
 
     /// How long after the sending of the last successful renewal the work is told to stop: what is left for renewing.

@@ -222,3 +222,61 @@ fn half_an_hour_of_jitter_evicts_nobody() {
     assert_eq!(village.registers.processes().len(), 50);
     assert_eq!(village.registers.vars().max_id, 50, "nobody had to join again");
 }
+
+#[test]
+fn what_could_not_be_published_is_published_later() {
+    let mut village = Village::new();
+    village.settle(3);
+    village.run(ROUND * 2);
+    village.house_mut(3).cut_off = true;
+    village.tell(3, Event::Candidates(vec![candidacy(3, 0, Some(Rank::new(&[-1]).expect("short")))]));
+    village.run(ROUND / 2);
+    village.house_mut(3).cut_off = false;
+    village.run(ROUND * 2);
+    assert_eq!(village.ahead(3), Some(0));
+    assert_eq!(village.ahead(1), Some(1));
+}
+
+#[test]
+fn siblings_of_a_leader_see_the_record_and_its_surveys_go_on() {
+    let mut village = Village::new();
+    village.enter(1, 2, Rank::default(), FailBack::Never);
+    village.enter(2, 1, Rank::default(), FailBack::Never);
+    village.run(ROUND);
+    village.crown(1, 1);
+    village.run(ROUND * 2);
+    village.kill(2);
+    for _ in 0..20 {
+        let shown = village.house(1).shown;
+        village.tell(1, Event::Look);
+        village.run(ROUND / 4);
+        assert!(village.house(1).shown > shown);
+    }
+    assert_eq!(village.registers.processes(), [1], "looks are no reason to forget the dead");
+}
+
+#[test]
+fn a_leader_whose_candidate_is_gone_surveys_no_more() {
+    let mut village = Village::new();
+    village.enter(1, 2, Rank::default(), FailBack::Never);
+    village.run(ROUND);
+    village.crown(1, 1);
+    village.run(ROUND * 2);
+    village.tell(1, Event::Candidates(vec![candidacy(1, 1, Some(Rank::default()))]));
+    let beats = village.beats;
+    village.run(ROUND * 4);
+    assert!(village.beats >= beats + 3, "its sibling is shown the record");
+}
+
+#[test]
+fn after_the_store_was_away_nobody_is_evicted_for_it() {
+    let mut village = Village::new();
+    village.settle(20);
+    village.crown(1, 1);
+    village.run(MINUTE);
+    (1..=20).for_each(|process| village.house_mut(process).cut_off = true);
+    village.run(MINUTE / 2);
+    (1..=20).for_each(|process| village.house_mut(process).cut_off = false);
+    village.run(MINUTE);
+    assert_eq!(village.registers.vars().max_id, 20, "nobody had to join again");
+}

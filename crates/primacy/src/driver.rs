@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Standing, Why, Wish};
+use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why, Wish};
 use primacy_core::select::Rank;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
@@ -127,9 +127,9 @@ impl Drop for Tenure {
 impl Driver {
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
         let mut suspend = SuspendWatch::start();
-        let mut events = VecDeque::new();
-        if self.line.seat.as_ref().is_none_or(Seat::is_eligible) {
-            events.push_back(Event::Campaign);
+        let mut events = VecDeque::from([Event::Campaign]);
+        if self.line.seat.as_ref().is_some_and(|seat| !seat.is_eligible()) {
+            events.push_front(Event::Abstain(true));
         }
         loop {
             match suspend.check() {
@@ -145,6 +145,7 @@ impl Driver {
             }
             while let Some(event) = events.pop_front() {
                 if self.handle(event) {
+                    self.line.leave_group(self.core.config().timing.call_timeout()).await;
                     self.status.reason = StopReason::Withdrawn;
                     return;
                 }
@@ -152,7 +153,8 @@ impl Driver {
             self.mark_overdue();
             self.publish();
             let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
-            self.line.listen(leads);
+            let held = !matches!(self.core.view().role, Role::Idle | Role::Waiting);
+            self.line.listen(held);
             let wake =
                 Instant::earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
             let Line { link, ear, seat, .. } = &mut self.line;
@@ -222,12 +224,14 @@ impl Driver {
             Effect::End { reason } => {
                 if let Some(tenure) = &mut self.tenure {
                     tenure.belief.set(Instant::ZERO);
-                    tenure.overdue_at = None;
-                    tenure.phase.send_replace(Phase::Ended { reason: reason.clone() });
-                    info!(token = %tenure.token, %reason, "the leadership is over");
                 }
                 if let Some(seat) = &self.line.seat {
                     seat.tell(ToGroup::LeadEnded { id: seat.id() });
+                }
+                if let Some(tenure) = &mut self.tenure {
+                    tenure.overdue_at = None;
+                    tenure.phase.send_replace(Phase::Ended { reason: reason.clone() });
+                    info!(token = %tenure.token, %reason, "the leadership is over");
                 }
             }
             Effect::Stopped => {}
@@ -261,9 +265,8 @@ impl Driver {
             }
             Some(Command::Prefer { rank }) => {
                 if let Some(seat) = &mut self.line.seat {
-                    let begins = !seat.is_eligible() && rank.is_some();
                     seat.publish(|candidacy| candidacy.rank = rank);
-                    events.extend(begins.then_some(Event::Campaign));
+                    events.push_back(Event::Abstain(rank.is_none()));
                 }
             }
             // About a leadership of the past.
@@ -285,12 +288,12 @@ impl Driver {
             events
                 .extend(seat.take_any_look().map(|call| Event::Done { call, result: Err(lease::CallError::NotDone) }));
             events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
-            events.push_back(Event::Placed(Standing::default()));
+            events.push_back(Event::Unplaced);
             self.line.seat = None;
             return;
         };
         match said {
-            FromGroup::Seen { sighting, asked_at } => match seat.take_look(asked_at) {
+            FromGroup::Seen { sighting, asked_at } => match seat.take_look(asked_at, true) {
                 Some(call) => {
                     let event = self.note_answer(call, Ok(Reply::Seen(sighting)));
                     events.push_back(event);
@@ -300,7 +303,7 @@ impl Driver {
                     events.push_back(Event::Shown { sighting, asked_at });
                 }
             },
-            FromGroup::NotSeen { error } => match seat.take_any_look() {
+            FromGroup::NotSeen { error, asked_at } => match seat.take_look(asked_at, false) {
                 Some(call) => {
                     let event = self.note_answer(call, Err(error));
                     events.push_back(event);
@@ -318,7 +321,13 @@ impl Driver {
                     Err(error) => warn!(%error, ?round, "the lease does not follow the round time"),
                 }
             }
-            FromGroup::MakeWay => events.push_back(Event::Resign),
+            FromGroup::MakeWay { token } => {
+                let view = self.core.view();
+                // While nobody may take it, or an operator says who shall, it is not given away.
+                if view.token == Some(token) && !view.paused && view.wish.is_none() {
+                    events.push_back(Event::Resign);
+                }
+            }
             FromGroup::Left => {
                 events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
             }

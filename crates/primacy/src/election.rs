@@ -148,7 +148,8 @@ impl Election {
                 let timing = config.timing.with_other_lease(rounds.lease(rounds.round()))?;
                 let group = self.group.join(&self.store, &self.name, Settings { rounds, fail_back })?;
                 let candidacy = Candidacy { id, label: config.label.clone(), data: config.data.clone(), rank };
-                (Some(Seat::new(group, rounds, candidacy)), lease::Config { timing, ..config })
+                let longest = rounds.lease(rounds.most());
+                (Some(Seat::new(group, rounds, candidacy)), lease::Config { timing, longest, ..config })
             }
         };
         let membership = seat.as_ref().map(Seat::membership);

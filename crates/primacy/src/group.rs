@@ -19,8 +19,10 @@ use crate::{CandidateId, ElectionName, Instant, Token};
 /// What a candidate asks of its group.
 #[derive(Debug)]
 pub(crate) enum ToGroup {
-    /// It takes part, or publishes something else about itself. Whatever concerns it is told there.
+    /// It takes part. Whatever concerns it is told there.
     Enter { candidacy: Candidacy, outbox: mpsc::UnboundedSender<FromGroup> },
+    /// It publishes something else about itself.
+    Publish { candidacy: Candidacy },
     /// It wants to see the record.
     Look,
     /// It leads; `chosen` by an operator.
@@ -36,14 +38,14 @@ pub(crate) enum ToGroup {
 pub(crate) enum FromGroup {
     /// The record, asked for at that time.
     Seen { sighting: Sighting, asked_at: Instant },
-    /// The store gave no answer.
-    NotSeen { error: StoreError },
+    /// The store gave no answer to what was asked for at that time.
+    NotSeen { error: StoreError, asked_at: Instant },
     /// Where it stands.
     Placed(Standing),
     /// How long rounds are now.
     Round(std::time::Duration),
-    /// A better candidate is there: it is to resign.
-    MakeWay,
+    /// A better candidate is there: it is to resign from the leadership with this token.
+    MakeWay { token: Token },
     /// Nothing of it is left in the store, or it can be left to be evicted.
     Left,
 }
@@ -212,10 +214,16 @@ impl GroupDriver {
     fn obey(&mut self, command: ToGroup) -> Option<Event> {
         match command {
             ToGroup::Enter { candidacy, outbox } => {
-                match self.candidates.iter_mut().find(|entry| entry.candidacy.id == candidacy.id) {
-                    Some(entry) => entry.candidacy = candidacy,
-                    None => self.candidates.push(Entry { candidacy, outbox }),
+                if let Some(vars) = self.core.view().vars {
+                    // A candidate that has gone already will leave.
+                    let _ = outbox.send(FromGroup::Round(vars.round));
                 }
+                self.candidates.push(Entry { candidacy, outbox });
+                Some(self.candidacies())
+            }
+            ToGroup::Publish { candidacy } => {
+                let entry = self.candidates.iter_mut().find(|entry| entry.candidacy.id == candidacy.id)?;
+                entry.candidacy = candidacy;
                 Some(self.candidacies())
             }
             ToGroup::Look => Some(Event::Look),
@@ -252,16 +260,15 @@ impl GroupDriver {
             // R8: dropping the call drops its connection with it.
             Effect::Abandon { .. } => {
                 self.leaving.extend(self.call.take().map(|call| call.leaving).unwrap_or_default());
-                let silent = StoreError::Unknown(format!("{}: no answer in time", self.store.location()));
-                self.tell_all(&FromGroup::NotSeen { error: silent });
+                self.trouble = Some(StoreError::Unknown(format!("{}: no answer in time", self.store.location())));
             }
             Effect::Seen { sighting, asked_at } => self.tell_all(&FromGroup::Seen { sighting, asked_at }),
-            Effect::NotSeen { error } => {
+            Effect::NotSeen { error, asked_at } => {
                 let error = self.trouble.clone().unwrap_or_else(|| match error {
                     registers::CallError::NotDone => StoreError::Unreachable(self.store.location()),
                     registers::CallError::Unknown => StoreError::Unknown(self.store.location()),
                 });
-                self.tell_all(&FromGroup::NotSeen { error });
+                self.tell_all(&FromGroup::NotSeen { error, asked_at });
             }
             Effect::Placed { standings } => {
                 for (id, standing) in standings {
@@ -280,7 +287,7 @@ impl GroupDriver {
                     membership.last_eviction = eviction;
                 });
             }
-            Effect::HandOver { holder, .. } => self.tell(holder, FromGroup::MakeWay),
+            Effect::HandOver { holder, token, .. } => self.tell(holder, FromGroup::MakeWay { token }),
             Effect::Stopped => self.all_have_left(),
         }
     }
@@ -323,7 +330,6 @@ impl GroupDriver {
                 if self.trouble.is_none() {
                     warn!(%error, store = %self.store.location(), "a round failed; trying again");
                 }
-                self.tell_all(&FromGroup::NotSeen { error: error.clone() });
                 self.trouble = Some(error);
                 Err(outcome)
             }

@@ -28,32 +28,31 @@ pub(crate) struct Seat {
     pub(crate) rounds: Rounds,
     group: Arc<group::Handle>,
     candidacy: Candidacy,
-    outbox: mpsc::UnboundedSender<FromGroup>,
     inbox: mpsc::UnboundedReceiver<FromGroup>,
     /// Whether it stands among the first in line, and looks by itself.
     in_line: bool,
     /// A look that the group is to answer, and since when.
     look: Option<(CallId, Instant)>,
+    /// Looks in a row that the group did not answer.
+    unanswered: u32,
     /// The call that takes it out of the group.
     leave: Option<CallId>,
 }
 
+/// After so many looks without an answer from the group, a candidate looks by itself: its own way to the store may be open.
+const UNANSWERED_MOST: u32 = 2;
+
 impl Seat {
     pub(crate) fn new(group: Arc<group::Handle>, rounds: Rounds, candidacy: Candidacy) -> Self {
+        // The group alone has the other end, so that its end is heard here.
         let (outbox, inbox) = mpsc::unbounded_channel();
-        let seat = Self { rounds, group, candidacy, outbox, inbox, in_line: false, look: None, leave: None };
-        seat.enter();
-        seat
-    }
-
-    /// Takes part, or says what has changed.
-    fn enter(&self) {
-        self.group.tell(ToGroup::Enter { candidacy: self.candidacy.clone(), outbox: self.outbox.clone() });
+        group.tell(ToGroup::Enter { candidacy: candidacy.clone(), outbox });
+        Self { rounds, group, candidacy, inbox, in_line: false, look: None, unanswered: 0, leave: None }
     }
 
     pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Candidacy)) {
         change(&mut self.candidacy);
-        self.enter();
+        self.group.tell(ToGroup::Publish { candidacy: self.candidacy.clone() });
     }
 
     pub(crate) fn tell(&self, command: ToGroup) {
@@ -75,7 +74,8 @@ impl Seat {
     }
 
     /// The look that a record asked for at this time answers.
-    pub(crate) fn take_look(&mut self, asked_at: Instant) -> Option<CallId> {
+    pub(crate) fn take_look(&mut self, asked_at: Instant, answered: bool) -> Option<CallId> {
+        self.unanswered = if answered { 0 } else { self.unanswered };
         self.look.take_if(|(_, since)| asked_at >= *since).map(|(call, _)| call)
     }
 
@@ -129,7 +129,8 @@ impl Line {
     /// Sends a call to the store, or leaves it to the group.
     pub(crate) fn send(&mut self, id: CallId, request: Request) {
         let request = match (&mut self.seat, request) {
-            (Some(seat), Request::Look { .. }) if !seat.in_line => {
+            (Some(seat), Request::Look { .. }) if !seat.in_line && seat.unanswered < UNANSWERED_MOST => {
+                seat.unanswered += 1;
                 seat.look = Some((id, clock::now()));
                 seat.tell(ToGroup::Look);
                 return;
@@ -160,6 +161,22 @@ impl Line {
         self.link.call = Some(Call { id, answer });
     }
 
+    /// Waits until nothing of the candidate is left in the registers, for a while: the process may end next, and what is
+    /// left then is there until it is evicted.
+    pub(crate) async fn leave_group(&mut self, patience: Duration) {
+        let Some(mut seat) = self.seat.take() else { return };
+        seat.tell(ToGroup::Leave { id: seat.candidacy.id });
+        let left = async {
+            while let Some(said) = seat.inbox.recv().await {
+                if matches!(said, FromGroup::Left) {
+                    break;
+                }
+            }
+        };
+        // Evicted it will be all the same.
+        let _ = tokio::time::timeout(patience, left).await;
+    }
+
     /// R8: dropping the call drops its connection with it.
     pub(crate) fn hang_up(&mut self) {
         self.link = Link::default();
@@ -170,13 +187,16 @@ impl Line {
 
     /// Starts to listen for hints once a call was answered, since before the store may not exist; and stops when it need
     /// not be told, so that a release wakes a few and not all (HAZARDS 55).
-    pub(crate) fn listen(&mut self, leads: bool) {
-        if self.seat.as_ref().is_some_and(|seat| !seat.in_line && !leads) {
+    pub(crate) fn listen(&mut self, holds: bool) {
+        if self.seat.as_ref().is_some_and(|seat| !seat.in_line && !holds) {
             self.ear = Ear::Deaf;
             self.link.session = None;
             return;
         }
-        if !matches!(self.ear, Ear::Deaf) || self.link.session.is_none() {
+        // Who stands in line was placed there by an answer to its group. Its own first look may be long in coming, and
+        // what it is to be told of must not wait for that.
+        let in_line = self.seat.as_ref().is_some_and(|seat| seat.in_line);
+        if !matches!(self.ear, Ear::Deaf) || (self.link.session.is_none() && !in_line) {
             return;
         }
         let (store, election) = (Arc::clone(&self.store), self.election.clone());

@@ -27,6 +27,9 @@ pub struct Config {
     pub label: Label,
     /// What it publishes about itself, such as its address. Cut at 1,024 bytes.
     pub data: String,
+    /// The longest lease that anybody may hold without this candidate having seen it: what a lost record is waited out for
+    /// at least.
+    pub longest: Duration,
     /// Its timing. Other candidates may have another (HAZARDS 9).
     pub timing: Timing,
     /// A planted bug, for proving that the checkers find it.
@@ -41,6 +44,7 @@ impl Config {
             id,
             label,
             data: String::new(),
+            longest: timing.lease(),
             timing,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -74,7 +78,9 @@ pub struct Candidate {
     seen: Option<Seen>,
     /// Where it stands, if somebody else says so than the store.
     placed: Option<Standing>,
-    /// When its last call ended: what was asked for by then may be older than what that call has made of the record.
+    /// It never asks.
+    abstains: bool,
+    /// When its last call ended that may have changed the record, or has shown it: what was asked for by then may be older.
     settled_at: Instant,
     /// The highest version ever seen (rule R6).
     highest: Version,
@@ -166,7 +172,7 @@ struct Seen {
 impl Candidate {
     /// A candidate that takes no part until [`Event::Campaign`].
     pub fn new(config: Config) -> Self {
-        let longest = config.timing.lease();
+        let longest = config.longest.max(config.timing.lease());
         Self {
             config: Config { data: bounded_data(config.data), ..config },
             state: State::Idle,
@@ -175,6 +181,7 @@ impl Candidate {
             calls: 0,
             seen: None,
             placed: None,
+            abstains: false,
             settled_at: Instant::ZERO,
             highest: Version::default(),
             longest,
@@ -208,6 +215,8 @@ impl Candidate {
             Event::Hint => self.hinted(cx),
             Event::Done { call, result } => self.done(call, result, cx),
             Event::Placed(standing) => self.placed(standing),
+            Event::Unplaced => self.placed = None,
+            Event::Abstain(abstains) => self.abstain(abstains, cx),
             Event::Shown { sighting, asked_at } => self.shown(sighting, asked_at, cx),
             Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
@@ -264,6 +273,7 @@ impl Candidate {
             version: tenure.map(|tenure| tenure.version).or(record.map(|record| record.version)),
             holder: record.and_then(|record| record.holder.clone()),
             wish: record.and_then(|record| record.wish.clone()),
+            paused: record.is_some_and(|record| record.paused),
             seen_at: self.seen.as_ref().map(|seen| seen.at),
             asks_at: asks_at.filter(|_| role == Role::Waiting),
             failures: self.failures,
@@ -293,6 +303,14 @@ impl Candidate {
 
     fn resign(&mut self, cx: &mut Context<'_>) {
         self.resign_for(EndReason::Resigned, cx);
+    }
+
+    /// Its own settings are no reason to break off what it does: it ends as by a resignation.
+    fn abstain(&mut self, abstains: bool, cx: &mut Context<'_>) {
+        self.abstains = abstains;
+        if abstains {
+            self.resign_for(EndReason::Resigned, cx);
+        }
     }
 
     fn resign_for(&mut self, reason: EndReason, cx: &mut Context<'_>) {
@@ -358,10 +376,10 @@ impl Candidate {
             return; // abandoned: its answer has come too late to be believed
         }
         let Some(in_flight) = self.in_flight.take() else { return };
-        self.settled_at = cx.now;
         match result {
             Ok(reply) => {
                 self.failures = 0;
+                self.settled_at = cx.now;
                 self.answered(&in_flight, reply, cx);
             }
             Err(error) => self.failed(&in_flight, error, cx),
@@ -398,7 +416,9 @@ impl Candidate {
     /// R7: an error never extends a leadership and never ends it while there is room.
     fn failed(&mut self, in_flight: &InFlight, error: CallError, cx: &mut Context<'_>) {
         self.failures = self.failures.saturating_add(1);
-        self.settled_at = cx.now;
+        if in_flight.kind != Kind::Look {
+            self.settled_at = cx.now;
+        }
         if let Some(seen) = &mut self.seen {
             seen.doubtful = true;
         }
@@ -436,7 +456,7 @@ impl Candidate {
             version,
             lease,
             until: from + self.believed(lease),
-            next_renewal: sent_at + self.config.timing.renew_every(),
+            next_renewal: self.renewal_after(sent_at, lease, cx.now),
             fulfilled: None,
         };
         // R1: a success that comes too late to do anything with is none. R6: nor is a token that did not grow.
@@ -456,13 +476,13 @@ impl Candidate {
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
         // One that is to become shorter is not believed in for longer.
         let until = from + self.believed(record.lease.min(self.config.timing.lease()));
-        let renew_every = self.config.timing.renew_every();
+        let next_renewal = self.renewal_after(sent_at, record.lease, cx.now);
         match &mut self.state {
             State::Leading(tenure) => {
                 tenure.version = record.version;
                 tenure.lease = record.lease;
                 tenure.until = tenure.until.max(until);
-                tenure.next_renewal = sent_at + renew_every;
+                tenure.next_renewal = next_renewal;
                 tenure.fulfilled = None;
                 let tenure = tenure.clone();
                 cx.effects.push(Effect::Extend { until: tenure.until, version: tenure.version });

@@ -106,6 +106,10 @@ pub enum Event {
     },
     /// From now on this is where it stands, whatever a look says of it.
     Placed(Standing),
+    /// Nobody else says any more where it stands: what a look says counts again.
+    Unplaced,
+    /// Whether it never asks for the lease; one that leads hands over.
+    Abstain(bool),
     /// The record was read for others too, by a call that was sent at `asked_at`.
     Shown {
         /// The record.

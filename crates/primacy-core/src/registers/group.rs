@@ -73,6 +73,7 @@ pub struct Group {
     lot: u32,
     placed: Vec<(CandidateId, Standing)>,
     failures: u32,
+    evicted_at: Option<Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +131,8 @@ impl Beats {
 struct InFlight {
     call: CallId,
     kind: Kind,
+    /// What a survey was asked for with.
+    token: Option<Token>,
     sent_at: Instant,
     deadline: Instant,
 }
@@ -178,6 +181,7 @@ impl Group {
             lot: 0,
             placed: Vec::new(),
             failures: 0,
+            evicted_at: None,
             config,
         }
     }
@@ -231,6 +235,7 @@ impl Group {
         if self.candidates == candidates {
             return;
         }
+        self.lead = self.lead.take().filter(|lead| candidates.iter().any(|candidate| candidate.id == lead.holder));
         self.candidates = candidates;
         self.unpublished = true;
         match self.state {
@@ -284,7 +289,7 @@ impl Group {
                 self.failures = 0;
                 self.answered(&in_flight, reply, cx);
             }
-            Err(error) => self.failed(error, cx),
+            Err(error) => self.failed(&in_flight, error, cx),
         }
     }
 
@@ -304,7 +309,7 @@ impl Group {
             (Kind::Beat, Reply::Beaten { vars, head, sighting }) => {
                 self.learn(vars, cx);
                 self.beaten(asked_at, cx);
-                self.history.observe(&head, cx.now);
+                self.history.observe(&head, self.round(), cx.now);
                 self.history.forget_before(cx.now - self.patience(cx.now) * 4);
                 self.head = head;
                 self.tell_places(cx);
@@ -320,8 +325,9 @@ impl Group {
                 self.surveyed(&descriptors, cx);
             }
             (Kind::Survey, Reply::NotLeading) => {
-                // The lease is another state machine's affair: this one merely stops acting for it.
-                self.lead = None;
+                // The lease is another state machine's affair: this one merely stops acting for it. Not for one that has
+                // begun since the question was sent.
+                self.lead = self.lead.take().filter(|lead| Some(lead.token) != in_flight.token);
                 self.next_beat = cx.now;
             }
             (Kind::Survey, Reply::Evicted { eviction, .. }) => self.evicted(eviction, cx),
@@ -330,13 +336,16 @@ impl Group {
                 _ => self.rejoin(cx),
             },
             // A store that answers another question than was asked is not believed.
-            (_, _) => self.failed(CallError::Unknown, cx),
+            (_, _) => self.failed(in_flight, CallError::Unknown, cx),
         }
     }
 
     fn beaten(&mut self, sent_at: Instant, cx: &mut Context<'_>) {
         let round = self.round();
         self.beats.answered(sent_at, round);
+        if self.lead.is_some() && self.next_beat > cx.now {
+            return; // a survey is due then, whatever beats there are between
+        }
         // On a grid, so that lateness does not add up; but never two for one that was missed.
         let next = self.next_beat + round;
         self.next_beat = if next > cx.now { next.min(sent_at + round) } else { sent_at + round };
@@ -356,7 +365,10 @@ impl Group {
         }
         let silent = self.beats.last.map_or(Duration::ZERO, |last| cx.now.since(last));
         self.state = State::Joining { came_back: Some(silent) };
-        self.next_beat = cx.now;
+        // At once, but not again and again where a store forgets it as often.
+        let last = self.evicted_at.replace(cx.now);
+        let soonest = last.map_or(cx.now, |last| last + self.round() / 4);
+        self.next_beat = soonest.max(cx.now);
         cx.effects.push(Effect::Evicted { eviction });
     }
 
@@ -371,21 +383,25 @@ impl Group {
         if former != Some(vars.round) {
             if let Some(former) = former.filter(|former| *former > vars.round) {
                 let until = cx.now + self.config.rounds.patience(former);
-                self.slower = Some((former, until));
+                // It may have come down before, and not everybody have heard of that yet.
+                let (round, longer) = self.slower.filter(|(_, until)| cx.now < *until).unwrap_or((former, until));
+                self.slower = Some((round.max(former), longer.max(until)));
             }
             self.next_beat = self.next_beat.min(cx.now + vars.round);
             cx.effects.push(Effect::Round { round: vars.round });
         }
     }
 
-    fn failed(&mut self, error: CallError, cx: &mut Context<'_>) {
+    fn failed(&mut self, in_flight: &InFlight, error: CallError, cx: &mut Context<'_>) {
+        // What was to be published has not been, as far as anybody knows.
+        self.unpublished |= in_flight.kind == Kind::Join;
         self.failures = self.failures.saturating_add(1);
         let most = self.round() / 4;
         let step = Duration::from_millis(10).saturating_mul(1 << (self.failures - 1).min(16)).min(most);
         self.next_beat = cx.now + step / 2 + spread(step / 2, cx);
-        if self.wanted.take().is_some() {
-            cx.effects.push(Effect::NotSeen { error });
-        }
+        let asked_at = in_flight.sent_at;
+        self.wanted = self.wanted.filter(|wanted| *wanted > asked_at);
+        cx.effects.push(Effect::NotSeen { error, asked_at });
         if let State::Leaving { .. } = self.state {
             self.stopped(cx);
         }
@@ -394,11 +410,9 @@ impl Group {
     // ---- time ----
 
     fn expire(&mut self, cx: &mut Context<'_>) {
-        if self.in_flight.take_if(|in_flight| cx.now >= in_flight.deadline).is_some_and(|in_flight| {
+        if let Some(in_flight) = self.in_flight.take_if(|in_flight| cx.now >= in_flight.deadline) {
             cx.effects.push(Effect::Abandon { call: in_flight.call });
-            true
-        }) {
-            self.failed(CallError::Unknown, cx);
+            self.failed(&in_flight, CallError::Unknown, cx);
         }
         if matches!(self.state, State::Leaving { until } if cx.now >= until) {
             self.stopped(cx);
@@ -406,7 +420,7 @@ impl Group {
     }
 
     fn due(&self) -> Instant {
-        let wanted = self.wanted.filter(|_| self.failures == 0 && self.lead.is_none());
+        let wanted = self.wanted.filter(|_| self.failures == 0);
         wanted.map_or(self.next_beat, |wanted| wanted.min(self.next_beat))
     }
 
@@ -421,7 +435,7 @@ impl Group {
     }
 
     fn call_timeout(&self) -> Duration {
-        (self.round() / 2).max(Duration::from_millis(50))
+        (self.round() / 4).max(Duration::from_millis(50))
     }
 
     fn act(&mut self, cx: &mut Context<'_>) {
@@ -436,13 +450,14 @@ impl Group {
             State::Joining { came_back } => (Kind::Join, self.join(*came_back)),
             State::Member { .. } if self.unpublished => (Kind::Join, self.join(None)),
             State::Member { .. } => match &mut self.lead {
-                Some(lead) => {
+                // Before its time only because a sibling of the leader wants to see the record.
+                Some(lead) if cx.now >= self.next_beat => {
                     let evict = core::mem::take(&mut lead.evict);
                     let Lead { holder, token, round, .. } = *lead;
                     lead.round = None;
                     (Kind::Survey, Request::Survey { process, holder, token, evict, round })
                 }
-                None => {
+                _ => {
                     let without = self.silent(cx.now);
                     let late = self.beats.late();
                     // One more, since the leader's own process is shown too.
@@ -471,7 +486,11 @@ impl Group {
         self.calls += 1;
         let call = CallId(self.calls);
         let deadline = cx.now + self.call_timeout();
-        self.in_flight = Some(InFlight { call, kind, sent_at: cx.now, deadline });
+        let token = match &request {
+            Request::Survey { token, .. } => Some(*token),
+            _ => None,
+        };
+        self.in_flight = Some(InFlight { call, kind, token, sent_at: cx.now, deadline });
         cx.effects.push(Effect::Call { call, request, deadline });
     }
 

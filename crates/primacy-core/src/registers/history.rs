@@ -12,6 +12,8 @@ use crate::Instant;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct History {
     traces: BTreeMap<ProcessId, Trace>,
+    /// The last answered look.
+    observed_at: Option<Instant>,
     /// A planted bug: so many looks without a change count as silence.
     #[cfg(feature = "flaws")]
     pub(super) counts_looks: Option<u32>,
@@ -44,7 +46,20 @@ impl Trace {
 
 impl History {
     /// Takes note of what one answered look has shown. A look that brought no answer leaves no trace (HAZARDS 8).
-    pub(super) fn observe<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>, now: Instant) {
+    ///
+    /// Looks are due once a `round`. While they bring no answer, the others' beats may bring none either: a longer gap is no
+    /// silence of theirs.
+    pub(super) fn observe<'a>(
+        &mut self,
+        descriptors: impl IntoIterator<Item = &'a Descriptor>,
+        round: Duration,
+        now: Instant,
+    ) {
+        let gap = self.observed_at.replace(now).map_or(Duration::ZERO, |last| now.since(last));
+        let excess = gap.saturating_sub(round.saturating_mul(3) / 2);
+        if !excess.is_zero() {
+            self.traces.values_mut().for_each(|trace| trace.since = trace.since + excess);
+        }
         for descriptor in descriptors {
             let trace = self.traces.entry(descriptor.process).or_insert(Trace::new(descriptor, now));
             if (trace.id, trace.counter) != (descriptor.id, descriptor.counter) {
@@ -96,6 +111,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(4);
+    const ROUND: Duration = Duration::from_secs(10);
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
@@ -105,42 +121,55 @@ mod tests {
     fn only_time_makes_silent_never_looks() {
         let mut history = History::default();
         for _ in 0..100 {
-            history.observe(&[descriptor(1, 7)], at(0));
+            history.observe(&[descriptor(1, 7)], ROUND, at(0));
         }
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
-        history.observe(&[descriptor(1, 7)], at(3_999));
+        history.observe(&[descriptor(1, 7)], ROUND, at(3_999));
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
-        history.observe(&[descriptor(1, 7)], at(4_000));
+        history.observe(&[descriptor(1, 7)], ROUND, at(4_000));
         assert_eq!(history.silent(PATIENCE, at(4_000)).count(), 1);
-        history.observe(&[descriptor(1, 8)], at(4_001));
+        history.observe(&[descriptor(1, 8)], ROUND, at(4_001));
         assert_eq!(history.silent(PATIENCE, at(4_001)).count(), 0);
     }
 
     #[test]
     fn who_does_not_look_suspects_nobody() {
         let mut history = History::default();
-        history.observe(&[descriptor(1, 7)], at(0));
+        history.observe(&[descriptor(1, 7)], ROUND, at(0));
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE), "a minute went by, unseen");
-        history.observe(&[descriptor(1, 9)], at(60_000));
+        history.observe(&[descriptor(1, 9)], ROUND, at(60_000));
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
         history.restart(at(70_000));
-        history.observe(&[descriptor(1, 9)], at(73_000));
+        history.observe(&[descriptor(1, 9)], ROUND, at(73_000));
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE));
     }
 
     #[test]
     fn who_comes_back_with_the_counter_of_before_is_not_silent() {
         let mut history = History::default();
-        history.observe(&[descriptor(1, 2)], at(0));
-        history.observe(&[Descriptor { id: 9, ..descriptor(1, 2) }], at(60_000));
+        history.observe(&[descriptor(1, 2)], ROUND, at(0));
+        history.observe(&[Descriptor { id: 9, ..descriptor(1, 2) }], ROUND, at(60_000));
         assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE), "its number is another");
+    }
+
+    #[test]
+    fn a_time_without_answers_is_nobodys_silence() {
+        let mut history = History::default();
+        let round = Duration::from_secs(2);
+        history.observe(&[descriptor(1, 7)], round, at(0));
+        history.observe(&[descriptor(1, 7)], round, at(60_000));
+        assert!(!history.is_silent(ProcessId::from_bits(1), PATIENCE), "the store was away, for all");
+        for second in [62, 64] {
+            history.observe(&[descriptor(1, 7)], round, at(second * 1_000));
+        }
+        assert!(history.is_silent(ProcessId::from_bits(1), PATIENCE));
     }
 
     #[test]
     fn who_is_gone_is_forgotten() {
         let mut history = History::default();
-        history.observe(&[descriptor(1, 7), descriptor(2, 1)], at(0));
-        history.observe(&[descriptor(2, 1)], at(4_000));
+        history.observe(&[descriptor(1, 7), descriptor(2, 1)], ROUND, at(0));
+        history.observe(&[descriptor(2, 1)], ROUND, at(4_000));
         history.forget_before(at(1));
         assert_eq!(
             history.silent(PATIENCE, at(4_000)).map(|(process, ..)| process).collect::<Vec<_>>(),

@@ -47,7 +47,7 @@ impl Pace {
         if self.lowered_at.take_if(|lowered| now.since(*lowered) < self.calm * 10).is_some() {
             self.calm = (self.calm * 2).min(FORGIVEN);
         }
-        self.stride = (self.stride * 2).max(rounds.step());
+        self.stride = (self.stride * 2).clamp(rounds.step(), rounds.most());
         // By steps that double, but no further than what the slowest would have needed; or at once to what is needed now.
         let enough = rounds.needed(vars.slowest).max(vars.round.saturating_add(rounds.step()));
         let round = vars.round.saturating_add(self.stride).min(enough).max(needed).min(rounds.most());
@@ -155,6 +155,16 @@ mod tests {
         assert!(surveys <= 10, "{surveys}");
         world.survey(Duration::ZERO, true);
         assert!(!world.vars.came_back(), "heard, even if it cannot grow further");
+    }
+
+    #[test]
+    fn what_stays_too_late_for_the_longest_rounds_is_borne_for_ever() {
+        let mut world = World::new();
+        for _ in 0..1_000 {
+            world.survey(3_600 * SECOND, true);
+        }
+        assert_eq!(world.vars.round, rounds().most());
+        assert_eq!(world.changes, 1);
     }
 
     #[test]

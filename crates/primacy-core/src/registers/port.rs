@@ -264,10 +264,12 @@ pub enum Effect {
         /// When the call was sent that brought it.
         asked_at: Instant,
     },
-    /// A look could not be answered: whoever waits for one is told this.
+    /// A call failed: whoever waits for a look that it was to answer is told this.
     NotSeen {
         /// What is known.
         error: CallError,
+        /// When the call was sent that failed.
+        asked_at: Instant,
     },
     /// Where the candidates of the group stand, by identity; whoever is not named never leads.
     Placed {
@@ -288,6 +290,8 @@ pub enum Effect {
     HandOver {
         /// Who is to resign.
         holder: CandidateId,
+        /// From the leadership with this token.
+        token: Token,
         /// To whom.
         to: ProcessId,
     },

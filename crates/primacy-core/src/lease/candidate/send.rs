@@ -18,7 +18,7 @@ impl Candidate {
             State::Leading(tenure) if cx.now >= self.renewal_due(tenure) => {
                 let tenure = tenure.clone();
                 self.renew(&tenure, timeout, cx);
-            },
+            }
             State::Releasing { version, reason, next_try, give_up } if cx.now >= *next_try => {
                 let deadline = timeout.min(*give_up);
                 let request = Request::Release { id: self.config.id, version: *version, reason: reason.clone() };

@@ -28,14 +28,27 @@ impl Candidate {
     pub(super) fn shown(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut Context<'_>) {
         let is_newer = asked_at > self.settled_at || self.flawed_believes_old_shown();
         if self.state == State::Waiting && self.in_flight.is_none() && is_newer {
+            let (planned, known) = (self.next_look, self.seen.as_ref().map(|seen| (seen.changed_at, seen.unchanged)));
             self.observe(sighting, cx);
-            self.plan_look(cx);
+            match (&mut self.seen, known) {
+                // Nothing new: whoever looks by itself looks when it meant to, or the next renewal would be seen late.
+                (Some(seen), Some((changed_at, unchanged)))
+                    if seen.unchanged > unchanged
+                        && seen.changed_at == changed_at
+                        && !seen.sighting.standing.reserve =>
+                {
+                    seen.unchanged = unchanged;
+                    self.next_look = planned;
+                }
+                _ => self.plan_look(cx),
+            }
         }
     }
 
     pub(super) fn observe(&mut self, mut sighting: Sighting, cx: &mut Context<'_>) {
         let now = cx.now;
         let version = sighting.record.as_ref().map(|record| record.version);
+        let lease = sighting.record.as_ref().map(|record| record.lease);
         let intent = sighting.record.as_ref().map(|record| record.intent);
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
         sighting.standing = self.placed.unwrap_or(sighting.standing);
@@ -45,6 +58,8 @@ impl Candidate {
         let same = previous.filter(|seen| {
             let record = seen.sighting.record.as_ref();
             record.map(|record| record.version) == version
+                // A store that went back may give a version again, with a lease of another length.
+                && record.map(|record| record.lease) == lease
                 && record.and_then(|record| record.holder.as_ref()).map(|holder| holder.id) == holder
                 // Two looks at a missing row, or at one that went back, tell of the same state only if nothing that was
                 // granted in between is remembered.
@@ -85,6 +100,9 @@ impl Candidate {
 
     /// The earliest time at which it may ask for the lease, if it may at all, and what it waits for now.
     pub(super) fn readiness(&self) -> (Option<Instant>, Why) {
+        if self.abstains {
+            return (None, Why::Abstains);
+        }
         let Some(seen) = &self.seen else { return (None, Why::NotLooked) };
         let usable = |ready: Instant| (!seen.doubtful).then(|| ready.max(self.ask_after));
         let Some(record) = &seen.sighting.record else {

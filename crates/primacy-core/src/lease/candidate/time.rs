@@ -46,13 +46,25 @@ impl Candidate {
         }
     }
 
+    /// When to renew a lease of this length that was asked for at `sent_at`. One that is shorter than wanted by now may
+    /// not last until it would be time for the wanted one.
+    pub(super) fn renewal_after(&self, sent_at: Instant, lease: Duration, now: Instant) -> Instant {
+        let timing = &self.config.timing;
+        if lease < timing.lease() { now } else { sent_at + timing.renew_every() }
+    }
+
     pub(super) fn renewal_due(&self, tenure: &Tenure) -> Instant {
         self.hint.map_or(tenure.next_renewal, |hint| hint.min(tenure.next_renewal))
     }
 
     /// When the work must be told to stop for it to be dead before belief ends (rule R10).
     pub(super) fn drain_at(&self, tenure: &Tenure) -> Instant {
-        tenure.until - self.config.timing.kill() - self.config.timing.grace()
+        tenure.until - self.kill_of(tenure) - self.config.timing.grace()
+    }
+
+    /// A setting that changes meanwhile must not take from the time that the work was promised.
+    pub(super) fn kill_of(&self, tenure: &Tenure) -> Duration {
+        Timing::kill_of(tenure.lease.min(self.config.timing.lease()))
     }
 
     pub(super) fn tenure(&self) -> Option<Tenure> {

@@ -11,7 +11,7 @@ impl Group {
         /// As many as one statement may name. The others follow at once.
         const EVICTED_AT_ONCE: usize = 500;
         let (own, now) = (self.config.process, cx.now);
-        self.history.observe(descriptors, now);
+        self.history.observe(descriptors, self.round(), now);
         // Whoever is not there any more has left, or was evicted.
         self.history.forget_before(now);
         let patience = self.patience(now);
@@ -30,12 +30,12 @@ impl Group {
         if !lead.evict.is_empty() || lead.round.is_some() {
             self.next_beat = now;
         }
-        let (holder, chosen) = (lead.holder, lead.chosen);
+        let (holder, token, chosen) = (lead.holder, lead.token, lead.chosen);
         let own_rank = self.candidates.iter().find(|candidate| candidate.id == holder).and_then(|own| own.rank);
         let Some(rank) = own_rank.filter(|_| !chosen) else { return };
         let better = alive().filter_map(|descriptor| Some((descriptor.process, descriptor.rank.as_ref()?)));
         if let Some(to) = self.watch.observe(now, &rank, better) {
-            cx.effects.push(Effect::HandOver { holder, to });
+            cx.effects.push(Effect::HandOver { holder, token, to });
         }
     }
 }

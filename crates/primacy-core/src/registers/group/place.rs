@@ -51,11 +51,14 @@ impl Group {
         // Not by identity, which is random: the order in which they were given is their age.
         eligible.sort_by_key(|(rank, _)| *rank);
         let in_line = Standing { ahead: place.unwrap_or(self.lot), others, reserve: place.is_none() };
-        let behind = Standing { ahead: self.lot, others, reserve: true };
+        let behind = |index: usize| {
+            let ahead = self.lot.saturating_add(u32::try_from(index).unwrap_or(u32::MAX));
+            Standing { ahead, others, reserve: true }
+        };
         let standings: Vec<(CandidateId, Standing)> = eligible
             .iter()
             .enumerate()
-            .map(|(index, (_, id))| (*id, if index == 0 { in_line } else { behind }))
+            .map(|(index, (_, id))| (*id, if index == 0 { in_line } else { behind(index) }))
             .collect();
         if standings != self.placed {
             self.placed.clone_from(&standings);
