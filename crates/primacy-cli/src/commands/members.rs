@@ -172,3 +172,43 @@ impl Watch<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::sample::label;
+    use crate::output::testing::captured;
+    use expect_test::expect;
+    use primacy::registers::ProcessId;
+    use primacy::store::MemberEventKind;
+
+    fn joined(numbers: std::ops::RangeInclusive<u64>) -> Vec<MemberEvent> {
+        let event = |number: u64| {
+            let process = ProcessId::from_bits(number.into());
+            let kind = MemberEventKind::Joined { process, label: label(&format!("web-{number}")), came_back: None };
+            MemberEvent { number, unix_ms: 0, kind }
+        };
+        numbers.rev().map(event).collect()
+    }
+
+    #[test]
+    fn events_are_told_once_and_gaps_are_said() {
+        let (mut output, out, _) = captured(false);
+        let args = MembersArgs { watch: true, events: None, count: None, interval: Duration::from_secs(1) };
+        let mut watch = Watch { args: &args, output: &mut output, told: 0, last: 7, reachable: true };
+        for news in [joined(6..=9), joined(6..=9), joined(29..=30), Vec::new(), joined(1..=2)] {
+            watch.catch_up(&news).expect("the output takes it");
+        }
+        let lines: Vec<_> = out.text().lines().filter_map(|line| Some(line.split_once("  ")?.1.to_owned())).collect();
+        expect![[r#"
+            web-8 joined
+            web-9 joined
+            19 events have happened that are not kept any more
+            web-29 joined
+            web-30 joined
+            the events are counted anew: the election was set up again
+            web-1 joined
+            web-2 joined"#]]
+        .assert_eq(&lines.join("\n"));
+    }
+}

@@ -148,6 +148,7 @@ fn leader(snapshot: Option<&Snapshot>) -> Cell {
 fn rounds(members: &Members) -> String {
     let times = |count: u64| match count {
         1 => "once".to_owned(),
+        2 => "twice".to_owned(),
         count => format!("{count} times"),
     };
     let mut text = format!("{} long", span(members.vars.round));
@@ -234,7 +235,7 @@ pub(crate) fn summary(members: Option<&Members>, snapshot: Option<&Snapshot>) ->
 }
 
 /// The most in line that a sentence names.
-const NAMED_MOST: usize = 8;
+const NAMED_MOST: usize = 4;
 
 /// Who stands where in line, and why: sentences for `status --explain`.
 pub(crate) fn explain(members: &Members, snapshot: Option<&Snapshot>) -> Vec<String> {
@@ -326,7 +327,23 @@ mod tests {
 
     #[test]
     fn members_are_shown_in_the_order_in_which_they_lead() {
-        expect![[""]].assert_eq(&report(
+        expect![[r#"
+            election  billing
+            leader    web-1 (11111111) with token 17
+            rounds    2s long; set anew twice; somebody was evicted and came back once
+            store     sqlite:x
+            answer    0.8ms old
+
+            members, in the order in which they lead
+              PLACE   CANDIDATE         NUMBER  RANK  LAST BEAT  LATE BY  DATA
+              leads   web-1 (11111111)       1  0     300ms ago    1.5ms  http://10.0.0.1:8080
+              1       web-3 (33333333)       3  -100  20ms ago     4.5ms  http://10.0.0.3:8080
+              2       web-2 (22222222)       2  0     900ms ago    3.0ms  http://10.0.0.2:8080
+              3       web-6 (66666666)       6  1     10ms ago     9.0ms  http://10.0.0.6:8080
+              silent  web-5 (55555555)       5  0     1m ago       7.5ms  http://10.0.0.5:8080
+              never   web-4 (44444444)       4        700ms ago    6.0ms  http://10.0.0.4:8080
+        "#]]
+        .assert_eq(&report(
             &sample::election(),
             Some(&five()),
             Some(&led()),
@@ -365,10 +382,14 @@ mod tests {
 
     #[test]
     fn the_line_is_explained() {
-        expect![[""]].assert_eq(&explain(&five(), Some(&led())).join("\n"));
-        expect![[""]].assert_eq(&explain(&members(vec![member(2, Some(&[]), 0)]), Some(&led())).join("\n"));
+        expect![[r#"
+            web-3 is next in line, because it is preferred (rank -100 before 0); then web-2, because it is preferred (rank 0 before 1); then web-6.
+            web-5 is silent for 1m and stands in no line: the leader evicts it, and it joins again if it lives.
+            web-4 takes part and never leads, as chosen with --never."#]].assert_eq(&explain(&five(), Some(&led())).join("\n"));
+        expect!["web-2 is next in line, because it is the only one."]
+            .assert_eq(&explain(&members(vec![member(2, Some(&[]), 0)]), Some(&led())).join("\n"));
         let many = members((2..15).map(|n| member(n, Some(&[]), 0)).collect());
-        expect![[""]].assert_eq(&explain(&many, Some(&led())).join("\n"));
+        expect!["web-2 is next in line, because it has been here longer (number 2 before 3); then web-3, because it has been here longer (number 3 before 4); then web-4, because it has been here longer (number 4 before 5); then 10 more."].assert_eq(&explain(&many, Some(&led())).join("\n"));
     }
 
     #[test]
@@ -388,7 +409,15 @@ mod tests {
             .zip(kinds)
             .map(|(number, kind)| MemberEvent { number, unix_ms: 1_790_000_000_000, kind })
             .collect();
-        expect![[""]].assert_eq(&events(&all, &TimeZone::UTC, Palette::new(false)));
+        expect![[r#"
+            what has happened, the newest first
+              5  2026-09-21 14:13:20  web-2 came back: it had been silent for 7s
+              4  2026-09-21 14:13:20  rounds last 2s from now on
+              3  2026-09-21 14:13:20  web-2 was evicted by web-1 with token 17, which had seen no beat for 4.1s
+              2  2026-09-21 14:13:20  web-2 left
+              1  2026-09-21 14:13:20  web-2 joined
+        "#]]
+        .assert_eq(&events(&all, &TimeZone::UTC, Palette::new(false)));
     }
 
     #[test]

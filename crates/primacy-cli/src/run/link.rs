@@ -146,8 +146,9 @@ impl Deadlines {
     pub(super) fn of(until: primacy::Instant, version: primacy::store::Version, timing: &primacy::Timing) -> Self {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let kill_at = primacy::clock::to_boot_nanos(until).saturating_sub(nanos(timing.kill()));
-        // The runner's own word comes first, unless it hangs.
-        let stop_at = kill_at.saturating_sub(nanos(timing.grace())).saturating_add(nanos(timing.kill() / 2));
+        // The runner's own word comes first, unless it hangs; and of a short grace in a long lease something is left.
+        let behind = (timing.kill() / 2).min(timing.grace() / 2);
+        let stop_at = kill_at.saturating_sub(nanos(timing.grace())).saturating_add(nanos(behind));
         Self { stop_at, kill_at, token: version.token.get(), beat: version.beat }
     }
 }
