@@ -439,7 +439,7 @@ impl World {
                 self.post_to_all(h, &Letter::NotSeen(CallError::Unknown));
             }
             Effect::Seen { sighting, asked_at } => self.post_to_all(h, &Letter::Seen(sighting, asked_at)),
-            Effect::NotSeen { error } => self.post_to_all(h, &Letter::NotSeen(error)),
+            Effect::NotSeen { error, .. } => self.post_to_all(h, &Letter::NotSeen(error)),
             Effect::Placed { standings } => {
                 for (id, standing) in standings {
                     self.post_to(h, id, Letter::Placed(standing));

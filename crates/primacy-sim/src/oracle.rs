@@ -183,7 +183,9 @@ impl World {
         let view = process.candidate.view();
         // A candidate that withdraws has two time-outs to leave nothing behind.
         let call_timeout = self.nodes[n].timing().call_timeout();
-        let most = before.now + call_timeout * 2;
+        // Rounds may have become shorter since it withdrew.
+        let longest = self.longest_call(n).max(call_timeout);
+        let most = before.now + longest * 2;
         let most = view.until.map_or(most, |until| until.min(before.now + call_timeout));
         if deadline > most {
             self.violate(Oracle::Calls, Some(n), || {
@@ -202,7 +204,8 @@ impl World {
     /// Notice: the work is told at least its grace before it is killed, and killed before belief ends, unless the
     /// process itself was late.
     fn check_drain(&mut self, n: usize, before: &Step, reason: &EndReason, by: Instant) {
-        let timing = self.nodes[n].timing();
+        // The least that was ever promised: rounds may have made the lease longer since.
+        let timing = self.nodes[n].part.timing;
         let Some(process) = &mut self.nodes[n].process else { return };
         process.notes.told = true;
         let until = process.notes.until;
@@ -221,7 +224,7 @@ impl World {
 
     /// Notice: no leadership ends without warning, unless the end is authoritative or the process was late.
     fn check_end(&mut self, n: usize, before: &Step, reason: &EndReason) {
-        let timing = self.nodes[n].timing();
+        let timing = self.nodes[n].part.timing;
         let Some(process) = &self.nodes[n].process else { return };
         let promised = crate::nanos(timing.grace() + timing.kill());
         let excused = match reason {

@@ -92,10 +92,11 @@ impl World {
         let at_once = !self.rng.chance(200_000);
         let clock_stops = self.has(DriverFlaw::ClockStops);
         let now = self.now;
+        let kill = self.nodes[n].part.timing.kill();
         let Some(process) = &mut self.nodes[n].process else { return };
         if let (Some(work), Some(belief)) = (&mut process.work, process.belief)
             && stall.kind != StallKind::Runner
-            && process.clock.read(now) >= belief.until - process.candidate.config().timing.kill()
+            && process.clock.read(now) >= belief.until - kill
         {
             work.overslept = true;
         }
@@ -165,6 +166,7 @@ impl World {
         }
         let before = Step::before(process, told, now);
         let chosen = process.is_chosen();
+        let seen_at = process.candidate.view().seen_at;
         if event == Event::Hint {
             process.notes.hinted_at = Some(self.now);
         }
@@ -181,7 +183,7 @@ impl World {
         if let Some(seat) = &mut process.seat {
             seat.chosen = chosen;
         }
-        let was_shown = process.note_shown(shown, now);
+        let was_shown = process.note_shown(shown.filter(|_| seen_at != Some(now)), now);
         self.trace.hash(&(self.now, n, now, &effects));
         if was_shown {
             self.saw(Sometimes::Shown);
@@ -280,6 +282,7 @@ impl World {
 
     fn lead(&mut self, n: usize, belief: Belief) {
         self.tally.elections += 1;
+        self.roll.led_at = self.now;
         let work = Work {
             number: self.number(),
             token: belief.token,
@@ -295,10 +298,11 @@ impl World {
             self.fault(Fault::DeafWork);
         }
         self.check_lead(n, belief.token);
+        let kill = self.nodes[n].part.timing.kill();
         let Some(process) = &mut self.nodes[n].process else { return };
         process.belief = Some(belief);
         process.work = Some(work);
-        let kill_at = process.clock.real_at(belief.until - process.candidate.config().timing.kill());
+        let kill_at = process.clock.real_at(belief.until - kill);
         self.check_integrity(n);
         self.check_bound(n);
         self.at(kill_at, Happening::KillByWarden { node: n, work: number });

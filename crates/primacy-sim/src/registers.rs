@@ -23,6 +23,8 @@ pub(crate) struct Row {
     durable: u64,
     /// When the counter last changed, in real time: the checkers' knowledge.
     pub(crate) beaten_at: u64,
+    /// When it got its number.
+    pub(crate) joined_at: u64,
     /// When a crash of the store last took beats of this row.
     pub(crate) lost_at: Option<u64>,
 }
@@ -89,7 +91,7 @@ impl Registers {
                     done.numbered = Some(vars.max_id);
                     let (id, late) = (vars.max_id, Duration::ZERO);
                     let descriptor = Descriptor { process: *process, id, counter: 1, rank: *rank, late };
-                    Row { descriptor, candidates: Vec::new(), durable: 1, beaten_at: now, lost_at: None }
+                    Row { descriptor, candidates: Vec::new(), durable: 1, beaten_at: now, joined_at: now, lost_at: None }
                 });
                 row.descriptor.rank = *rank;
                 row.candidates.clone_from(candidates);

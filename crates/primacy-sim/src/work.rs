@@ -92,7 +92,7 @@ impl World {
             return;
         }
         let Some(process) = &self.nodes[n].process else { return };
-        let kill = self.nodes[n].timing().kill();
+        let kill = self.nodes[n].part.timing.kill();
         match process.belief {
             Some(belief) if process.clock.read(self.now) < belief.until - kill => {
                 let at = process.clock.real_at(belief.until - kill);
