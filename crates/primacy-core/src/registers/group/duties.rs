@@ -14,6 +14,8 @@ impl Group {
         self.history.observe(descriptors, self.round(), now);
         // Whoever is not there any more has left, or was evicted.
         self.history.forget_before(now);
+        self.see_line(descriptors);
+        self.tell_places(cx);
         let patience = self.patience(now);
         let (Some(lead), Some(vars)) = (&mut self.lead, self.vars) else { return };
         let silent = self.history.silent(patience, now).filter(|(process, ..)| *process != own);

@@ -39,6 +39,14 @@ impl Group {
         u32::try_from(place).ok().filter(|place| *place < HEIRS)
     }
 
+    /// A leader does not ask for the head, but sees everybody: it must know that there are others when it makes way for
+    /// them, or it would take the lease back at once.
+    pub(super) fn see_line(&mut self, descriptors: &[Descriptor]) {
+        let mut head: Vec<&Descriptor> = descriptors.iter().filter(|descriptor| descriptor.rank.is_some()).collect();
+        head.sort_by_key(|descriptor| (descriptor.rank, descriptor.id));
+        self.head = head.into_iter().take(HEIRS as usize + 1).cloned().collect();
+    }
+
     /// Tells the candidates where they stand, if that has changed. The best of the group stands where the group does; the
     /// others would die with it, and stand with those who are not in line.
     pub(super) fn tell_places(&mut self, cx: &mut Context<'_>) {
