@@ -244,10 +244,12 @@ impl World {
         if self.now >= by {
             let vars = self.store.registers.vars().copied();
             let took = self.now - from;
-            return self.violate(Oracle::Rounds, None, || format!("{took} ns after faults rounds are not down: {vars:?}"));
+            return self
+                .violate(Oracle::Rounds, None, || format!("{took} ns after faults rounds are not down: {vars:?}"));
         }
         self.healing.part = Part::Descending { from, by };
-        let wait = crate::nanos(self.store.registers.vars().map_or(Duration::ZERO, |vars| vars.round)).min(by - self.now);
+        let wait =
+            crate::nanos(self.store.registers.vars().map_or(Duration::ZERO, |vars| vars.round)).min(by - self.now);
         self.plan_drill(wait);
     }
 
@@ -494,7 +496,12 @@ impl World {
     /// The same where candidates follow the `registers` protocol: whoever is in line looks as in the `lease` protocol; if
     /// nobody is, the record is seen a round later, and asked for within a window.
     fn succession_bound(&self, company: &Company, announced: u32) -> u64 {
-        let lease = Duration::from_nanos(self.present_lease());
+        let mut lease = Duration::from_nanos(self.present_lease());
+        let regress = self.scenario.profile == Profile::Regress;
+        if regress {
+            // Whoever has seen a later state waits for the longest lease that it has ever seen.
+            lease = lease.max(company.rounds.lease(self.longest_round(0)));
+        }
         let living = |row: &Row| {
             let process = row.descriptor.process;
             self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process))
@@ -503,18 +510,21 @@ impl World {
         let spread = self.longest(Timing::slot) * (announced + dead);
         let row = self.store.row().map(|row| row.lease);
         let one = self.nodes.first().map(Node::timing);
-        let settled = self.scenario.uniform()
+        let settled = !regress
+            && self.scenario.uniform()
             && self.nodes.iter().filter(|node| node.process.is_some()).all(|node| Some(node.timing()) == one)
             && row == one.map(|one| one.lease());
         let own = match one.filter(|_| settled && self.scenario.profile != Profile::Wild) {
             Some(timing) => crate::nanos(timing.failover_bound(announced + dead, self.latency())),
-            None => self.on_slowest_clock(
-                self.longest(|timing| timing.stretched(lease))
-                    + self.longest(Timing::renew_every) * 2
-                    + self.longest(Timing::look_lag) * 4
-                    + self.longest(Timing::slot) * self.nodes.len() as u32
-                    + spread,
-            ) + crate::nanos(self.latency() * 8),
+            None => {
+                self.on_slowest_clock(
+                    self.longest(|timing| timing.stretched(lease))
+                        + self.longest(Timing::renew_every) * 2
+                        + self.longest(Timing::look_lag) * 4
+                        + self.longest(Timing::slot) * self.nodes.len() as u32
+                        + spread,
+                ) + crate::nanos(self.latency() * 8)
+            }
         };
         own + self.reserve_bound(company)
     }
@@ -522,7 +532,8 @@ impl World {
     /// What it takes longer where nobody who lives is in line.
     fn reserve_bound(&self, company: &Company) -> u64 {
         let in_line = self.nodes.iter().any(|node| {
-            node.is_eligible() && node.process.as_ref().is_some_and(|process| process.belief.is_none() && !process.is_deaf())
+            node.is_eligible()
+                && node.process.as_ref().is_some_and(|process| process.belief.is_none() && !process.is_deaf())
         });
         if in_line {
             return 0;

@@ -171,7 +171,8 @@ impl Process {
         let version = sighting.record.as_ref().map_or(Version::default(), |record| record.version);
         self.notes.highest = self.notes.highest.max(version);
         self.notes.token = self.notes.token.max(sighting.remembered);
-        if let Some((holder, token)) = sighting.record.and_then(|record| Some((record.holder?.id, record.version.token)))
+        if let Some((holder, token)) =
+            sighting.record.and_then(|record| Some((record.holder?.id, record.version.token)))
         {
             self.notes.leaders.insert((holder, token));
         }
@@ -405,10 +406,7 @@ impl World {
         let now = household.clock.read(real);
         let mut effects = Vec::new();
         let entropy = &mut household.entropy;
-        household.group.handle(
-            event,
-            &mut Context { now, entropy: &mut || entropy.bits(), effects: &mut effects },
-        );
+        household.group.handle(event, &mut Context { now, entropy: &mut || entropy.bits(), effects: &mut effects });
         self.trace.hash(&(real, h, now, effects.len()));
         household.effects.extend(effects);
     }
@@ -496,7 +494,9 @@ impl World {
     fn post(&mut self, to: Member, letter: Letter) {
         let hop = self.rng.below(50_000);
         let Member { node, number } = to;
-        let Some(process) = self.nodes[node].process.as_mut().filter(|process| process.number == number) else { return };
+        let Some(process) = self.nodes[node].process.as_mut().filter(|process| process.number == number) else {
+            return;
+        };
         process.mailbox.push_back(letter);
         self.after(hop, Happening::Letter { node, process: number });
     }

@@ -240,12 +240,7 @@ fn print_failures(out: &mut impl Write, report: &Report, setup: &Setup) -> io::R
     for failure in &report.failures {
         let violation = &failure.violation;
         writeln!(out, "\nseed {}: {} is broken: {}", failure.seed, violation.oracle, violation.text)?;
-        writeln!(
-            out,
-            "  replay: cargo run --profile sim -p primacy-sim -- replay {}{}",
-            failure.seed,
-            options(setup)
-        )?;
+        writeln!(out, "  replay: cargo run --profile sim -p primacy-sim -- replay {}{}", failure.seed, options(setup))?;
     }
     if let Some(first) = report.failures.first() {
         let outcome = primacy_sim::run_seed(first.seed, setup, true);

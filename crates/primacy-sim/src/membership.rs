@@ -187,7 +187,15 @@ impl World {
             if self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process)) {
                 continue;
             }
-            let died = self.roll.died.get(&process).copied().unwrap_or_default().max(row.beaten_at).max(healed_at).max(self.roll.led_at);
+            let died = self
+                .roll
+                .died
+                .get(&process)
+                .copied()
+                .unwrap_or_default()
+                .max(row.beaten_at)
+                .max(healed_at)
+                .max(self.roll.led_at);
             if self.now < died + patience {
                 all = false;
             } else {
@@ -214,9 +222,8 @@ impl World {
             return;
         }
         let Some(process) = &self.nodes[n].process else { return };
-        let ended = effects.iter().any(|effect| {
-            matches!(effect, lease::Effect::End { reason: EndReason::StoreRegressed })
-        });
+        let ended =
+            effects.iter().any(|effect| matches!(effect, lease::Effect::End { reason: EndReason::StoreRegressed }));
         if ended || process.candidate.view().why == Some(Why::StoreRegressed) {
             self.violate(Oracle::Recent, Some(n), || "takes an old record for the present one".to_owned());
         }
@@ -232,7 +239,9 @@ fn describe_request(request: &Request) -> String {
         Request::Join { came_back: Some(silent), .. } => format!("join, back after {silent:?}"),
         Request::Join { .. } => "join".to_owned(),
         Request::Beat { late, without, .. } => format!("beat, late by {late:?}, without {}", without.len()),
-        Request::Survey { token, evict, round, .. } => format!("survey with token {token}, evict {evict:?}, round {round:?}"),
+        Request::Survey { token, evict, round, .. } => {
+            format!("survey with token {token}, evict {evict:?}, round {round:?}")
+        }
         Request::Leave { .. } => "leave".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! The way to the store and back: delays, failures before and after the commit, lost answers, late landings, hints.
 
-use primacy_core::{CandidateId, registers};
 use primacy_core::lease::{CallError, CallId, EndReason, Event, Record, Reply, Request, Wish};
+use primacy_core::{CandidateId, registers};
 
 use crate::scenario::Fate;
 use crate::store::Asker;

@@ -62,7 +62,11 @@ impl World {
         let reorder = self.rng.chance(self.mix.reorder);
         let Some(process) = &mut self.nodes[n].process else { return };
         // What comes from different sources may be handled in any order; what one user says keeps its order.
-        if reorder && !process.mailbox.is_empty() && process.mailbox.iter().all(Letter::is_from_outside) && from_outside(&event) {
+        if reorder
+            && !process.mailbox.is_empty()
+            && process.mailbox.iter().all(Letter::is_from_outside)
+            && from_outside(&event)
+        {
             process.mailbox.push_front(Letter::Event(event));
             self.fault(Fault::Reordered);
         } else {

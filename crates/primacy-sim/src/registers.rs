@@ -91,7 +91,14 @@ impl Registers {
                     done.numbered = Some(vars.max_id);
                     let (id, late) = (vars.max_id, Duration::ZERO);
                     let descriptor = Descriptor { process: *process, id, counter: 1, rank: *rank, late };
-                    Row { descriptor, candidates: Vec::new(), durable: 1, beaten_at: now, joined_at: now, lost_at: None }
+                    Row {
+                        descriptor,
+                        candidates: Vec::new(),
+                        durable: 1,
+                        beaten_at: now,
+                        joined_at: now,
+                        lost_at: None,
+                    }
                 });
                 row.descriptor.rank = *rank;
                 row.candidates.clone_from(candidates);
@@ -100,9 +107,7 @@ impl Registers {
                 Reply::Joined { id, vars }
             }
             Request::Beat { process, late, without, head } => match self.beat(now, *process, Some(*late)) {
-                Some(vars) => {
-                    Reply::Beaten { vars, head: self.head(without, *head as usize), sighting }
-                }
+                Some(vars) => Reply::Beaten { vars, head: self.head(without, *head as usize), sighting },
                 None => self.evicted(*process, sighting),
             },
             Request::Survey { process, holder, token, evict, round } => {
@@ -171,8 +176,8 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use primacy_core::lease::Standing;
     use primacy_core::Token;
+    use primacy_core::lease::Standing;
 
     fn sighting() -> Sighting {
         let standing = Standing::default();

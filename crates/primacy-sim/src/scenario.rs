@@ -48,7 +48,15 @@ pub struct Setup {
 impl Setup {
     /// Everything drawn from the seed.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, protocol: None, timing: None, candidates: None, latency: None, planted: None, muted: Vec::new() }
+        Self {
+            profile,
+            protocol: None,
+            timing: None,
+            candidates: None,
+            latency: None,
+            planted: None,
+            muted: Vec::new(),
+        }
     }
 }
 

@@ -132,7 +132,10 @@ impl World {
             return self.at(until, Happening::WorkGone { node: n, work: number });
         }
         let Some(work) = self.nodes[n].work(number) else { return };
-        let (dying, reported) = (work.dying, work.reported);
+        let (dying, reported, told) = (work.dying, work.reported, work.kill_by.is_some());
+        if self.healing.has_begun() && !dying && !told {
+            return; // the adversary wanted it of a machine that stood still
+        }
         if !dying {
             self.saw(Sometimes::DrainedInTime);
         }

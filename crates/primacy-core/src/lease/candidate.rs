@@ -549,7 +549,8 @@ impl Candidate {
         match &mut self.state {
             State::Leading(tenure) => {
                 tenure.version = confirmed;
-                tenure.lease = lease;
+                // Belief is still that of before.
+                tenure.lease = tenure.lease.min(lease);
                 tenure.next_renewal = cx.now;
             }
             State::Draining(tenure, _) | State::Stopping(tenure, _) => tenure.version = confirmed,

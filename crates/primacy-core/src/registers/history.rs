@@ -58,7 +58,7 @@ impl History {
         let gap = self.observed_at.replace(now).map_or(Duration::ZERO, |last| now.since(last));
         let excess = gap.saturating_sub(round.saturating_mul(3) / 2);
         if !excess.is_zero() {
-            self.traces.values_mut().for_each(|trace| trace.since = trace.since + excess);
+            self.traces.values_mut().for_each(|trace| trace.since = (trace.since + excess).min(now));
         }
         for descriptor in descriptors {
             let trace = self.traces.entry(descriptor.process).or_insert(Trace::new(descriptor, now));
@@ -100,6 +100,7 @@ impl History {
 
     /// Every wait starts anew: nobody can tell how much time passed elsewhere (rule R4).
     pub(super) fn restart(&mut self, now: Instant) {
+        self.observed_at = Some(now);
         let traces: Vec<_> = self.traces.values_mut().collect();
         traces.into_iter().for_each(|trace| (trace.since, trace.seen_at) = (now, now));
     }
