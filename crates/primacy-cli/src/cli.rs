@@ -193,11 +193,12 @@ pub(crate) struct RunArgs {
     /// How to take part: as one who waits, or as one of members that know each other
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = ProtocolName::Lease)]
     pub(crate) protocol: ProtocolName,
-    #[command(flatten)]
-    pub(crate) registers: RegistersArgs,
     /// The program and its arguments, executed directly, without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+    /// Last, since its heading is that of all that follows.
+    #[command(flatten)]
+    pub(crate) registers: RegistersArgs,
 }
 
 impl RunArgs {
