@@ -31,6 +31,9 @@ async fn each_step_is_one_unnamed_statement() {
     let store = at(&format!("{}?application_name=steps", server.url()));
     let mut a = Actor::join(&store, "e", 1).await;
     let mut record = a.take().await;
+    // Looks are prepared the first time that they are taken.
+    a.look().await;
+    a.announce().await;
     let mut before = statements(&server, "steps").len();
     let mut cost = |what: &str| {
         let said = statements(&server, "steps");

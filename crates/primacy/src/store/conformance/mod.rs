@@ -49,6 +49,12 @@ pub trait Harness: Send + Sync {
         Box::pin(std::future::ready(false))
     }
 
+    /// Whether what stands between here and the store survives a step that is given up under way. PgBouncer 1.18 does not
+    /// always: a cancel request can end it.
+    fn survives_dropped_steps(&self) -> bool {
+        true
+    }
+
     /// Whether the store gives hints of its own.
     fn has_hints(&self) -> bool {
         true

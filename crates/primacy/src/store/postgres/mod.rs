@@ -11,6 +11,7 @@ mod lineage;
 mod link;
 mod parameter;
 mod place;
+mod prepared;
 mod probe;
 mod register_rows;
 mod registers;

@@ -96,7 +96,7 @@ impl PostgresRegistry {
     }
 
     async fn beat(&mut self, process: ProcessId, parameters: &[Parameter<'_>]) -> Result<Reply, Fault> {
-        let rows = self.link.run(statements::BEAT, parameters, Stake::Writing).await?;
+        let rows = self.link.run_often(statements::BEAT, parameters, Stake::Writing).await?;
         match rows.first() {
             Some(row) => rows::beaten(row),
             None => {
@@ -110,10 +110,10 @@ impl PostgresRegistry {
         &mut self,
         process: ProcessId,
         (holder, token): (CandidateId, Token),
-        statement: &str,
+        statement: &'static str,
         parameters: &[Parameter<'_>],
     ) -> Result<Reply, Fault> {
-        let rows = self.link.run(statement, parameters, Stake::Writing).await?;
+        let rows = self.link.run_often(statement, parameters, Stake::Writing).await?;
         if let Some(row) = rows.first() {
             return rows::surveyed(row);
         }

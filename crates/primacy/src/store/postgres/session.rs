@@ -82,7 +82,7 @@ impl PostgresSession {
 
     async fn look(&mut self) -> Result<Sighting, Fault> {
         let parameters = [self.election.as_str().into(), self.me.id.into()];
-        let rows = self.link.run(statements::LOOK, &parameters, Stake::Reading).await?;
+        let rows = self.link.run_often(statements::LOOK, &parameters, Stake::Reading).await?;
         self.note(rows::sighting(&rows)?)
     }
 
@@ -103,7 +103,7 @@ impl PostgresSession {
             note.as_str().into(),
             row::fresh_for(self.lease, since_last).into(),
         ];
-        let announcing = self.link.run(statements::ANNOUNCE, &parameters, Stake::Reading);
+        let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
         match timeout(announcement_patience(self.lease), announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
