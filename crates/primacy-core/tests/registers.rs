@@ -280,3 +280,18 @@ fn after_the_store_was_away_nobody_is_evicted_for_it() {
     village.run(MINUTE);
     assert_eq!(village.registers.vars().max_id, 20, "nobody had to join again");
 }
+
+#[test]
+fn a_late_no_to_the_survey_of_a_former_lead_does_not_end_the_present_one() {
+    let mut village = Village::new();
+    village.settle(6);
+    village.house_mut(1).latency = ROUND / 4;
+    village.crown(1, 1);
+    village.run(ROUND / 8);
+    // The survey with token 1 is under way, and will be told that somebody else leads.
+    village.crown(1, 2);
+    village.run(ROUND);
+    village.kill(5);
+    village.run(rounds().patience(ROUND) + ROUND * 3);
+    assert!(!village.registers.processes().contains(&5), "nobody surveys");
+}

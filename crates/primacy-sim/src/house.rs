@@ -21,7 +21,7 @@ use crate::world::{Happening, World};
 pub(crate) struct House {
     pub(crate) nodes: Vec<usize>,
     pub(crate) household: Option<Household>,
-    stall: Option<Stall>,
+    pub(crate) stall: Option<Stall>,
     /// Until when something has kept its group from beating in time, for the checkers.
     pub(crate) hindered_until: u64,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Household {
     members: Vec<(Member, Candidacy)>,
     /// Those that wait to hear that nothing of them is left.
     leaving: Vec<Member>,
-    armed: Option<Instant>,
+    pub(crate) armed: Option<Instant>,
     generation: u64,
     /// Calls in the present part of the healed phase.
     pub(crate) calls: u32,
@@ -107,7 +107,7 @@ impl House {
         houses
     }
 
-    fn is_stopped(&self, now: u64) -> bool {
+    pub(crate) fn is_stopped(&self, now: u64) -> bool {
         self.stall.is_some_and(|stall| now < stall.until)
     }
 }
@@ -343,7 +343,7 @@ impl World {
     }
 
     /// Lets a group do what it has to do until it waits, is stopped or dies.
-    fn run_group(&mut self, h: usize) {
+    pub(crate) fn run_group(&mut self, h: usize) {
         loop {
             let house = &mut self.houses[h];
             if self.violation.is_some() || house.is_stopped(self.now) {
@@ -533,91 +533,6 @@ impl World {
         }
     }
 
-    // ---- what happens to houses ----
-
-    /// The threads of the house of this node are stopped.
-    pub(crate) fn stall_group(&mut self, n: usize, stall: Stall) {
-        let Some(house) = self.nodes[n].part.house else { return };
-        if self.houses[house].is_stopped(self.now) {
-            return;
-        }
-        self.houses[house].stall = Some(stall);
-        self.hinder_house(house, stall.until);
-        self.at(stall.until, Happening::GroupResume { house });
-    }
-
-    pub(crate) fn end_stall_of_group(&mut self, n: usize) {
-        if let Some(house) = self.nodes[n].part.house {
-            self.houses[house].stall = None;
-        }
-    }
-
-    pub(crate) fn resume_group(&mut self, h: usize) {
-        let Some(stall) = self.houses[h].stall.take_if(|stall| stall.until <= self.now) else { return };
-        let at_once = self.rng.chance(500_000);
-        if stall.kind == StallKind::Suspend
-            && let Some(household) = &mut self.houses[h].household
-        {
-            let event = ToGroup::Event(Event::Suspended);
-            if at_once { household.mailbox.push_front(event) } else { household.mailbox.push_back(event) }
-        }
-        self.run_group(h);
-    }
-
-    /// Faults are over: whatever was stopped goes on.
-    pub(crate) fn resume_groups(&mut self) {
-        for house in 0..self.houses.len() {
-            self.houses[house].hindered_until = self.now;
-            if let Some(stall) = &mut self.houses[house].stall {
-                stall.until = self.now;
-                self.after(0, Happening::GroupResume { house });
-            }
-        }
-    }
-
-    pub(crate) fn slew_group(&mut self, n: usize, ppm: i32) {
-        let Some(house) = self.nodes[n].part.house else { return };
-        let now = self.now;
-        if let Some(household) = &mut self.houses[house].household {
-            household.clock.slew(now, ppm);
-            household.armed = None;
-            self.run_group(house);
-        }
-    }
-
-    /// The process of this node's house is gone.
-    pub(crate) fn end_household(&mut self, n: usize) {
-        let Some(house) = self.nodes[n].part.house else { return };
-        if let Some(household) = self.houses[house].household.take() {
-            self.roll.died.insert(household.process, self.now);
-            self.drop_flights(|flight| flight.is_of_group(household.number, None));
-        }
-    }
-
-    /// Something keeps the group of this node's house from beating in time.
-    pub(crate) fn hinder(&mut self, n: usize, until: u64) {
-        if let Some(house) = self.nodes[n].part.house {
-            self.hinder_house(house, until);
-        }
-    }
-
-    pub(crate) fn hinder_house(&mut self, house: usize, until: u64) {
-        let hindered = &mut self.houses[house].hindered_until;
-        *hindered = until.max(*hindered);
-    }
-
-    pub(crate) fn hinder_all(&mut self, until: u64) {
-        (0..self.houses.len()).for_each(|house| self.hinder_house(house, until));
-    }
-
-    /// Whether a way this long is a hindrance by itself.
-    pub(crate) fn is_slow(&self, house: usize, way: u64) -> bool {
-        let household = self.houses[house].household.as_ref();
-        let vars = household.and_then(|household| household.group.view().vars);
-        let round = vars.map(|vars| vars.round).or(self.scenario.company.map(|company| company.rounds.round()));
-        round.is_some_and(|round| way > crate::nanos(round) / 16)
-    }
-
     fn log_group(&mut self, h: usize, text: impl FnOnce() -> String) {
         let node = self.houses[h].nodes.first().copied();
         self.log(node, || format!("group {h} {}", text()));
@@ -627,6 +542,16 @@ impl World {
 impl Household {
     fn candidates(&self) -> Event {
         Event::Candidates(self.members.iter().map(|(_, candidacy)| candidacy.clone()).collect())
+    }
+
+    /// Its machine has slept.
+    pub(crate) fn suspended(&mut self, at_once: bool) {
+        let event = ToGroup::Event(Event::Suspended);
+        if at_once {
+            self.mailbox.push_front(event);
+        } else {
+            self.mailbox.push_back(event);
+        }
     }
 
     /// Whether anybody takes part through it.

@@ -20,6 +20,7 @@ mod batch;
 mod canary;
 mod clock;
 mod healed;
+mod hindrance;
 mod house;
 mod membership;
 mod network;

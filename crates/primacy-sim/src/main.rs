@@ -178,7 +178,7 @@ fn is_enough(out: &mut impl Write, tally: &Tally) -> io::Result<bool> {
         ("faults", tally.faults(), 3_000_000),
         ("elections", tally.elections, 80_000),
         ("worlds with registers", tally.registers, 5_000),
-        ("evictions", tally.evictions, 20_000),
+        ("evictions", tally.evictions, 30_000),
         ("changes of the round time", tally.round_changes, 5_000),
     ] {
         if is < least {

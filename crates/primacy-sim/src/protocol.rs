@@ -33,11 +33,11 @@ pub(crate) struct Company {
 }
 
 impl Protocol {
-    /// A quarter of all worlds follow the `registers` protocol, and one in twenty mixes both.
+    /// One world in eight follows the `registers` protocol, and one in thirty mixes both.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         match rng.below(100) {
-            0..25 => Self::Registers,
-            25..30 => Self::Mixed,
+            0..12 => Self::Registers,
+            12..15 => Self::Mixed,
             _ => Self::Lease,
         }
     }

@@ -167,6 +167,17 @@ mod tests {
     }
 
     #[test]
+    fn after_a_sleep_the_wait_begins_then_and_not_later() {
+        let mut history = History::default();
+        history.observe(&[descriptor(1, 7)], PATIENCE / 2, at(0));
+        history.restart(at(60_000));
+        history.observe(&[descriptor(1, 7)], PATIENCE / 2, at(60_001));
+        history.observe(&[descriptor(1, 7)], PATIENCE / 2, at(62_000));
+        history.observe(&[descriptor(1, 7)], PATIENCE / 2, at(64_000));
+        assert!(history.is_silent(ProcessId::from_bits(1), PATIENCE));
+    }
+
+    #[test]
     fn who_is_gone_is_forgotten() {
         let mut history = History::default();
         history.observe(&[descriptor(1, 7), descriptor(2, 1)], ROUND, at(0));
