@@ -11,16 +11,21 @@ mod idle;
 mod micro;
 mod place;
 mod plot;
+mod published;
+mod registers;
 mod spread;
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
 
 use crate::failover::{Event, Failover};
 use crate::place::{Kind, Place};
+use crate::registers::Cost;
+use crate::spread::Spread;
 
 /// What primacy costs and how fast it fails over, on real processes and real stores.
 #[derive(Parser)]
@@ -46,12 +51,24 @@ struct Options {
     /// The lease, in seconds.
     #[arg(long, default_value_t = 10)]
     lease: u64,
-    /// Only these parts: is-current, renewal, capacity, fence, failover, idle.
+    /// Only these parts: is-current, renewal, capacity, fence, failover, idle, registers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// For how many seconds an idle fleet is watched.
     #[arg(long, default_value_t = 30)]
     idle_seconds: u64,
+    /// Numbers of processes that take part by the registers protocol, and by the published form of it.
+    #[arg(long, value_delimiter = ',', default_value = "5,50,100,200,400,800")]
+    processes: Vec<usize>,
+    /// Candidates in each of these processes. The published form knows one.
+    #[arg(long, default_value_t = 1)]
+    each: usize,
+    /// For how many seconds their cost is measured.
+    #[arg(long, default_value_t = 60)]
+    watch_seconds: u64,
+    /// How often the leader of the published form is killed.
+    #[arg(long, default_value_t = 5)]
+    published_deaths: usize,
     /// The program that the measured runners run. Not for people.
     #[arg(long, hide = true)]
     sentry: bool,
@@ -68,7 +85,7 @@ fn main() -> Result<()> {
     if wanted("is-current") {
         println!("{}", micro::is_current()?);
     }
-    let mut failovers = Vec::new();
+    let (mut failovers, mut costs) = (Vec::new(), Vec::new());
     for &kind in &options.store {
         let place = Place::start(kind)?;
         if wanted("renewal") {
@@ -93,6 +110,12 @@ fn main() -> Result<()> {
                 println!("{idle}");
             }
         }
+        if wanted("registers") {
+            registers(&options, &place, &mut costs)?;
+        }
+    }
+    if !costs.is_empty() {
+        fs::write(options.out.join("registers.json"), serde_json::to_vec_pretty(&costs)?)?;
     }
     if !failovers.is_empty() {
         fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&failovers)?)?;
@@ -111,6 +134,24 @@ fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Re
                 println!("{failover}");
                 results.push(failover);
             }
+        }
+    }
+    Ok(())
+}
+
+fn registers(options: &Options, place: &Place, costs: &mut Vec<Cost>) -> Result<()> {
+    let watch = Duration::from_secs(options.watch_seconds);
+    for &processes in &options.processes {
+        let cost = registers::primacy(place, processes, options.each, watch)?;
+        println!("{cost}");
+        costs.push(cost);
+        if options.each == 1 && place.kind != Kind::Sqlite {
+            let (cost, gaps) = registers::published(place, processes, watch, options.published_deaths)?;
+            println!("{cost}");
+            if !gaps.is_empty() {
+                println!("{:<10} published  {processes:>5} processes: nobody led for {}", place.kind, Spread::of(gaps));
+            }
+            costs.push(cost);
         }
     }
     Ok(())

@@ -98,6 +98,22 @@ impl Place {
         }
     }
 
+    /// How many rows the server has read, where it counts them.
+    pub(crate) fn rows_read(&self) -> Result<Option<u64>> {
+        let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
+        match &self.held {
+            Held::File(_) => Ok(None),
+            Held::Postgres(server) => count(server.sql(
+                "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_user_tables",
+            )?)
+            .map(Some),
+            Held::Mariadb(server) => count(server.sql(
+                "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROWS_READ'",
+            )?)
+            .map(Some),
+        }
+    }
+
     /// CPU time that the server's processes have used.
     pub(crate) fn cpu(&self) -> Duration {
         let pid = match &self.held {

@@ -13,10 +13,12 @@ use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Timing, TimingSettings, Token};
 
 use crate::output::failure::Failure;
+use registers::{ProtocolName, Registers, RegistersArgs};
 
 mod duration;
 pub(crate) mod examples;
 pub(crate) mod place;
+pub(crate) mod registers;
 pub(crate) mod secret;
 pub(crate) mod usage;
 
@@ -120,6 +122,7 @@ pub(crate) enum Colour {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them, read once")]
 pub(crate) enum Command {
     /// Run a program while, and only while, this candidate leads
     #[command(after_help = examples::RUN)]
@@ -130,6 +133,9 @@ pub(crate) enum Command {
     /// Show every election of the store
     #[command(after_help = examples::LIST)]
     List,
+    /// Show who takes part by the registers protocol, in which order they lead, and what has happened among them
+    #[command(after_help = examples::MEMBERS)]
+    Members(MembersArgs),
     /// Print a line at every change of the election
     #[command(after_help = examples::WATCH)]
     Watch(WatchArgs),
@@ -171,10 +177,11 @@ pub(crate) struct RunArgs {
     /// What people call this candidate [default: the host's name and the process id]
     #[arg(long, env = "PRIMACY_NAME", value_name = "LABEL")]
     pub(crate) name: Option<Label>,
-    /// How long a grant lasts unless it is renewed: the wait when a whole host is lost
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true)]
-    pub(crate) lease: Duration,
-    /// How long CMD may take to stop after SIGTERM, inside the lease [default: 5s, at most half of the lease]
+    /// How long a grant lasts unless it is renewed: the wait when a whole host is lost [default: 10s]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) lease: Option<Duration>,
+    /// How long CMD may take to stop after SIGTERM, inside the lease [default: 5s, at most half of the lease, or a
+    /// quarter with --protocol registers]
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
     /// Exit with 75 when the leadership is lost, instead of waiting to lead again
@@ -183,9 +190,15 @@ pub(crate) struct RunArgs {
     /// What to publish about this candidate, such as its address: at most 1,024 bytes
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = published)]
     pub(crate) data: String,
+    /// How to take part: as one who waits, or as one of members that know each other
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = ProtocolName::Lease)]
+    pub(crate) protocol: ProtocolName,
     /// The program and its arguments, executed directly, without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+    /// Last, since its heading is that of all that follows.
+    #[command(flatten)]
+    pub(crate) registers: RegistersArgs,
 }
 
 impl RunArgs {
@@ -194,9 +207,24 @@ impl RunArgs {
         self.name.clone().unwrap_or_else(default_label)
     }
 
-    /// The timing, checked as a whole.
-    pub(crate) fn timing(&self) -> Result<Timing, Failure> {
-        timing(self.lease, self.grace)
+    /// The timing and what the protocol needs besides, checked as a whole.
+    pub(crate) fn part(&self, label: &Label) -> Result<(Timing, Option<Registers>), Failure> {
+        match self.protocol {
+            ProtocolName::Lease => match self.registers.given() {
+                Some(option) => Err(Failure::usage(format!("{option} needs --protocol registers, too"))),
+                None => Ok((timing(self.lease.unwrap_or(Timing::DEFAULT_LEASE), self.grace)?, None)),
+            },
+            ProtocolName::Registers if self.lease.is_some() => Err(Failure::usage(
+                "with --protocol registers the lease follows from the rounds, which may change; \
+                 instead of --lease give --round, and --missed for how many of them it lasts",
+            )),
+            ProtocolName::Registers => {
+                let registers = self.registers.check(label)?;
+                let lease = registers.rounds.lease(registers.rounds.round());
+                let grace = self.grace.unwrap_or(DEFAULT_GRACE.min(lease / 4));
+                Ok((timing(lease, Some(grace))?, Some(registers)))
+            }
+        }
     }
 }
 
@@ -206,6 +234,23 @@ pub(crate) struct StatusArgs {
     /// Say in sentences why this candidate leads or why nobody does, and what will happen next
     #[arg(long)]
     pub(crate) explain: bool,
+}
+
+/// `primacy members`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MembersArgs {
+    /// Print joins, departures, evictions and changes of the round time as they happen instead
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// How many of the last events to show, the newest first; with --watch the oldest first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000))]
+    pub(crate) events: Option<u32>,
+    /// Stop after this many lines
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// How often to look: 10ms to 1h
+    #[arg(long, value_name = "DUR", requires = "watch", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
 }
 
 /// `primacy watch`.
@@ -406,7 +451,8 @@ mod tests {
         for lease in ["100ms", "1s", "10s", "24h"] {
             let cli = Cli::try_parse_from(["primacy", "run", "--lease", lease, "--", "true"]).expect("valid words");
             let Command::Run(args) = cli.command else { panic!("asked for run") };
-            assert!(args.timing().is_ok(), "{lease}: {:?}", args.timing());
+            let part = args.part(&args.label());
+            assert!(part.is_ok(), "{lease}: {part:?}");
         }
     }
 

@@ -129,6 +129,15 @@ impl Timing {
         Self::new(TimingSettings::new(lease))
     }
 
+    /// The same timing for a lease of another length: the work has the same time to stop, and the rest follows.
+    ///
+    /// # Errors
+    /// When the grace does not fit into that lease, or the lease is shorter than 100 ms or longer than a day.
+    pub fn with_other_lease(&self, lease: Duration) -> Result<Self, TimingError> {
+        let Self { grace, drift_ppm, .. } = *self;
+        Self::new(TimingSettings { lease, grace, renew_every: None, call_timeout: None, drift_ppm })
+    }
+
     /// How long a grant lasts, as it is written into the record.
     pub const fn lease(&self) -> Duration {
         self.lease
@@ -157,17 +166,28 @@ impl Timing {
     /// What the holder gives up of its lease so that clocks of different rate never see two leaders: 5 % at the default
     /// drift bound, where 3.92 % is needed even without the challenger's stretch.
     pub fn margin(&self) -> Duration {
-        share_ppm(self.lease, self.drift_ppm / 2 * 5)
+        self.lease - self.believed()
     }
 
     /// For how long the holder believes in its lease, counted from before it sent the request (rules R1, R4).
     pub fn believed(&self) -> Duration {
-        self.lease - self.margin()
+        self.believed_of(self.lease)
+    }
+
+    /// For how long the holder believes in a lease of this length, which may be another than its own setting: what the
+    /// record says is what counts (HAZARDS 9).
+    pub fn believed_of(&self, lease: Duration) -> Duration {
+        lease.saturating_sub(share_ppm(lease, self.drift_ppm / 2 * 5))
     }
 
     /// The end of the lease that is kept for killing work that did not stop, and for seeing it dead.
     pub fn kill(&self) -> Duration {
-        (self.lease / 40).max(Duration::from_millis(10))
+        Self::kill_of(self.lease)
+    }
+
+    /// The same for a lease of this length, which may be another than its own setting.
+    pub fn kill_of(lease: Duration) -> Duration {
+        (lease / 40).max(Duration::from_millis(10))
     }
 
     /// How long after the sending of the last successful renewal the work is told to stop: what is left for renewing.

@@ -68,6 +68,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Told(Event::Suspended)),
         2 => Just(Told(Event::Hint)),
         1 => Just(Told(Event::Wake)),
+        2 => prop_oneof![Just(100u64), Just(1_000), 100u64..60_000].prop_map(|lease| {
+            Told(Event::Retime(Timing::with_lease(Duration::from_millis(lease)).expect("long enough")))
+        }),
         12 => Just(Answered),
         2 => Just(CarriedOut),
         2 => prop_oneof![Just(CallError::NotDone), Just(CallError::Unknown)].prop_map(Fails),
@@ -282,8 +285,10 @@ impl Witness {
                 prop_assert!(self.call.is_none(), "two calls at once");
                 prop_assert!(call > self.last_call, "a call's name is used twice");
                 prop_assert!(deadline > self.now, "a call without time");
-                if let (Request::Renew { .. }, Some(until)) = (&request, self.until) {
+                if let (Request::Renew { lease, .. }, Some(until)) = (&request, self.until) {
                     prop_assert!(deadline <= until, "R8: a renewal may end after belief");
+                    let lasts = self.now + self.timing().believed_of(*lease);
+                    prop_assert!(until <= lasts, "R2: asks for a lease that ends before what it believes");
                 }
                 if matches!(request, Request::Release { .. }) {
                     prop_assert!(!self.works, "R9: released while the work runs");
@@ -313,18 +318,21 @@ impl Witness {
                 };
                 prop_assert_eq!(record.version, version);
                 prop_assert_eq!(record.version.token, token);
-                prop_assert!(until <= *sent_at + self.timing().believed(), "R1: counted from later than the sending");
+                prop_assert!(
+                    until <= *sent_at + self.timing().believed_of(record.lease),
+                    "R1: counted from later than the sending"
+                );
                 prop_assert!(until > self.now);
                 (self.led, self.until, self.works, self.told) = (token, Some(until), true, false);
             }
             Effect::Extend { until, .. } => {
-                let Some(Call { request: Request::Renew { .. }, sent_at, reply: Some(Reply::Applied(_)), .. }) =
+                let Some(Call { request: Request::Renew { .. }, sent_at, reply: Some(Reply::Applied(record)), .. }) =
                     answered
                 else {
                     return Err(TestCaseError::fail("belief is extended without a renewal that was carried out"));
                 };
                 prop_assert!(self.until.is_some_and(|former| former <= until), "an extension shortens");
-                let most = (*sent_at + self.timing().believed()).max(self.until.unwrap_or_default());
+                let most = (*sent_at + self.timing().believed_of(record.lease)).max(self.until.unwrap_or_default());
                 prop_assert!(until <= most, "R1: counted from later than the sending");
                 self.until = Some(until);
             }
@@ -404,7 +412,8 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 fn any_sighting() -> impl Strategy<Value = Sighting> {
-    let standing = (any::<u32>(), any::<u32>()).prop_map(|(ahead, others)| Standing { ahead, others });
+    let standing = (any::<u32>(), any::<u32>(), any::<bool>())
+        .prop_map(|(ahead, others, reserve)| Standing { ahead, others, reserve });
     let (record, age) = (prop::option::of(any_record()), prop::option::of(any_span()));
     (record, any_token(), age, any::<bool>(), standing).prop_map(|(record, remembered, age, holder_gone, standing)| {
         Sighting { record, remembered, age, holder_gone, standing }

@@ -65,7 +65,7 @@ impl World {
                 };
                 self.fault(fault);
                 let wait = self.draw_stall(n);
-                self.stall(n, kind, wait);
+                self.stall(n, kind, wait, true);
             }
             Blow::Crash => {
                 self.fault(Fault::Crashed);
@@ -75,7 +75,10 @@ impl World {
                 self.fault(Fault::Partitioned);
                 let until = self.now + self.rng.spread(lease / 32, lease * 3);
                 let answers_only = self.rng.chance(500_000);
-                self.nodes[n].cut = Some(Cut { until, answers_only });
+                for mate in self.mates(n) {
+                    self.nodes[mate].cut = Some(Cut { until, answers_only });
+                }
+                self.hinder(n, until);
                 self.log(Some(n), || format!("is cut off from the store until {}", secs(until)));
             }
             Blow::Outage => self.outage(lease),
@@ -99,7 +102,7 @@ impl World {
 
     /// How long something is stopped: often just across the deadline of its leadership.
     pub(crate) fn draw_stall(&mut self, n: usize) -> u64 {
-        let lease = crate::nanos(self.nodes[n].part.timing.lease());
+        let lease = crate::nanos(self.nodes[n].timing().lease());
         let now = self.now;
         let to_deadline = self.nodes[n].process.as_ref().and_then(|process| {
             let belief = process.belief(now)?;
@@ -113,14 +116,23 @@ impl World {
         }
     }
 
-    pub(crate) fn stall(&mut self, n: usize, kind: StallKind, wait: u64) {
+    /// Stops a candidate; or `all` that runs in its process, or on its machine.
+    pub(crate) fn stall(&mut self, n: usize, kind: StallKind, wait: u64, all: bool) {
         if self.healing.has_begun() || self.nodes[n].is_stopped(self.now) {
             return;
         }
         let until = self.now + wait.max(1);
+        let stall = Stall { kind, since: self.now, until };
         self.log(Some(n), || format!("is stopped ({kind:?}) until {}", secs(until)));
-        self.nodes[n].stall = Some(Stall { kind, since: self.now, until });
-        self.at(until, Happening::Resume { node: n });
+        for mate in if all { self.mates(n) } else { vec![n] } {
+            if !self.nodes[mate].is_stopped(self.now) {
+                self.nodes[mate].stall = Some(stall);
+                self.at(until, Happening::Resume { node: mate });
+            }
+        }
+        if all {
+            self.stall_group(n, stall);
+        }
     }
 
     fn outage(&mut self, lease: u64) {
@@ -128,21 +140,29 @@ impl World {
         let until = self.now + self.rng.spread(lease / 32, lease * 2);
         self.adversary.store_away_until = until;
         self.store.lose_unsynced();
+        self.hinder_all(until);
+        if !self.houses.is_empty() && self.rng.chance(500_000) && self.store.registers.lose_beats(self.now) {
+            self.fault(Fault::BeatsLost);
+        }
         self.log(None, || format!("the store is away until {}", secs(until)));
     }
 
     fn slew(&mut self, n: usize) {
         let ppm = draw_ppm(self.nodes[n].part.timing.drift_ppm(), self.scenario.profile, &mut self.rng);
         let now = self.now;
-        let node = &mut self.nodes[n];
-        node.ppm = ppm;
-        if let Some(process) = &mut node.process {
-            process.clock.slew(now, ppm);
-            process.armed = None;
+        let mates = self.mates(n);
+        for mate in &mates {
+            let node = &mut self.nodes[*mate];
+            node.ppm = ppm;
+            if let Some(process) = &mut node.process {
+                process.clock.slew(now, ppm);
+                process.armed = None;
+            }
         }
+        self.slew_group(n, ppm);
         self.fault(Fault::Slewed);
         self.log(Some(n), || format!("clock rate is wrong by {ppm} ppm now"));
-        self.run_node(n);
+        mates.into_iter().for_each(|mate| self.run_node(mate));
     }
 
     pub(crate) fn delete_row(&mut self) {
@@ -171,11 +191,15 @@ impl World {
         self.log(None, || "the host of all is started again".to_owned());
         for n in 0..self.nodes.len() {
             self.nodes[n].stall = None;
+            self.end_stall_of_group(n);
             self.crash(n);
             self.nodes[n].remains = None;
         }
         self.flights.clear();
         self.store.reboot();
+        if self.store.registers.lose_beats(self.now) {
+            self.fault(Fault::BeatsLost);
+        }
     }
 
     fn churn(&mut self, n: usize) {

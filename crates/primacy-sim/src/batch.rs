@@ -86,7 +86,9 @@ pub fn run(seeds: Range<u64>, threads: usize, setup: &Setup, progress: &(dyn Fn(
     });
     let (mut tally, mut failures) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     failures.sort_by_key(|failure| failure.seed);
-    tally.failovers.sort_unstable_by_key(|(took, bound)| u128::from(*took) * 1_000_000 / u128::from((*bound).max(1)));
+    for spans in [&mut tally.failovers, &mut tally.successions, &mut tally.descents] {
+        spans.sort_unstable_by_key(|(took, bound)| u128::from(*took) * 1_000_000 / u128::from((*bound).max(1)));
+    }
     let missing = if setup.profile == Profile::All { tally.missing() } else { Vec::new() };
     Report { tally, failures, missing }
 }

@@ -1,9 +1,11 @@
 //! Planted bugs, each of which the checkers must find: the proof that they bite.
 
 use primacy_core::lease::Flaw;
+use primacy_core::registers;
 
 use crate::oracle::Oracle;
 use crate::planted::{DriverFlaw, Planted};
+use crate::protocol::Protocol;
 use crate::scenario::{Profile, Setup};
 use crate::store::StoreFlaw;
 
@@ -54,6 +56,10 @@ pub const CANARIES: &[Canary] = &[
     canary("drained-early", Planted::Driver(DriverFlaw::DrainedEarly), 50),
     canary("unchecked-work", Planted::Driver(DriverFlaw::UncheckedWork), 50),
     canary("no-kill", Planted::Driver(DriverFlaw::NoKill), 50),
+    canary("shortens-early", Planted::Core(Flaw::ShortensEarly), 200),
+    canary("believes-old-shown", Planted::Core(Flaw::BelievesOldShown), 200),
+    canary("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
+    canary("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 200),
 ];
 
 impl Canary {
@@ -64,7 +70,17 @@ impl Canary {
 
     /// The bug planted into a world that keeps all other promises.
     pub fn setup(&self) -> Setup {
-        Setup { planted: Some(self.planted), ..Setup::new(self.profile()) }
+        Setup { planted: Some(self.planted), protocol: Some(self.protocol()), ..Setup::new(self.profile()) }
+    }
+
+    /// The protocol that it is a bug of.
+    pub const fn protocol(&self) -> Protocol {
+        match self.planted {
+            Planted::Core(Flaw::ShortensEarly | Flaw::BelievesOldShown)
+            | Planted::Group(_)
+            | Planted::Store(StoreFlaw::EvictsAnyCounter) => Protocol::Registers,
+            _ => Protocol::Lease,
+        }
     }
 
     /// Hunts the bug in seeds from `from` on, without asking the `muted` oracles, and says how many it took and what told.

@@ -34,6 +34,16 @@ impl Clock {
         self.real.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
 
+    /// How much time it has shown between two real times; at most that, at a rate wrong by `ppm`, where it has been slewed
+    /// in between.
+    pub(crate) fn between(&self, from: u64, to: u64, ppm: u32) -> u64 {
+        if from >= self.real {
+            return crate::nanos(self.read(to).since(self.read(from)));
+        }
+        let most = i128::from(to.saturating_sub(from)) * (MILLION + i128::from(ppm)) / MILLION;
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+
     /// Goes on at another rate, without a step.
     pub(crate) fn slew(&mut self, real: u64, ppm: i32) {
         *self = Self { real, local: self.read(real).as_nanos(), ppm };

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use primacy_core::lease::Event;
+use primacy_core::lease::{Event, Role};
 use primacy_core::{Label, Timing, Token};
 
+use crate::node::{Node, Process};
 use crate::oracle::Oracle;
+use crate::protocol::Company;
+use crate::registers::Row;
 use crate::scenario::{Mix, Profile};
 use crate::store::Order;
 use crate::tally::Sometimes;
@@ -17,6 +20,12 @@ pub(crate) struct Healing {
     part: Part,
     /// Who leads, with which token, as far as this phase has established it.
     leader: Option<(usize, Token)>,
+    /// Counts the plans that were given up.
+    round: u64,
+    /// Since when nothing fails.
+    since: u64,
+    /// How long the present part takes.
+    span: u64,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -24,8 +33,17 @@ enum Part {
     /// Faults still strike.
     #[default]
     Faults,
-    /// A leader must come.
-    Settling,
+    /// A leader must come by then, if it was not there a lease ago.
+    Settling {
+        by: u64,
+        seen: Option<(usize, Token)>,
+        next: Next,
+    },
+    /// The leader must stay, and rounds come down by then.
+    Descending {
+        from: u64,
+        by: u64,
+    },
     /// The leader must stay.
     Stable {
         next: Next,
@@ -48,7 +66,9 @@ enum Part {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Next {
     Silence,
+    Doom,
     HandOver,
+    End,
 }
 
 /// How late a healthy process is woken, at most, and how often that counts in one call.
@@ -68,7 +88,7 @@ impl World {
     /// Faults end.
     pub(crate) fn heal(&mut self) {
         self.log(None, || "---- faults end ----".to_owned());
-        self.healing.part = Part::Settling;
+        self.healing.since = self.now;
         self.mix =
             Mix { new_epoch: self.mix.new_epoch, ..Mix::healed(self.scenario.healed_latency, self.mix.write_every) };
         self.adversary.relent();
@@ -93,14 +113,50 @@ impl World {
                 self.after(soon, Happening::Start { node: n });
             }
         }
+        self.resume_groups();
         self.give_order(&Order::Resume, None);
+        self.settle(Next::Silence);
+    }
+
+    /// A leader must come.
+    fn settle(&mut self, next: Next) {
+        self.healing.round += 1;
         let bound = self.settle_bound();
-        self.after(bound, Happening::Drill);
+        self.healing.part = Part::Settling { by: self.now + bound, seen: None, next };
+        // Where leases may grow the bound is long, and there is no need to wait for all of it.
+        let wait = if self.scenario.company.is_some() { bound.min(self.present_lease()) } else { bound };
+        self.plan_drill(wait);
+    }
+
+    fn plan_drill(&mut self, wait: u64) {
+        self.after(wait, Happening::Drill { round: self.healing.round });
+    }
+
+    /// The longest lease that anybody counts by now.
+    fn present_lease(&self) -> u64 {
+        let row = self.store.row().map(|row| row.lease);
+        crate::nanos(self.scenario.longest.max(self.longest(Timing::lease)).max(row.unwrap_or_default()))
+    }
+
+    /// A leader is to make way for a better one, which is no failure.
+    pub(crate) fn healing_hands_over(&mut self) {
+        match self.healing.part {
+            Part::Stable { next } => self.settle(next),
+            Part::Fated | Part::Descending { .. } => self.settle(Next::Silence),
+            Part::Silent { .. } => self.settle(Next::HandOver),
+            Part::HandOver { .. } => self.settle(Next::End),
+            Part::Faults | Part::Settling { .. } | Part::Over => {}
+        }
     }
 
     /// Some nodes never come back, as long as one is left.
     fn bury_some(&mut self) {
-        let survivor = self.rng.below(self.nodes.len() as u64 - u64::from(self.scenario.late_arrival)) as usize;
+        let present = self.nodes.len() - usize::from(self.scenario.late_arrival);
+        let mut survivor = self.rng.below(present as u64) as usize;
+        if !self.nodes[survivor].is_eligible() {
+            // The first may always lead.
+            survivor = 0;
+        }
         if self.scenario.profile == Profile::Calm || !self.rng.chance(200_000) {
             return;
         }
@@ -113,25 +169,38 @@ impl World {
     }
 
     /// The next part of the healed phase.
-    pub(crate) fn drill(&mut self) {
+    pub(crate) fn drill(&mut self, round: u64) {
+        if round != self.healing.round {
+            return;
+        }
         match std::mem::replace(&mut self.healing.part, Part::Over) {
-            Part::Settling => self.settled(),
+            Part::Settling { by, seen, next } if self.scenario.company.is_some() && self.now < by => {
+                self.settling(by, seen, next);
+            }
+            Part::Settling { next, .. } => self.settled(next),
+            Part::Descending { from, by } => self.descending(from, by),
             Part::Stable { next } => {
                 self.check_calls();
                 match next {
-                    Next::Silence => {
+                    Next::Silence if self.is_surveyed() => {
+                        self.check_members(self.healing.since);
+                        let (from, bound) = (self.healing.since, crate::nanos(self.descent_bound()));
+                        self.descending(from, from + bound);
+                    }
+                    Next::Silence | Next::Doom => {
                         // The worst moment to be lost is right after a renewal.
                         self.healing.part = Part::Fated;
                         if self.rng.chance(300_000) {
-                            self.after(0, Happening::Drill);
+                            self.plan_drill(0);
                         }
                     }
                     Next::HandOver => self.hand_over(),
+                    Next::End => {}
                 }
             }
             Part::Fated => self.silence(),
             Part::Silent { .. } => {
-                if self.check_leader("after the leader was lost") {
+                if self.check_leader("after the leader was lost", true) {
                     self.stay_stable(2, Next::HandOver);
                 }
             }
@@ -140,10 +209,57 @@ impl World {
         }
     }
 
+    /// Looks whether there is a leader already that stays.
+    fn settling(&mut self, by: u64, seen: Option<(usize, Token)>, next: Next) {
+        let leader = if self.check_leader("", false) { self.healing.leader } else { None };
+        let leads = |n: usize| {
+            let process = self.nodes[n].process.as_ref();
+            process.is_some_and(|process| process.candidate.view().role == Role::Leading)
+        };
+        if leader.is_some_and(|(n, _)| leads(n)) && leader == seen {
+            return self.settled(next);
+        }
+        self.healing.part = Part::Settling { by, seen: leader, next };
+        let wait = self.present_lease().min(by - self.now);
+        self.plan_drill(wait);
+    }
+
+    /// Whether the leader's process watches over the rounds.
+    fn is_surveyed(&self) -> bool {
+        self.healing.leader.is_some_and(|(leader, _)| self.nodes[leader].part.house.is_some())
+    }
+
+    /// Nothing is late any more: rounds come down.
+    fn descending(&mut self, from: u64, by: u64) {
+        if self.is_down() {
+            // What went up and down again before leaves nothing to see.
+            let changed = self.roll.changed_at;
+            if changed > from {
+                self.saw(Sometimes::CameDown);
+                self.tally.descents.push((changed - from, by - from));
+            }
+            // Everybody is to hear of it.
+            return self.stay_stable(1, Next::Doom);
+        }
+        if self.now >= by {
+            let vars = self.store.registers.vars().copied();
+            let took = self.now - from;
+            return self
+                .violate(Oracle::Rounds, None, || format!("{took} ns after faults rounds are not down: {vars:?}"));
+        }
+        self.healing.part = Part::Descending { from, by };
+        let wait =
+            crate::nanos(self.store.registers.vars().map_or(Duration::ZERO, |vars| vars.round)).min(by - self.now);
+        self.plan_drill(wait);
+    }
+
     /// Once faults have stopped, somebody leads.
-    fn settled(&mut self) {
-        if !self.check_leader("after faults had stopped") {
+    fn settled(&mut self, next: Next) {
+        if !self.check_leader("after faults had stopped", true) {
             return;
+        }
+        if next != Next::Silence {
+            return self.stay_stable(2, next);
         }
         self.saw(Sometimes::Healed);
         let late = self.nodes.len() - 1;
@@ -166,20 +282,26 @@ impl World {
                 process.notes.calls = 0;
             }
         }
-        self.after(crate::nanos(self.scenario.longest * leases), Happening::Drill);
+        for house in &mut self.houses {
+            if let Some(household) = &mut house.household {
+                household.calls = 0;
+            }
+        }
+        self.healing.span = self.present_lease() * u64::from(leases);
+        self.plan_drill(self.healing.span);
     }
 
     /// The leader is lost without a word.
     fn silence(&mut self) {
         let Some((leader, _)) = self.healing.leader else { return };
         self.crash(leader);
-        if self.nodes.iter().all(|node| node.process.is_none()) {
+        if self.nodes.iter().all(|node| node.process.is_none() || !node.is_eligible()) {
             self.nodes[leader].dead_for_good = false;
             self.after(1_000_000, Happening::Start { node: leader });
         }
         let bound = self.silence_bound();
         self.healing.part = Part::Silent { lost_at: self.now, bound };
-        self.after(bound, Happening::Drill);
+        self.plan_drill(bound);
     }
 
     /// The leader is asked to go: by its own process, or by an operator.
@@ -191,7 +313,8 @@ impl World {
         let (Some((leader, token)), Some(other)) = (self.healing.leader, self.pick_other()) else { return };
         let label = &self.nodes[other].part.label;
         let differs = *label != self.nodes[leader].part.label;
-        let to = Some(label.clone()).filter(|_| differs && self.rng.chance(333_333));
+        let deaf = self.nodes[other].process.as_ref().is_some_and(Process::is_deaf);
+        let to = Some(label.clone()).filter(|_| differs && self.rng.chance(333_333) && !deaf);
         self.healing.part = Part::HandOver { from: token, to: to.clone() };
         match to {
             Some(label) => self.give_order(&Order::Promote(label), Some(token)),
@@ -199,11 +322,11 @@ impl World {
             None => self.deliver(leader, Event::Withdraw),
         }
         let bound = self.hand_over_bound();
-        self.after(bound, Happening::Drill);
+        self.plan_drill(bound);
     }
 
     fn handed_over(&mut self, from: Token, to: Option<&Label>) {
-        if !self.check_leader("after the leader was asked to go") {
+        if !self.check_leader("after the leader was asked to go", true) {
             return;
         }
         let Some((leader, token)) = self.healing.leader else { return };
@@ -221,19 +344,21 @@ impl World {
     /// A renewal was carried out.
     pub(crate) fn healing_renewed(&mut self, n: usize) {
         if self.healing.part == Part::Fated && self.healing.leader.is_some_and(|(leader, _)| leader == n) {
-            self.after(0, Happening::Drill);
+            self.plan_drill(0);
         }
     }
 
     /// A leadership has begun.
     pub(crate) fn healing_led(&mut self, n: usize, token: Token) {
         match self.healing.part {
-            Part::Stable { .. } | Part::Fated => {
+            Part::Stable { .. } | Part::Fated | Part::Descending { .. } => {
                 self.violate(Oracle::Stability, Some(n), || "leads although a healthy leader was there".to_owned());
             }
             Part::Silent { lost_at, bound } => {
                 self.saw(Sometimes::Silent);
-                if self.scenario.uniform() {
+                if self.scenario.company.is_some() {
+                    self.tally.successions.push((self.now - lost_at, bound));
+                } else if self.scenario.uniform() {
                     self.tally.failovers.push((self.now - lost_at, bound));
                 }
             }
@@ -244,13 +369,13 @@ impl World {
 
     /// A leadership has ended.
     pub(crate) fn healing_ended(&mut self, n: usize) {
-        if matches!(self.healing.part, Part::Stable { .. } | Part::Fated) {
+        if matches!(self.healing.part, Part::Stable { .. } | Part::Fated | Part::Descending { .. }) {
             self.violate(Oracle::Stability, Some(n), || "leads no more although nothing fails".to_owned());
         }
     }
 
     /// Exactly one believes, and the row names it.
-    fn check_leader(&mut self, when: &str) -> bool {
+    fn check_leader(&mut self, when: &str, must: bool) -> bool {
         let mut leaders = (0..self.nodes.len()).filter_map(|n| Some((n, self.nodes[n].belief(self.now)?)));
         let (first, second) = (leaders.next(), leaders.next());
         let named = first.is_some_and(|(n, belief)| {
@@ -264,6 +389,7 @@ impl World {
                 self.healing.leader = Some((n, belief.token));
                 true
             }
+            _ if !must => false,
             _ => {
                 let row = self.store.row().cloned();
                 self.violate(Oracle::Termination, None, || {
@@ -280,17 +406,26 @@ impl World {
             return;
         }
         let Some(timing) = self.nodes.first().map(|node| node.part.timing) else { return };
-        let renewals = crate::nanos(timing.lease() * 3) / crate::nanos(timing.renew_every());
+        let span = if self.scenario.company.is_some() { self.healing.span } else { crate::nanos(timing.lease() * 3) };
+        let renewals = span / crate::nanos(timing.renew_every());
         let busiest = self.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.notes.calls)).max();
         if busiest.is_some_and(|calls| u64::from(calls) > 12 + renewals * 6) {
             self.violate(Oracle::Calm, None, || format!("{busiest:?} calls of one candidate in {renewals} renewals"));
+        }
+        let Some(company) = self.scenario.company else { return };
+        let rounds = span / crate::nanos(company.rounds.round());
+        let busiest = self.houses.iter().filter_map(|house| Some(house.household.as_ref()?.calls)).max();
+        if busiest.is_some_and(|calls| u64::from(calls) > 12 + rounds * 4) {
+            self.violate(Oracle::Calm, None, || format!("{busiest:?} calls of one group in {rounds} rounds"));
         }
     }
 
     /// A running candidate that does not lead.
     fn pick_other(&mut self) -> Option<usize> {
         let leader = self.healing.leader.map(|(leader, _)| leader);
-        let others = (0..self.nodes.len()).filter(|n| Some(*n) != leader && self.nodes[*n].process.is_some());
+        let mates = leader.map(|leader| self.mates(leader)).unwrap_or_default();
+        let others = (0..self.nodes.len())
+            .filter(|n| !mates.contains(n) && self.nodes[*n].process.is_some() && self.nodes[*n].is_eligible());
         let others: Vec<usize> = others.collect();
         if others.is_empty() { None } else { Some(*self.rng.pick(&others)) }
     }
@@ -298,7 +433,7 @@ impl World {
     // ---- bounds ----
 
     fn longest(&self, of: impl Fn(&Timing) -> Duration) -> Duration {
-        self.nodes.iter().map(|node| of(&node.part.timing)).max().unwrap_or_default()
+        self.nodes.iter().map(|node| of(&node.timing())).max().unwrap_or_default()
     }
 
     /// Stretched by the slowest clock that is allowed.
@@ -317,7 +452,13 @@ impl World {
     /// From the end of faults to a settled leader: the candidates' longest back-off, the published bound, the windows
     /// that a successor or a cooling leader is granted, and one handing over that was ordered before.
     fn settle_bound(&self) -> u64 {
-        let lease = self.scenario.longest;
+        let mut lease = Duration::from_nanos(self.present_lease());
+        let mut rounds = Duration::ZERO;
+        if let Some(company) = self.scenario.company {
+            // Who was evicted comes back, and makes rounds longer. One round to join, one to be told, one to see the record.
+            lease = lease.max(company.rounds.lease(company.rounds.most()));
+            rounds = company.rounds.most() * 3 + lease;
+        }
         let count = self.nodes.len() as u32;
         let own = self.longest(Timing::renew_every) * 3
             + self.longest(Timing::call_timeout) * 2
@@ -326,6 +467,7 @@ impl World {
             + self.longest(Timing::window) * 3
             + self.longest(|timing| timing.grace() + timing.kill())
             + self.longest(Timing::slot) * count * 3
+            + rounds
             + lease / 8;
         self.on_slowest_clock(own) + crate::nanos(self.latency() * 20)
     }
@@ -334,8 +476,11 @@ impl World {
     fn silence_bound(&self) -> u64 {
         let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
         let ahead = self.store.stale_announcements(live);
+        if let Some(company) = self.scenario.company {
+            return self.succession_bound(&company, ahead);
+        }
         if self.scenario.uniform() && self.scenario.profile != Profile::Wild {
-            let alone = self.nodes.iter().all(|node| node.process.is_none());
+            let alone = self.nodes.iter().all(|node| node.process.is_none() || !node.is_eligible());
             let starts = if alone { Duration::from_millis(2) } else { Duration::ZERO };
             let timing = self.nodes.first().map(|node| node.part.timing);
             let bound = timing.map_or(Duration::ZERO, |timing| timing.failover_bound(ahead, self.latency()));
@@ -348,10 +493,61 @@ impl World {
         self.on_slowest_clock(own) + crate::nanos(self.latency() * 8)
     }
 
+    /// The same where candidates follow the `registers` protocol: whoever is in line looks as in the `lease` protocol; if
+    /// nobody is, the record is seen a round later, and asked for within a window.
+    fn succession_bound(&self, company: &Company, announced: u32) -> u64 {
+        let mut lease = Duration::from_nanos(self.present_lease());
+        let regress = self.scenario.profile == Profile::Regress;
+        if regress {
+            // Whoever has seen a later state waits for the longest lease that it has ever seen.
+            lease = lease.max(company.rounds.lease(self.longest_round(0)));
+        }
+        let living = |row: &Row| {
+            let process = row.descriptor.process;
+            self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process))
+        };
+        let dead = self.store.registers.rows().filter(|row| !living(row)).count() as u32;
+        let spread = self.longest(Timing::slot) * (announced + dead);
+        let row = self.store.row().map(|row| row.lease);
+        let one = self.nodes.first().map(Node::timing);
+        let settled = !regress
+            && self.scenario.uniform()
+            && self.nodes.iter().filter(|node| node.process.is_some()).all(|node| Some(node.timing()) == one)
+            && row == one.map(|one| one.lease());
+        let own = match one.filter(|_| settled && self.scenario.profile != Profile::Wild) {
+            Some(timing) => crate::nanos(timing.failover_bound(announced + dead, self.latency())),
+            None => {
+                self.on_slowest_clock(
+                    self.longest(|timing| timing.stretched(lease))
+                        + self.longest(Timing::renew_every) * 2
+                        + self.longest(Timing::look_lag) * 4
+                        + self.longest(Timing::slot) * self.nodes.len() as u32
+                        + spread,
+                ) + crate::nanos(self.latency() * 8)
+            }
+        };
+        own + self.reserve_bound(company)
+    }
+
+    /// What it takes longer where nobody who lives is in line.
+    fn reserve_bound(&self, company: &Company) -> u64 {
+        let in_line = self.nodes.iter().any(|node| {
+            node.is_eligible()
+                && node.process.as_ref().is_some_and(|process| process.belief.is_none() && !process.is_deaf())
+        });
+        if in_line {
+            return 0;
+        }
+        let round = self.store.registers.vars().map_or(company.rounds.round(), |vars| vars.round);
+        let joins = Duration::from_millis(2);
+        self.on_slowest_clock(round + self.longest(Timing::window) + joins) + crate::nanos(self.latency() * 8)
+    }
+
     /// From an order, or a stop, to the next leader: the time that work may take to stop, and a few calls.
     fn hand_over_bound(&self) -> u64 {
         let count = self.nodes.len() as u32 * 2;
         let own = self.longest(|timing| timing.grace() + timing.kill() + timing.slot() * count);
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1))
+        let reserve = self.scenario.company.map_or(0, |company| self.reserve_bound(&company));
+        self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1)) + reserve
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use primacy_sim::published::{self, Choices, PRESETS, Preset, Survey};
-use primacy_sim::{CANARIES, Canary, Fault, Line, Oracle, Profile, Report, Setup, Sometimes, Tally};
+use primacy_sim::{CANARIES, Canary, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Tally};
 
 #[derive(Parser)]
 #[command(about = "A deterministic world around primacy's lease protocol", version)]
@@ -57,9 +57,12 @@ struct Run {
     /// Which promises are put to the test
     #[arg(long, value_enum, default_value_t = Profile::All)]
     profile: Profile,
+    /// Which protocol is followed; drawn if absent
+    #[arg(long, value_enum)]
+    protocol: Option<Protocol>,
     /// What continuous integration runs: at least 20,000 seeds, 2,000 simulated hours, three million faults, 80,000
     /// elections, and every planted bug
-    #[arg(long, conflicts_with_all = ["seeds", "profile"])]
+    #[arg(long, conflicts_with_all = ["seeds", "profile", "protocol"])]
     ci: bool,
 }
 
@@ -70,6 +73,9 @@ struct Replay {
     /// Which promises are put to the test
     #[arg(long, value_enum, default_value_t = Profile::All)]
     profile: Profile,
+    /// Which protocol is followed; drawn if absent
+    #[arg(long, value_enum)]
+    protocol: Option<Protocol>,
     /// With this planted bug
     #[arg(long)]
     flaw: Option<String>,
@@ -136,10 +142,11 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     let shown = Mutex::new(0);
     let progress = |tally: &Tally| show_progress(tally, seeds, &watch, &shown);
     let range = run.from..run.from.saturating_add(seeds);
-    let report = primacy_sim::run(range, run.threads, &Setup::new(profile), &progress);
+    let setup = Setup { protocol: run.protocol, ..Setup::new(profile) };
+    let report = primacy_sim::run(range, run.threads, &setup, &progress);
     let mut out = io::stdout().lock();
     print_report(&mut out, &report, watch.elapsed())?;
-    print_failures(&mut out, &report, profile)?;
+    print_failures(&mut out, &report, &setup)?;
     let mut good = report.is_clean();
     if !report.missing.is_empty() && seeds >= WORTHY_SEEDS {
         good = false;
@@ -170,6 +177,9 @@ fn is_enough(out: &mut impl Write, tally: &Tally) -> io::Result<bool> {
         ("simulated hours", tally.hours() as u64, 2_000),
         ("faults", tally.faults(), 3_000_000),
         ("elections", tally.elections, 80_000),
+        ("worlds with registers", tally.registers, 5_000),
+        ("evictions", tally.evictions, 30_000),
+        ("changes of the round time", tally.round_changes, 5_000),
     ] {
         if is < least {
             enough = false;
@@ -202,6 +212,9 @@ fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Re
     writeln!(out, "{:>12.1}  simulated hours in {:.1} s", tally.hours(), took.as_secs_f64())?;
     writeln!(out, "{:>12}  events", tally.events)?;
     writeln!(out, "{:>12}  elections", tally.elections)?;
+    writeln!(out, "{:>12}  worlds with registers", tally.registers)?;
+    writeln!(out, "{:>12}  evictions", tally.evictions)?;
+    writeln!(out, "{:>12}  changes of the round time", tally.round_changes)?;
     writeln!(out, "{:>12}  writes to the fenced resource", tally.writes)?;
     writeln!(out, "{:>12}  faults", tally.faults())?;
     for fault in Fault::ALL {
@@ -211,32 +224,26 @@ fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Re
     for what in Sometimes::ALL {
         writeln!(out, "{:>14}  {what}", tally.seen(*what))?;
     }
-    if let (Some(median), Some(most)) = (tally.failovers.get(tally.failovers.len() / 2), tally.failovers.last()) {
-        let percent = |(took, bound): &(u64, u64)| *took as f64 * 100.0 / (*bound).max(1) as f64;
-        writeln!(
-            out,
-            "silent losses: {} replaced; median {:.1} %, longest {:.1} % of the published bound",
-            tally.failovers.len(),
-            percent(median),
-            percent(most)
-        )?;
-    }
-    Ok(())
+    print_spans(out, "silent losses: {} replaced", &tally.failovers)?;
+    print_spans(out, "silent losses with registers: {} replaced", &tally.successions)?;
+    print_spans(out, "rounds that were too long: {} came down", &tally.descents)
 }
 
-fn print_failures(out: &mut impl Write, report: &Report, profile: Profile) -> io::Result<()> {
+fn print_spans(out: &mut impl Write, what: &str, spans: &[(u64, u64)]) -> io::Result<()> {
+    let (Some(median), Some(most)) = (spans.get(spans.len() / 2), spans.last()) else { return Ok(()) };
+    let percent = |(took, bound): &(u64, u64)| *took as f64 * 100.0 / (*bound).max(1) as f64;
+    let what = what.replace("{}", &spans.len().to_string());
+    writeln!(out, "{what}; median {:.1} %, longest {:.1} % of the bound", percent(median), percent(most))
+}
+
+fn print_failures(out: &mut impl Write, report: &Report, setup: &Setup) -> io::Result<()> {
     for failure in &report.failures {
         let violation = &failure.violation;
         writeln!(out, "\nseed {}: {} is broken: {}", failure.seed, violation.oracle, violation.text)?;
-        writeln!(
-            out,
-            "  replay: cargo run --profile sim -p primacy-sim -- replay {}{}",
-            failure.seed,
-            option(profile)
-        )?;
+        writeln!(out, "  replay: cargo run --profile sim -p primacy-sim -- replay {}{}", failure.seed, options(setup))?;
     }
     if let Some(first) = report.failures.first() {
-        let outcome = primacy_sim::run_seed(first.seed, &Setup::new(profile), true);
+        let outcome = primacy_sim::run_seed(first.seed, setup, true);
         let from = outcome.lines.len().saturating_sub(60);
         writeln!(out, "\nthe last events of seed {} (real time, node, its own time):", first.seed)?;
         for line in &outcome.lines[from..] {
@@ -246,16 +253,18 @@ fn print_failures(out: &mut impl Write, report: &Report, profile: Profile) -> io
     Ok(())
 }
 
-fn option(profile: Profile) -> String {
+fn options(setup: &Setup) -> String {
     use clap::ValueEnum;
-    match profile.to_possible_value() {
-        Some(value) if profile != Profile::All => format!(" --profile {}", value.get_name()),
-        _ => String::new(),
-    }
+    let named = |name: &str, value: Option<clap::builder::PossibleValue>| {
+        value.map_or_else(String::new, |value| format!(" --{name} {}", value.get_name()))
+    };
+    let profile = Some(setup.profile).filter(|profile| *profile != Profile::All);
+    named("profile", profile.and_then(|profile| profile.to_possible_value()))
+        + &named("protocol", setup.protocol.and_then(|protocol| protocol.to_possible_value()))
 }
 
 fn replay_seed(replay: &Replay) -> io::Result<bool> {
-    let mut setup = Setup::new(replay.profile);
+    let mut setup = Setup { protocol: replay.protocol, ..Setup::new(replay.profile) };
     let mut out = io::stdout();
     if let Some(name) = &replay.flaw {
         let Some(canary) = Canary::named(name) else {

@@ -1,7 +1,7 @@
 //! The way to the store and back: delays, failures before and after the commit, lost answers, late landings, hints.
 
-use primacy_core::CandidateId;
 use primacy_core::lease::{CallError, CallId, EndReason, Event, Record, Reply, Request, Wish};
+use primacy_core::{CandidateId, registers};
 
 use crate::scenario::Fate;
 use crate::store::Asker;
@@ -13,15 +13,34 @@ use crate::world::{Happening, World};
 pub(crate) struct Flight {
     pub(crate) node: usize,
     pub(crate) asker: Asker,
-    pub(crate) request: Request,
+    pub(crate) ask: Ask,
+    /// When it was sent, in real time.
+    pub(crate) sent: u64,
     by: By,
     fate: Option<Fate>,
     abandoned: bool,
 }
 
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// Something of the election's row.
+    Row(Request),
+    /// A round in the registers.
+    Round(registers::Request),
+}
+
+/// What the store says to it.
+#[derive(Debug)]
+enum Said {
+    Row(Reply),
+    Round(registers::Reply),
+}
+
 #[derive(Debug)]
 enum By {
     Process { number: u64, call: CallId },
+    Group { house: usize, household: u64, call: CallId },
     Warden,
 }
 
@@ -29,6 +48,11 @@ impl Flight {
     /// Whether it is this call.
     pub(crate) fn is_of(&self, process: u64, of: CallId) -> bool {
         matches!(self.by, By::Process { number, call } if number == process && call == of)
+    }
+
+    /// Whether this group sent it, as this call if one is given.
+    pub(crate) fn is_of_group(&self, of: u64, sent: Option<CallId>) -> bool {
+        matches!(self.by, By::Group { household, call, .. } if household == of && sent.is_none_or(|sent| sent == call))
     }
 
     /// Whether this process sent it.
@@ -43,18 +67,34 @@ impl World {
         let Some(process) = &self.nodes[n].process else { return };
         let (number, id) = (process.number, process.id);
         let part = &self.nodes[n].part;
-        let asker = Asker { id, label: part.label.clone(), lease: part.timing.lease() };
+        let asker = Asker { id, label: part.label.clone(), lease: process.candidate.config().timing.lease() };
         let leading = matches!(request, Request::Renew { .. } | Request::Release { .. });
         let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
-        let flight = Flight { node: n, asker, request, by: By::Process { number, call }, fate, abandoned: false };
-        self.fly(flight);
+        let by = By::Process { number, call };
+        self.fly(Flight { node: n, asker, ask: Ask::Row(request), sent: self.now, by, fate, abandoned: false });
+    }
+
+    /// Sends a group's request.
+    pub(crate) fn send_round(&mut self, house: usize, household: u64, call: CallId, request: registers::Request) {
+        let Some(node) = self.houses[house].nodes.first().copied() else { return };
+        let leading = matches!(request, registers::Request::Survey { .. });
+        let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
+        let part = &self.nodes[node].part;
+        let asker = Asker { id: CandidateId::from_bits(0), label: part.label.clone(), lease: part.timing.lease() };
+        let by = By::Group { house, household, call };
+        self.fly(Flight { node, asker, ask: Ask::Round(request), sent: self.now, by, fate, abandoned: false });
     }
 
     fn fly(&mut self, flight: Flight) {
         let mut way = self.way();
         if flight.fate == Some(Fate::Lingers) {
-            let timing = &self.nodes[flight.node].part.timing;
+            let timing = self.nodes[flight.node].timing();
             way += self.rng.spread(crate::nanos(timing.call_timeout()) / 2, crate::nanos(timing.lease()) * 3);
+        }
+        if let By::Group { house, .. } = flight.by
+            && (flight.fate.is_some() || self.is_slow(house, way))
+        {
+            self.hinder_house(house, self.now + way);
         }
         let number = self.number();
         self.flights.insert(number, flight);
@@ -99,12 +139,15 @@ impl World {
                 if flight.abandoned {
                     self.fault(Fault::Lingered);
                 }
-                let reply = self.commit(&flight);
+                let said = match &flight.ask {
+                    Ask::Row(request) => Said::Row(self.commit(&flight, request)),
+                    Ask::Round(request) => Said::Round(self.commit_round(&flight, request)),
+                };
                 match fate {
                     Some(Fate::FailedAfter) => self.fail(&flight, Fate::FailedAfter),
                     Some(Fate::AnswerLost) => self.fault(Fault::AnswerLost),
                     _ if cut.is_some() => self.fault(Fault::AnswerLost),
-                    _ => self.reply(&flight, Ok(reply)),
+                    _ => self.reply(&flight, Ok(said)),
                 }
             }
         }
@@ -123,14 +166,21 @@ impl World {
         }
     }
 
-    fn reply(&mut self, flight: &Flight, result: Result<Reply, CallError>) {
+    fn reply(&mut self, flight: &Flight, result: Result<Said, CallError>) {
         let way = self.way();
         match flight.by {
             By::Process { number, call } => {
-                let result = Box::new(result);
+                let result = Box::new(result.and_then(Said::row));
                 self.after(way, Happening::Answer { node: flight.node, process: number, call, result });
             }
-            By::Warden => self.warden_hears(flight.node, flight.asker.id, result),
+            By::Group { house, household, call } => {
+                if result.is_err() || self.is_slow(house, way) {
+                    self.hinder_house(house, self.now + way);
+                }
+                let result = Box::new(result.and_then(Said::round));
+                self.after(way, Happening::GroupAnswer { house, household, call, result });
+            }
+            By::Warden => self.warden_hears(flight.node, flight.asker.id, result.and_then(Said::row)),
         }
     }
 
@@ -148,17 +198,17 @@ impl World {
     }
 
     /// The store takes one step.
-    fn commit(&mut self, flight: &Flight) -> Reply {
+    fn commit(&mut self, flight: &Flight, request: &Request) -> Reply {
         let before = self.store.row().cloned();
         let granted = self.store.granted();
         let gone = self.store.holder_is_gone();
-        let reply = self.store.step(self.now, &flight.asker, &flight.request);
+        let reply = self.store.step(self.now, &flight.asker, request);
         self.trace.hash(&(self.now, &reply));
         self.log(Some(flight.node), || {
             let late = if flight.abandoned { ", abandoned long since" } else { "" };
-            format!("  store: {}{late} → {}", describe_request(&flight.request), describe_reply(&reply))
+            format!("  store: {}{late} → {}", describe_request(request), describe_reply(&reply))
         });
-        match (&flight.request, &reply) {
+        match (request, &reply) {
             (Request::Acquire { .. }, Reply::Applied(record)) => {
                 self.observe_grant(flight, before.as_ref().filter(|_| !gone), record);
                 if gone {
@@ -168,6 +218,9 @@ impl World {
                 self.hint_all(flight.node);
             }
             (Request::Renew { .. }, Reply::Applied(_)) => {
+                if before.as_ref().map(|before| before.lease) != self.store.row().map(|row| row.lease) {
+                    self.saw(Sometimes::Retimed);
+                }
                 self.check_renewal(flight.node, before.as_ref(), flight.asker.id);
                 self.healing_renewed(flight.node);
             }
@@ -232,6 +285,9 @@ impl World {
 
     pub(crate) fn hint_one(&mut self, n: usize) {
         let Some(process) = &self.nodes[n].process else { return };
+        if process.is_deaf() {
+            return;
+        }
         let process = process.number;
         if self.rng.chance(self.mix.hint_lost) {
             return self.fault(Fault::HintLost);
@@ -263,7 +319,8 @@ impl World {
         let request = Request::Release { id, version: remains.version, reason: EndReason::Died };
         let asker = remains.asker.clone();
         let fate = self.draw_fate();
-        self.fly(Flight { node: n, asker, request, by: By::Warden, fate, abandoned: false });
+        let ask = Ask::Row(request);
+        self.fly(Flight { node: n, asker, ask, sent: self.now, by: By::Warden, fate, abandoned: false });
     }
 
     fn warden_hears(&mut self, n: usize, id: CandidateId, result: Result<Reply, CallError>) {
@@ -287,6 +344,16 @@ impl World {
         } else {
             self.nodes[n].remains = None;
         }
+    }
+}
+
+impl Said {
+    fn row(self) -> Result<Reply, CallError> {
+        if let Self::Row(reply) = self { Ok(reply) } else { Err(CallError::Unknown) }
+    }
+
+    fn round(self) -> Result<registers::Reply, CallError> {
+        if let Self::Round(reply) = self { Ok(reply) } else { Err(CallError::Unknown) }
     }
 }
 
@@ -314,7 +381,7 @@ pub(crate) fn describe_reply(reply: &Reply) -> String {
     }
 }
 
-fn describe_record(record: &Record) -> String {
+pub(crate) fn describe_record(record: &Record) -> String {
     let holder = record.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
     let wish = match &record.wish {
         None => String::new(),

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use primacy_core::lease::{CallId, Candidate, Effect, Event, Version};
-use primacy_core::{CandidateId, Instant, Token};
+use primacy_core::lease::{CallId, Candidate, Effect, Version};
+use primacy_core::{CandidateId, Instant, Timing, Token};
 
 use crate::clock::Clock;
+use crate::house::{Letter, Seat};
 use crate::rng::Rng;
 use crate::scenario::Part;
 use crate::store::Asker;
@@ -67,8 +68,10 @@ pub(crate) struct Process {
     pub(crate) candidate: Candidate,
     pub(crate) clock: Clock,
     pub(crate) entropy: Rng,
-    /// Events that await their handling.
-    pub(crate) mailbox: VecDeque<Event>,
+    /// Where it sits in its house, in the `registers` protocol.
+    pub(crate) seat: Option<Seat>,
+    /// What awaits its handling.
+    pub(crate) mailbox: VecDeque<Letter>,
     /// Effects that await being carried out.
     pub(crate) effects: VecDeque<Effect>,
     /// The call whose answer the driver waits for.
@@ -141,6 +144,16 @@ pub(crate) struct Notes {
 impl Node {
     pub(crate) fn new(part: Part) -> Self {
         Self { ppm: part.ppm, part, process: None, stall: None, cut: None, remains: None, dead_for_good: false }
+    }
+
+    /// Its timing as it is now: rounds may have changed it.
+    pub(crate) fn timing(&self) -> Timing {
+        self.process.as_ref().map_or(self.part.timing, |process| process.candidate.config().timing)
+    }
+
+    /// Whether it may lead at all.
+    pub(crate) fn is_eligible(&self) -> bool {
+        self.part.house.is_none() || self.part.rank.is_some()
     }
 
     /// Whether its process cannot run now.

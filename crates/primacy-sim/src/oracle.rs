@@ -3,6 +3,7 @@
 use primacy_core::lease::{Effect, EndReason, Event, Record, Reply, Request, Role};
 use primacy_core::{CandidateId, Instant, Token};
 
+use crate::network::Ask;
 use crate::node::{Belief, Process, StallKind};
 use crate::scenario::Profile;
 use crate::tally::{Sometimes, kinds};
@@ -22,6 +23,12 @@ kinds! {
         Loss = "Loss",
         Exact = "Exact",
         Calls = "Calls",
+        Recent = "Recent",
+        Numbers = "Numbers",
+        Silence = "Silence",
+        Spared = "Spared",
+        Members = "Members",
+        Rounds = "Rounds",
         Orders = "Orders",
         Termination = "Termination",
         Stability = "Stability",
@@ -96,7 +103,7 @@ impl Step {
         step
     }
 
-    fn note_reply(&mut self, process: &mut Process, reply: &Reply) {
+    pub(crate) fn note_reply(&mut self, process: &mut Process, reply: &Reply) {
         let (record, remembered) = match reply {
             Reply::Applied(record) => (Some(record), record.version.token),
             Reply::Seen(sighting) | Reply::Conflict(sighting) => (sighting.record.as_ref(), sighting.remembered),
@@ -175,8 +182,11 @@ impl World {
         let Some(process) = &self.nodes[n].process else { return };
         let view = process.candidate.view();
         // A candidate that withdraws has two time-outs to leave nothing behind.
-        let most = before.now + self.nodes[n].part.timing.call_timeout() * 2;
-        let most = view.until.map_or(most, |until| until.min(before.now + self.nodes[n].part.timing.call_timeout()));
+        let call_timeout = self.nodes[n].timing().call_timeout();
+        // Rounds may have become shorter since it withdrew.
+        let longest = self.longest_call(n).max(call_timeout);
+        let most = before.now + longest * 2;
+        let most = view.until.map_or(most, |until| until.min(before.now + call_timeout));
         if deadline > most {
             self.violate(Oracle::Calls, Some(n), || {
                 format!("a call may last until {deadline}, but {most} is the limit")
@@ -194,6 +204,7 @@ impl World {
     /// Notice: the work is told at least its grace before it is killed, and killed before belief ends, unless the
     /// process itself was late.
     fn check_drain(&mut self, n: usize, before: &Step, reason: &EndReason, by: Instant) {
+        // The least that was ever promised: rounds may have made the lease longer since.
         let timing = self.nodes[n].part.timing;
         let Some(process) = &mut self.nodes[n].process else { return };
         process.notes.told = true;
@@ -237,7 +248,7 @@ impl World {
     pub(crate) fn check_lead(&mut self, n: usize, token: Token) {
         let node = &self.nodes[n];
         let hinted = node.process.as_ref().and_then(|process| process.notes.hinted_at);
-        let lease = crate::nanos(node.part.timing.lease());
+        let lease = crate::nanos(node.timing().lease());
         if hinted.is_some_and(|hinted| self.now - hinted < lease / 20) {
             self.saw(Sometimes::HintLed);
         }
@@ -270,7 +281,9 @@ impl World {
     fn check_known_leaders(&mut self, n: usize) {
         let Some(own) = &self.nodes[n].process else { return };
         let former = self.ledger.last_leader.replace(own.id);
-        if self.scenario.profile != Profile::Regress || !self.mix.new_epoch {
+        // Where leases grow, the one that it was told of may have been longer by then than it could know.
+        let grows = self.scenario.company.is_some_and(|company| company.varies());
+        if self.scenario.profile != Profile::Regress || !self.mix.new_epoch || grows {
             return;
         }
         let known = (0..self.nodes.len()).filter(|other| *other != n).find(|other| {
@@ -338,9 +351,9 @@ impl World {
     /// who watches this row will ask before the believer's deadline, however clocks run from now on within the bound.
     fn check_room_of(&mut self, p: usize) {
         let taker = self.flights.values().find(|flight| {
-            let Request::Acquire { holder, .. } = &flight.request else { return false };
+            let Ask::Row(request @ Request::Acquire { holder, .. }) = &flight.ask else { return false };
             let own = self.nodes[p].process.as_ref().is_some_and(|process| process.id == holder.id);
-            !own && self.store.would_grant(&flight.request)
+            !own && self.store.would_grant(request)
         });
         if let Some(taker) = taker {
             let taker = taker.node;

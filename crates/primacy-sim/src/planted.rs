@@ -2,6 +2,8 @@
 
 #[cfg(feature = "canaries")]
 use primacy_core::lease::Flaw;
+#[cfg(feature = "canaries")]
+use primacy_core::registers;
 
 use crate::store::StoreFlaw;
 use crate::tally::kinds;
@@ -26,6 +28,9 @@ pub enum Planted {
     /// In the core.
     #[cfg(feature = "canaries")]
     Core(Flaw),
+    /// In the core's registers.
+    #[cfg(feature = "canaries")]
+    Group(registers::Flaw),
     /// In the store.
     Store(StoreFlaw),
     /// Around the core.
@@ -37,6 +42,8 @@ impl std::fmt::Display for Planted {
         match self {
             #[cfg(feature = "canaries")]
             Self::Core(flaw) => write!(f, "core: {flaw:?}"),
+            #[cfg(feature = "canaries")]
+            Self::Group(flaw) => write!(f, "core: {flaw:?}"),
             Self::Store(flaw) => write!(f, "store: {flaw}"),
             Self::Driver(flaw) => write!(f, "driver: {flaw}"),
         }

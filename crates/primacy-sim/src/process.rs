@@ -6,6 +6,7 @@ use primacy_core::lease::{Candidate, Config, Context, Effect, Event};
 use primacy_core::{CandidateId, Instant};
 
 use crate::clock::Clock;
+use crate::house::Letter;
 use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
 use crate::oracle::Step;
 use crate::planted::{DriverFlaw, Planted};
@@ -29,15 +30,17 @@ impl World {
         let id = CandidateId::from_bits(if shared { n as u128 / 2 } else { bits });
         let origin = if self.rng.chance(300_000) { self.rng.spread(1, 3_600_000_000_000) } else { 0 };
         let entropy = self.rng.fork();
+        let clock = self.clock_of(n).unwrap_or(Clock::new(self.now, origin, self.nodes[n].ppm));
         let node = &mut self.nodes[n];
         let config = config(id, node.part.label.clone(), node.part.timing, self.scenario.planted);
         node.process = Some(Process {
             number,
             id,
             candidate: Candidate::new(config),
-            clock: Clock::new(self.now, origin, node.ppm),
+            clock,
+            seat: None,
             entropy,
-            mailbox: VecDeque::from([Event::Campaign]),
+            mailbox: VecDeque::new(),
             effects: VecDeque::new(),
             call: None,
             belief: None,
@@ -47,6 +50,10 @@ impl World {
             notes: Notes::default(),
         });
         self.log(Some(n), || format!("starts as {id}"));
+        self.take_seat(n, clock);
+        if self.nodes[n].is_eligible() {
+            self.deliver_later(n, Event::Campaign);
+        }
         self.run_node(n);
     }
 
@@ -55,11 +62,15 @@ impl World {
         let reorder = self.rng.chance(self.mix.reorder);
         let Some(process) = &mut self.nodes[n].process else { return };
         // What comes from different sources may be handled in any order; what one user says keeps its order.
-        if reorder && !process.mailbox.is_empty() && process.mailbox.iter().all(from_outside) && from_outside(&event) {
-            process.mailbox.push_front(event);
+        if reorder
+            && !process.mailbox.is_empty()
+            && process.mailbox.iter().all(Letter::is_from_outside)
+            && from_outside(&event)
+        {
+            process.mailbox.push_front(Letter::Event(event));
             self.fault(Fault::Reordered);
         } else {
-            process.mailbox.push_back(event);
+            process.mailbox.push_back(Letter::Event(event));
         }
         self.run_node(n);
     }
@@ -73,6 +84,7 @@ impl World {
 
     pub(crate) fn campaign(&mut self, n: usize, number: u64) {
         if self.nodes[n].process.as_ref().is_some_and(|process| process.number == number) {
+            self.enter(n);
             self.deliver(n, Event::Campaign);
         }
     }
@@ -84,10 +96,11 @@ impl World {
         let at_once = !self.rng.chance(200_000);
         let clock_stops = self.has(DriverFlaw::ClockStops);
         let now = self.now;
+        let kill = self.nodes[n].part.timing.kill();
         let Some(process) = &mut self.nodes[n].process else { return };
         if let (Some(work), Some(belief)) = (&mut process.work, process.belief)
             && stall.kind != StallKind::Runner
-            && process.clock.read(now) >= belief.until - process.candidate.config().timing.kill()
+            && process.clock.read(now) >= belief.until - kill
         {
             work.overslept = true;
         }
@@ -96,9 +109,9 @@ impl World {
                 process.clock.forget(stall.since, now);
                 process.armed = None;
             } else if at_once {
-                process.mailbox.push_front(Event::Suspended);
+                process.mailbox.push_front(Letter::Event(Event::Suspended));
             } else {
-                process.mailbox.push_back(Event::Suspended);
+                process.mailbox.push_back(Letter::Event(Event::Suspended));
             }
         }
         // Whoever kills catches up with what it missed.
@@ -128,8 +141,10 @@ impl World {
             let Some(process) = &mut node.process else { return };
             if let Some(effect) = process.effects.pop_front() {
                 self.carry_out(n, effect);
-            } else if let Some(event) = process.mailbox.pop_front() {
-                self.step(n, event);
+            } else if let Some(letter) = process.mailbox.pop_front() {
+                if let Some(event) = process.open(letter) {
+                    self.step(n, event);
+                }
             } else {
                 break;
             }
@@ -154,17 +169,31 @@ impl World {
             now = awaited.sent;
         }
         let before = Step::before(process, told, now);
+        let chosen = process.is_chosen();
+        let seen_at = process.candidate.view().seen_at;
         if event == Event::Hint {
             process.notes.hinted_at = Some(self.now);
         }
         let mut effects = Vec::new();
         self.log_event(n, &event);
+        let shown = match &event {
+            Event::Shown { sighting, .. } => Some(sighting.clone()),
+            _ => None,
+        };
         let Some(process) = &mut self.nodes[n].process else { return };
         let entropy = &mut process.entropy;
         let mut context = Context { now, entropy: &mut || entropy.bits(), effects: &mut effects };
         process.candidate.handle(event, &mut context);
+        if let Some(seat) = &mut process.seat {
+            seat.chosen = chosen;
+        }
+        let was_shown = process.note_shown(shown.filter(|_| seen_at != Some(now)), now);
         self.trace.hash(&(self.now, n, now, &effects));
+        if was_shown {
+            self.saw(Sometimes::Shown);
+        }
         self.check_step(n, &before, &effects);
+        self.check_recent(n, &effects);
         if let Some(process) = &mut self.nodes[n].process {
             process.effects.extend(effects);
         }
@@ -201,15 +230,19 @@ impl World {
                 let Some(process) = &mut self.nodes[n].process else { return };
                 process.call = Some(Awaited { call, sent: process.clock.read(self.now), deadline });
                 process.notes.calls += 1;
-                self.send(n, call, request);
+                if let Some(request) = self.through_group(n, call, request) {
+                    self.send(n, call, request);
+                }
             }
             Effect::Abandon { call } => {
                 let Some(process) = &mut self.nodes[n].process else { return };
                 process.call.take_if(|awaited| awaited.call == call);
+                process.hang_up();
                 let number = process.number;
                 self.drop_flights(|flight| flight.is_of(number, call));
             }
             Effect::Lead { token, until, version } => {
+                self.tell_lead(n, Some(token));
                 self.lead(n, Belief { token, until, version, renewed: false });
                 if self.rng.chance(self.mix.delete_after_lead) {
                     self.delete_row();
@@ -229,7 +262,10 @@ impl World {
                 self.check_bound(n);
             }
             Effect::Drain { by, .. } => self.drain(n, by),
-            Effect::End { .. } => self.end(n),
+            Effect::End { .. } => {
+                self.tell_lead(n, None);
+                self.end(n);
+            }
             Effect::Stopped => return self.stopped(n),
         }
         self.strike_at_effect(n, risky);
@@ -243,12 +279,14 @@ impl World {
             self.fault(Fault::StalledAtEffect);
             let wait = self.draw_stall(n);
             let kind = if self.rng.chance(500_000) { StallKind::Runner } else { StallKind::Node };
-            self.stall(n, kind, wait);
+            // One thread alone is held up, or the machine.
+            self.stall(n, kind, wait, kind == StallKind::Node);
         }
     }
 
     fn lead(&mut self, n: usize, belief: Belief) {
         self.tally.elections += 1;
+        self.roll.led_at = self.now;
         let work = Work {
             number: self.number(),
             token: belief.token,
@@ -264,10 +302,11 @@ impl World {
             self.fault(Fault::DeafWork);
         }
         self.check_lead(n, belief.token);
+        let kill = self.nodes[n].part.timing.kill();
         let Some(process) = &mut self.nodes[n].process else { return };
         process.belief = Some(belief);
         process.work = Some(work);
-        let kill_at = process.clock.real_at(belief.until - process.candidate.config().timing.kill());
+        let kill_at = process.clock.real_at(belief.until - kill);
         self.check_integrity(n);
         self.check_bound(n);
         self.at(kill_at, Happening::KillByWarden { node: n, work: number });
@@ -296,7 +335,7 @@ impl World {
     /// Puts an event into the mailbox of a process that is running just now.
     pub(crate) fn deliver_later(&mut self, n: usize, event: Event) {
         if let Some(process) = &mut self.nodes[n].process {
-            process.mailbox.push_back(event);
+            process.mailbox.push_back(Letter::Event(event));
         }
     }
 
@@ -305,6 +344,7 @@ impl World {
         let pause = self.rng.spread(lease / 1_000, lease / 2);
         let Some(process) = &self.nodes[n].process else { return };
         let number = process.number;
+        self.leave_seat(n);
         if self.rng.chance(500_000) {
             self.after(pause, Happening::Campaign { node: n, process: number });
         } else {
@@ -314,8 +354,16 @@ impl World {
         }
     }
 
-    /// Kills a process. Its work dies with it, by its warden if that lives.
+    /// Kills a process, with all candidates in it.
     pub(crate) fn crash(&mut self, n: usize) {
+        self.end_household(n);
+        for mate in self.mates(n) {
+            self.crash_one(mate);
+        }
+    }
+
+    /// Its work dies with it, by its warden if that lives.
+    fn crash_one(&mut self, n: usize) {
         self.log(Some(n), || "is killed".to_owned());
         let warden = self.rng.chance(self.mix.warden);
         let Some(process) = self.nodes[n].process.take() else { return };
@@ -348,7 +396,7 @@ impl World {
 }
 
 /// Whether an event has another source than what uses the candidate.
-fn from_outside(event: &Event) -> bool {
+pub(crate) fn from_outside(event: &Event) -> bool {
     matches!(event, Event::Wake | Event::Hint | Event::Done { .. })
 }
 

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use primacy_core::select::Rank;
 use primacy_core::{Label, Timing, TimingSettings};
 
 use crate::oracle::Oracle;
 use crate::planted::{DriverFlaw, Planted};
+use crate::protocol::{Company, Protocol};
 use crate::rng::Rng;
 
 /// Which promises are put to the test.
@@ -29,6 +31,8 @@ pub enum Profile {
 pub struct Setup {
     /// Which promises are put to the test.
     pub profile: Profile,
+    /// Which protocol is followed; drawn if absent, but that of leases alone where the timing is given.
+    pub protocol: Option<Protocol>,
     /// One timing for all candidates; drawn if absent.
     pub timing: Option<Timing>,
     /// How many candidates; drawn if absent.
@@ -44,7 +48,15 @@ pub struct Setup {
 impl Setup {
     /// Everything drawn from the seed.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, timing: None, candidates: None, latency: None, planted: None, muted: Vec::new() }
+        Self {
+            profile,
+            protocol: None,
+            timing: None,
+            candidates: None,
+            latency: None,
+            planted: None,
+            muted: Vec::new(),
+        }
     }
 }
 
@@ -57,6 +69,10 @@ pub(crate) struct Part {
     pub(crate) timing: Timing,
     /// The error of its clock's rate.
     pub(crate) ppm: i32,
+    /// The process that it shares with others, in the `registers` protocol.
+    pub(crate) house: Option<usize>,
+    /// How it stands by preference there; `None`: it never leads.
+    pub(crate) rank: Option<Rank>,
 }
 
 /// A world before its first moment.
@@ -68,13 +84,15 @@ pub(crate) struct Scenario {
     pub(crate) planted: Option<Planted>,
     /// Promises that are not checked.
     pub(crate) muted: Vec<Oracle>,
+    /// How the candidates of the `registers` protocol take part, if there are any.
+    pub(crate) company: Option<Company>,
     /// The candidates. The last joins only in the healed phase if [`late_arrival`](Self::late_arrival) is set.
     pub(crate) parts: Vec<Part>,
     /// Whether the last candidate arrives late.
     pub(crate) late_arrival: bool,
     /// For how long faults strike, in nanoseconds.
     pub(crate) fault_span: u64,
-    /// The longest lease of all.
+    /// The longest lease of all, at first.
     pub(crate) longest: Duration,
     /// The longest that a call takes once the world is healed.
     pub(crate) healed_latency: u64,
@@ -224,12 +242,21 @@ impl Scenario {
         let mut rng = Rng::new(seed);
         let profile = draw_profile(setup.profile, &mut rng);
         let count = setup.candidates.unwrap_or_else(|| *rng.pick(&[1, 2, 2, 3, 3, 3, 3, 5, 5, 8])).clamp(1, 1_000);
-        let (parts, uniform) = draw_parts(count, setup, profile, &mut rng);
+        // A stream of its own: whatever is drawn for one protocol, the worlds of the other stay what they are.
+        let mut other = Rng::new(seed ^ 0x7265_6769_7374_6572);
+        let usual = if setup.timing.is_some() { Protocol::Lease } else { Protocol::draw(&mut other) };
+        let protocol = setup.protocol.unwrap_or(usual);
+        let crowd = protocol == Protocol::Registers && setup.candidates.is_none() && other.chance(60_000);
+        let count = if crowd { count + 9 } else { count };
+        let (mut parts, uniform) = draw_parts(count, setup, profile, &mut rng);
+        let company = Company::draw(protocol, &mut parts, &mut other);
         let longest = parts.iter().map(|part| part.timing.lease()).max().unwrap_or(Timing::DEFAULT_LEASE);
         let shortest_call = parts.iter().map(|part| part.timing.call_timeout()).min().unwrap_or(longest);
         let leases = if profile == Profile::Calm { 2 } else { rng.between(8, 36) };
         let healed_latency = crate::nanos(setup.latency.unwrap_or((shortest_call / 10).min(Duration::from_millis(10))));
-        let mut mix = Mix::draw(profile, longest, shortest_call, uniform, &mut rng);
+        // A deleted row takes the length of its lease with it.
+        let same = uniform && company.as_ref().is_none_or(|company| protocol != Protocol::Mixed && !company.varies());
+        let mut mix = Mix::draw(profile, longest, shortest_call, same, &mut rng);
         if setup.latency.is_some() {
             mix.way_max = mix.way_max.max(healed_latency / 2);
         }
@@ -237,6 +264,7 @@ impl Scenario {
             profile,
             planted: setup.planted,
             muted: setup.muted.clone(),
+            company,
             late_arrival: count > 1 && rng.chance(300_000),
             parts,
             fault_span: crate::nanos(longest) * leases,
@@ -288,7 +316,8 @@ fn draw_parts(count: u32, setup: &Setup, profile: Profile, rng: &mut Rng) -> (Ve
         let named = if shared_label && index == 1 { 0 } else { index };
         let label = Label::new(format!("n{named}")).expect("short and printable");
         let ppm = draw_ppm(timing.drift_ppm(), profile, rng);
-        Part { label, timing, ppm: if double_drift { ppm * 2 } else { ppm } }
+        let ppm = if double_drift { ppm * 2 } else { ppm };
+        Part { label, timing, ppm, house: None, rank: None }
     };
     ((0..count).map(part).collect(), uniform)
 }

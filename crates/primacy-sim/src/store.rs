@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use primacy_core::lease::{Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
-use primacy_core::{CandidateId, Label, Token};
+use primacy_core::{CandidateId, Label, Token, registers};
 
 use crate::planted::Planted;
+use crate::registers::{Done, Registers};
 use crate::tally::kinds;
 
 kinds! {
@@ -23,6 +24,7 @@ kinds! {
         ReleaseAnyToken = "releases for the holder whatever its token and beat",
         RenewStandsStill = "a renewal does not change the version",
         ForgetsEpoch = "comes back from an older state in the old epoch",
+        EvictsAnyCounter = "evicts whoever is named, whatever its counter is by now",
         LosesCommits = "acknowledges what it loses in the next outage",
     }
 }
@@ -75,12 +77,15 @@ struct Backup {
     row: Option<Record>,
     memory: Token,
     written_at: i64,
+    registers: Registers,
 }
 
 /// The store. It is carried forward by one atomic step at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     row: Option<Record>,
+    /// Who takes part, in the `registers` protocol.
+    pub(crate) registers: Registers,
     memory: Token,
     /// The highest token ever granted, whatever was lost since: the checker's knowledge, not the store's.
     granted: Token,
@@ -108,6 +113,7 @@ impl Store {
         };
         Self {
             row: None,
+            registers: Registers::default(),
             memory: Token::NONE,
             granted: Token::NONE,
             written_at: 0,
@@ -164,9 +170,10 @@ impl Store {
                 self.announced.remove(&asker.id);
                 self.grant(now, *floor, holder, *lease)
             }
-            Request::Renew { id, version, fulfilled } => match self.row_to_renew(asker, *id, *version) {
+            Request::Renew { id, version, lease, fulfilled } => match self.row_to_renew(asker, *id, *version) {
                 Some(row) => {
                     row.version.beat += 1;
+                    row.lease = *lease;
                     if *fulfilled == Some(row.intent) {
                         row.wish = None;
                     }
@@ -180,6 +187,14 @@ impl Store {
                 Reply::Left
             }
         }
+    }
+
+    /// One call of a group.
+    pub(crate) fn round(&mut self, now: u64, request: &registers::Request) -> (registers::Reply, Done) {
+        let sighting = self.sighting(now, CandidateId::from_bits(0));
+        let sighting = Sighting { standing: Standing::default(), ..sighting };
+        let any_counter = self.flaw == Some(StoreFlaw::EvictsAnyCounter);
+        self.registers.step(now, request, self.row.as_ref(), sighting, any_counter)
     }
 
     /// Whether this request for the lease would be granted if it came now.
@@ -259,6 +274,7 @@ impl Store {
 
     fn committed(&mut self, now: u64) -> Reply {
         self.written_at = self.clock(now);
+        self.registers.sync();
         match &self.row {
             Some(row) => Reply::Applied(row.clone()),
             None => Reply::Conflict(self.sighting(now, CandidateId::from_bits(0))),
@@ -276,7 +292,7 @@ impl Store {
             remembered: self.remembered(),
             age: age.filter(|_| self.row.is_some()),
             holder_gone: self.holder_is_gone(),
-            standing: Standing { ahead: ahead as u32, others: others.count() as u32 },
+            standing: Standing { ahead: ahead as u32, others: others.count() as u32, reserve: false },
         }
     }
 
@@ -358,6 +374,9 @@ impl Store {
         self.row = backup.row;
         self.memory = backup.memory;
         self.written_at = backup.written_at;
+        if self.backups.is_some() {
+            self.registers = backup.registers;
+        }
     }
 
     fn back_up(&mut self) {
@@ -365,7 +384,8 @@ impl Store {
         if self.backups.is_none() && self.flaw != Some(StoreFlaw::LosesCommits) {
             return;
         }
-        let backup = Backup { row: self.row.clone(), memory: self.memory, written_at: self.written_at };
+        let registers = self.registers.clone();
+        let backup = Backup { row: self.row.clone(), memory: self.memory, written_at: self.written_at, registers };
         if let Some(backups) = &mut self.backups {
             if backups.len() == BACKUPS_MAX {
                 backups.pop_front();
@@ -406,7 +426,7 @@ mod tests {
         let (a, b) = (asker(1), asker(2));
         let first = applied(store.step(0, &a, &acquire(&a, None)));
         assert!(matches!(store.step(1, &b, &acquire(&b, None)), Reply::Conflict(_)));
-        let renew = |version| Request::Renew { id: a.id, version, fulfilled: None };
+        let renew = |version| Request::Renew { id: a.id, version, lease: Duration::from_secs(10), fulfilled: None };
         let second = applied(store.step(2, &a, &renew(first.version)));
         assert!(matches!(store.step(3, &a, &renew(first.version)), Reply::Conflict(_)), "another beat");
         assert!(matches!(store.step(3, &b, &acquire(&b, Some(first.expectation()))), Reply::Conflict(_)));

@@ -58,6 +58,7 @@ kinds! {
         DeafWork = "work that ignores the order to stop",
         StuckWork = "work that takes long to die",
         Ordered = "operator's order",
+        BeatsLost = "store crashed, and beats were lost",
         Churned = "graceful stop, resignation, or end of work",
     }
 }
@@ -100,6 +101,16 @@ kinds! {
         Alone = "a single candidate led",
         Healed = "a leader was elected after faults had stopped",
         Silent = "a leader lost silently was replaced within the bound",
+        Evicted = "a dead process was evicted",
+        EvictedAlive = "a live process was evicted and came back",
+        Longer = "rounds became longer",
+        Shorter = "rounds became shorter",
+        Retimed = "a lease changed its length while somebody led",
+        MadeWay = "a leader made way for a better one",
+        Shown = "a candidate was shown a record that another's look had brought",
+        FromReserve = "one that was not in line took over",
+        AllMembers = "everybody alive was a member, and nobody else",
+        CameDown = "longer rounds came down again after faults",
         HintLed = "a waiter led on a hint before its next look",
     }
 }
@@ -121,6 +132,16 @@ pub struct Tally {
     pub writes: u64,
     faults: Vec<u64>,
     sometimes: Vec<u64>,
+    /// Processes evicted.
+    pub evictions: u64,
+    /// Changes of the round time.
+    pub round_changes: u64,
+    /// Runs with candidates of the `registers` protocol.
+    pub registers: u64,
+    /// As [`failovers`](Self::failovers), where candidates follow the `registers` protocol.
+    pub successions: Vec<(u64, u64)>,
+    /// How long rounds took to come down after faults, and within what they must.
+    pub descents: Vec<(u64, u64)>,
     /// Nanoseconds from the silent loss of a leader to the next, and the published bound, for every loss in the healed
     /// phase of worlds in which all candidates have one timing.
     pub failovers: Vec<(u64, u64)>,
@@ -177,7 +198,12 @@ impl Tally {
         self.writes += other.writes;
         add_each(&mut self.faults, &other.faults);
         add_each(&mut self.sometimes, &other.sometimes);
+        self.evictions += other.evictions;
+        self.round_changes += other.round_changes;
+        self.registers += other.registers;
         self.failovers.extend_from_slice(&other.failovers);
+        self.successions.extend_from_slice(&other.successions);
+        self.descents.extend_from_slice(&other.descents);
     }
 }
 

@@ -3,6 +3,7 @@
 use primacy_core::lease::Event;
 use primacy_core::{Instant, Token};
 
+use crate::house::Letter;
 use crate::oracle::Oracle;
 use crate::planted::DriverFlaw;
 use crate::tally::{Fault, Sometimes};
@@ -56,7 +57,7 @@ impl World {
 
     /// The work is told to stop. It may go on until `by`.
     pub(crate) fn drain(&mut self, n: usize, by: Instant) {
-        let grace = crate::nanos(self.nodes[n].part.timing.grace());
+        let grace = crate::nanos(self.nodes[n].timing().grace());
         let stops_after = self.rng.below(grace + grace / 4 + 1);
         let early = self.has(DriverFlaw::DrainedEarly);
         let Some(process) = &mut self.nodes[n].process else { return };
@@ -66,7 +67,7 @@ impl World {
         work.kill_by = Some(by);
         if early && !work.reported {
             work.reported = true;
-            process.mailbox.push_back(Event::Drained);
+            process.mailbox.push_back(Letter::Event(Event::Drained));
         }
         if !work.deaf {
             self.after(stops_after, Happening::WorkGone { node: n, work: number });
@@ -110,7 +111,7 @@ impl World {
     pub(crate) fn kill_work(&mut self, n: usize) {
         let lease = crate::nanos(self.scenario.longest);
         let (least, stuck_for) =
-            (crate::nanos(self.nodes[n].part.timing.lease()) / 200, self.rng.spread(lease / 10, lease));
+            (crate::nanos(self.nodes[n].timing().lease()) / 200, self.rng.spread(lease / 10, lease));
         let prompt = self.rng.below(least);
         let no_kill = self.has(DriverFlaw::NoKill);
         let Some(work) = self.nodes[n].process.as_mut().and_then(|process| process.work.as_mut()) else { return };
@@ -131,7 +132,10 @@ impl World {
             return self.at(until, Happening::WorkGone { node: n, work: number });
         }
         let Some(work) = self.nodes[n].work(number) else { return };
-        let (dying, reported) = (work.dying, work.reported);
+        let (dying, reported, told) = (work.dying, work.reported, work.kill_by.is_some());
+        if self.healing.has_begun() && !dying && !told {
+            return; // the adversary wanted it of a machine that stood still
+        }
         if !dying {
             self.saw(Sometimes::DrainedInTime);
         }

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use primacy_core::lease::{CallError, CallId, Reply};
+use primacy_core::registers;
 use primacy_core::{CandidateId, Fence, Token};
 
 use crate::adversary::Adversary;
 use crate::healed::Healing;
+use crate::house::House;
+use crate::membership::Roll;
 use crate::network::Flight;
 use crate::node::Node;
 use crate::oracle::{Ledger, Oracle, Violation};
@@ -32,6 +35,16 @@ pub(crate) enum Happening {
     Answer { node: usize, process: u64, call: CallId, result: Box<Result<Reply, CallError>> },
     /// The warden of a dead process tries to release for it.
     Warden { node: usize, id: CandidateId },
+    /// A group has something to do.
+    Group { house: usize, household: u64 },
+    /// The deadline of a group comes.
+    GroupWake { house: usize, household: u64, generation: u64 },
+    /// The threads of a house may go on.
+    GroupResume { house: usize },
+    /// An answer reaches a group.
+    GroupAnswer { house: usize, household: u64, call: CallId, result: Box<Result<registers::Reply, CallError>> },
+    /// A message of its group reaches a candidate.
+    Letter { node: usize, process: u64 },
     /// A hint reaches a process.
     Hint { node: usize, process: u64 },
     /// A stopped candidate campaigns again.
@@ -53,7 +66,7 @@ pub(crate) enum Happening {
     /// Faults end.
     Heal,
     /// The next part of the healed phase.
-    Drill,
+    Drill { round: u64 },
 }
 
 /// A simulated world.
@@ -69,6 +82,8 @@ pub(crate) struct World {
     numbers: u64,
     pub(crate) rng: crate::rng::Rng,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) houses: Vec<House>,
+    pub(crate) roll: Roll,
     pub(crate) store: Store,
     pub(crate) flights: BTreeMap<u64, Flight>,
     pub(crate) fence: Fence,
@@ -98,6 +113,7 @@ impl World {
     /// A world at its first moment.
     pub(crate) fn new(scenario: Scenario, keep_lines: bool) -> Self {
         let nodes = scenario.parts.iter().cloned().map(Node::new).collect();
+        let houses = House::all(&scenario);
         let restorable = scenario.profile == crate::Profile::Regress;
         let mut world = Self {
             mix: scenario.mix.clone(),
@@ -106,6 +122,8 @@ impl World {
             numbers: 0,
             rng: scenario.rng.clone(),
             nodes,
+            houses,
+            roll: Roll::default(),
             store: Store::new(restorable, scenario.planted),
             flights: BTreeMap::new(),
             fence: Fence::default(),
@@ -143,6 +161,7 @@ impl World {
             self.tally.events += 1;
         }
         self.tally.seeds = 1;
+        self.tally.registers = u64::from(self.scenario.company.is_some());
         self.tally.nanos = u128::from(self.now);
         Outcome {
             violation: self.violation,
@@ -179,7 +198,14 @@ impl World {
             Happening::Blow => self.blow(),
             Happening::Order => self.operator(),
             Happening::Heal => self.heal(),
-            Happening::Drill => self.drill(),
+            Happening::Drill { round } => self.drill(round),
+            Happening::Group { house, household } => self.group_runs(house, household),
+            Happening::GroupWake { house, household, generation } => self.wake_group(house, household, generation),
+            Happening::GroupResume { house } => self.resume_group(house),
+            Happening::GroupAnswer { house, household, call, result } => {
+                self.answer_group(house, household, call, *result);
+            }
+            Happening::Letter { node, process } => self.read_letters(node, process),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use primacy_core::Timing;
-use primacy_sim::{CANARIES, Profile, Setup, Sometimes, run, run_seed};
+use primacy_sim::{CANARIES, Profile, Protocol, Setup, Sometimes, run, run_seed};
 
 #[test]
 fn a_slice_of_all_worlds_keeps_its_promises() {
@@ -71,4 +71,18 @@ fn a_violation_names_its_moment_and_ends_the_log() {
     let last = outcome.lines.last().expect("there is a log");
     assert_eq!(last.real, violation.at);
     assert!(last.text.contains(&violation.text), "{last}");
+}
+
+#[test]
+fn worlds_of_the_registers_protocol_keep_their_promises() {
+    for protocol in [Protocol::Registers, Protocol::Mixed] {
+        let setup = Setup { protocol: Some(protocol), ..Setup::new(Profile::All) };
+        let report = run(0..100, 2, &setup, &|_| {});
+        assert!(report.is_clean(), "{:#?}", report.failures);
+        assert_eq!(report.tally.registers, 100);
+        assert!(report.tally.evictions > 100 && report.tally.round_changes > 10);
+        for what in [Sometimes::EvictedAlive, Sometimes::AllMembers, Sometimes::Retimed, Sometimes::Shown] {
+            assert!(report.tally.seen(what) > 0, "the slice is void: never was it that {what}");
+        }
+    }
 }

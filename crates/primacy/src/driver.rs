@@ -3,16 +3,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why};
+use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why, Wish};
+use primacy_core::select::Rank;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
+use crate::group::{FromGroup, ToGroup};
 use crate::leadership::{Belief, Leadership, Phase};
+use crate::line::{Line, Seat, from_group, sleep_until};
 use crate::status::{Status, StopReason, Trouble};
-use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
+use crate::store::{Reply, Store, StoreError};
 use crate::{ElectionName, Instant, Token};
 
 /// What the handles ask of the driver.
@@ -24,6 +26,8 @@ pub(crate) enum Command {
     Resign { token: Token, released: oneshot::Sender<()> },
     /// The work of this token has stopped.
     Drained { token: Token },
+    /// How it stands by preference has changed; `None`: it never leads.
+    Prefer { rank: Option<Rank> },
 }
 
 /// What the handles hold of a driver.
@@ -42,6 +46,7 @@ pub(crate) fn start(
     store: Arc<dyn Store>,
     election: ElectionName,
     config: lease::Config,
+    seat: Option<Seat>,
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
@@ -51,13 +56,14 @@ pub(crate) fn start(
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
     let driver = Driver {
         core: lease::Candidate::new(config),
-        line: Line { store, election, me, link: Link::default(), ear: Ear::Deaf },
+        line: Line::new(store, election, me, seat),
         commands: commands.clone(),
         leaderships: leadership_outbox,
         status: StatusOutbox { channel: status_outbox, reason: StopReason::DriverFailed },
         tenure: None,
         trouble: None,
         ever_reached: false,
+        chosen: false,
         on_release: Vec::new(),
     };
     std::thread::Builder::new().name("primacy-driver".into()).spawn(move || {
@@ -90,6 +96,8 @@ struct Driver {
     leaderships: mpsc::UnboundedSender<Leadership>,
     trouble: Option<Trouble>,
     ever_reached: bool,
+    /// Whether an operator wanted this candidate to lead when the last event came.
+    chosen: bool,
     on_release: Vec<oneshot::Sender<()>>,
 }
 
@@ -120,6 +128,9 @@ impl Driver {
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
         let mut suspend = SuspendWatch::start();
         let mut events = VecDeque::from([Event::Campaign]);
+        if self.line.seat.as_ref().is_some_and(|seat| !seat.is_eligible()) {
+            events.push_front(Event::Abstain(true));
+        }
         loop {
             match suspend.check() {
                 Stride::Steady => {}
@@ -134,21 +145,24 @@ impl Driver {
             }
             while let Some(event) = events.pop_front() {
                 if self.handle(event) {
+                    self.line.leave_group(self.core.config().timing.call_timeout()).await;
                     self.status.reason = StopReason::Withdrawn;
                     return;
                 }
             }
             self.mark_overdue();
             self.publish();
-            self.line.listen();
+            let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
+            let held = !matches!(self.core.view().role, Role::Idle | Role::Waiting);
+            self.line.listen(held);
             let wake =
                 Instant::earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
-            let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
-            let Line { link, ear, .. } = &mut self.line;
+            let Line { link, ear, seat, .. } = &mut self.line;
             tokio::select! {
                 biased;
                 command = inbox.recv() => self.obey(command, &mut events),
                 (call, result) = link.answer() => events.push_back(self.note_answer(call, result)),
+                said = from_group(seat) => self.note_group(said, &mut events),
                 () = sleep_until(wake, leads) => events.push_back(Event::Wake),
                 () = ear.hint() => events.push_back(Event::Hint),
             }
@@ -161,6 +175,7 @@ impl Driver {
         let mut entropy = || rand::random::<u64>();
         // R1: taken once, before anything is sent.
         let now = clock::now();
+        self.chosen = self.is_chosen();
         self.core.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
         let mut stopped = false;
         for effect in effects {
@@ -195,7 +210,8 @@ impl Driver {
             Effect::Extend { until, version } => {
                 if let Some(tenure) = &self.tenure {
                     tenure.belief.set(until);
-                    tenure.phase.send_replace(Phase::Leading { until, version });
+                    let timing = self.core.config().timing;
+                    tenure.phase.send_replace(Phase::Leading { until, version, timing });
                 }
             }
             Effect::Drain { reason, by } => {
@@ -208,6 +224,11 @@ impl Driver {
             Effect::End { reason } => {
                 if let Some(tenure) = &mut self.tenure {
                     tenure.belief.set(Instant::ZERO);
+                }
+                if let Some(seat) = &self.line.seat {
+                    seat.tell(ToGroup::LeadEnded { id: seat.id() });
+                }
+                if let Some(tenure) = &mut self.tenure {
                     tenure.overdue_at = None;
                     tenure.phase.send_replace(Phase::Ended { reason: reason.clone() });
                     info!(token = %tenure.token, %reason, "the leadership is over");
@@ -219,8 +240,12 @@ impl Driver {
 
     fn lead(&mut self, token: Token, until: Instant, version: lease::Version) {
         info!(election = %self.line.election, %token, "leading");
+        if let Some(seat) = &self.line.seat {
+            seat.tell(ToGroup::Leads { id: seat.id(), token, chosen: self.chosen });
+        }
         let belief = Arc::new(Belief::new(until));
-        let (phase, phases) = watch::channel(Phase::Leading { until, version });
+        let timing = self.core.config().timing;
+        let (phase, phases) = watch::channel(Phase::Leading { until, version, timing });
         self.tenure = Some(Tenure { token, belief: Arc::clone(&belief), phase, overdue_at: None });
         let election = self.line.election.clone();
         let leadership = Leadership::new(election, token, belief, phases, self.commands.clone());
@@ -238,9 +263,74 @@ impl Driver {
             Some(Command::Drained { token }) if Some(token) == current => {
                 events.push_back(Event::Drained);
             }
+            Some(Command::Prefer { rank }) => {
+                if let Some(seat) = &mut self.line.seat {
+                    seat.publish(|candidacy| candidacy.rank = rank);
+                    events.push_back(Event::Abstain(rank.is_none()));
+                }
+            }
             // About a leadership of the past.
             Some(Command::Resign { .. } | Command::Drained { .. }) => {}
             Some(Command::Withdraw) | None => events.push_back(Event::Withdraw),
+        }
+    }
+
+    /// Whether an operator wants just this candidate to lead.
+    fn is_chosen(&self) -> bool {
+        matches!(self.core.view().wish, Some(Wish::Successor(label)) if label == self.core.config().label)
+    }
+
+    /// What the group says. One that has ended unexpectedly leaves its candidates to themselves: they look on their own.
+    fn note_group(&mut self, said: Option<FromGroup>, events: &mut VecDeque<Event>) {
+        let Some(seat) = &mut self.line.seat else { return };
+        let Some(said) = said else {
+            warn!("the thread of the registers protocol has ended; this candidate goes on by itself");
+            events
+                .extend(seat.take_any_look().map(|call| Event::Done { call, result: Err(lease::CallError::NotDone) }));
+            events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
+            events.push_back(Event::Unplaced);
+            self.line.seat = None;
+            return;
+        };
+        match said {
+            FromGroup::Seen { sighting, asked_at } => match seat.take_look(asked_at, true) {
+                Some(call) => {
+                    let event = self.note_answer(call, Ok(Reply::Seen(sighting)));
+                    events.push_back(event);
+                }
+                None => {
+                    self.note_reached();
+                    events.push_back(Event::Shown { sighting, asked_at });
+                }
+            },
+            FromGroup::NotSeen { error, asked_at } => match seat.take_look(asked_at, false) {
+                Some(call) => {
+                    let event = self.note_answer(call, Err(error));
+                    events.push_back(event);
+                }
+                None => self.note_trouble(error),
+            },
+            FromGroup::Placed(standing) => {
+                seat.stands(!standing.reserve);
+                events.push_back(Event::Placed(standing));
+            }
+            FromGroup::Round(round) => {
+                let lease = seat.rounds.lease(round);
+                match self.core.config().timing.with_other_lease(lease) {
+                    Ok(timing) => events.push_back(Event::Retime(timing)),
+                    Err(error) => warn!(%error, ?round, "the lease does not follow the round time"),
+                }
+            }
+            FromGroup::MakeWay { token } => {
+                let view = self.core.view();
+                // While nobody may take it, or an operator says who shall, it is not given away.
+                if view.token == Some(token) && !view.paused && view.wish.is_none() {
+                    events.push_back(Event::Resign);
+                }
+            }
+            FromGroup::Left => {
+                events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
+            }
         }
     }
 
@@ -248,10 +338,7 @@ impl Driver {
     fn note_answer(&mut self, call: CallId, result: Result<Reply, StoreError>) -> Event {
         let result = match result {
             Ok(reply) => {
-                self.ever_reached = true;
-                if let Some(trouble) = self.trouble.take() {
-                    info!(after = ?clock::now().since(trouble.since), "the store answers again");
-                }
+                self.note_reached();
                 Ok(reply)
             }
             Err(error) => {
@@ -261,6 +348,13 @@ impl Driver {
             }
         };
         Event::Done { call, result }
+    }
+
+    fn note_reached(&mut self) {
+        self.ever_reached = true;
+        if let Some(trouble) = self.trouble.take() {
+            info!(after = ?clock::now().since(trouble.since), "the store answers again");
+        }
     }
 
     fn note_trouble(&mut self, error: StoreError) {
@@ -300,107 +394,4 @@ impl Driver {
         };
         self.status.channel.send_replace(status);
     }
-}
-
-/// The candidate's line to the store: one connection, one call at a time, and the hints.
-struct Line {
-    store: Arc<dyn Store>,
-    election: ElectionName,
-    me: Holder,
-    link: Link,
-    ear: Ear,
-}
-
-/// The connection and the call that it carries.
-#[derive(Default)]
-struct Link {
-    /// The connection while no call is under way.
-    session: Option<Box<dyn Session>>,
-    call: Option<Call>,
-}
-
-struct Call {
-    id: CallId,
-    answer: BoxFuture<'static, Answer>,
-}
-
-/// What a call brings back: its connection, if that can be used again, and the store's answer.
-type Answer = (Option<Box<dyn Session>>, Result<Reply, StoreError>);
-
-/// How far the candidate is with listening for hints.
-enum Ear {
-    Deaf,
-    Opening(BoxFuture<'static, Box<dyn Hints>>),
-    Open(Box<dyn Hints>),
-}
-
-impl Line {
-    fn send(&mut self, id: CallId, request: Request) {
-        let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
-        let session = self.link.session.take();
-        let answer = Box::pin(async move {
-            let mut session = match session {
-                Some(session) => session,
-                None => match store.session(&election, &me).await {
-                    Ok(session) => session,
-                    Err(error) => return (None, Err(error)),
-                },
-            };
-            let result = session.step(request).await;
-            // A connection that has failed once is not used again.
-            (result.is_ok().then_some(session), result)
-        });
-        self.link.call = Some(Call { id, answer });
-    }
-
-    /// R8: dropping the call drops its connection with it.
-    fn hang_up(&mut self) {
-        self.link = Link::default();
-    }
-
-    /// Starts to listen for hints once a call was answered, since before the store may not exist.
-    fn listen(&mut self) {
-        if !matches!(self.ear, Ear::Deaf) || self.link.session.is_none() {
-            return;
-        }
-        let (store, election) = (Arc::clone(&self.store), self.election.clone());
-        self.ear = Ear::Opening(Box::pin(async move {
-            match store.hints(&election).await {
-                Ok(hints) => hints,
-                Err(error) => {
-                    warn!(%error, "no notifications of changes; the store is polled instead");
-                    Box::new(crate::store::NoHints)
-                }
-            }
-        }));
-    }
-}
-
-impl Link {
-    async fn answer(&mut self) -> (CallId, Result<Reply, StoreError>) {
-        let Some(call) = &mut self.call else { return std::future::pending().await };
-        let id = call.id;
-        let (session, result) = call.answer.as_mut().await;
-        *self = Self { session, call: None };
-        (id, result)
-    }
-}
-
-impl Ear {
-    async fn hint(&mut self) {
-        match self {
-            Self::Deaf => std::future::pending().await,
-            Self::Open(hints) => hints.next().await,
-            // Having begun to listen is a hint by itself: something may have been missed.
-            Self::Opening(opening) => *self = Self::Open(opening.as_mut().await),
-        }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>, leads: bool) {
-    let Some(at) = at else { return std::future::pending().await };
-    // The runtime's timer stops in suspend. A leader that wakes up is to be told soon; belief itself ends on the boot
-    // clock, and needs no telling.
-    let longest = Duration::from_secs(if leads { 1 } else { 60 });
-    tokio::time::sleep(at.since(clock::now()).min(longest)).await;
 }

@@ -4,20 +4,26 @@ use std::future::Future;
 use std::sync::Arc;
 
 use primacy_core::lease;
+use primacy_core::registers::Candidacy;
+use primacy_core::select::{FailBack, Rank};
 use tokio::sync::{mpsc, watch};
 
 use crate::driver::{self, Command};
+use crate::group::{GroupSlot, Membership, Settings};
 use crate::leadership::Leadership;
+use crate::line::Seat;
 use crate::observer::Observer;
 use crate::status::{Status, StopReason};
-use crate::store::{self, Store, UrlError};
-use crate::{CandidateId, ElectionName, Label, NameError, Timing};
+use crate::store::{self, Members, Store, StoreError, UrlError};
+use crate::{CandidateId, ElectionName, Label, NameError, Rounds, Timing, TimingError};
 
 /// An election: a name in a store. Cheap to clone; opens nothing until someone campaigns or observes.
 #[derive(Clone, Debug)]
 pub struct Election {
     store: Arc<dyn Store>,
     name: ElectionName,
+    /// What the candidates of this process in this election share.
+    group: Arc<GroupSlot>,
 }
 
 /// Why an election or a candidate could not be set up. Nothing was changed anywhere.
@@ -30,6 +36,9 @@ pub enum SetupError {
     /// The election's name or the candidate's label was refused.
     #[error("the name cannot be used: {0}")]
     Name(#[from] NameError),
+    /// The time that the work may take to stop does not fit into a lease as long as the rounds give.
+    #[error("the rounds give a lease that does not fit: {0}")]
+    Timing(#[from] TimingError),
     /// The system gave no thread or no event queue to the driver.
     #[error("the system gave no thread to the candidate: {0}")]
     System(#[from] std::io::Error),
@@ -43,8 +52,11 @@ pub struct CandidateConfig {
     pub label: Label,
     /// What it publishes about itself, such as its address. Cut at 1,024 bytes.
     pub data: String,
-    /// Its timing: by default a lease of 10 s, a quarter of it for the work to stop.
+    /// Its timing: by default a lease of 10 s, a quarter of it for the work to stop. In the `registers` protocol the rounds
+    /// say how long a lease is, and this how long the work may take to stop.
     pub timing: Timing,
+    /// By which protocol it takes part.
+    pub protocol: Protocol,
     /// A planted bug, for proving that the checkers find it.
     #[cfg(feature = "flaws")]
     #[doc(hidden)]
@@ -59,16 +71,35 @@ impl CandidateConfig {
             label,
             data: String::new(),
             timing,
+            protocol: Protocol::Lease,
             #[cfg(feature = "flaws")]
             flaw: None,
         }
     }
 }
 
+/// By which protocol a candidate takes part. Candidates of both protocols may stand in one election: the grant is the same.
+#[derive(Clone, Debug, Default)]
+pub enum Protocol {
+    /// Candidates wait in the order in which they came, and know of nobody but the leader.
+    #[default]
+    Lease,
+    /// All know who is alive; the oldest or the best leads; a round lasts as long as the slowest needs. After Niazi et al.,
+    /// "Leader Election using NewSQL Database Systems" (DAIS 2015).
+    Registers {
+        /// How long rounds last. The first candidate of a process in an election decides for all of them.
+        rounds: Rounds,
+        /// How it stands by preference: the smallest rank leads. `None`: it never leads.
+        rank: Option<Rank>,
+        /// When a leader makes way for a better one. The first candidate of a process decides for all of them.
+        fail_back: FailBack,
+    },
+}
+
 impl Election {
     /// The election with this name in this store.
     pub fn new(store: Arc<dyn Store>, name: ElectionName) -> Self {
-        Self { store, name }
+        Self { store, name, group: Arc::default() }
     }
 
     /// The election with this name in the store at a URL such as `sqlite:/var/lib/jobs/primacy.db`.
@@ -100,18 +131,39 @@ impl Election {
     /// Starts to campaign.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system gives no thread, or the rounds leave the work no time to stop.
     pub fn campaign_with(&self, config: CandidateConfig) -> Result<Candidate, SetupError> {
         // R5: random, and new for every candidate.
         let id = CandidateId::from_bits(rand::random());
+        let protocol = config.protocol;
         let config = lease::Config {
             data: config.data,
             #[cfg(feature = "flaws")]
             flaw: config.flaw,
             ..lease::Config::new(id, config.label, config.timing)
         };
-        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config)?;
-        Ok(Candidate { id, commands: handles.commands, leaderships: handles.leaderships, status: handles.status })
+        let (seat, config) = match protocol {
+            Protocol::Lease => (None, config),
+            Protocol::Registers { rounds, rank, fail_back } => {
+                let timing = config.timing.with_other_lease(rounds.lease(rounds.round()))?;
+                let group = self.group.join(&self.store, &self.name, Settings { rounds, fail_back })?;
+                let candidacy = Candidacy { id, label: config.label.clone(), data: config.data.clone(), rank };
+                let longest = rounds.lease(rounds.most());
+                (Some(Seat::new(group, rounds, candidacy)), lease::Config { timing, longest, ..config })
+            }
+        };
+        let membership = seat.as_ref().map(Seat::membership);
+        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, seat)?;
+        let driver::Handles { commands, leaderships, status } = handles;
+        Ok(Candidate { id, commands, leaderships, status, membership })
+    }
+
+    /// Who takes part by the `registers` protocol at this moment, or `None` if nobody ever has. Opens a connection of its own.
+    ///
+    /// # Errors
+    /// When the store gives no answer. Nothing was changed.
+    pub async fn members(&self) -> Result<Option<Members>, StoreError> {
+        self.store.desk().await?.members(&self.name).await
     }
 
     /// Starts to observe without ever campaigning.
@@ -133,6 +185,7 @@ pub struct Candidate {
     commands: mpsc::UnboundedSender<Command>,
     leaderships: mpsc::UnboundedReceiver<Leadership>,
     status: watch::Receiver<Status>,
+    membership: Option<watch::Receiver<Membership>>,
 }
 
 impl Candidate {
@@ -188,6 +241,18 @@ impl Candidate {
     /// Its state, for people and metrics.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.clone()
+    }
+
+    /// Says how it stands by preference from now on, in the `registers` protocol; `None`: it never leads. A leader that is
+    /// no longer the best makes way when and if its fail-back says so.
+    pub fn prefer(&self, rank: Option<Rank>) {
+        // A driver that has gone prefers nobody.
+        let _ = self.commands.send(Command::Prefer { rank });
+    }
+
+    /// How its process takes part in the `registers` protocol; `None` in the `lease` protocol.
+    pub fn membership(&self) -> Option<watch::Receiver<Membership>> {
+        self.membership.clone()
     }
 
     /// Begins to withdraw, and returns at once: a leadership that is held is told to stop. Go on with

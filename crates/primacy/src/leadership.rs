@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::driver::Command;
-use crate::{ElectionName, Instant, Token, clock};
+use crate::{ElectionName, Instant, Timing, Token, clock};
 use primacy_core::lease::{EndReason, Version};
 
 /// The leadership of one election, held by this process until its lease ends.
@@ -58,6 +58,9 @@ pub enum Phase {
         until: Instant,
         /// The version of the store's record, for whoever must release the lease in this process's place.
         version: Version,
+        /// By which timing: how long before that the work is told to stop, and killed. In the `registers` protocol it
+        /// follows the rounds.
+        timing: Timing,
     },
     /// The work has been told to stop.
     Draining {

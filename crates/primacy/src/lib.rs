@@ -48,19 +48,24 @@
 pub mod clock;
 mod driver;
 mod election;
+mod group;
 pub mod fenced;
 mod leadership;
+mod line;
 mod observer;
 mod status;
 pub mod store;
 mod testament;
 
-pub use election::{Candidate, CandidateConfig, Election, SetupError};
+pub use election::{Candidate, CandidateConfig, Election, Protocol, SetupError};
+pub use group::Membership;
 pub use leadership::{Leadership, Phase};
 pub use observer::{Observation, Observer};
 #[cfg(feature = "flaws")]
 #[doc(hidden)]
 pub use primacy_core::lease::Flaw;
+pub use primacy_core::registers::{self, Rounds, RoundsError, RoundsSettings};
+pub use primacy_core::select;
 pub use primacy_core::{
     CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings,
     Token, ids,

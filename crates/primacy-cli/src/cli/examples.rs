@@ -15,6 +15,8 @@ Examples:
   primacy run -- ./scheduler --port 8080
   primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing
   primacy run --lease 3s --grace 1s --once -- ./worker
+  primacy run --protocol registers --prefer db-1,'db-*' --never db-backup -- ./writer
+  primacy run --protocol registers --score-command ./how-fresh --score-class 100 -- ./writer
 
 CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.
@@ -34,6 +36,15 @@ pub(crate) const LIST: &str = "\
 Examples:
   primacy list
   primacy list --store sqlite:/var/lib/primacy/primacy.db --json";
+
+pub(crate) const MEMBERS: &str = "\
+Examples:
+  primacy members
+  primacy members --watch
+  primacy members --json | jq -r '.members[] | [.place, .label] | @tsv'
+
+Exit codes: 0 somebody leads, 1 nobody does as far as can be told, 2 wrong usage, 69 the store was not reached.
+With --watch it ends with Ctrl-C or --count. While the store is away it says so and goes on.";
 
 pub(crate) const WATCH: &str = "\
 Examples:

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use primacy::ElectionName;
 use primacy::store::{
-    BoxFuture, Desk, Hints, Holder, NoHints, Order, Ordered, Probe, Session, Snapshot, Store, StoreError, Term,
+    BoxFuture, Desk, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Registry, Session, Snapshot,
+    Store, StoreError, Term,
 };
 
 /// What the fake will answer, and what it was asked.
@@ -62,6 +63,10 @@ impl Store for FakeStore {
         Box::pin(async { Err(StoreError::Unusable("nobody campaigns in these tests".to_owned())) })
     }
 
+    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async { Err(StoreError::Unusable("nobody campaigns in these tests".to_owned())) })
+    }
+
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
         self.with(|script| script.opened += 1);
         let desk: Box<dyn Desk> = Box::new(FakeDesk(self.clone()));
@@ -91,6 +96,14 @@ impl Desk for FakeDesk {
 
     fn history<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         self.0.answer(|_| Ok(crate::output::sample::history()))
+    }
+
+    fn members<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        self.0.answer(|_| Ok(None))
+    }
+
+    fn events<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        self.0.answer(|_| Ok(Vec::new()))
     }
 
     fn order<'a>(&'a mut self, _: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

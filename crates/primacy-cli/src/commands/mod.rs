@@ -15,6 +15,7 @@ mod doctor;
 mod fake;
 mod history;
 mod list;
+mod members;
 mod orders;
 mod outcome;
 mod pages;
@@ -81,6 +82,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
         match command {
             Command::Status(args) => status::run(&args, &mut reach, output).await,
             Command::List => list::run(&mut reach, output).await,
+            Command::Members(args) => members::run(&args, &mut reach, output).await,
             Command::Watch(args) => watch::run(&args, &mut reach, output).await,
             Command::History(args) => history::run(&args, &mut reach, output).await,
             Command::Promote(args) => {

@@ -9,11 +9,11 @@ use super::outcome::{self, Outcome};
 use super::pause::no_such_election;
 use super::reach::Reach;
 use crate::cli::OrderArgs;
-use crate::output::Output;
 use crate::output::failure::{Failure, code};
 use crate::output::report::named;
 use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
 use crate::output::span::span;
+use crate::output::{Output, members};
 
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +76,12 @@ pub(super) async fn run(
     output: &mut Output,
 ) -> Result<u8, Failure> {
     let before = reach.snapshot().await?.now();
+    // A member of the registers protocol that never leads cannot take over, nor one that is about to be evicted.
+    let members = reach.members_if_told().await;
+    let able = before.clone().map(|snapshot| members::able(snapshot, members.as_ref()));
     let steering = Steering { wanted, args };
-    match decide(&steering.wanted, args, before.as_ref()) {
-        Decision::Refuse(refusal) => steering.refuse(&refusal, before.as_ref(), reach, output),
+    match decide(&steering.wanted, args, able.as_ref()) {
+        Decision::Refuse(refusal) => steering.refuse(&refusal, able.as_ref(), reach, output),
         Decision::Already(said) => {
             steering.report("already", None, None, before.as_ref(), before.as_ref(), reach, output)?;
             output.text(&format!("{said}\n"))?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::{Desk, Hints, NoHints, Order, Ordered, Probe, Snapshot, Store, StoreError, Term};
+use primacy::store::{
+    Desk, Hints, MemberEvent, Members, NoHints, Order, Ordered, Probe, Snapshot, Store, StoreError, Term,
+};
 use primacy::{ElectionName, Instant, Token, clock};
 
 use crate::cli::Common;
@@ -38,6 +40,19 @@ impl Answer<Option<Snapshot>> {
     /// out meanwhile is over.
     pub(crate) fn now(&self) -> Option<Snapshot> {
         self.value.clone().map(|snapshot| aged(snapshot, self.age()))
+    }
+}
+
+impl Answer<Option<Members>> {
+    /// The members as they would look now.
+    pub(crate) fn now(&self) -> Option<Members> {
+        let by = self.age();
+        self.value.clone().map(|mut members| {
+            for member in &mut members.members {
+                member.age = member.age.map(|age| age.saturating_add(by));
+            }
+            members
+        })
     }
 }
 
@@ -110,6 +125,32 @@ impl Reach {
     pub(crate) async fn history(&mut self, limit: u32) -> Result<Answer<Vec<Term>>, Failure> {
         let election = self.election.clone();
         self.ask(async |desk: &mut dyn Desk| desk.history(&election, limit).await).await
+    }
+
+    /// Who takes part by the `registers` protocol.
+    pub(crate) async fn members(&mut self) -> Result<Answer<Option<Members>>, Failure> {
+        let election = self.election.clone();
+        self.ask(async |desk: &mut dyn Desk| desk.members(&election).await).await
+    }
+
+    /// The same for an answer that can be done without: none if the only attempt fails.
+    pub(crate) async fn members_if_told(&mut self) -> Option<Members> {
+        let election = self.election.clone();
+        let answer = self.attempt(CALL_MOST, &mut async |desk: &mut dyn Desk| desk.members(&election).await).await;
+        answer.inspect_err(|error| tracing::debug!(%error, "the members are not known")).ok()?.now()
+    }
+
+    /// What has happened among the members, the newest first.
+    pub(crate) async fn events(&mut self, limit: u32) -> Result<Answer<Vec<MemberEvent>>, Failure> {
+        let election = self.election.clone();
+        self.ask(async |desk: &mut dyn Desk| desk.events(&election, limit).await).await
+    }
+
+    /// The same, or the error of the only attempt.
+    pub(crate) async fn look_at_events(&mut self, limit: u32) -> Result<Vec<MemberEvent>, StoreError> {
+        let election = self.election.clone();
+        let events = &mut async |desk: &mut dyn Desk| desk.events(&election, limit).await;
+        Ok(self.attempt(CALL_MOST, events).await?.value)
     }
 
     /// What the store is and guarantees.

@@ -6,7 +6,7 @@ use super::reach::Reach;
 use crate::cli::StatusArgs;
 use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
-use crate::output::{Output, explain, report};
+use crate::output::{Output, explain, members, report};
 
 /// How many leaderships an explanation looks back on: the present one and the one before it.
 const LOOK_BACK: u32 = 2;
@@ -14,9 +14,15 @@ const LOOK_BACK: u32 = 2;
 pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let terms = if args.explain { reach.history(LOOK_BACK).await?.value } else { Vec::new() };
     let answer = reach.snapshot().await?;
+    let members = if args.explain { reach.members_if_told().await } else { None };
     let (snapshot, age) = (answer.now(), answer.age());
     let (snapshot, election, store) = (snapshot.as_ref(), reach.election(), reach.location());
-    let sentences = args.explain.then(|| explain::explain(election, snapshot, &terms));
+    let sentences = args.explain.then(|| {
+        let able = snapshot.map(|snapshot| members::able(snapshot.clone(), members.as_ref()));
+        let mut sentences = explain::explain(election, able.as_ref(), &terms);
+        sentences.extend(members.iter().flat_map(|members| members::explain(members, snapshot)));
+        sentences
+    });
     output.text(&report::status(election, snapshot, &store, age, output.palette))?;
     if let Some(sentences) = &sentences {
         output.text(&format!("\n{}\n", sentences.join("\n")))?;
@@ -31,7 +37,8 @@ pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Outpu
     Ok(verdict(snapshot))
 }
 
-fn verdict(snapshot: Option<&Snapshot>) -> u8 {
+/// The exit code that tells whether somebody leads.
+pub(super) fn verdict(snapshot: Option<&Snapshot>) -> u8 {
     match Lead::of(snapshot) {
         Lead::Led(..) => 0,
         Lead::Vacant | Lead::Unknown(_) | Lead::Never => code::REFUSED,

@@ -18,7 +18,7 @@ use crate::output::shorten;
 use crate::output::style::Tone;
 
 /// While the store is away it is asked for hints anew this often.
-const AWAY: Duration = Duration::from_secs(1);
+pub(super) const AWAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: &WatchArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let mut watch = Watch { args, output, told: 0, reachable: true };
@@ -115,7 +115,7 @@ impl Watch<'_> {
 }
 
 /// Whether whoever read standard output through a pipe has gone: without a change there is no write to find it out by.
-fn reader_is_gone() -> bool {
+pub(super) fn reader_is_gone() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
     matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))

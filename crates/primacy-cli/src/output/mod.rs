@@ -13,6 +13,7 @@ pub(crate) mod change;
 pub(crate) mod explain;
 pub(crate) mod failure;
 pub(crate) mod logging;
+pub(crate) mod members;
 pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod sample;

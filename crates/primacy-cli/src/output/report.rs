@@ -15,7 +15,7 @@ use super::style::{Palette, Tone};
 use super::table::{Cell, table};
 
 /// The most of a candidate's data that is shown.
-const DATA_SHOWN: usize = 80;
+pub(crate) const DATA_SHOWN: usize = 80;
 
 /// An election: who leads, how fresh that is, who waits.
 pub(crate) fn status(
@@ -64,7 +64,7 @@ pub(crate) fn named(holder: &Holder) -> String {
     format!("{} ({})", holder.label, short_id(&holder.id.to_string()))
 }
 
-fn short_id(id: &str) -> &str {
+pub(crate) fn short_id(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }
 
@@ -197,7 +197,7 @@ fn history_row(term: &Term, current: Option<primacy::Token>, zone: &TimeZone) ->
 }
 
 /// A time of day by the clock of whoever wrote it, in this reader's time zone.
-fn date(unix_ms: i64, zone: &TimeZone) -> String {
+pub(crate) fn date(unix_ms: i64, zone: &TimeZone) -> String {
     match Timestamp::from_millisecond(unix_ms) {
         Ok(at) => at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
         Err(_) => "no valid time".to_owned(),

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
+use primacy::store::{Holder, Member, MemberEvent, MemberEventKind, Snapshot, Term, Waiting, Wish};
 use serde::{Serialize, Serializer};
+
+use super::members::{Place, told};
 
 /// Grows when a field changes its meaning or goes away; new fields may come without.
 pub(crate) const SCHEMA: u32 = 1;
@@ -179,6 +181,155 @@ pub(crate) struct Change {
     pub(crate) text: String,
     pub(crate) candidate: Option<Who>,
     pub(crate) now: Option<State>,
+}
+
+/// `primacy members --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Members {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) answer_age_ms: Millis,
+    #[serde(flatten)]
+    pub(crate) now: Membership,
+    pub(crate) events: Vec<Happened>,
+}
+
+/// Who takes part by the `registers` protocol at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Membership {
+    election: String,
+    state: &'static str,
+    leader: Option<Who>,
+    token: Option<u64>,
+    round_ms: Option<Millis>,
+    round_changes: Option<u64>,
+    comebacks: Option<u64>,
+    last_number: Option<u64>,
+    members: Vec<TakesPart>,
+}
+
+impl Membership {
+    /// The members, and who leads.
+    pub(crate) fn of(
+        election: &primacy::ElectionName,
+        members: Option<&primacy::store::Members>,
+        snapshot: Option<&Snapshot>,
+    ) -> Self {
+        let State { election, state, leader, token, .. } = State::of(election, snapshot);
+        let vars = members.map(|members| members.vars);
+        let placed = members.map(|members| super::members::places(members, snapshot)).unwrap_or_default();
+        Self {
+            election,
+            state,
+            leader,
+            token,
+            round_ms: vars.map(|vars| Millis(vars.round)),
+            round_changes: vars.map(|vars| vars.changes),
+            comebacks: vars.map(|vars| vars.comebacks),
+            last_number: vars.map(|vars| vars.max_id),
+            members: placed.into_iter().map(|(place, member)| TakesPart::new(place, member)).collect(),
+        }
+    }
+}
+
+/// A member.
+#[derive(Clone, Debug, Serialize)]
+struct TakesPart {
+    id: String,
+    label: String,
+    data: String,
+    process: String,
+    number: u64,
+    standing: &'static str,
+    place: Option<usize>,
+    rank: Option<String>,
+    beats: u64,
+    beaten_ago_ms: Option<Millis>,
+    late_ms: Millis,
+    joined_unix_ms: i64,
+}
+
+impl TakesPart {
+    fn new(place: Place, member: &Member) -> Self {
+        let Member { candidacy, descriptor, age, joined_unix_ms } = member;
+        Self {
+            id: candidacy.id.to_string(),
+            label: candidacy.label.as_str().to_owned(),
+            data: candidacy.data.clone(),
+            process: descriptor.process.to_string(),
+            number: descriptor.id,
+            standing: place.word(),
+            place: if let Place::InLine(place) = place { Some(place) } else { None },
+            rank: candidacy.rank.map(|rank| rank.to_string()),
+            beats: descriptor.counter,
+            beaten_ago_ms: age.map(Millis),
+            late_ms: Millis(descriptor.late),
+            joined_unix_ms: *joined_unix_ms,
+        }
+    }
+}
+
+/// Something that happened among the members.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Happened {
+    number: u64,
+    at_unix_ms: i64,
+    event: &'static str,
+    text: String,
+    process: Option<String>,
+    label: Option<String>,
+    by: Option<String>,
+    token: Option<u64>,
+    silent_ms: Option<Millis>,
+    round_ms: Option<Millis>,
+}
+
+impl Happened {
+    /// The word for it.
+    pub(crate) const fn event(&self) -> &'static str {
+        self.event
+    }
+}
+
+impl From<&MemberEvent> for Happened {
+    fn from(happened: &MemberEvent) -> Self {
+        let (event, who, eviction, silent, round) = match &happened.kind {
+            MemberEventKind::Joined { process, label, came_back: None } => {
+                ("joined", Some((process, label)), None, None, None)
+            }
+            MemberEventKind::Joined { process, label, came_back } => {
+                ("came-back", Some((process, label)), None, *came_back, None)
+            }
+            MemberEventKind::Left { process, label } => ("left", Some((process, label)), None, None, None),
+            MemberEventKind::Evicted { process, label, eviction } => {
+                ("evicted", Some((process, label)), Some(eviction), Some(eviction.silent), None)
+            }
+            MemberEventKind::Round { round } => ("round", None, None, None, Some(*round)),
+        };
+        Self {
+            number: happened.number,
+            at_unix_ms: happened.unix_ms,
+            event,
+            text: told(&happened.kind).0,
+            process: who.map(|(process, _)| process.to_string()),
+            label: who.map(|(_, label)| label.as_str().to_owned()),
+            by: eviction.map(|eviction| eviction.by.as_str().to_owned()),
+            token: eviction.map(|eviction| eviction.token.get()),
+            silent_ms: silent.map(Millis),
+            round_ms: round.map(Millis),
+        }
+    }
+}
+
+/// One line of `primacy members --watch --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MembersChange {
+    pub(crate) schema: u32,
+    pub(crate) at_unix_ms: i64,
+    pub(crate) event: &'static str,
+    pub(crate) text: String,
+    pub(crate) happened: Option<Happened>,
+    pub(crate) now: Option<Membership>,
 }
 
 /// `primacy history --json`.

@@ -146,8 +146,9 @@ impl Deadlines {
     pub(super) fn of(until: primacy::Instant, version: primacy::store::Version, timing: &primacy::Timing) -> Self {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let kill_at = primacy::clock::to_boot_nanos(until).saturating_sub(nanos(timing.kill()));
-        // The runner's own word comes first, unless it hangs.
-        let stop_at = kill_at.saturating_sub(nanos(timing.grace())).saturating_add(nanos(timing.kill() / 2));
+        // The runner's own word comes first, unless it hangs; and of a short grace in a long lease something is left.
+        let behind = (timing.kill() / 2).min(timing.grace() / 2);
+        let stop_at = kill_at.saturating_sub(nanos(timing.grace())).saturating_add(nanos(behind));
         Self { stop_at, kill_at, token: version.token.get(), beat: version.beat }
     }
 }
@@ -156,4 +157,28 @@ fn line(message: &ToWarden) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primacy::store::Version;
+    use primacy::{Instant, Timing, TimingSettings};
+
+    /// The warden is the runner's understudy: later than the runner itself to tell the program, and as early to kill it.
+    #[test]
+    fn deadlines_follow_a_lease_that_becomes_longer_or_shorter() {
+        let grace = Duration::from_millis(300);
+        let first = Timing::new(TimingSettings { grace, ..TimingSettings::new(Duration::from_secs(4)) });
+        let first = first.expect("the paper's lease");
+        for lease in [600, 4_000, 40_000, 3_600_000].map(Duration::from_millis) {
+            let timing = first.with_other_lease(lease).expect("the grace fits");
+            let until = Instant::from_nanos(7_200_000_000_000);
+            let Deadlines { stop_at, kill_at, .. } = Deadlines::of(until, Version::default(), &timing);
+            let nanos = |instant: Instant| primacy::clock::to_boot_nanos(instant);
+            assert_eq!(kill_at, nanos(until - timing.kill()), "{lease:?}");
+            let told_by_runner = nanos(until - timing.kill() - grace);
+            assert!(told_by_runner < stop_at && stop_at < kill_at, "{lease:?}: {told_by_runner} {stop_at} {kill_at}");
+        }
+    }
 }

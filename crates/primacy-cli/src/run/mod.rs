@@ -5,8 +5,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use primacy::{CandidateConfig, Election};
+use primacy::{CandidateConfig, Election, Protocol};
 
+use crate::cli::registers::{Registers, Scoring};
 use crate::cli::{Common, RunArgs, place};
 use crate::output::logging;
 
@@ -15,6 +16,7 @@ mod handover;
 mod link;
 pub(crate) mod program;
 mod runner;
+mod score;
 mod signals;
 pub(crate) mod warden;
 mod wire;
@@ -37,6 +39,8 @@ struct Job {
     candidate: CandidateConfig,
     command: Vec<OsString>,
     once: bool,
+    /// Where the candidate's score comes from, if it changes.
+    scoring: Option<Scoring>,
     /// For how long to try to reach the store for the first time.
     wait: Duration,
 }
@@ -83,10 +87,10 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
 /// Everything that can be refused before anything is started.
 fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let usage = |failure: crate::output::failure::Failure| Refusal::new(2, failure.to_string());
-    let timing = args.timing().map_err(usage)?;
+    let label = args.label();
+    let (timing, registers) = args.part(&label).map_err(usage)?;
     let store = common.open_store().map_err(usage)?;
     let store_url = common.store_url().map_err(usage)?;
-    let label = args.label();
     let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
     if signals::is_ignored(nix::sys::signal::Signal::SIGCHLD) {
         // The kernel would reap the program by itself, and nobody would learn how it ended, or that it did.
@@ -101,6 +105,11 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let mut candidate = CandidateConfig::new(label);
     candidate.timing = timing;
     candidate.data = args.data;
+    let mut scoring = None;
+    if let Some(Registers { rounds, fail_back, rank, scoring: source }) = registers {
+        candidate.protocol = Protocol::Registers { rounds, rank, fail_back };
+        scoring = source;
+    }
     Ok(Job {
         common: common.clone(),
         election: Election::new(store, common.election.clone()),
@@ -108,6 +117,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         candidate,
         command: args.command,
         once: args.once,
+        scoring,
         wait: common.wait.unwrap_or(Common::DEFAULT_WAIT),
     })
 }

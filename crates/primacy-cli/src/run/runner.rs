@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use nix::sys::signal::Signal;
 use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, Instant, Leadership, Phase, Status, StopReason, Trouble, clock};
+use primacy::{Candidate, Instant, Leadership, Membership, Phase, Status, StopReason, Timing, Trouble, clock};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::output::logging;
 
 use super::link::{Link, Warden};
+use super::score::Ranks;
 use super::signals::{self, Signals};
 use super::wire::{Deadlines, End, FromWarden, ToWarden};
 use super::{Job, LOST, Refusal, UNAVAILABLE};
@@ -37,7 +39,9 @@ pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
             .campaign_with(job.candidate.clone())
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
         let link = watch_over(warden, &job, &candidate).await?;
-        Runner { job: Arc::new(job), signals, candidate, link, ending: false }.run().await
+        let ranks = ranks(&job).map_err(|error| Refusal::system("the system gives no thread for the score", &error))?;
+        let timing = job.candidate.timing;
+        Runner { job: Arc::new(job), signals, candidate, link, ranks, timing, ending: false }.run().await
     });
     // A warden that is stopped may still be waited for in the background; nobody waits for that.
     runtime.shutdown_background();
@@ -58,11 +62,20 @@ async fn watch_over(mut warden: Warden, job: &Job, candidate: &Candidate) -> Res
     warden.watch_over(job, candidate.id()).await.map_err(refused)
 }
 
+/// Begins to ask for the candidate's score, if a command says it.
+fn ranks(job: &Job) -> std::io::Result<Option<Ranks>> {
+    let start = |scoring| Ranks::start(scoring, job.candidate.label.clone(), job.election.name().as_str().to_owned());
+    job.scoring.clone().map(start).transpose()
+}
+
 struct Runner {
     job: Arc<Job>,
     signals: Signals,
     candidate: Candidate,
     link: Link,
+    ranks: Option<Ranks>,
+    /// The timing of the leadership, which follows the rounds in the `registers` protocol.
+    timing: Timing,
     /// A signal has asked for the end.
     ending: bool,
 }
@@ -143,23 +156,29 @@ impl Runner {
 
     async fn wait(&mut self) -> Waited {
         let mut status = self.candidate.status();
-        let mut told = None;
+        let mut membership = self.candidate.membership();
+        let (mut told, mut told_id) = (None, None);
         let give_up = tokio::time::sleep(self.job.wait);
         tokio::pin!(give_up);
         let mut patient = true;
         loop {
             let trouble = first_trouble(&status.borrow_and_update());
-            if let Some(trouble) = trouble {
+            let id = membership.as_mut().and_then(|membership| membership.borrow_and_update().view.id);
+            // One that never leads does not look, and is told of the store by its registers alone.
+            if let Some(trouble) = trouble.filter(|_| id.is_none()) {
                 // Waiting does not help where someone has to act first.
                 let hopeless = matches!(trouble.error, StoreError::Unusable(_));
                 if hopeless || !patient {
                     return Waited::NoStore(trouble.error);
                 }
             }
-            if has_looked(&status.borrow()) {
+            if has_looked(&status.borrow()) || id.is_some() {
                 logging::start(&self.job.common, logging::RUNNING);
             }
             narrate(&status.borrow(), &mut told);
+            if let Some(id) = id.filter(|id| told_id.replace(*id) != Some(*id)) {
+                info!("this process takes part as number {id}");
+            }
             tokio::select! {
                 biased;
                 signal = self.signals.next() => if signals::ends(signal) {
@@ -173,6 +192,8 @@ impl Runner {
                     Err(reason) => Waited::Stopped(reason),
                 },
                 _ = status.changed() => {}
+                () = changed(&mut membership) => {}
+                rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
                 () = &mut give_up, if patient => patient = false,
             }
         }
@@ -184,8 +205,9 @@ impl Runner {
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
-        let Phase::Leading { until, version } = first else { return Led::NeverBegan };
-        let term = Deadlines::of(until, version, &self.job.candidate.timing);
+        let Phase::Leading { until, version, timing } = first else { return Led::NeverBegan };
+        self.timing = timing;
+        let term = Deadlines::of(until, version, &timing);
         self.link.tell(&ToWarden::Lead { token, term });
         info!("leading {} with token {token}", self.job.election.name());
         let mut lost = false;
@@ -210,6 +232,7 @@ impl Runner {
                         self.candidate.begin_withdrawal();
                     }
                 }
+                rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
                 changed = phases.changed(), if watching => {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
@@ -222,7 +245,7 @@ impl Runner {
 
     /// When the runner kills a warden that has not killed the program by then, and does its work.
     fn overrule_at(&self, phase: &Phase) -> Option<Instant> {
-        let allowance = self.job.candidate.timing.kill() / 2;
+        let allowance = self.timing.kill() / 2;
         match phase {
             Phase::Leading { .. } => None,
             Phase::Draining { by, .. } => Some(*by + allowance),
@@ -231,11 +254,12 @@ impl Runner {
     }
 
     /// Tells the warden of a new phase. `true` if the program must stop for another reason than the runner's own end.
-    fn pass_on(&self, phase: &Phase) -> bool {
+    fn pass_on(&mut self, phase: &Phase) -> bool {
         let withdrawn = matches!(phase.stop_reason(), Some(EndReason::Withdrawn));
         match phase {
-            Phase::Leading { until, version } => {
-                let term = Deadlines::of(*until, *version, &self.job.candidate.timing);
+            Phase::Leading { until, version, timing } => {
+                self.timing = *timing;
+                let term = Deadlines::of(*until, *version, timing);
                 self.link.tell(&ToWarden::Extend(term));
                 return false;
             }
@@ -271,31 +295,57 @@ impl Runner {
     }
 
     async fn replace_warden_under(self, leadership: Leadership) -> Result<Self, Refusal> {
-        let Self { job, signals, candidate, link, ending } = self;
+        let (rest, link) = self.without_warden();
         link.bury().await;
         drop(leadership);
         warn!("the warden died or hung; its program was killed, and the leadership given up");
-        Self::with_new_warden(job, signals, candidate, ending).await
+        rest.with_new_warden().await
     }
 
     async fn replace_warden(self) -> Result<Self, Refusal> {
-        let Self { job, signals, candidate, link, ending } = self;
+        let (rest, link) = self.without_warden();
         link.bury().await;
         warn!("the warden died; starting another");
-        Self::with_new_warden(job, signals, candidate, ending).await
+        rest.with_new_warden().await
     }
 
-    async fn with_new_warden(
-        job: Arc<Job>,
-        signals: Signals,
-        candidate: Candidate,
-        ending: bool,
-    ) -> Result<Self, Refusal> {
-        let warden = Warden::start();
-        let warden = warden.map_err(|error| Refusal::system("the warden process cannot be started", &error))?;
-        let link = watch_over(warden, &job, &candidate).await?;
-        Ok(Self { job, signals, candidate, link, ending })
+    fn without_warden(self) -> (Unwatched, Link) {
+        let Self { job, signals, candidate, link, ranks, timing, ending } = self;
+        // What the score's command has started must not be taken for what the program has.
+        drop(ranks);
+        (Unwatched { job, signals, candidate, timing, ending }, link)
     }
+}
+
+/// A runner whose warden is gone.
+struct Unwatched {
+    job: Arc<Job>,
+    signals: Signals,
+    candidate: Candidate,
+    timing: Timing,
+    ending: bool,
+}
+
+impl Unwatched {
+    async fn with_new_warden(self) -> Result<Runner, Refusal> {
+        let Self { job, signals, candidate, timing, ending } = self;
+        let refused = |error| Refusal::system("the warden process cannot be started", &error);
+        let warden = Warden::start().map_err(refused)?;
+        let link = watch_over(warden, &job, &candidate).await?;
+        let ranks = ranks(&job).map_err(refused)?;
+        Ok(Runner { job, signals, candidate, link, ranks, timing, ending })
+    }
+}
+
+/// Waits until the membership changes, if there is one.
+async fn changed(membership: &mut Option<watch::Receiver<Membership>>) {
+    if let Some(membership) = membership
+        && membership.changed().await.is_ok()
+    {
+        return;
+    }
+    // One whose group has ended does not change any more.
+    std::future::pending().await
 }
 
 async fn sleep_until(at: Option<Instant>) {

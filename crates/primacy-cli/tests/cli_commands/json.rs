@@ -90,6 +90,13 @@ fn every_answer_has_the_fields_of_the_manual() {
     world.release(&mut peers[0], EndReason::Resigned);
     is_documented("status", &world.json(&["status"]).1);
     world.acquire(&mut peers[1], LONG);
+    is_documented("members", &world.json(&["members"]).1);
+    world.join(&["reg-1", "reg-2"]);
+    is_documented("members", &world.json(&["members"]).1);
+    is_documented("members --watch", &world.json(&["members", "--watch", "--count", "1"]).1);
+    let told = world.run(&["members", "--watch", "--json", "--count", "2", "--events", "5"]);
+    let last = told.out.lines().last().expect("two lines");
+    is_documented("members --watch", &serde_json::from_str(last).expect("JSON"));
     is_documented("history", &world.json(&["history"]).1);
     is_documented("doctor", &world.json(&["doctor"]).1);
     is_documented("simulate", &world.json(&["simulate", "--seeds", "20"]).1);
@@ -98,5 +105,8 @@ fn every_answer_has_the_fields_of_the_manual() {
 #[test]
 fn the_manual_has_an_example_for_each_command_with_json() {
     let headings: Vec<_> = examples().into_keys().collect();
-    assert_eq!(headings, ["doctor", "history", "list", "pause", "promote", "simulate", "status", "watch"]);
+    assert_eq!(
+        headings,
+        ["doctor", "history", "list", "members", "members --watch", "pause", "promote", "simulate", "status", "watch"]
+    );
 }

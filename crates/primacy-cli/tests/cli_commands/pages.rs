@@ -4,10 +4,11 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "status",
     "list",
+    "members",
     "watch",
     "history",
     "promote",

@@ -5,7 +5,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::{EndReason, Holder, Record, Reply, Request, Session, Snapshot, Store, Why};
+use primacy::select::Rank;
+use primacy::store::{EndReason, Holder, Record, Reply, Request, Session, Snapshot, Store, Why, registers};
 use primacy::{CandidateId, ElectionName, Label, Token};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -86,6 +87,25 @@ impl World {
         let version = self.snapshot().expect("an election").record.version;
         let request = Request::Release { id: peer.holder.id, version, reason };
         assert!(matches!(self.step(peer, request), Reply::Applied(_)), "the peer holds the lease");
+    }
+
+    /// A process takes a round of the registers protocol.
+    pub(crate) fn round(&self, request: registers::Request) -> registers::Reply {
+        self.runtime.block_on(async {
+            let mut registry = self.store.registry(&Self::election()).await.expect("a registry");
+            registry.round(request).await.expect("the store answers")
+        })
+    }
+
+    /// Each process joins with one candidate, in this order.
+    pub(crate) fn join(&self, labels: &[&str]) {
+        for (n, label) in (1..).zip(labels) {
+            let (id, label) = (CandidateId::from_bits(n), Label::new(*label).expect("a valid label"));
+            let rank = Some(Rank::default());
+            let candidates = vec![registers::Candidacy { id, label, data: String::new(), rank }];
+            let process = registers::ProcessId::from_bits(n);
+            self.round(registers::Request::Join { process, candidates, rank, came_back: None, round: LONG });
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {

@@ -26,7 +26,7 @@ fn urls_that_name_no_store() {
 fn stores_that_cannot_be_opened() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| format!("sqlite:{}", folder.path().join(name).display());
-    for command in ["status", "list", "watch", "history", "depose", "pause", "resume", "doctor"] {
+    for command in ["status", "list", "members", "watch", "history", "depose", "pause", "resume", "doctor"] {
         run(&[command, "--store", &at("none.db"), "--wait", "0s"]).is_one_line(69, "none.db");
         run(&[command, "--store", &at("no/folder.db"), "--wait", "0s"]).is_one_line(69, "no");
     }
@@ -71,6 +71,45 @@ fn durations_that_make_no_sense() {
     with("--lease", "25h").is_one_line(2, "choose 100ms to 24h");
     with("--lease", "99999999999999h").is_one_line(2, "lease");
     with("--grace", "10s").is_one_line(2, "does not fit in a lease of 10s");
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "nothing was opened");
+}
+
+#[test]
+fn options_of_another_protocol_and_rounds_that_make_no_sense() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = format!("sqlite:{}", folder.path().join("primacy.db").display());
+    let with = |options: &[&str]| run(&[&["run", "--store", &store], options, &["--", "true"]].concat());
+    for option in [
+        ["--round", "1s"],
+        ["--missed", "3"],
+        ["--round-most", "9s"],
+        ["--prefer", "a"],
+        ["--never", "a"],
+        ["--score", "-1"],
+        ["--score-class", "10:2"],
+        ["--score-command", "echo 1"],
+        ["--score-every", "1s"],
+        ["--fail-back", "never"],
+    ] {
+        with(&option).is_one_line(2, &format!("{} needs --protocol registers", option[0]));
+    }
+    let registers = |options: &[&str]| with(&[&["--protocol", "registers"], options].concat());
+    registers(&["--lease", "10s"]).is_one_line(2, "instead of --lease give --round");
+    registers(&["--round", "1ms"]).is_one_line(2, "choose 50ms to 1h");
+    registers(&["--missed", "1"]).is_one_line(2, "choose 2 to 100");
+    registers(&["--round-most", "1s"]).is_one_line(2, "choose at least the round time");
+    registers(&["--grace", "4s"]).is_one_line(2, "does not fit in a lease of 4s");
+    registers(&["--prefer", "a,,b"]).is_one_line(2, "name 2 of the list");
+    registers(&["--prefer", "a", "--never", "a"]).is_one_line(2, "choose one of the two");
+    registers(&["--score", "NaN"]).is_one_line(2, "a score must be finite");
+    registers(&["--score-class", "10"]).is_one_line(2, "give --score or --score-command");
+    registers(&["--score", "1", "--score-class", "0"]).is_one_line(2, "choose at least 0.001");
+    registers(&["--score", "1", "--score-class", "1,1,1,1,1,1,1,1"]).is_one_line(2, "give at most 7");
+    registers(&["--score", "1e15"]).is_one_line(2, "too far from 0");
+    registers(&["--score-every", "1s"]).is_one_line(2, "give that, too");
+    registers(&["--fail-back", "soon"]).is_one_line(2, "or never");
+    with(&["--protocol", "raft"]).is_one_line(2, "choose one of lease, registers");
+    run(&["members", "--store", &store, "--count", "1"]).is_one_line(2, "--watch");
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "nothing was opened");
 }
 

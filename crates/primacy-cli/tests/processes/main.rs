@@ -6,5 +6,6 @@ mod deaths;
 mod lifecycle;
 mod operators;
 mod pauses;
+mod registers;
 mod trouble;
 mod world;

@@ -4,13 +4,14 @@ mod ends;
 mod flaws;
 mod send;
 mod sight;
+mod time;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
-use super::record::{Record, Sighting, Version, Wish};
+use super::record::{Record, Sighting, Standing, Version, Wish};
 use super::view::{Role, View, Why};
 use crate::{CandidateId, Instant, Label, Timing};
 
@@ -26,6 +27,9 @@ pub struct Config {
     pub label: Label,
     /// What it publishes about itself, such as its address. Cut at 1,024 bytes.
     pub data: String,
+    /// The longest lease that anybody may hold without this candidate having seen it: what a lost record is waited out for
+    /// at least.
+    pub longest: Duration,
     /// Its timing. Other candidates may have another (HAZARDS 9).
     pub timing: Timing,
     /// A planted bug, for proving that the checkers find it.
@@ -40,6 +44,7 @@ impl Config {
             id,
             label,
             data: String::new(),
+            longest: timing.lease(),
             timing,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -71,6 +76,12 @@ pub struct Candidate {
     in_flight: Option<InFlight>,
     calls: u64,
     seen: Option<Seen>,
+    /// Where it stands, if somebody else says so than the store.
+    placed: Option<Standing>,
+    /// It never asks.
+    abstains: bool,
+    /// When its last call ended that may have changed the record, or has shown it: what was asked for by then may be older.
+    settled_at: Instant,
     /// The highest version ever seen (rule R6).
     highest: Version,
     /// The longest lease ever seen: what a lost or regressed record is waited out for.
@@ -115,6 +126,8 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Tenure {
     version: Version,
+    /// How long the record says that the lease lasts.
+    lease: Duration,
     until: Instant,
     next_renewal: Instant,
     /// The operators' orders that its own lead has fulfilled.
@@ -159,7 +172,7 @@ struct Seen {
 impl Candidate {
     /// A candidate that takes no part until [`Event::Campaign`].
     pub fn new(config: Config) -> Self {
-        let longest = config.timing.lease();
+        let longest = config.longest.max(config.timing.lease());
         Self {
             config: Config { data: bounded_data(config.data), ..config },
             state: State::Idle,
@@ -167,6 +180,9 @@ impl Candidate {
             in_flight: None,
             calls: 0,
             seen: None,
+            placed: None,
+            abstains: false,
+            settled_at: Instant::ZERO,
             highest: Version::default(),
             longest,
             quarantine: Instant::ZERO,
@@ -198,6 +214,11 @@ impl Candidate {
             Event::Wake => {}
             Event::Hint => self.hinted(cx),
             Event::Done { call, result } => self.done(call, result, cx),
+            Event::Placed(standing) => self.placed(standing),
+            Event::Unplaced => self.placed = None,
+            Event::Abstain(abstains) => self.abstain(abstains, cx),
+            Event::Shown { sighting, asked_at } => self.shown(sighting, asked_at, cx),
+            Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
         }
         self.expire(cx);
@@ -251,6 +272,8 @@ impl Candidate {
             until: tenure.filter(|_| believes).map(|tenure| tenure.until),
             version: tenure.map(|tenure| tenure.version).or(record.map(|record| record.version)),
             holder: record.and_then(|record| record.holder.clone()),
+            wish: record.and_then(|record| record.wish.clone()),
+            paused: record.is_some_and(|record| record.paused),
             seen_at: self.seen.as_ref().map(|seen| seen.at),
             asks_at: asks_at.filter(|_| role == Role::Waiting),
             failures: self.failures,
@@ -280,6 +303,14 @@ impl Candidate {
 
     fn resign(&mut self, cx: &mut Context<'_>) {
         self.resign_for(EndReason::Resigned, cx);
+    }
+
+    /// Its own settings are no reason to break off what it does: it ends as by a resignation.
+    fn abstain(&mut self, abstains: bool, cx: &mut Context<'_>) {
+        self.abstains = abstains;
+        if abstains {
+            self.resign_for(EndReason::Resigned, cx);
+        }
     }
 
     fn resign_for(&mut self, reason: EndReason, cx: &mut Context<'_>) {
@@ -348,6 +379,7 @@ impl Candidate {
         match result {
             Ok(reply) => {
                 self.failures = 0;
+                self.settled_at = cx.now;
                 self.answered(&in_flight, reply, cx);
             }
             Err(error) => self.failed(&in_flight, error, cx),
@@ -384,6 +416,9 @@ impl Candidate {
     /// R7: an error never extends a leadership and never ends it while there is room.
     fn failed(&mut self, in_flight: &InFlight, error: CallError, cx: &mut Context<'_>) {
         self.failures = self.failures.saturating_add(1);
+        if in_flight.kind != Kind::Look {
+            self.settled_at = cx.now;
+        }
         if let Some(seen) = &mut self.seen {
             seen.doubtful = true;
         }
@@ -412,15 +447,16 @@ impl Candidate {
 
     fn acquired(&mut self, sent_at: Instant, record: Record, cx: &mut Context<'_>) {
         let grew = record.version.token > self.highest.token;
-        let version = record.version;
+        let Record { version, lease, .. } = record;
         self.announced = false;
         self.confirmed(record, cx);
         // R1: the lease counts from before the request was sent.
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
         let tenure = Tenure {
             version,
-            until: from + self.believed(),
-            next_renewal: sent_at + self.config.timing.renew_every(),
+            lease,
+            until: from + self.believed(lease),
+            next_renewal: self.renewal_after(sent_at, lease, cx.now),
             fulfilled: None,
         };
         // R1: a success that comes too late to do anything with is none. R6: nor is a token that did not grow.
@@ -438,13 +474,15 @@ impl Candidate {
     fn renewed(&mut self, sent_at: Instant, record: &Record, cx: &mut Context<'_>) {
         self.confirmed(record.clone(), cx);
         let from = if self.flawed_lease_from_reply() { cx.now } else { sent_at };
-        let until = from + self.believed();
-        let renew_every = self.config.timing.renew_every();
+        // One that is to become shorter is not believed in for longer.
+        let until = from + self.believed(record.lease.min(self.config.timing.lease()));
+        let next_renewal = self.renewal_after(sent_at, record.lease, cx.now);
         match &mut self.state {
             State::Leading(tenure) => {
                 tenure.version = record.version;
+                tenure.lease = record.lease;
                 tenure.until = tenure.until.max(until);
-                tenure.next_renewal = sent_at + renew_every;
+                tenure.next_renewal = next_renewal;
                 tenure.fulfilled = None;
                 let tenure = tenure.clone();
                 cx.effects.push(Effect::Extend { until: tenure.until, version: tenure.version });
@@ -485,9 +523,9 @@ impl Candidate {
         let reason = match &sighting.record {
             // An earlier attempt of this candidate was carried out and its answer lost: go on from there.
             Some(record) if record.is_held_by(id) && record.version.token == known.token && record.version > known => {
-                let version = record.version;
+                let (version, lease) = (record.version, record.lease);
                 self.highest = self.highest.max(version);
-                return self.adopt(version, cx);
+                return self.adopt(version, lease, cx);
             }
             Some(record) if record.version < known => EndReason::StoreRegressed,
             Some(Record { holder: Some(holder), version, .. }) if holder.id != id => {
@@ -507,10 +545,12 @@ impl Candidate {
         }
     }
 
-    fn adopt(&mut self, confirmed: Version, cx: &mut Context<'_>) {
+    fn adopt(&mut self, confirmed: Version, lease: Duration, cx: &mut Context<'_>) {
         match &mut self.state {
             State::Leading(tenure) => {
                 tenure.version = confirmed;
+                // Belief is still that of before.
+                tenure.lease = tenure.lease.min(lease);
                 tenure.next_renewal = cx.now;
             }
             State::Draining(tenure, _) | State::Stopping(tenure, _) => tenure.version = confirmed,
@@ -520,74 +560,6 @@ impl Candidate {
             }
             State::Idle | State::Waiting | State::Leaving => {}
         }
-    }
-
-    // ---- time ----
-
-    /// Everything that has run out by now.
-    fn expire(&mut self, cx: &mut Context<'_>) {
-        match &self.state {
-            State::Leading(tenure) | State::Draining(tenure, _) if cx.now >= tenure.until => {
-                let reason = match &self.state {
-                    State::Draining(_, reason) => reason.clone(),
-                    _ => EndReason::Expired,
-                };
-                let tenure = tenure.clone();
-                self.stop_now(tenure, reason, cx);
-            }
-            State::Leading(tenure) if cx.now >= self.drain_at(tenure) => {
-                let tenure = tenure.clone();
-                self.start_draining(tenure, EndReason::Expired, cx);
-            }
-            State::Releasing { give_up, .. } if cx.now >= *give_up => self.released(cx),
-            State::Waiting | State::Leaving if self.withdrawn.is_some_and(|limit| cx.now >= limit) => self.stopped(cx),
-            _ => {}
-        }
-        // R8: a call that is late has an unknown outcome, and its connection is not used again.
-        if let Some(in_flight) = self.in_flight.take_if(|in_flight| cx.now >= in_flight.deadline) {
-            cx.effects.push(Effect::Abandon { call: in_flight.call });
-            self.failed(&in_flight, CallError::Unknown, cx);
-        }
-    }
-
-    fn renewal_due(&self, tenure: &Tenure) -> Instant {
-        self.hint.map_or(tenure.next_renewal, |hint| hint.min(tenure.next_renewal))
-    }
-
-    /// When the work must be told to stop for it to be dead before belief ends (rule R10).
-    fn drain_at(&self, tenure: &Tenure) -> Instant {
-        tenure.until - self.config.timing.kill() - self.config.timing.grace()
-    }
-
-    fn tenure(&self) -> Option<Tenure> {
-        match &self.state {
-            State::Leading(tenure) | State::Draining(tenure, _) => Some(tenure.clone()),
-            _ => None,
-        }
-    }
-
-    fn believed(&self) -> Duration {
-        #[cfg(feature = "flaws")]
-        if self.config.flaw == Some(Flaw::NoMargin) {
-            return self.config.timing.lease();
-        }
-        self.config.timing.believed()
-    }
-
-    /// 10 ms, doubled with every failure up to the renewal interval, half of it random. A leader, of which there is one,
-    /// goes on trying in time to keep its lease.
-    fn back_off(&self, failures: u32, cx: &mut Context<'_>) -> Duration {
-        let timing = &self.config.timing;
-        let most = if matches!(self.state, State::Leading(_)) { timing.retry_most() } else { timing.renew_every() };
-        let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
-        step / 2 + spread(step / 2, cx)
-    }
-
-    /// A store that can be read but not written would otherwise be asked after every look: looks that succeed must not
-    /// reset this back-off (HAZARDS 25).
-    fn back_off_asking(&mut self, cx: &mut Context<'_>) {
-        self.failed_asks = self.failed_asks.saturating_add(1);
-        self.ask_after = cx.now + self.back_off(self.failed_asks, cx);
     }
 }
 

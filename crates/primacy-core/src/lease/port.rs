@@ -4,9 +4,9 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use super::record::{Expectation, Holder, Record, Sighting, Version};
+use super::record::{Expectation, Holder, Record, Sighting, Standing, Version};
 use super::view::Why;
-use crate::{CandidateId, Instant, Label, Token};
+use crate::{CandidateId, Instant, Label, Timing, Token};
 
 /// Names one call to the store. Never used twice by one candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,13 +34,15 @@ pub enum Request {
         /// How long its lease lasts.
         lease: Duration,
     },
-    /// Renew the lease: if holder, token and beat are these (rule R5), add one to the beat. Answered by
-    /// [`Reply::Applied`] or [`Reply::Conflict`].
+    /// Renew the lease: if holder, token and beat are these (rule R5), add one to the beat, and write down how long the
+    /// lease lasts from now on. Answered by [`Reply::Applied`] or [`Reply::Conflict`].
     Renew {
         /// Who must hold the lease.
         id: CandidateId,
         /// The version it last knew.
         version: Version,
+        /// How long its lease lasts.
+        lease: Duration,
         /// Forget the wish, if the operators' orders are still those of this count: it has come true.
         fulfilled: Option<u64>,
     },
@@ -82,7 +84,6 @@ pub enum CallError {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::large_enum_variant, reason = "events are handed over, not stored")]
 pub enum Event {
     /// Start to campaign, or go on after [`Effect::Stopped`].
     Campaign,
@@ -103,6 +104,22 @@ pub enum Event {
         /// How.
         result: Result<Reply, CallError>,
     },
+    /// From now on this is where it stands, whatever a look says of it.
+    Placed(Standing),
+    /// Nobody else says any more where it stands: what a look says counts again.
+    Unplaced,
+    /// Whether it never asks for the lease; one that leads hands over.
+    Abstain(bool),
+    /// The record was read for others too, by a call that was sent at `asked_at`.
+    Shown {
+        /// The record.
+        sighting: Sighting,
+        /// When, on this process's clock.
+        asked_at: Instant,
+    },
+    /// From now on this is the timing. A leader asks for a longer lease at once, and for a shorter one as soon as that
+    /// would last as long as it believes already.
+    Retime(Timing),
     /// The boot clock and the monotonic clock have moved apart: the machine was suspended (rule R4).
     Suspended,
 }
@@ -135,7 +152,7 @@ pub enum Effect {
     },
     /// The lease was renewed.
     Extend {
-        /// When belief ends now.
+        /// When belief ends now. Never earlier than before.
         until: Instant,
         /// The version of the row.
         version: Version,

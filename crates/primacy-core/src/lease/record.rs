@@ -88,6 +88,9 @@ pub struct Standing {
     pub ahead: u32,
     /// How many live candidates there are beside this one.
     pub others: u32,
+    /// Set if there are enough before it that it need not look after each renewal, nor be told of changes at once: it is
+    /// shown the record once a round (the `registers` protocol).
+    pub reserve: bool,
 }
 
 /// What one linearizable look at an election's row tells.

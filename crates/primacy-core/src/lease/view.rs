@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::record::{Holder, Version};
+use super::record::{Holder, Version, Wish};
 use crate::{Instant, Label, Token};
 
 /// What a candidate is.
@@ -50,6 +50,8 @@ pub enum Why {
     RecordLost,
     /// The store shows an older state than this candidate has seen: it is waited out for one lease.
     StoreRegressed,
+    /// It never leads, by its own settings.
+    Abstains,
     /// The lease is free and the candidate asks for it, after those before it in the waiting order.
     Asking,
 }
@@ -65,6 +67,7 @@ impl fmt::Display for Why {
             Self::CoolingDown => f.write_str("has just led and lets others go first"),
             Self::RecordLost => f.write_str("waits one lease because the election's record was lost"),
             Self::StoreRegressed => f.write_str("waits one lease because the store went back to an older state"),
+            Self::Abstains => f.write_str("never leads, as it was told"),
             Self::Asking => f.write_str("asks for the free lease"),
         }
     }
@@ -85,6 +88,10 @@ pub struct View {
     pub version: Option<Version>,
     /// Who held the lease when it last looked.
     pub holder: Option<Holder>,
+    /// What an operator wanted when it last looked.
+    pub wish: Option<Wish>,
+    /// Whether the election was paused when it last looked.
+    pub paused: bool,
     /// When it last looked, or had its own change confirmed.
     pub seen_at: Option<Instant>,
     /// The earliest moment at which it will ask for the lease, if nothing changes.

@@ -118,6 +118,10 @@ impl Stage {
             ["resign"] => self.handle(name, Event::Resign),
             ["drained"] => self.handle(name, Event::Drained),
             ["wake"] => self.handle(name, Event::Wake),
+            ["retime", lease] => {
+                let timing = Timing::with_lease(span(lease)).expect("valid timing");
+                self.handle(name, Event::Retime(timing));
+            }
             ["hint"] => self.handle(name, Event::Hint),
             ["suspended"] => self.handle(name, Event::Suspended),
             ["apply"] => self.apply(name)?,
@@ -313,10 +317,11 @@ fn show_request(request: &Request) -> String {
                 .map_or("no row".to_owned(), |expect| format!("{} with orders {}", expect.version, expect.intent));
             format!("acquire {lease:?} if {expect}, above {floor}")
         }
-        Request::Renew { version, fulfilled, .. } => match fulfilled {
-            Some(intent) => format!("renew {version}, orders {intent} are fulfilled"),
-            None => format!("renew {version}"),
-        },
+        Request::Renew { version, lease, fulfilled, .. } => {
+            let lease = if *lease == Timing::DEFAULT_LEASE { String::new() } else { format!(" for {lease:?}") };
+            let fulfilled = fulfilled.map_or(String::new(), |intent| format!(", orders {intent} are fulfilled"));
+            format!("renew {version}{lease}{fulfilled}")
+        }
         Request::Release { version, reason, .. } => format!("release {version}: {reason}"),
         Request::Leave => "leave".to_owned(),
     }

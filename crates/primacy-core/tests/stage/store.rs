@@ -32,11 +32,11 @@ impl Row {
                 };
                 as_expected.then(|| self.granted(*floor, holder, *lease))
             }
-            Request::Renew { id, version, fulfilled } => {
+            Request::Renew { id, version, lease, fulfilled } => {
                 self.record.clone().filter(|record| record.is_held_by(*id) && record.version == *version).map(
                     |record| {
                         let wish = record.wish.filter(|_| *fulfilled != Some(record.intent));
-                        Record { version: beaten(record.version), wish, ..record }
+                        Record { version: beaten(record.version), lease: *lease, wish, ..record }
                     },
                 )
             }

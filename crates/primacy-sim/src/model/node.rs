@@ -56,6 +56,8 @@ pub(super) struct Node {
     rate: u64,
     born: u8,
     incarnation: u8,
+    /// It was told of the shorter lease.
+    pub(super) retimed: bool,
     pub(super) stopped: bool,
     pub(super) belief: Option<Belief>,
     pub(super) work: Option<Work>,
@@ -81,6 +83,7 @@ impl Node {
             rate,
             born: 0,
             incarnation: 0,
+            retimed: false,
             stopped: false,
             belief: None,
             work: None,
@@ -113,7 +116,7 @@ impl Node {
     pub(super) fn handle(&mut self, event: Event, tick: u8, led: &mut Token) {
         let now = self.now(tick);
         let granted = match &event {
-            Event::Done { result: Ok(Reply::Applied(record)), .. } => Some(record.version.token),
+            Event::Done { result: Ok(Reply::Applied(record)), .. } => Some((record.version.token, record.lease)),
             _ => None,
         };
         let answered = self.call.take_if(|_| matches!(event, Event::Done { .. }));
@@ -123,7 +126,7 @@ impl Node {
         if candidate.deadline().is_some_and(|deadline| deadline <= now) {
             self.wrong = Some(Wrong::HotLoop);
         }
-        let believed = candidate.config().timing.believed();
+        let timing = candidate.config().timing;
         for effect in effects {
             match effect {
                 Effect::Call { call, request, deadline } => self.send(call, request, now, deadline),
@@ -131,8 +134,9 @@ impl Node {
                 Effect::Lead { token, until, .. } => {
                     let founded = answered.as_ref().is_some_and(|call| {
                         matches!(call.request, Request::Acquire { .. })
-                            && granted == Some(token)
-                            && until <= call.sent_at + believed
+                            && granted.is_some_and(|(granted, lease)| {
+                                granted == token && until <= call.sent_at + timing.believed_of(lease)
+                            })
                     });
                     self.wrong = self.wrong.or(match () {
                         () if self.work.is_some() => Some(Wrong::WorkRuns),
@@ -214,6 +218,7 @@ impl Node {
     pub(super) fn restart(&mut self, setup: &Setup, tick: u8, led: &mut Token) {
         self.incarnation += 1;
         self.born = tick;
+        self.retimed = false;
         self.candidate = Some(newcomer(setup, self.index, self.incarnation));
         self.handle(Event::Campaign, tick, led);
     }
@@ -221,7 +226,7 @@ impl Node {
 
 fn newcomer(setup: &Setup, index: u8, incarnation: u8) -> Candidate {
     let id = CandidateId::from_bits(u128::from(incarnation) << 8 | u128::from(index + 1));
-    let mut config = Config::new(id, label(index), setup.timing(usize::from(index)));
+    let mut config = Config::new(id, label(index), setup.timing(usize::from(index), false));
     config.flaw = setup.flaw;
     Candidate::new(config)
 }

@@ -65,11 +65,11 @@ impl Row {
                 };
                 expected.then(|| self.granted(*floor, holder, *lease))
             }
-            Request::Renew { id, version, fulfilled } => {
+            Request::Renew { id, version, lease, fulfilled } => {
                 let record = self.record.clone()?;
                 let held = record.is_held_by(*id) && record.version == *version;
                 let wish = record.wish.filter(|_| *fulfilled != Some(record.intent));
-                held.then_some(Record { version: next_beat(record.version), wish, ..record })
+                held.then_some(Record { version: next_beat(record.version), lease: *lease, wish, ..record })
             }
             Request::Release { id, version, .. } => {
                 let record = self.record.clone()?;
@@ -100,7 +100,7 @@ impl Row {
     }
 
     fn sighting(&self, age: Option<Duration>) -> Sighting {
-        let standing = Standing { ahead: 0, others: 1 };
+        let standing = Standing { ahead: 0, others: 1, reserve: false };
         Sighting { record: self.record.clone(), remembered: self.remembered, age, holder_gone: false, standing }
     }
 }

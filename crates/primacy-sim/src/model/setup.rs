@@ -22,6 +22,8 @@ pub struct Budget {
     pub withdrawals: u8,
     /// Hints, true or made up.
     pub hints: u8,
+    /// Changes of a candidate's lease to six tenths of its length, and back.
+    pub retimes: u8,
     /// Orders: depose, promote somebody, pause, resume.
     pub orders: u8,
     /// Deletions of the row.
@@ -93,9 +95,9 @@ impl Setup {
         self
     }
 
-    /// The timing of a candidate: all of it in tenths of the lease, so that few ticks show all of it.
-    pub fn timing(&self, index: usize) -> Timing {
-        let lease = self.leases[index];
+    /// The timing of a candidate, before and after it is told of the shorter lease: all of it in tenths of the lease, so that few ticks show all of it.
+    pub fn timing(&self, index: usize, retimed: bool) -> Timing {
+        let lease = if retimed { self.leases[index] * 3 / 5 } else { self.leases[index] };
         Timing::new(TimingSettings {
             lease,
             grace: lease / 10,
@@ -120,6 +122,10 @@ pub fn catalogue() -> Vec<Setup> {
         Setup::new("two, the row deleted", 2, 14).skewed().with(|b| (b.faults, b.pauses, b.deletions) = (1, 1, 1)),
         Setup::new("two, the row deleted twice", 2, 16).skewed().with(|b| (b.faults, b.deletions) = (1, 2)),
         Setup::new("two, other leases", 2, 14).leases(&[1_000, 500]).drifting().with(|b| (b.faults, b.pauses) = (1, 1)),
+        Setup::new("two, a lease that changes", 2, 13).skewed().with(|b| (b.pauses, b.retimes) = (1, 2)),
+        Setup::new("two, a lease that changes, a call lost", 2, 12)
+            .skewed()
+            .with(|b| (b.faults, b.pauses, b.retimes) = (1, 1, 1)),
         Setup::new("two, the store goes back", 2, 14)
             .skewed()
             .with(|b| (b.faults, b.pauses, b.regressions) = (1, 1, 1)),
@@ -131,6 +137,7 @@ pub fn smoke() -> Vec<Setup> {
     vec![
         Setup::new("two, lost and late calls", 2, 13).with(|b| b.faults = 1),
         Setup::new("two, stopped", 2, 14).skewed().with(|b| b.pauses = 1),
+        Setup::new("two, a lease that changes once", 2, 12).skewed().with(|b| (b.pauses, b.retimes) = (1, 1)),
         Setup::new("two, killed", 2, 13).skewed().with(|b| b.crashes = 1),
         Setup::new("two, resign and withdraw", 2, 8).with(|b| (b.resigns, b.withdrawals) = (1, 1)),
         Setup::new("two, the row deleted", 2, 14).with(|b| b.deletions = 1),
@@ -167,6 +174,7 @@ pub fn canaries() -> Vec<Canary> {
         symptom(by_wall_clock),
         symptom(two("own lease length", 10, Flaw::OwnLeaseLength, |b| b.pauses = 1).leases(&[1_000, 500])),
         symptom(two("an error extends", 14, Flaw::ErrorExtends, |b| (b.faults, b.pauses) = (1, 1)).skewed()),
+        symptom(two("a lease shortened early", 14, Flaw::ShortensEarly, |b| (b.faults, b.retimes) = (2, 1))),
         symptom(two("believes a regress", 8, Flaw::BelievesRegress, |b| {
             (b.resigns, b.pauses, b.regressions) = (1, 1, 1)
         })),

@@ -61,6 +61,8 @@ pub enum Step {
     Withdraw(u8),
     /// It is told to look.
     Hint(u8),
+    /// Its lease is to be shorter from now on, or as long as at first again.
+    Retime(u8),
     /// An operator wants another leader.
     Depose,
     /// An operator wants this one.
@@ -146,6 +148,9 @@ fn node_steps(world: &World, node: &Node, steps: &mut Vec<Step>) {
     }
     if budget.hints > 0 {
         steps.push(Step::Hint(index));
+    }
+    if budget.retimes > 0 {
+        steps.push(Step::Retime(index));
     }
     let role = candidate.view().role;
     if budget.resigns > 0 && role == Role::Leading {
@@ -274,6 +279,13 @@ impl World {
             Step::Hint(index) => {
                 self.budget.hints -= 1;
                 self.handle(index, Event::Hint);
+            }
+            Step::Retime(index) => {
+                self.budget.retimes -= 1;
+                let node = self.node(index);
+                node.retimed = !node.retimed;
+                let timing = setup.timing(usize::from(index), node.retimed);
+                self.handle(index, Event::Retime(timing));
             }
             Step::Depose => self.order(|record| record.wish = Some(Wish::NewElection))?,
             Step::Promote(index) => self.order(|record| record.wish = Some(Wish::Successor(label(index))))?,

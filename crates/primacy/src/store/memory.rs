@@ -1,5 +1,7 @@
 //! A store in the memory of one process, for tests and examples: it forgets everything with the process.
 
+mod registry;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,10 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::row::{self, FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT, Verdict, unix_ms};
+use registry::{MemoryRegistry, Registers};
+
+use super::roster;
+use super::row::{self, FORGOTTEN_AFTER, Renewal, TAKEN_OVER, TERMS_KEPT, Verdict, unix_ms};
 use super::{
-    BoxFuture, Desk, Finding, Hints, Holder, Order, Ordered, Probe, Record, Reply, Request, Session, Severity,
-    Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
+    BoxFuture, Desk, Finding, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record, Registry, Reply,
+    Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
 };
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
@@ -54,6 +59,8 @@ struct Kept {
     terms: Vec<Term>,
     /// In waiting order.
     waiting: Vec<Announced>,
+    /// Once somebody has joined.
+    registers: Option<Registers>,
     /// Counts what is hinted at.
     changes: watch::Sender<u64>,
 }
@@ -75,7 +82,8 @@ struct Announced {
 
 impl Default for Kept {
     fn default() -> Self {
-        Self { row: None, terms: Vec::new(), waiting: Vec::new(), changes: watch::Sender::new(0) }
+        let changes = watch::Sender::new(0);
+        Self { row: None, terms: Vec::new(), waiting: Vec::new(), registers: None, changes }
     }
 }
 
@@ -105,6 +113,11 @@ impl Store for MemoryStore {
             announced_at: None,
         };
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Session>)))
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        let registry = MemoryRegistry { shared: Arc::clone(&self.shared), election: election.clone() };
+        Box::pin(std::future::ready(Ok(Box::new(registry) as Box<dyn Registry>)))
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
@@ -167,8 +180,8 @@ impl MemorySession {
                 }
                 granted.inspect(|record| kept.grant(record, &holder, now))
             }
-            Request::Renew { id, version, fulfilled } => {
-                let renewed = row::renew(kept.record(), id, version, fulfilled);
+            Request::Renew { id, version, lease, fulfilled } => {
+                let renewed = row::renew(kept.record(), &Renewal { id, version, lease, fulfilled });
                 renewed.inspect(|record| kept.write(record, Some(now)))
             }
             Request::Release { id, version, reason } => {
@@ -206,6 +219,10 @@ impl Kept {
                 standing.ahead += u32::from(position < place);
             }
         }
+        self.sighting(standing, now)
+    }
+
+    fn sighting(&self, standing: Standing, now: Instant) -> Sighting {
         Sighting {
             record: self.record().cloned(),
             remembered: self.remembered(),
@@ -270,18 +287,23 @@ impl Kept {
         let row = self.row.as_ref()?;
         let held = row.record.holder.is_some();
         let fresh = self.waiting.iter().filter(|waiting| self.waits(waiting, now));
+        let mut candidates: Vec<Waiting> = fresh
+            .map(|waiting| Waiting {
+                who: waiting.who.clone(),
+                note: waiting.note.clone(),
+                age: Some(now.since(waiting.seen)),
+            })
+            .collect();
+        if let Some(registers) = &self.registers {
+            let Members { vars, members } = registers.members(now);
+            roster::add_members(&mut candidates, &row.record, vars.round, members);
+        }
         Some(Snapshot {
             election: election.clone(),
             record: row.record.clone(),
             age: Some(now.since(row.renewed)),
             held_for: held.then(|| now.since(row.granted)),
-            candidates: fresh
-                .map(|waiting| Waiting {
-                    who: waiting.who.clone(),
-                    note: waiting.note.clone(),
-                    age: Some(now.since(waiting.seen)),
-                })
-                .collect(),
+            candidates,
         })
     }
 }
@@ -314,6 +336,26 @@ impl Desk for MemoryDesk {
             let elections = self.shared.lock();
             let terms = elections.get(election).into_iter().flat_map(|kept| kept.terms.iter().rev());
             Ok(terms.take(limit as usize).cloned().collect())
+        })
+    }
+
+    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(async move {
+            let elections = self.shared.lock();
+            let registers = elections.get(election).and_then(|kept| kept.registers.as_ref());
+            Ok(registers.map(|registers| registers.members(clock::now())))
+        })
+    }
+
+    fn events<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(async move {
+            let elections = self.shared.lock();
+            let registers = elections.get(election).and_then(|kept| kept.registers.as_ref());
+            Ok(registers.map(|registers| registers.events(limit)).unwrap_or_default())
         })
     }
 

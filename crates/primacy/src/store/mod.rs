@@ -6,6 +6,7 @@ pub mod memory;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod roster;
 mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use crate::{CandidateId, ElectionName, Label, Token};
 use primacy_core::lease::CallError;
+pub use primacy_core::registers;
 pub use primacy_core::lease::{
     EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
 };
@@ -52,6 +54,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>>;
 
+    /// Opens a connection of its own for what one process does in the `registers` protocol, creating the tables of that
+    /// where they are missing.
+    fn registry<'a>(
+        &'a self,
+        election: &'a ElectionName,
+    ) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>>;
+
     /// Opens a connection for observers and operators. Does not create anything.
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>>;
 
@@ -64,6 +73,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub trait Session: Send {
     /// Takes one step on the election's row.
     fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>>;
+}
+
+/// One process's connection for the `registers` protocol. Rounds are taken one at a time.
+///
+/// Nothing here grants anything, so no promise of [`Store`] is needed of it but these: a counter grows with every beat that
+/// is answered; a number is given once; a process whose counter has changed is not removed; and a record that is shown was
+/// read between the call and its answer, as by [`Request::Look`].
+pub trait Registry: Send {
+    /// Takes one round.
+    fn round(&mut self, request: registers::Request) -> BoxFuture<'_, Result<registers::Reply, StoreError>>;
 }
 
 /// A source of hints that something may have changed.
@@ -96,6 +115,16 @@ pub trait Desk: Send {
         election: &'a ElectionName,
         limit: u32,
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>>;
+
+    /// Who takes part by the `registers` protocol, or `None` if nobody ever has.
+    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>>;
+
+    /// What has happened among the members, the newest first.
+    fn events<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>>;
 
     /// Writes an operator's order into the election's row, durably, and hints at it.
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>>;
@@ -142,6 +171,74 @@ pub struct Waiting {
     pub note: String,
     /// How long ago it said so, by the store's clock.
     pub age: Option<Duration>,
+}
+
+/// Who takes part by the `registers` protocol, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// What all share.
+    pub vars: registers::Vars,
+    /// Every candidate of every process, by number of the process, then by identity.
+    pub members: Vec<Member>,
+}
+
+/// One candidate as an observer sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// What it publishes about itself.
+    pub candidacy: registers::Candidacy,
+    /// Its process's register.
+    pub descriptor: registers::Descriptor,
+    /// How long ago its process last beat, by the store's clock; unknown if that clock has been reset since.
+    pub age: Option<Duration>,
+    /// When its process joined: milliseconds since 1970 by the store's clock. Informs people only.
+    pub joined_unix_ms: i64,
+}
+
+/// Something that happened among the members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberEvent {
+    /// Counts the events of an election, from 1.
+    pub number: u64,
+    /// When: milliseconds since 1970 by the store's clock. Informs people only.
+    pub unix_ms: i64,
+    /// What.
+    pub kind: MemberEventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberEventKind {
+    /// A process joined, or came back after it had been evicted.
+    Joined {
+        /// Which.
+        process: registers::ProcessId,
+        /// What people call its first candidate.
+        label: Label,
+        /// For how long it had been silent when it found that it had been evicted.
+        came_back: Option<Duration>,
+    },
+    /// A process left.
+    Left {
+        /// Which.
+        process: registers::ProcessId,
+        /// What people call its first candidate.
+        label: Label,
+    },
+    /// A process was evicted.
+    Evicted {
+        /// Which.
+        process: registers::ProcessId,
+        /// What people call its first candidate.
+        label: Label,
+        /// By whom and why.
+        eviction: registers::Eviction,
+    },
+    /// The round time has changed.
+    Round {
+        /// To this.
+        round: Duration,
+    },
 }
 
 /// One leadership of the past or the present.

@@ -39,11 +39,21 @@ pub(super) fn acquire(
     })
 }
 
+/// What a holder asks for with a renewal: [`Request::Renew`](super::Request::Renew).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Renewal {
+    pub(super) id: CandidateId,
+    pub(super) version: Version,
+    pub(super) lease: Duration,
+    pub(super) fulfilled: Option<u64>,
+}
+
 /// The record after a renewal, or `None` if another candidate, grant or beat stands in the row (rule R5).
-pub(super) fn renew(row: Option<&Record>, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Option<Record> {
+pub(super) fn renew(row: Option<&Record>, renewal: &Renewal) -> Option<Record> {
+    let Renewal { id, version, lease, fulfilled } = *renewal;
     let row = row.filter(|record| record.is_held_by(id) && record.version == version)?;
     let wish = row.wish.clone().filter(|_| fulfilled != Some(row.intent));
-    Some(Record { version: next_beat(version), wish, ..row.clone() })
+    Some(Record { version: next_beat(version), lease, wish, ..row.clone() })
 }
 
 /// The record after a release, or `None` if another candidate, grant or beat stands in the row (rule R5).

@@ -18,7 +18,7 @@ async fn counter(conn: &mut Conn, name: &str) -> u64 {
 
 /// What `name` counts of some work, without what counting itself counts. Over one connection, since the end of one is
 /// counted too, and late.
-async fn counted<T>(conn: &mut Conn, name: &str, work: impl Future<Output = T>) -> (T, u64) {
+pub(crate) async fn counted<T>(conn: &mut Conn, name: &str, work: impl Future<Output = T>) -> (T, u64) {
     let first = counter(conn, name).await;
     let before = counter(conn, name).await;
     let done = work.await;

@@ -10,6 +10,7 @@ mod faults;
 mod galera;
 mod hints;
 mod locks;
+mod registers;
 mod rights;
 mod schema;
 mod support;

@@ -12,7 +12,7 @@ use crate::support::{server, shared};
 struct Database<'a> {
     server: &'a Postgres,
     url: String,
-    has_hints: bool,
+    is_direct: bool,
 }
 
 impl Harness for Database<'_> {
@@ -27,14 +27,18 @@ impl Harness for Database<'_> {
     }
 
     fn has_hints(&self) -> bool {
-        self.has_hints
+        self.is_direct
+    }
+
+    fn survives_dropped_steps(&self) -> bool {
+        self.is_direct
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_postgres_store_conforms() {
     let server = server();
-    let database = Database { server: &server, url: server.url(), has_hints: true };
+    let database = Database { server: &server, url: server.url(), is_direct: true };
     // The second run meets what the first one left.
     for _ in 0..2 {
         let report = conformance::run(&database).await.expect("conforms");
@@ -48,7 +52,8 @@ async fn the_postgres_store_conforms() {
 async fn the_postgres_store_conforms_behind_a_transaction_pooler() {
     let server = server();
     let pooler = server.pooler(3).expect("PgBouncer starts");
-    let database = Database { server: &server, url: pooler.url().to_owned(), has_hints: false };
+    let database = Database { server: &server, url: pooler.url().to_owned(), is_direct: false };
     let report = conformance::run(&database).await.unwrap_or_else(|failure| panic!("{failure}\n{}", pooler.log()));
-    assert_eq!(report.skipped, ["hints"]);
+    assert_eq!(report.skipped.len(), 2, "{:?}", report.skipped);
+    assert!(["hints", "dropped-step"].iter().all(|check| report.skipped.contains(check)));
 }

@@ -8,13 +8,13 @@ use primacy_servers::{Postgres, PostgresOptions, Proxy};
 use crate::support::{Actor, Admin, applied, at, server};
 
 /// A server that logs every statement with the program that sent it.
-fn talkative() -> Postgres {
+pub(crate) fn talkative() -> Postgres {
     let options = PostgresOptions::default().set("log_statement", "all").set("log_line_prefix", "<%a> ");
     Postgres::start(&options).expect("starts")
 }
 
 /// What a program has said. Several statements of one message, and lines of one statement, count once.
-fn statements(server: &Postgres, program: &str) -> Vec<String> {
+pub(crate) fn statements(server: &Postgres, program: &str) -> Vec<String> {
     let mark = format!("<{program}> LOG:  ");
     let said = |line: &str| line.strip_prefix(&mark).map(str::to_owned);
     server
@@ -31,6 +31,9 @@ async fn each_step_is_one_unnamed_statement() {
     let store = at(&format!("{}?application_name=steps", server.url()));
     let mut a = Actor::join(&store, "e", 1).await;
     let mut record = a.take().await;
+    // Looks are prepared the first time that they are taken.
+    a.look().await;
+    a.announce().await;
     let mut before = statements(&server, "steps").len();
     let mut cost = |what: &str| {
         let said = statements(&server, "steps");

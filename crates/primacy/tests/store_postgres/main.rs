@@ -9,6 +9,8 @@ mod conforms;
 mod costs;
 mod doctor;
 mod outcomes;
+mod register_costs;
+mod registers;
 mod rights;
 mod schema;
 mod servers;

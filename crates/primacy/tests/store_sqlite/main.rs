@@ -9,5 +9,6 @@ mod hints;
 mod locks;
 mod mounts;
 mod processes;
+mod registers;
 mod rows;
 mod support;

@@ -74,7 +74,7 @@ impl Actor {
     }
 
     pub(crate) fn renewal(&self, record: &Record) -> Request {
-        Request::Renew { id: self.me.id, version: record.version, fulfilled: None }
+        Request::Renew { id: self.me.id, version: record.version, lease: record.lease, fulfilled: None }
     }
 
     pub(crate) fn release(&self, record: &Record) -> Request {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use primacy::ElectionName;
-use primacy::store::{BoxFuture, Desk, Hints, Holder, NoHints, Reply, Request, Session, Store, StoreError};
+use primacy::store::{
+    BoxFuture, Desk, Hints, Holder, NoHints, Registry, Reply, Request, Session, Store, StoreError, registers,
+};
 
 /// What the store does with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,26 +41,40 @@ impl Moody {
     }
 }
 
-struct MoodySession {
-    inner: Box<dyn Session>,
+/// A session or a registry.
+struct Moodily<S> {
+    inner: S,
     mood: Arc<AtomicU8>,
 }
 
-impl Session for MoodySession {
+impl<S> Moodily<S> {
+    fn mood(&self) -> u8 {
+        self.mood.load(Ordering::SeqCst)
+    }
+}
+
+async fn moodily<T>(mood: u8, step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    match mood {
+        mood if mood == Mood::Unreachable as u8 => Err(StoreError::Unreachable("the test says so".into())),
+        mood if mood == Mood::Silent as u8 => std::future::pending().await,
+        mood if mood == Mood::Forgetful as u8 => {
+            let _ = step.await;
+            Err(StoreError::Unknown("the test says so".into()))
+        }
+        mood if mood == Mood::Panics as u8 => panic!("the test says so"),
+        _ => step.await,
+    }
+}
+
+impl Session for Moodily<Box<dyn Session>> {
     fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
-        let mood = self.mood.load(Ordering::SeqCst);
-        Box::pin(async move {
-            match mood {
-                mood if mood == Mood::Unreachable as u8 => Err(StoreError::Unreachable("the test says so".into())),
-                mood if mood == Mood::Silent as u8 => std::future::pending().await,
-                mood if mood == Mood::Forgetful as u8 => {
-                    let _ = self.inner.step(request).await;
-                    Err(StoreError::Unknown("the test says so".into()))
-                }
-                mood if mood == Mood::Panics as u8 => panic!("the test says so"),
-                _ => self.inner.step(request).await,
-            }
-        })
+        Box::pin(moodily(self.mood(), self.inner.step(request)))
+    }
+}
+
+impl Registry for Moodily<Box<dyn Registry>> {
+    fn round(&mut self, request: registers::Request) -> BoxFuture<'_, Result<registers::Reply, StoreError>> {
+        Box::pin(moodily(self.mood(), self.inner.round(request)))
     }
 }
 
@@ -74,7 +90,14 @@ impl Store for Moody {
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
             let inner = self.inner.session(election, candidate).await?;
-            Ok(Box::new(MoodySession { inner, mood: Arc::clone(&self.mood) }) as Box<dyn Session>)
+            Ok(Box::new(Moodily { inner, mood: Arc::clone(&self.mood) }) as Box<dyn Session>)
+        })
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move {
+            let inner = self.inner.registry(election).await?;
+            Ok(Box::new(Moodily { inner, mood: Arc::clone(&self.mood) }) as Box<dyn Registry>)
         })
     }
 

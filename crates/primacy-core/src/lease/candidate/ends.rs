@@ -10,8 +10,8 @@ use super::{Flaw, Kind};
 impl Candidate {
     pub(super) fn start_draining(&mut self, tenure: Tenure, reason: EndReason, cx: &mut Context<'_>) {
         // R10: there is room for the grace, unless the process itself was late.
-        let timing = &self.config.timing;
-        let by = (cx.now + timing.grace()).min(tenure.until - timing.kill());
+        let grace = self.config.timing.grace();
+        let by = (cx.now + grace).min(tenure.until - self.kill_of(&tenure));
         cx.effects.push(Effect::Drain { reason: reason.clone(), by });
         #[cfg(feature = "flaws")]
         if self.config.flaw == Some(Flaw::ReleaseBeforeDrained) && self.in_flight.is_none() {

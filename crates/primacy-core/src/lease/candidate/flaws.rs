@@ -30,6 +30,10 @@ pub enum Flaw {
     BelievesRegress,
     /// Leads again although its work of the last leadership still runs.
     SkipsDrained,
+    /// Asks for a shorter lease while it still believes in a longer one.
+    ShortensEarly,
+    /// Believes a record that it was shown although it may be older than its own last call.
+    BelievesOldShown,
 }
 
 /// The switches of the planted bugs; without the feature they are constants.
@@ -58,6 +62,20 @@ impl Candidate {
     pub(super) fn flawed_lease_from_reply(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.config.flaw == Some(Flaw::LeaseFromReply);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_shortens_early(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.config.flaw == Some(Flaw::ShortensEarly);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_believes_old_shown(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.config.flaw == Some(Flaw::BelievesOldShown);
         #[cfg(not(feature = "flaws"))]
         false
     }

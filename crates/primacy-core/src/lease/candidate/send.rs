@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::super::port::{CallId, Effect, EndReason, Request};
 use super::super::record::{Holder, Record, Version, Wish};
-use super::{Candidate, Config, Context, InFlight, Kind, State};
+use super::{Candidate, Config, Context, InFlight, Kind, State, Tenure};
 use crate::Instant;
 
 impl Candidate {
@@ -16,11 +16,8 @@ impl Candidate {
         let timeout = cx.now + self.config.timing.call_timeout();
         match &self.state {
             State::Leading(tenure) if cx.now >= self.renewal_due(tenure) => {
-                let request =
-                    Request::Renew { id: self.config.id, version: tenure.version, fulfilled: tenure.fulfilled };
-                let deadline = timeout.min(tenure.until);
-                self.hint = None;
-                self.call(Kind::Renew, request, deadline, cx);
+                let tenure = tenure.clone();
+                self.renew(&tenure, timeout, cx);
             }
             State::Releasing { version, reason, next_try, give_up } if cx.now >= *next_try => {
                 let deadline = timeout.min(*give_up);
@@ -38,6 +35,19 @@ impl Candidate {
             }
             _ => {}
         }
+    }
+
+    fn renew(&mut self, tenure: &Tenure, timeout: Instant, cx: &mut Context<'_>) {
+        // Challengers count by a shorter lease as soon as the record says so. So it is asked for only when it would last
+        // as long as what is believed already: belief, which others may have been told of, is never taken back.
+        let wanted = self.config.timing.lease();
+        let lasts = cx.now + self.believed(wanted) >= tenure.until || self.flawed_shortens_early();
+        let lease = if lasts { wanted } else { tenure.lease };
+        let Tenure { version, fulfilled, .. } = *tenure;
+        let request = Request::Renew { id: self.config.id, version, lease, fulfilled };
+        let deadline = timeout.min(tenure.until);
+        self.hint = None;
+        self.call(Kind::Renew, request, deadline, cx);
     }
 
     /// The row names this candidate, which does not believe it, while an operator wants another to lead: why it has to be

@@ -1,10 +1,10 @@
 //! What a candidate has seen of the record, since when, and what follows: when it may ask, and when it looks again.
 
-use super::super::record::{Record, Sighting, Version, Wish};
+use super::super::record::{Record, Sighting, Standing, Version, Wish};
 use super::super::view::Why;
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::{Candidate, Context, Seen, spread};
+use super::{Candidate, Context, Seen, State, spread};
 use crate::{Instant, Token};
 
 impl Candidate {
@@ -15,17 +15,51 @@ impl Candidate {
         self.observe(Sighting { record: Some(record), remembered, age: None, holder_gone: false, standing }, cx);
     }
 
-    pub(super) fn observe(&mut self, sighting: Sighting, cx: &mut Context<'_>) {
+    /// Where it stands is a preference: what has been decided on it meanwhile is only sooner or later than it might be.
+    pub(super) fn placed(&mut self, standing: Standing) {
+        self.placed = Some(standing);
+        if let Some(seen) = &mut self.seen {
+            seen.sighting.standing = standing;
+        }
+    }
+
+    /// A look at the record that it did not ask for itself. One that may be from before its own last call is worth nothing:
+    /// it would look like a store that went back in time.
+    pub(super) fn shown(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut Context<'_>) {
+        let is_newer = asked_at > self.settled_at || self.flawed_believes_old_shown();
+        if self.state == State::Waiting && self.in_flight.is_none() && is_newer {
+            let (planned, known) = (self.next_look, self.seen.as_ref().map(|seen| (seen.changed_at, seen.unchanged)));
+            self.observe(sighting, cx);
+            match (&mut self.seen, known) {
+                // Nothing new: whoever looks by itself looks when it meant to, or the next renewal would be seen late.
+                (Some(seen), Some((changed_at, unchanged)))
+                    if seen.unchanged > unchanged
+                        && seen.changed_at == changed_at
+                        && !seen.sighting.standing.reserve =>
+                {
+                    seen.unchanged = unchanged;
+                    self.next_look = planned;
+                }
+                _ => self.plan_look(cx),
+            }
+        }
+    }
+
+    pub(super) fn observe(&mut self, mut sighting: Sighting, cx: &mut Context<'_>) {
         let now = cx.now;
         let version = sighting.record.as_ref().map(|record| record.version);
+        let lease = sighting.record.as_ref().map(|record| record.lease);
         let intent = sighting.record.as_ref().map(|record| record.intent);
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
+        sighting.standing = self.placed.unwrap_or(sighting.standing);
         let previous = self.seen.take();
         let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
         let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
         let same = previous.filter(|seen| {
             let record = seen.sighting.record.as_ref();
             record.map(|record| record.version) == version
+                // A store that went back may give a version again, with a lease of another length.
+                && record.map(|record| record.lease) == lease
                 && record.and_then(|record| record.holder.as_ref()).map(|holder| holder.id) == holder
                 // Two looks at a missing row, or at one that went back, tell of the same state only if nothing that was
                 // granted in between is remembered.
@@ -66,6 +100,9 @@ impl Candidate {
 
     /// The earliest time at which it may ask for the lease, if it may at all, and what it waits for now.
     pub(super) fn readiness(&self) -> (Option<Instant>, Why) {
+        if self.abstains {
+            return (None, Why::Abstains);
+        }
         let Some(seen) = &self.seen else { return (None, Why::NotLooked) };
         let usable = |ready: Instant| (!seen.doubtful).then(|| ready.max(self.ask_after));
         let Some(record) = &seen.sighting.record else {
@@ -130,6 +167,8 @@ impl Candidate {
         let timing = &self.config.timing;
         let (cadence, lag) = (timing.renew_every(), timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
+            // It is shown the record by others.
+            _ if seen.sighting.standing.reserve => timing.lease(),
             (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
             // The renewal is late: look again soon, then less often.
             (Some(Record { holder: Some(_), .. }), Some(_)) => {

@@ -120,7 +120,7 @@ impl Actor {
     }
 
     pub(super) fn renewal(&self, version: Version) -> Request {
-        Request::Renew { id: self.me.id, version, fulfilled: None }
+        Request::Renew { id: self.me.id, version, lease: LEASE, fulfilled: None }
     }
 
     pub(super) async fn renew(&mut self, version: Version) -> Outcome<Record> {

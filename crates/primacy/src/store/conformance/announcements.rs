@@ -5,7 +5,7 @@ use super::actor::{Outcome, Trial};
 use super::ensure;
 
 fn at(ahead: u32, others: u32) -> Standing {
-    Standing { ahead, others }
+    Standing { ahead, others, reserve: false }
 }
 
 pub(super) async fn waiting_order(trial: Trial<'_>) -> Outcome {

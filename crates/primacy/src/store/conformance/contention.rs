@@ -142,9 +142,9 @@ impl Player {
                     self.known = Some(record.clone());
                     Step::Acquired { expect, floor, holder, record }
                 }
-                (Request::Renew { version, fulfilled, .. }, Reply::Applied(record)) => {
+                (Request::Renew { version, lease, fulfilled, .. }, Reply::Applied(record)) => {
                     self.known = Some(record.clone());
-                    Step::Renewed { version, fulfilled, record }
+                    Step::Renewed { version, lease, fulfilled, record }
                 }
                 (Request::Release { version, .. }, Reply::Applied(record)) => {
                     self.known = Some(record.clone());
@@ -170,6 +170,7 @@ impl Player {
             (0..4, Some(version)) => Request::Renew {
                 id: me.id,
                 version,
+                lease: LEASE + std::time::Duration::from_millis(self.dice.roll(2)),
                 fulfilled: holds.map(|record| record.intent).filter(|intent| intent % 2 == 0),
             },
             (4..6, Some(version)) => Request::Release { id: me.id, version, reason: EndReason::Resigned },

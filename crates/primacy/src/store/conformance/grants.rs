@@ -203,6 +203,22 @@ pub(super) async fn lease_is_the_holders(trial: Trial<'_>) -> Outcome {
     Ok(())
 }
 
+/// A renewal says how long the lease lasts from then on.
+pub(super) async fn renewed_lease(trial: Trial<'_>) -> Outcome {
+    let mut a = trial.candidate("a").await?;
+    let mut b = trial.candidate("b").await?;
+    let mut version = a.take().await?.version;
+    for lease in [LEASE * 3, Duration::from_nanos(123_456_789_123), LEASE / 2, LEASE] {
+        let renewal = Request::Renew { id: a.me.id, version, lease, fulfilled: None };
+        let record = applied("a renewal", a.step(renewal).await?)?;
+        ensure!(record.lease == lease, "a lease renewed for {lease:?} is kept as {:?}", record.lease);
+        let seen = b.record().await?;
+        ensure!(seen == record, "a lease renewed for {lease:?} is {record:?}, and seen as {seen:?}");
+        version = record.version;
+    }
+    Ok(())
+}
+
 fn asking(actor: &Actor, expect: Option<Expectation>) -> Request {
     let holder: Holder = actor.me.clone();
     Request::Acquire { expect, floor: Token::NONE, holder, lease: LEASE }

@@ -25,6 +25,7 @@ mod grants;
 mod lifecycle;
 mod names;
 mod orders;
+mod registers;
 mod replay;
 
 use std::fmt;
@@ -46,6 +47,12 @@ pub trait Harness: Send + Sync {
     fn delete_record<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, bool> {
         let _ = election;
         Box::pin(std::future::ready(false))
+    }
+
+    /// Whether what stands between here and the store survives a step that is given up under way. PgBouncer 1.18 does not
+    /// always: a cancel request can end it.
+    fn survives_dropped_steps(&self) -> bool {
+        true
     }
 
     /// Whether the store gives hints of its own.
@@ -100,6 +107,7 @@ checks! {
     "floor" => grants::floor,
     "tokens-end" => grants::tokens_end,
     "lease-is-the-holders" => grants::lease_is_the_holders,
+    "renewed-lease" => grants::renewed_lease,
     "deleted-record" => lifecycle::deleted_record,
     "expected-intent" => orders::expected_intent,
     "pause" => orders::pause,
@@ -123,6 +131,24 @@ checks! {
     "hints" => lifecycle::hints,
     "reopened" => lifecycle::reopened,
     "probe" => lifecycle::probe,
+    "registers-nobody" => registers::nobody,
+    "registers-numbers" => registers::numbers,
+    "registers-beats" => registers::beats,
+    "registers-head" => registers::head,
+    "registers-without" => registers::without,
+    "registers-record" => registers::record,
+    "registers-leave" => registers::leave,
+    "registers-eviction" => registers::eviction,
+    "registers-comebacks" => registers::comebacks,
+    "registers-round-time" => registers::round_time,
+    "registers-leader-only" => registers::by_the_leader_only,
+    "registers-members" => registers::members,
+    "registers-join-again" => registers::join_again,
+    "registers-events" => registers::events,
+    "registers-names" => registers::names,
+    "registers-apart" => registers::apart,
+    "registers-crowd" => registers::crowd,
+    "registers-eviction-races" => registers::eviction_races,
     "dropped-step" => lifecycle::dropped_step,
     "one-winner" => contention::one_winner,
     "no-stale-look" => contention::no_stale_look,

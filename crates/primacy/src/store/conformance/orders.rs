@@ -85,7 +85,7 @@ pub(super) async fn fulfilled(trial: Trial<'_>) -> Outcome {
     let mut version = granted.version;
     for (intent, stays) in [(Some(granted.intent), true), (Some(wished.intent + 1), true), (Some(wished.intent), false)]
     {
-        let request = Request::Renew { id: a.me.id, version, fulfilled: intent };
+        let request = Request::Renew { id: a.me.id, version, lease: LEASE, fulfilled: intent };
         let renewed = applied("a renewal", a.step(request).await?)?;
         ensure!(
             renewed.wish.is_some() == stays,

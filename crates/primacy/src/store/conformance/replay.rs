@@ -4,8 +4,9 @@
 //! taken effect. What remains is to replay that order by the rules, and to see that no answer contradicts real time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::super::row::{self, Verdict};
+use super::super::row::{self, Renewal, Verdict};
 use super::super::{Expectation, Holder, Order, OrderKind, Record, Version};
 use crate::{CandidateId, Token};
 
@@ -25,7 +26,7 @@ pub(super) struct Entry {
 pub(super) enum Step {
     Saw(Option<Record>),
     Acquired { expect: Option<Expectation>, floor: Token, holder: Holder, record: Record },
-    Renewed { version: Version, fulfilled: Option<u64>, record: Record },
+    Renewed { version: Version, lease: Duration, fulfilled: Option<u64>, record: Record },
     Released { version: Version, record: Record },
     Ordered { kind: OrderKind, before: Record },
 }
@@ -64,7 +65,9 @@ impl Entry {
             Step::Acquired { expect, floor, holder, record } => {
                 row::acquire(before, *expect, Token::NONE, *floor, holder.clone(), record.lease)
             }
-            Step::Renewed { version, fulfilled, .. } => row::renew(before, self.by?, *version, *fulfilled),
+            &Step::Renewed { version, lease, fulfilled, .. } => {
+                row::renew(before, &Renewal { id: self.by?, version, lease, fulfilled })
+            }
             Step::Released { version, .. } => row::release(before, self.by?, *version),
             Step::Ordered { before: told, .. } => (before == Some(told)).then(|| self.made().ok().flatten()).flatten(),
         }
@@ -181,8 +184,14 @@ mod tests {
         assert!(replay([&sound[..], &[invented]].concat()).expect_err("made up").contains("another state"));
         let gap = vec![second];
         assert!(replay(gap).expect_err("no first").contains("cannot have been applied"));
-        let renewed = row::renew(Some(&granted), a.id, granted.version, None).expect("holds");
-        let late = entry(6, 7, &a, Step::Renewed { version: granted.version, fulfilled: None, record: renewed });
+        let renewal = Renewal { id: a.id, version: granted.version, lease: granted.lease, fulfilled: None };
+        let renewed = row::renew(Some(&granted), &renewal).expect("holds");
+        let late = entry(
+            6,
+            7,
+            &a,
+            Step::Renewed { version: granted.version, lease: renewed.lease, fulfilled: None, record: renewed },
+        );
         assert!(replay([&sound[..], &[late]].concat()).is_err(), "a renewal of what was taken over");
     }
 }

@@ -1,14 +1,16 @@
 //! Observers and operators of a database.
 
+use tracing::debug;
+
 use super::super::{
-    BoxFuture, Desk, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    BoxFuture, Desk, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term, roster,
     row::{self, Verdict},
 };
 use super::fault::Fault;
 use super::line::{Answer, Line, Purpose};
 use super::packet::Packet;
 use super::place::Place;
-use super::{probe, rows};
+use super::{probe, registers, roll, rows, schema};
 use crate::ElectionName;
 
 /// How often an order is written anew because the row has changed under it: a leader renews it, candidates take it.
@@ -17,11 +19,13 @@ const TRIES: u32 = 60;
 /// The connection of an observer or operator.
 pub(super) struct MysqlDesk {
     line: Line,
+    /// The tables of the `registers` protocol were there, and they stay.
+    has_registers: bool,
 }
 
 impl MysqlDesk {
     pub(super) async fn open(place: &Place) -> Result<Self, StoreError> {
-        Ok(Self { line: Line::open(place, Purpose::Observe).await? })
+        Ok(Self { line: Line::open(place, Purpose::Observe).await?, has_registers: false })
     }
 
     async fn ask(&mut self, statement: String) -> Result<Answer, StoreError> {
@@ -31,7 +35,40 @@ impl MysqlDesk {
 
     async fn snapshots(&mut self, election: Option<&ElectionName>) -> Result<Vec<Snapshot>, StoreError> {
         let answer = self.ask(rows::snapshots(election)).await?;
-        Ok(rows::read_snapshots(answer, self.line.host())?)
+        let mut snapshots = rows::read_snapshots(answer, self.line.host())?;
+        let members = match self.members_of(election).await {
+            Ok(members) => members,
+            // Of another version, or not for this user: who leads can be told all the same.
+            Err(StoreError::Unusable(message)) => {
+                debug!(message, "members are not shown");
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        };
+        for (election, Members { vars, members }) in members {
+            // Both are in the order of their names, as bytes.
+            if let Ok(at) = snapshots.binary_search_by(|snapshot| snapshot.election.cmp(&election)) {
+                let snapshot = &mut snapshots[at];
+                roster::add_members(&mut snapshot.candidates, &snapshot.record, vars.round, members);
+            }
+        }
+        Ok(snapshots)
+    }
+
+    async fn members_of(
+        &mut self,
+        election: Option<&ElectionName>,
+    ) -> Result<Vec<(ElectionName, Members)>, StoreError> {
+        if !self.has_registers().await? {
+            return Ok(Vec::new());
+        }
+        let answer = self.ask(registers::members(election)).await?;
+        Ok(roll::members(answer, self.line.host())?)
+    }
+
+    async fn has_registers(&mut self) -> Result<bool, StoreError> {
+        self.has_registers = self.has_registers || schema::has_registers(&mut self.line).await?;
+        Ok(self.has_registers)
     }
 
     async fn write_order(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
@@ -71,6 +108,23 @@ impl Desk for MysqlDesk {
         limit: u32,
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         Box::pin(async move { Ok(rows::read_history(self.ask(rows::history(election, limit)).await?)?) })
+    }
+
+    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(async move { Ok(self.members_of(Some(election)).await?.pop().map(|(_, members)| members)) })
+    }
+
+    fn events<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(async move {
+            if !self.has_registers().await? {
+                return Ok(Vec::new());
+            }
+            Ok(roll::events(self.ask(registers::events(election, limit)).await?)?)
+        })
     }
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

@@ -48,13 +48,18 @@ impl Fault {
             return Self::Said(match packet.change {
                 Change::Nothing => StoreError::Unreachable(message),
                 // The server may have all of it, and go on.
-                Change::Single | Change::Transaction => StoreError::Unknown(message),
+                Change::Single | Change::First | Change::Transaction => StoreError::Unknown(message),
             });
         };
+        if packet.change == Change::First && at > 0 {
+            let message =
+                format!("{host}: a change was done, and what was asked after it was not told ({})", shown(error));
+            return Self::Said(StoreError::Unknown(message));
+        }
         // An error ends a packet: what follows in it is not run, and without its COMMIT a transaction is undone.
         let commits = match packet.change {
             Change::Nothing => false,
-            Change::Single => true,
+            Change::Single | Change::First => true,
             Change::Transaction => at + 1 == packet.statements,
         };
         of_server(error, packet.change, commits, host)
@@ -149,10 +154,17 @@ mod tests {
     fn each_error_tells_its_outcome_by_where_it_came() {
         let read = Packet::read("SELECT 1".into());
         let single = Packet::single("UPDATE t".into());
+        let first = Packet::first(&["UPDATE t".into(), "SELECT 1".into()]);
         let transaction = Packet::transaction(&["UPDATE t".into()]);
         for (code, packet, at, kind) in [
             (1213, &read, 0, "reached"),
             (1213, &single, 0, "reached"),
+            (1213, &first, 0, "reached"),
+            (1205, &first, 0, "reached"),
+            (1142, &first, 0, "used"),
+            (9999, &first, 0, "no answer"),
+            (1213, &first, 1, "no answer"),
+            (1142, &first, 1, "no answer"),
             (1213, &transaction, 1, "reached"),
             (1213, &transaction, 2, "reached"),
             (1205, &single, 0, "reached"),
@@ -182,6 +194,7 @@ mod tests {
             assert!(!message.contains('\n'), "{message}");
         }
         assert!(matches!(fault(1213, &transaction, 2), Fault::Outrun(_)));
+        assert!(matches!(fault(1213, &first, 0), Fault::Outrun(_)));
         assert!(matches!(fault(1146, &read, 0), Fault::NoTables(_)));
     }
 
@@ -192,6 +205,7 @@ mod tests {
         use crate::store::CallError::{NotDone, Unknown};
         assert_eq!(outcome(&Packet::read("SELECT 1".into())), NotDone);
         assert_eq!(outcome(&Packet::single("UPDATE t".into())), Unknown);
+        assert_eq!(outcome(&Packet::first(&["UPDATE t".into()])), Unknown);
         assert_eq!(outcome(&Packet::transaction(&[])), Unknown);
     }
 }

@@ -17,6 +17,9 @@ use super::schema;
 /// How long one host may take to become usable. Then the next one is tried.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
+/// Longer transactions are sent statement by statement: half of what the driver sends at once.
+const LONGEST_PACKET: usize = 1 << 19;
+
 /// An answer to one statement.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -187,11 +190,17 @@ impl Line {
 
     /// Makes a change. `false` if the row was not as it must be; then nothing is done.
     pub(super) async fn make(&mut self, change: &Change) -> Result<bool, Fault> {
+        Ok(self.transact(change).await?.is_some())
+    }
+
+    /// Makes a change, and tells the answers to its statements; `None` if the row was not as it must be.
+    pub(super) async fn transact(&mut self, change: &Change) -> Result<Option<Vec<Answer>>, Fault> {
         if let Some(settings) = &self.before_change {
             let done = self.conn.query_drop(settings).await;
             done.map_err(|error| StoreError::Unreachable(format!("{}: {error}", self.host)))?;
         }
-        let made = if self.server.is_galera && change.statements.len() > 1 {
+        let is_long = || change.statements.iter().map(String::len).sum::<usize>() > LONGEST_PACKET;
+        let made = if change.statements.len() > 1 && (self.server.is_galera || is_long()) {
             self.make_by_and_by(change).await
         } else {
             self.make_at_once(change).await
@@ -203,14 +212,19 @@ impl Line {
         made
     }
 
-    async fn make_at_once(&mut self, change: &Change) -> Result<bool, Fault> {
-        let (packet, decides) = match &change.statements[..] {
-            [deciding] => (Packet::single(deciding.clone()), 0),
-            // One more for the START TRANSACTION.
-            statements => (Packet::transaction(statements), change.decides + 1),
+    async fn make_at_once(&mut self, change: &Change) -> Result<Option<Vec<Answer>>, Fault> {
+        let packet = match &change.statements[..] {
+            [deciding] => Packet::single(deciding.clone()),
+            statements => Packet::transaction(statements),
         };
-        let answers = self.run(&packet).await?;
-        Ok(answers.get(decides).is_some_and(|answer| answer.affected == 1))
+        let mut answers = self.run(&packet).await?;
+        if change.statements.len() > 1 {
+            // Those to the START TRANSACTION and the COMMIT.
+            answers.pop();
+            answers.drain(..answers.len().min(1));
+        }
+        let is_made = answers.get(change.decides).is_some_and(|answer| answer.affected == 1);
+        Ok(is_made.then_some(answers))
     }
 
     /// Deletes what nobody needs, if it can be done at once. Whether it was is not told.
@@ -229,17 +243,19 @@ impl Line {
     /// A round trip for each statement. When the cluster aborts a transaction between two statements of one packet,
     /// MariaDB tells nobody: it runs those that follow each by itself, and answers the `COMMIT` with OK. Between two
     /// packets it tells.
-    async fn make_by_and_by(&mut self, change: &Change) -> Result<bool, Fault> {
+    async fn make_by_and_by(&mut self, change: &Change) -> Result<Option<Vec<Answer>>, Fault> {
         self.run(&Packet::start()).await?;
+        let mut all = Vec::with_capacity(change.statements.len());
         for (index, statement) in change.statements.iter().enumerate() {
             let answers = self.run(&Packet::part(statement.clone())).await?;
             if index == change.decides && answers.iter().any(|answer| answer.affected != 1) {
                 self.run(&Packet::rollback()).await?;
-                return Ok(false);
+                return Ok(None);
             }
+            all.extend(answers);
         }
         self.run(&Packet::commit()).await?;
-        Ok(true)
+        Ok(Some(all))
     }
 
     /// The answers, or the first error and the statement that it answers.

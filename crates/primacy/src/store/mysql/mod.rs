@@ -9,6 +9,9 @@ mod lookout;
 mod packet;
 mod place;
 mod probe;
+mod registers;
+mod registry;
+mod roll;
 mod rows;
 mod schema;
 mod session;
@@ -17,12 +20,13 @@ mod tls;
 
 use std::fmt;
 
-use super::{BoxFuture, Desk, Hints, Holder, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use desk::MysqlDesk;
 use lookout::Lookout;
 pub use place::Oddities;
 use place::Place;
+use registry::MysqlRegistry;
 pub use schema::schema_sql;
 use session::MysqlSession;
 
@@ -92,6 +96,13 @@ impl Store for MysqlStore {
         Box::pin(async move {
             let session = MysqlSession::open(&self.place, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move {
+            let registry = MysqlRegistry::open(&self.place, election).await?;
+            Ok(Box::new(registry) as Box<dyn Registry>)
         })
     }
 

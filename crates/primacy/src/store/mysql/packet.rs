@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use primacy_core::registers::ProcessId;
+
 use crate::{CandidateId, Label};
 
 /// Statements that are sent together, and answered one by one.
@@ -29,6 +31,8 @@ pub(super) enum Change {
     Nothing,
     /// Its only statement commits by itself.
     Single,
+    /// Its first statement commits by itself, and the others read.
+    First,
     /// A transaction, or the end of one: its last statement commits, and without that nothing is done.
     Transaction,
 }
@@ -45,6 +49,11 @@ impl Packet {
 
     pub(super) fn single(statement: String) -> Self {
         Self { change: Change::Single, ..Self::read(statement) }
+    }
+
+    /// A change that commits by itself, and what is read after it.
+    pub(super) fn first(statements: &[String]) -> Self {
+        Self { change: Change::First, ..Self::of(statements) }
     }
 
     /// The beginning of a transaction that is sent statement by statement.
@@ -99,6 +108,10 @@ pub(super) fn label(label: &Label) -> String {
 
 pub(super) fn id(id: CandidateId) -> String {
     bytes(&id.to_bits().to_be_bytes())
+}
+
+pub(super) fn process(process: ProcessId) -> String {
+    bytes(&process.to_bits().to_be_bytes())
 }
 
 /// The nearest number that a `BIGINT` can keep.

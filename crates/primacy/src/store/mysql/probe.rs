@@ -10,6 +10,7 @@ use super::super::{Finding, Probe, Severity, StoreError};
 use super::fault::Fault;
 use super::line::Line;
 use super::packet::{Packet, bytes};
+use super::schema;
 use crate::clock;
 
 const RENEWALS: usize = 30;
@@ -17,8 +18,14 @@ const RENEWALS: usize = 30;
 pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
     let settings = Settings::read(line).await?;
     let refuses = settings.is("log_bin", "ON") && settings.is("binlog_format", "STATEMENT");
-    let missing = if refuses { Vec::new() } else { missing_rights(line).await? };
+    let (has_registers, outdated) = match schema::has_registers(line).await {
+        Ok(has_registers) => (has_registers, None),
+        Err(StoreError::Unusable(message)) => (false, Some(finding(Severity::Warning, "registers", message))),
+        Err(error) => return Err(error),
+    };
+    let missing = if refuses { Vec::new() } else { missing_rights(line, has_registers).await? };
     let mut findings = vec![engine(line).await?];
+    findings.extend(outdated);
     findings.extend(durability(&settings, line.server.is_galera));
     findings.extend(galera(&settings, line.server.is_galera));
     findings.extend(replication(&settings, dump_threads(line).await?));
@@ -26,6 +33,9 @@ pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
     findings.push(difference(line).await?);
     findings.push(transport(&settings, line));
     findings.push(procedure(line).await?);
+    if has_registers && missing.is_empty() {
+        findings.extend(beats(line, &settings).await?);
+    }
     let mut taken = Vec::new();
     if refuses {
         let message = "the binary log is in STATEMENT format, in which the server refuses what primacy writes: set \
@@ -90,7 +100,8 @@ impl Settings {
 async fn engine(line: &mut Line) -> Result<Finding, StoreError> {
     let question = "SELECT COALESCE(GROUP_CONCAT(CONCAT(table_name, ' is ', COALESCE(engine, 'a view')) SEPARATOR ', '), '') \
                     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN \
-                    ('primacy_schema', 'primacy_election', 'primacy_token', 'primacy_candidate', 'primacy_term') \
+                    ('primacy_schema', 'primacy_election', 'primacy_token', 'primacy_candidate', 'primacy_term', \
+                     'primacy_registers', 'primacy_round', 'primacy_process', 'primacy_member', 'primacy_event') \
                     AND COALESCE(engine, '') <> 'InnoDB'";
     let others = text(line, question).await?;
     Ok(if others.is_empty() {
@@ -264,16 +275,59 @@ async fn procedure(line: &mut Line) -> Result<Finding, StoreError> {
     Ok(finding(Severity::Fine, "fence", message))
 }
 
+/// What the beats of the `registers` protocol cost. They need not be durable, but how a commit is flushed is one setting
+/// for the whole server, and grants need it.
+async fn beats(line: &mut Line, settings: &Settings) -> Result<Option<Finding>, StoreError> {
+    let question = "SELECT CONCAT(COUNT(*), ' ', CAST(COALESCE(SUM(86400e9 / v.round_ns), 0) AS UNSIGNED)) \
+                    FROM primacy_process AS p JOIN primacy_round AS v ON v.election = p.election";
+    let told = text(line, question).await?;
+    let counts = told.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let (processes, a_day) = counts.ok_or_else(|| Fault::damaged("an answer"))?;
+    Ok(told_beats(processes, a_day, settings))
+}
+
+fn told_beats(processes: u64, a_day: u64, settings: &Settings) -> Option<Finding> {
+    const CODE: &str = "beats";
+    /// What one adds to the binary log with the settings of a new MariaDB, measured with short names.
+    const LOGGED: u64 = 600;
+    const MUCH_GB: u64 = 5;
+    if processes == 0 {
+        return None;
+    }
+    let rate = a_day as f64 / 86_400.0;
+    let message = format!(
+        "{processes} processes beat, together {rate:.1} times a second. Each beat is a commit and flushed like a grant; \
+         those that come together share a flush. Leave innodb_flush_log_at_trx_commit at 1 all the same: it is one for \
+         the whole server"
+    );
+    let logged_gb = a_day.saturating_mul(LOGGED) / 1_000_000_000;
+    if settings.is("log_bin", "ON") && logged_gb >= MUCH_GB {
+        let message = format!(
+            "{message}. The binary log grows by about {logged_gb} GB a day from them: let rounds be longer, or set \
+             binlog_row_image to MINIMAL and, on MariaDB, binlog_annotate_row_events to OFF"
+        );
+        return Some(finding(Severity::Warning, CODE, message));
+    }
+    Some(finding(Severity::Fine, CODE, message))
+}
+
 /// What candidates need and this user may not do. Each question touches no row.
-async fn missing_rights(line: &mut Line) -> Result<Vec<String>, StoreError> {
+async fn missing_rights(line: &mut Line, has_registers: bool) -> Result<Vec<String>, StoreError> {
     let mut missing = Vec::new();
-    for (table, column, deletes) in [
+    let election = [
         ("primacy_election", "beat", false),
         ("primacy_token", "guard", false),
         ("primacy_candidate", "joined", true),
         ("primacy_term", "token", true),
         ("primacy_probe", "beat", true),
-    ] {
+    ];
+    let registers = [
+        ("primacy_round", "guard", false),
+        ("primacy_process", "counter", true),
+        ("primacy_member", "place", true),
+        ("primacy_event", "number", true),
+    ];
+    for (table, column, deletes) in election.into_iter().chain(registers.into_iter().filter(|_| has_registers)) {
         let questions = [
             ("SELECT", format!("SELECT {column} FROM {table} WHERE 1 = 0")),
             ("INSERT", format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0")),
@@ -370,6 +424,18 @@ mod tests {
         let semi = [("rpl_semi_sync_master_status", "ON"), ("rpl_semi_sync_master_clients", "1")];
         assert!(told(&semi, 1).message.contains("semi-synchronous"));
         assert_eq!(told(&[("slaves_running", "1")], 0).severity, Severity::Danger);
+    }
+
+    #[test]
+    fn a_binary_log_that_beats_fill_is_told() {
+        let rate = |processes, round_s: u64, logs| {
+            let a_day = processes * 86_400 / round_s;
+            told_beats(processes, a_day, &settings(&[("log_bin", logs)])).map(|finding| finding.severity)
+        };
+        assert_eq!(rate(0, 2, "ON"), None);
+        assert_eq!(rate(20, 2, "ON"), Some(Severity::Fine));
+        assert_eq!(rate(800, 2, "OFF"), Some(Severity::Fine));
+        assert_eq!(rate(800, 2, "ON"), Some(Severity::Warning));
     }
 
     #[test]

@@ -17,7 +17,7 @@ const NEW_ELECTION: &str = "new-election";
 const SUCCESSOR: &str = "successor";
 
 /// The row `e`, with its ages by the server's clock.
-const COLUMNS: &str = "e.token, e.beat, e.intent, e.holder, e.label, e.data, e.lease_ns, e.wish, e.successor, e.paused, \
+pub(super) const COLUMNS: &str = "e.token, e.beat, e.intent, e.holder, e.label, e.data, e.lease_ns, e.wish, e.successor, e.paused, \
      TIMESTAMPDIFF(MICROSECOND, e.renewed_at, UTC_TIMESTAMP(6)), \
      TIMESTAMPDIFF(MICROSECOND, e.granted_at, UTC_TIMESTAMP(6))";
 
@@ -26,7 +26,7 @@ const WAITS: &str =
     "TIMESTAMPDIFF(MICROSECOND, c.seen_at, UTC_TIMESTAMP(6)) * 1000 < c.fresh_ns AND NOT (c.id <=> e.holder)";
 
 /// A server can be made read-only under a connection, and does not hinder a user with all rights.
-const WRITABLE: &str = "CAST(@@GLOBAL.read_only AS CHAR) IN ('0', 'OFF')";
+pub(super) const WRITABLE: &str = "CAST(@@GLOBAL.read_only AS CHAR) IN ('0', 'OFF')";
 
 /// What one look tells.
 #[derive(Clone, Debug)]
@@ -52,25 +52,38 @@ pub(super) fn look(election: &ElectionName, me: CandidateId) -> String {
 
 pub(super) fn seen(answer: Answer, host: &str) -> Result<Seen, Fault> {
     let mut row = only(answer)?;
-    let stored = stored(&mut row)?;
-    let fence = row.optional_number()?;
-    if row.number()? != 1 {
-        return Err(StoreError::Unusable(format!("{host}: it has become read-only")).into());
-    }
+    let mut seen = seen_by_all(&mut row, host)?;
     let standing = row.text()?;
     let counts = standing.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let (ahead, others) = counts.ok_or_else(|| Fault::damaged("an answer"))?;
+    seen.sighting.standing = Standing { ahead, others, reserve: false };
+    Ok(seen)
+}
+
+/// Reads [`COLUMNS`], the token of the fence row, and [`WRITABLE`]: nobody's standing is in it.
+pub(super) fn seen_by_all(row: &mut Fields, host: &str) -> Result<Seen, Fault> {
+    let stored = stored(row)?;
+    let fence = row.optional_number()?;
+    refuse_read_only(row, host)?;
     let sighting = Sighting {
         remembered: fence.map_or(Ok(Token::NONE), token)?,
         age: stored.as_ref().and_then(|row| row.age),
         holder_gone: false,
-        standing: Standing { ahead, others },
+        standing: Standing::default(),
         record: stored.map(|row| row.record),
     };
     Ok(Seen { sighting, has_fence: fence.is_some() })
 }
 
-fn only(answer: Answer) -> Result<Fields, Fault> {
+/// Reads [`WRITABLE`].
+pub(super) fn refuse_read_only(row: &mut Fields, host: &str) -> Result<(), Fault> {
+    if row.number()? == 1 {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!("{host}: it has become read-only")).into())
+}
+
+pub(super) fn only(answer: Answer) -> Result<Fields, Fault> {
     answer.rows.into_iter().next().ok_or_else(|| Fault::damaged("an answer"))
 }
 
@@ -110,24 +123,24 @@ fn stored(row: &mut Fields) -> Result<Option<Stored>, Fault> {
 }
 
 /// A span by the server's clock in microseconds, unknown if that has been set back since.
-fn span(row: &mut Fields) -> Result<Option<Duration>, Fault> {
+pub(super) fn span(row: &mut Fields) -> Result<Option<Duration>, Fault> {
     Ok(row.optional_number()?.and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros))
 }
 
-fn token(number: i64) -> Result<Token, Fault> {
+pub(super) fn token(number: i64) -> Result<Token, Fault> {
     u64::try_from(number).ok().and_then(Token::new).ok_or_else(|| Fault::damaged("a token"))
 }
 
-fn count(number: i64) -> Result<u64, Fault> {
+pub(super) fn count(number: i64) -> Result<u64, Fault> {
     u64::try_from(number).map_err(|_| Fault::damaged("a number"))
 }
 
-fn identity(bytes: &[u8]) -> Result<CandidateId, Fault> {
+pub(super) fn identity(bytes: &[u8]) -> Result<CandidateId, Fault> {
     let bytes: [u8; 16] = bytes.try_into().map_err(|_| Fault::damaged("an id"))?;
     Ok(CandidateId::from_bits(u128::from_be_bytes(bytes)))
 }
 
-fn named(name: String) -> Result<Label, Fault> {
+pub(super) fn named(name: String) -> Result<Label, Fault> {
     Label::new(name).map_err(|_| Fault::damaged("a label"))
 }
 
@@ -228,8 +241,8 @@ impl Change {
 }
 
 /// Whether the deciding statement before it changed the row, for the statements after it.
-const KEEP_COUNT: &str = "SET @primacy_count = ROW_COUNT()";
-const IF_COUNTED: &str = "@primacy_count = 1";
+pub(super) const KEEP_COUNT: &str = "SET @primacy_count = ROW_COUNT()";
+pub(super) const IF_COUNTED: &str = "@primacy_count = 1";
 
 /// Takes the lease, if the fence row and the row are as they were seen.
 ///
@@ -339,9 +352,7 @@ pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for mut row in answer.rows {
         let stored = stored(&mut row)?.ok_or_else(|| Fault::damaged("an answer"))?;
-        if row.number()? != 1 {
-            return Err(StoreError::Unusable(format!("{host}: it has become read-only")).into());
-        }
+        refuse_read_only(&mut row, host)?;
         let election = ElectionName::new(row.text()?).map_err(|_| Fault::damaged("the name of an election"))?;
         let waiting = match row.optional_bytes()? {
             Some(id) => Some(Waiting {
@@ -366,13 +377,17 @@ pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>
 }
 
 pub(super) fn history(election: &ElectionName, limit: u32) -> String {
-    let unix_ms = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column}) DIV 1000");
     format!(
         "SELECT token, id, label, {}, {}, reason FROM primacy_term WHERE election = {} ORDER BY token DESC LIMIT {limit}",
         unix_ms("granted_at"),
         unix_ms("ended_at"),
         text(election.as_str()),
     )
+}
+
+/// Milliseconds since 1970, for people.
+pub(super) fn unix_ms(column: &str) -> String {
+    format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column}) DIV 1000")
 }
 
 pub(super) fn read_history(answer: Answer) -> Result<Vec<Term>, Fault> {

@@ -66,6 +66,66 @@ const TABLES: [&str; 7] = [
     "INSERT IGNORE INTO primacy_schema (one, version) VALUES (1, 1)",
 ];
 
+/// The version of the tables of the `registers` protocol, which stand beside the others: whoever knows only those goes on.
+const REGISTERS_VERSION: i64 = 1;
+
+/// A beat changes no column that is in an index. `guard` is what every exclusive round writes.
+const REGISTERS_TABLES: [&str; 6] = [
+    "CREATE TABLE IF NOT EXISTS primacy_registers (
+    one           TINYINT         NOT NULL PRIMARY KEY,
+    version       INT             NOT NULL
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_round (
+    election      VARBINARY(128)  NOT NULL PRIMARY KEY,
+    max_id        BIGINT          NOT NULL,
+    round_ns      BIGINT          NOT NULL,
+    changes       BIGINT          NOT NULL,
+    comebacks     BIGINT          NOT NULL,
+    heard         BIGINT          NOT NULL,
+    slowest_ns    BIGINT          NOT NULL,
+    leader        BINARY(16)      NULL,
+    events        BIGINT          NOT NULL,
+    guard         BIGINT          NOT NULL DEFAULT 0
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_process (
+    election      VARBINARY(128)  NOT NULL,
+    process       BINARY(16)      NOT NULL,
+    id            BIGINT          NOT NULL,
+    counter       BIGINT          NOT NULL,
+    `rank`        BINARY(32)      NULL,
+    late_ns       BIGINT          NOT NULL,
+    seen_at       DATETIME(6)     NOT NULL,
+    joined_at     DATETIME(6)     NOT NULL,
+    PRIMARY KEY (election, process),
+    KEY primacy_head (election, `rank`, id)
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_member (
+    election      VARBINARY(128)  NOT NULL,
+    id            BINARY(16)      NOT NULL,
+    process       BINARY(16)      NOT NULL,
+    place         INT             NOT NULL,
+    label         VARBINARY(128)  NOT NULL,
+    data          VARBINARY(1024) NOT NULL,
+    `rank`        BINARY(32)      NULL,
+    PRIMARY KEY (election, id),
+    KEY primacy_member_of (election, process)
+) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS primacy_event (
+    election      VARBINARY(128)  NOT NULL,
+    number        BIGINT          NOT NULL,
+    at            DATETIME(6)     NOT NULL,
+    kind          VARBINARY(16)   NOT NULL,
+    process       BINARY(16)      NULL,
+    label         VARBINARY(128)  NULL,
+    by_label      VARBINARY(128)  NULL,
+    token         BIGINT          NULL,
+    span_ns       BIGINT          NULL,
+    PRIMARY KEY (election, number)
+) ENGINE = InnoDB",
+    // Last, as above.
+    "INSERT IGNORE INTO primacy_registers (one, version) VALUES (1, 1)",
+];
+
 /// The fence for programs in other languages, as the server's client program reads it.
 const FENCE: &str = include_str!("fence.sql");
 
@@ -82,7 +142,7 @@ pub fn schema_sql() -> String {
          -- it in that database; it may be run again. Candidates and operators then need no more than:\n\
          --   GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON `database`.* TO 'user'@'host';\n",
     );
-    for statement in TABLES {
+    for statement in TABLES.into_iter().chain(REGISTERS_TABLES) {
         sql.push('\n');
         sql.push_str(statement);
         sql.push_str(";\n");
@@ -114,10 +174,46 @@ pub(super) async fn check(line: &mut Line) -> Result<(), StoreError> {
 }
 
 async fn version(line: &mut Line) -> Result<Option<i64>, Fault> {
-    let answers = line.run(&Packet::read("SELECT MAX(version) FROM primacy_schema".into())).await?;
+    version_in(line, "primacy_schema").await
+}
+
+async fn version_in(line: &mut Line, table: &str) -> Result<Option<i64>, Fault> {
+    let answers = line.run(&Packet::read(format!("SELECT MAX(version) FROM {table}"))).await?;
     match answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next()) {
         Some(mut row) => row.optional_number(),
         None => Ok(None),
+    }
+}
+
+/// Makes the tables of the `registers` protocol where they are missing, and refuses those of another version.
+pub(super) async fn make_or_check_registers(line: &mut Line) -> Result<(), StoreError> {
+    if has_registers(line).await? {
+        return Ok(());
+    }
+    for statement in REGISTERS_TABLES {
+        line.run_patiently(&Packet::read(statement.to_owned())).await?;
+    }
+    info!(host = line.host(), "the tables of the registers protocol are there");
+    if has_registers(line).await? {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!("{}: its table primacy_registers is empty", line.host())))
+}
+
+/// Whether the tables of the `registers` protocol are there. Those of another version are refused.
+pub(super) async fn has_registers(line: &mut Line) -> Result<bool, StoreError> {
+    match version_in(line, "primacy_registers").await {
+        Ok(Some(REGISTERS_VERSION)) => Ok(true),
+        Ok(Some(version)) => {
+            let what = if version > REGISTERS_VERSION { "use a newer primacy" } else { "name another database" };
+            Err(StoreError::Unusable(format!(
+                "{}: its tables of the registers protocol are of version {version}, and this primacy knows version \
+                 {REGISTERS_VERSION}; {what}",
+                line.host()
+            )))
+        }
+        Ok(None) | Err(Fault::NoTables(_)) => Ok(false),
+        Err(fault) => Err(fault.into()),
     }
 }
 
@@ -166,7 +262,8 @@ mod tests {
     #[test]
     fn the_sql_for_administrators_is_complete() {
         let sql = schema_sql();
-        for table in ["schema", "election", "token", "candidate", "term", "probe"] {
+        let registers = ["registers", "round", "process", "member", "event"];
+        for table in ["schema", "election", "token", "candidate", "term", "probe"].into_iter().chain(registers) {
             assert!(sql.contains(&format!("CREATE TABLE IF NOT EXISTS primacy_{table} (")), "{table}");
         }
         assert!(sql.contains(&format!("VALUES (1, {VERSION})")), "the version that this program knows");

@@ -2,6 +2,7 @@
 
 use tracing::debug;
 
+use super::super::row::Renewal;
 use super::super::{
     BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
 };
@@ -59,7 +60,9 @@ impl MysqlSession {
                 }
                 Ok(reply)
             }
-            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
+            Request::Renew { id, version, lease, fulfilled } => {
+                self.renew(Renewal { id, version, lease, fulfilled }).await
+            }
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => {
                 self.line.run_patiently(&Packet::single(rows::withdraw(&self.election, self.me.id))).await?;
@@ -111,8 +114,8 @@ impl MysqlSession {
 
     /// One statement, unless an operator's order came since the row was last seen: then the statement finds another
     /// row, and is sent again for that.
-    async fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, StoreError> {
-        let renew = |seen: &Seen| Ok(row::renew(seen.sighting.record.as_ref(), id, version, fulfilled));
+    async fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
+        let renew = |seen: &Seen| Ok(row::renew(seen.sighting.record.as_ref(), &renewal));
         self.change(true, renew, |election, seen, new| match &seen.sighting.record {
             Some(old) => Change::single(rows::swap(election, old, new, Stamped::Renewed)),
             None => unreachable!("what is missing is not renewed"),

@@ -1,16 +1,20 @@
 //! Observers and operators of a database.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tracing::debug;
+
 use super::super::{
-    BoxFuture, Desk, EndReason, Order, Ordered, Probe, Record, Snapshot, StoreError, Term,
+    BoxFuture, Desk, EndReason, MemberEvent, Members, Order, Ordered, Probe, Record, Snapshot, StoreError, Term,
+    roster,
     row::{self, Verdict},
 };
 use super::bell::{Bells, Ringer};
 use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
 use super::schema::{self, Server};
-use super::{probe, rows, statements};
+use super::{probe, register_rows, registers, rows, statements};
 use crate::ElectionName;
 
 /// How often an order is judged anew because the row changed under it. Between two changes of a row there is mostly a
@@ -44,8 +48,54 @@ impl PostgresDesk {
         Ok(rows::snapshots(&rows)?.pop())
     }
 
+    async fn look_at_all_of(&mut self, election: &ElectionName) -> Result<Option<Snapshot>, Fault> {
+        let mut seen = self.look(election).await?;
+        if seen.is_some() {
+            self.with_members(Some(election), seen.iter_mut()).await?;
+        }
+        Ok(seen)
+    }
+
     async fn all(&mut self) -> Result<Vec<Snapshot>, Fault> {
-        rows::snapshots(&self.link.run(statements::ELECTIONS, &[], Stake::Reading).await?)
+        let mut seen = rows::snapshots(&self.link.run(statements::ELECTIONS, &[], Stake::Reading).await?)?;
+        self.with_members(None, seen.iter_mut()).await?;
+        Ok(seen)
+    }
+
+    async fn roster(&mut self, election: Option<&ElectionName>) -> Result<Vec<(ElectionName, Members)>, Fault> {
+        let parameters = [election.map(ElectionName::as_str).into()];
+        let rows = self.link.run(registers::MEMBERS, &parameters, Stake::Reading).await?;
+        register_rows::members(&rows, self.link.shown())
+    }
+
+    async fn happened(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<MemberEvent>, Fault> {
+        let parameters = [election.as_str().into(), u64::from(limit).into()];
+        let rows = self.link.run(registers::EVENTS, &parameters, Stake::Reading).await?;
+        register_rows::events(&rows, self.link.shown())
+    }
+
+    /// Adds to snapshots the candidates that wait as members, read just after them. Whoever has no right to see members,
+    /// or meets tables of another version, sees the elections without them.
+    async fn with_members<'s>(
+        &mut self,
+        election: Option<&ElectionName>,
+        snapshots: impl Iterator<Item = &'s mut Snapshot>,
+    ) -> Result<(), Fault> {
+        let all = match self.roster(election).await {
+            Ok(all) => all,
+            Err(fault @ Fault::Sql(_)) if fault.code().is_none() => return Err(fault),
+            Err(fault) => {
+                debug!(?fault, "no members are shown");
+                return Ok(());
+            }
+        };
+        let mut all: BTreeMap<ElectionName, Members> = all.into_iter().collect();
+        for snapshot in snapshots {
+            if let Some(Members { vars, members }) = all.remove(&snapshot.election) {
+                roster::add_members(&mut snapshot.candidates, &snapshot.record, vars.round, members);
+            }
+        }
+        Ok(())
     }
 
     async fn terms(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, Fault> {
@@ -56,7 +106,7 @@ impl PostgresDesk {
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, Fault> {
         for _ in 0..JUDGEMENTS {
-            let Some(before) = self.look(election).await? else { return Ok(Ordered::NoSuchElection) };
+            let Some(before) = self.look_at_all_of(election).await? else { return Ok(Ordered::NoSuchElection) };
             let (new, ended) = match row::order(&before.record, before.leader().is_some(), order) {
                 Verdict::Already => return Ok(Ordered::Already(before)),
                 Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
@@ -98,10 +148,18 @@ impl PostgresDesk {
     }
 }
 
+/// Where nobody has ever joined, there need be no tables.
+fn none_without_tables<T>(result: Result<Vec<T>, Fault>) -> Result<Vec<T>, Fault> {
+    match result {
+        Err(fault) if fault.code() == Some("42P01") => Ok(Vec::new()),
+        other => other,
+    }
+}
+
 impl Desk for PostgresDesk {
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
         Box::pin(async move {
-            let seen = self.look(election).await;
+            let seen = self.look_at_all_of(election).await;
             self.told(seen, Stake::Reading)
         })
     }
@@ -120,6 +178,24 @@ impl Desk for PostgresDesk {
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         Box::pin(async move {
             let seen = self.terms(election, limit).await;
+            self.told(seen, Stake::Reading)
+        })
+    }
+
+    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(async move {
+            let seen = none_without_tables(self.roster(Some(election)).await);
+            Ok(self.told(seen, Stake::Reading)?.pop().map(|(_, members)| members))
+        })
+    }
+
+    fn events<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(async move {
+            let seen = none_without_tables(self.happened(election, limit).await);
             self.told(seen, Stake::Reading)
         })
     }

@@ -20,6 +20,7 @@ use super::host::Host;
 use super::lineage::Lineage;
 use super::parameter::Parameter;
 use super::place::{Place, TlsMode};
+use super::prepared::Preparations;
 use super::schema::{self, Server};
 use super::statements;
 use super::tls::Authorities;
@@ -177,7 +178,16 @@ impl Dialer {
             }
         };
         let stop = Stop::new(client.cancel_token(), host, address, mode, &self.place.tls);
-        Ok(Link { client, task: Some(task), stop: Some(stop), events, shown, is_local: host.is_local(), unfit: false })
+        Ok(Link {
+            client,
+            task: Some(task),
+            stop: Some(stop),
+            events,
+            shown,
+            is_local: host.is_local(),
+            unfit: false,
+            preparations: Preparations::default(),
+        })
     }
 
     fn config(&self, host: &Host) -> Config {
@@ -326,6 +336,7 @@ pub(super) struct Link {
     is_local: bool,
     /// Set while a statement is under way: one whose future was dropped leaves its outcome unknown.
     unfit: bool,
+    pub(super) preparations: Preparations,
 }
 
 impl Link {

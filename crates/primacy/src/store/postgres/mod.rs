@@ -11,7 +11,11 @@ mod lineage;
 mod link;
 mod parameter;
 mod place;
+mod prepared;
 mod probe;
+mod register_rows;
+mod registers;
+mod registry;
 mod rows;
 mod schema;
 mod secret;
@@ -22,12 +26,13 @@ mod tls;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxFuture, Desk, Hints, Holder, NoHints, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, NoHints, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use bell::{Bells, PostgresHints};
 use desk::PostgresDesk;
 use link::Dialer;
 use place::Place;
+use registry::PostgresRegistry;
 pub use schema::schema_sql;
 use session::PostgresSession;
 
@@ -82,6 +87,12 @@ impl Store for PostgresStore {
             let session = PostgresSession::open(&self.dialer, &self.bells, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(
+            async move { Ok(Box::new(PostgresRegistry::open(&self.dialer, election).await?) as Box<dyn Registry>) },
+        )
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {

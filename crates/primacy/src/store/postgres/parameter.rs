@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
+use super::super::registers::ProcessId;
 use crate::CandidateId;
+use primacy_core::select::Rank;
 
 /// A value with its type, which the server is told and need not be asked.
 #[derive(Clone, Debug)]
@@ -14,6 +16,10 @@ pub(super) enum Parameter<'a> {
     Id(Vec<u8>),
     Number(Option<i64>),
     Flag(bool),
+    Rank(Option<Vec<u8>>),
+    ManyBytes(Vec<Option<Vec<u8>>>),
+    ManyTexts(Vec<&'a str>),
+    ManyNumbers(Vec<i64>),
 }
 
 impl Parameter<'_> {
@@ -25,6 +31,10 @@ impl Parameter<'_> {
             Self::Id(value) => (value, Type::BYTEA),
             Self::Number(value) => (value, Type::INT8),
             Self::Flag(value) => (value, Type::BOOL),
+            Self::Rank(value) => (value, Type::BYTEA),
+            Self::ManyBytes(values) => (values, Type::BYTEA_ARRAY),
+            Self::ManyTexts(values) => (values, Type::TEXT_ARRAY),
+            Self::ManyNumbers(values) => (values, Type::INT8_ARRAY),
         }
     }
 }
@@ -53,6 +63,60 @@ impl From<CandidateId> for Parameter<'_> {
     }
 }
 
+impl From<ProcessId> for Parameter<'_> {
+    fn from(id: ProcessId) -> Self {
+        Self::Id(id.to_bits().to_be_bytes().to_vec())
+    }
+}
+
+impl From<Option<Rank>> for Parameter<'_> {
+    fn from(rank: Option<Rank>) -> Self {
+        Self::Rank(rank.map(|rank| rank.to_bytes().to_vec()))
+    }
+}
+
+impl FromIterator<ProcessId> for Parameter<'_> {
+    fn from_iter<I: IntoIterator<Item = ProcessId>>(ids: I) -> Self {
+        Self::ManyBytes(ids.into_iter().map(|id| Some(id.to_bits().to_be_bytes().to_vec())).collect())
+    }
+}
+
+impl FromIterator<CandidateId> for Parameter<'_> {
+    fn from_iter<I: IntoIterator<Item = CandidateId>>(ids: I) -> Self {
+        Self::ManyBytes(ids.into_iter().map(|id| Some(id.to_bits().to_be_bytes().to_vec())).collect())
+    }
+}
+
+impl FromIterator<Option<Rank>> for Parameter<'_> {
+    fn from_iter<I: IntoIterator<Item = Option<Rank>>>(ranks: I) -> Self {
+        Self::ManyBytes(ranks.into_iter().map(|rank| rank.map(|rank| rank.to_bytes().to_vec())).collect())
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for Parameter<'a> {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(values: I) -> Self {
+        Self::ManyBytes(values.into_iter().map(|value| Some(value.to_vec())).collect())
+    }
+}
+
+impl<'a> FromIterator<&'a str> for Parameter<'a> {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(texts: I) -> Self {
+        Self::ManyTexts(texts.into_iter().collect())
+    }
+}
+
+impl FromIterator<u64> for Parameter<'_> {
+    fn from_iter<I: IntoIterator<Item = u64>>(counts: I) -> Self {
+        Self::ManyNumbers(counts.into_iter().map(bigint).collect())
+    }
+}
+
+impl FromIterator<Duration> for Parameter<'_> {
+    fn from_iter<I: IntoIterator<Item = Duration>>(durations: I) -> Self {
+        Self::ManyNumbers(durations.into_iter().map(nanos).collect())
+    }
+}
+
 /// The nearest number that a column can keep.
 fn bigint(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -70,10 +134,20 @@ impl From<Option<u64>> for Parameter<'_> {
     }
 }
 
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
 impl From<Duration> for Parameter<'_> {
     /// In nanoseconds.
     fn from(duration: Duration) -> Self {
-        Self::Number(Some(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)))
+        Self::Number(Some(nanos(duration)))
+    }
+}
+
+impl From<Option<Duration>> for Parameter<'_> {
+    fn from(duration: Option<Duration>) -> Self {
+        Self::Number(duration.map(nanos))
     }
 }
 

@@ -54,15 +54,21 @@ fn optional_record(row: &Row, at: usize) -> Result<Option<Record>, Fault> {
 pub(super) fn sighting(rows: &[Row]) -> Result<Sighting, Fault> {
     let row = rows.first().ok_or(Fault::Damaged("the answer to a look"))?;
     refuse_standby(row.try_get(0)?)?;
-    let record = optional_record(row, 1)?;
     let after = 1 + RECORD;
-    let remembered = match row.try_get::<_, Option<i64>>(after)? {
+    let few = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    let standing =
+        Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?), reserve: false };
+    seen(row, 1, standing)
+}
+
+/// The record, the fence row and the age in the columns from `at` on.
+pub(super) fn seen(row: &Row, at: usize, standing: Standing) -> Result<Sighting, Fault> {
+    let record = optional_record(row, at)?;
+    let remembered = match row.try_get::<_, Option<i64>>(at + RECORD)? {
         Some(number) => token(number)?,
         None => Token::NONE,
     };
-    let age = record.as_ref().and(age(row.try_get(after + 1)?));
-    let few = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    let standing = Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?) };
+    let age = record.as_ref().and(age(row.try_get(at + RECORD + 1)?));
     Ok(Sighting { record, remembered, age, holder_gone: false, standing })
 }
 
@@ -112,7 +118,7 @@ pub(super) fn terms(rows: &[Row]) -> Result<Vec<Term>, Fault> {
 }
 
 /// A pooler or a proxy may have put another server behind an old connection.
-fn refuse_standby(is_standby: bool) -> Result<(), Fault> {
+pub(super) fn refuse_standby(is_standby: bool) -> Result<(), Fault> {
     if is_standby { Err(Fault::Said(StoreError::Unusable(STANDBY.into()))) } else { Ok(()) }
 }
 
@@ -121,24 +127,24 @@ fn holder(id: &[u8], name: &str, data: &[u8]) -> Result<Holder, Fault> {
     Ok(Holder { id: candidate(id)?, label: label(name)?, data: data.to_owned() })
 }
 
-fn candidate(id: &[u8]) -> Result<CandidateId, Fault> {
+pub(super) fn candidate(id: &[u8]) -> Result<CandidateId, Fault> {
     let bytes = id.try_into().map_err(|_| Fault::Damaged("the id of a candidate"))?;
     Ok(CandidateId::from_bits(u128::from_be_bytes(bytes)))
 }
 
-fn label(text: &str) -> Result<Label, Fault> {
+pub(super) fn label(text: &str) -> Result<Label, Fault> {
     Label::new(text).map_err(|_| Fault::Damaged("a label"))
 }
 
-fn token(number: i64) -> Result<Token, Fault> {
+pub(super) fn token(number: i64) -> Result<Token, Fault> {
     u64::try_from(number).ok().and_then(Token::new).ok_or(Fault::Damaged("a token"))
 }
 
-fn count(number: i64) -> Result<u64, Fault> {
+pub(super) fn count(number: i64) -> Result<u64, Fault> {
     u64::try_from(number).map_err(|_| Fault::Damaged("a number"))
 }
 
 /// Microseconds by the store's clock; unknown if that clock has been set back since.
-fn age(micros: Option<i64>) -> Option<Duration> {
+pub(super) fn age(micros: Option<i64>) -> Option<Duration> {
     micros.and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros)
 }

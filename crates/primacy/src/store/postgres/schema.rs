@@ -68,6 +68,69 @@ CREATE TABLE primacy_probe (
 );
 "#;
 
+/// The version of the tables of the `registers` protocol, which stand beside the others: a primacy that knows nothing of
+/// them goes on working.
+const REGISTERS: i32 = 1;
+
+/// A beat changes no column of an index, so that its new row stays in the page of the old one (HOT) and no index grows;
+/// half of each page is left free for that.
+const REGISTER_TABLES: &str = r#"
+CREATE TABLE primacy_registers (
+    version      integer      PRIMARY KEY
+);
+-- What the processes of an election share. Whoever joins, leaves or evicts locks this row.
+CREATE TABLE primacy_round (
+    election     text         COLLATE "C" PRIMARY KEY,
+    max_id       bigint       NOT NULL CHECK (max_id >= 0),
+    round_ns     bigint       NOT NULL CHECK (round_ns >= 0),
+    changes      bigint       NOT NULL,
+    comebacks    bigint       NOT NULL,
+    heard        bigint       NOT NULL,
+    slowest_ns   bigint       NOT NULL CHECK (slowest_ns >= 0),
+    leader       bytea        CHECK (octet_length(leader) = 16),
+    events       bigint       NOT NULL
+) WITH (fillfactor = 50);
+-- Who takes part: a row for each process, which it changes with every beat.
+CREATE TABLE primacy_process (
+    election     text         COLLATE "C" NOT NULL,
+    process      bytea        NOT NULL CHECK (octet_length(process) = 16),
+    id           bigint       NOT NULL CHECK (id > 0),
+    counter      bigint       NOT NULL CHECK (counter > 0),
+    rank         bytea        CHECK (octet_length(rank) = 32),
+    late_ns      bigint       NOT NULL CHECK (late_ns >= 0),
+    seen_at      timestamptz  NOT NULL,
+    joined_at    timestamptz  NOT NULL,
+    PRIMARY KEY (election, process)
+) WITH (fillfactor = 50);
+-- In the order in which they lead.
+CREATE INDEX primacy_process_line ON primacy_process (election, rank, id) WHERE rank IS NOT NULL;
+-- The candidates of the processes.
+CREATE TABLE primacy_member (
+    election     text         COLLATE "C" NOT NULL,
+    id           bytea        NOT NULL CHECK (octet_length(id) = 16),
+    process      bytea        NOT NULL,
+    place        bigint       NOT NULL,
+    label        text         COLLATE "C" NOT NULL,
+    data         bytea        NOT NULL,
+    rank         bytea        CHECK (octet_length(rank) = 32),
+    PRIMARY KEY (election, id),
+    FOREIGN KEY (election, process) REFERENCES primacy_process ON DELETE CASCADE
+);
+CREATE INDEX primacy_member_process ON primacy_member (election, process);
+CREATE TABLE primacy_event (
+    election     text         COLLATE "C" NOT NULL,
+    number       bigint       NOT NULL CHECK (number > 0),
+    at           timestamptz  NOT NULL,
+    kind         text         COLLATE "C" NOT NULL CHECK (kind IN ('joined', 'left', 'evicted', 'round')),
+    process      bytea        CHECK ((process IS NULL) = (kind = 'round')),
+    label        text         COLLATE "C" CHECK ((label IS NULL) = (process IS NULL)),
+    by_label     text         COLLATE "C" CHECK ((by_label IS NOT NULL) = (kind = 'evicted')),
+    token        bigint       CHECK ((token IS NULL) = (by_label IS NULL)),
+    span_ns      bigint,
+    PRIMARY KEY (election, number)
+);
+"#;
+
 /// Primacy's key among the advisory locks of a database: `prmc`.
 const LOCK: i64 = u32::from_be_bytes(*b"prmc") as i64;
 
@@ -76,16 +139,24 @@ const FENCE: &str = include_str!("fence.sql");
 
 /// Creates everything or nothing, once, whoever else does the same at this moment: a block is one transaction, and
 /// what others created is seen after the lock.
-fn creation() -> String {
+fn creation_of(tables: &str, table: &str, version: i32) -> String {
     format!(
         "DO $primacy$ BEGIN
 PERFORM pg_advisory_xact_lock({LOCK});
-IF to_regclass('primacy_schema') IS NULL THEN
-{TABLES}
-INSERT INTO primacy_schema (version) VALUES ({VERSION});
+IF to_regclass('{table}') IS NULL THEN
+{tables}
+INSERT INTO {table} (version) VALUES ({version});
 END IF;
 END $primacy$;"
     )
+}
+
+fn creation() -> String {
+    creation_of(TABLES, "primacy_schema", VERSION)
+}
+
+fn creation_of_registers() -> String {
+    creation_of(REGISTER_TABLES, "primacy_registers", REGISTERS)
 }
 
 /// In a transaction of its own: the right to create tables is not the right to create functions.
@@ -104,16 +175,20 @@ pub fn schema_sql() -> String {
         "-- primacy: tables of version {VERSION} for PostgreSQL {} and later, in the first schema of the search_path.
 {}
 
+-- For the registers protocol alone: tables of version {REGISTERS}.
+{}
+
 {}
 
 -- The rights that candidates need (replace the name):
--- GRANT SELECT ON primacy_schema TO \"candidates\";
+-- GRANT SELECT ON primacy_schema, primacy_registers TO \"candidates\";
 -- GRANT SELECT, INSERT, UPDATE, DELETE ON primacy_election, primacy_token, primacy_candidate, primacy_term,
---     primacy_probe TO \"candidates\";
+--     primacy_probe, primacy_round, primacy_process, primacy_member, primacy_event TO \"candidates\";
 -- Observers need SELECT, operators UPDATE on primacy_election and primacy_term too.
 ",
         OLDEST / 10_000,
         creation(),
+        creation_of_registers(),
         FENCE.trim_end()
     )
 }
@@ -222,20 +297,67 @@ pub(super) const STANDBY: &str =
 
 /// Creates the tables, if nobody does it first.
 pub(super) async fn create(link: &mut Link) -> Result<(), StoreError> {
-    if let Err(fault) = link.run_batch(&creation(), Stake::Reading).await {
-        let lacks_right = matches!(fault.code(), Some("42501" | "3F000"));
-        let error = fault.meaning(link.shown(), Stake::Reading);
-        if !lacks_right {
-            return Err(error);
-        }
-        return Err(StoreError::Unusable(format!(
-            "{}: there are no tables yet, and this user may not create them; let an administrator run the SQL that \
-             `primacy schema` prints ({error})",
-            link.shown()
-        )));
-    }
+    create_tables(link, &creation()).await?;
     if let Err(fault) = link.run_batch(&fence(), Stake::Reading).await {
         debug!(?fault, "the function primacy_fence could not be created; the store works without it");
     }
     Ok(())
+}
+
+async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError> {
+    let Err(fault) = link.run_batch(creation, Stake::Reading).await else { return Ok(()) };
+    let lacks_right = matches!(fault.code(), Some("42501" | "3F000"));
+    let error = fault.meaning(link.shown(), Stake::Reading);
+    if !lacks_right {
+        return Err(error);
+    }
+    Err(StoreError::Unusable(format!(
+        "{}: there are no tables yet, and this user may not create them; let an administrator run the SQL that \
+         `primacy schema` prints ({error})",
+        link.shown()
+    )))
+}
+
+/// The tables of the `registers` protocol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    /// `None` if that is missing.
+    pub(super) version: Option<i32>,
+}
+
+impl Registers {
+    /// Refuses tables of another version.
+    pub(super) fn check(self, shown: &str) -> Result<(), StoreError> {
+        let refuse = |why: String| Err(StoreError::Unusable(format!("{shown}: {why}")));
+        match self.version {
+            Some(REGISTERS) => Ok(()),
+            None => {
+                refuse("primacy_registers is empty, so the version of the tables of the registers is unknown".into())
+            }
+            Some(version) => refuse(format!(
+                "its tables of the registers are of version {version}, and this primacy knows version {REGISTERS}; {}",
+                if version > REGISTERS { "use a newer primacy" } else { "name another database" }
+            )),
+        }
+    }
+}
+
+const INSPECT_REGISTERS: &str = "SELECT max(version) FROM primacy_registers";
+
+/// Sees to it that the tables of the `registers` protocol are there, and of the version that is known.
+pub(super) async fn open_registers(link: &mut Link) -> Result<(), StoreError> {
+    let rows = match link.run(INSPECT_REGISTERS, &[], Stake::Reading).await {
+        Err(fault) if fault.is_missing_table() => {
+            create_tables(link, &creation_of_registers()).await?;
+            // Whoever came first may have made another version.
+            link.run(INSPECT_REGISTERS, &[], Stake::Reading).await
+        }
+        other => other,
+    };
+    let version = rows.and_then(|rows| {
+        let row = rows.first().ok_or(Fault::Damaged("the answer to a question"))?;
+        Ok(row.try_get(0)?)
+    });
+    let version = version.map_err(|fault| fault.meaning(link.shown(), Stake::Reading))?;
+    Registers { version }.check(link.shown())
 }

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tracing::debug;
 
+use super::super::row::Renewal;
 use super::super::{
     BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
 };
@@ -14,6 +15,7 @@ use super::bell::{Bells, Ringer};
 use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
 use super::parameter::Parameter;
+use super::schema::Server;
 use super::{rows, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
@@ -69,7 +71,9 @@ impl PostgresSession {
             Request::Look { announce: None } => self.look().await.map(Reply::Seen),
             Request::Look { announce: Some(why) } => self.look_and_announce(&why).await.map(Reply::Seen),
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, &holder, lease).await,
-            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled).await,
+            Request::Renew { id, version, lease, fulfilled } => {
+                self.renew(Renewal { id, version, lease, fulfilled }).await
+            }
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => self.leave().await,
         };
@@ -78,7 +82,7 @@ impl PostgresSession {
 
     async fn look(&mut self) -> Result<Sighting, Fault> {
         let parameters = [self.election.as_str().into(), self.me.id.into()];
-        let rows = self.link.run(statements::LOOK, &parameters, Stake::Reading).await?;
+        let rows = self.link.run_often(statements::LOOK, &parameters, Stake::Reading).await?;
         self.note(rows::sighting(&rows)?)
     }
 
@@ -99,7 +103,7 @@ impl PostgresSession {
             note.as_str().into(),
             row::fresh_for(self.lease, since_last).into(),
         ];
-        let announcing = self.link.run(statements::ANNOUNCE, &parameters, Stake::Reading);
+        let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
         match timeout(announcement_patience(self.lease), announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
@@ -155,13 +159,15 @@ impl PostgresSession {
         Ok(Reply::Conflict(sighting))
     }
 
-    async fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, Fault> {
+    async fn renew(&mut self, renewal: Renewal) -> Result<Reply, Fault> {
+        let Renewal { id, version, lease, fulfilled } = renewal;
         let parameters = [
             self.election.as_str().into(),
             id.into(),
             version.token.get().into(),
             version.beat.into(),
             fulfilled.into(),
+            lease.into(),
         ];
         let rows = self.link.run(statements::RENEW, &parameters, Stake::Writing).await?;
         self.applied_or_conflict(&rows).await
@@ -207,6 +213,17 @@ impl Session for PostgresSession {
 
 /// A connection on which everything is as it must be, and which listens if it can.
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
+    let (mut link, server) = stand(dialer, ringer).await?;
+    if dialer.place().push
+        && let Err(fault) = ringer.listen(&mut link).await
+    {
+        debug!(?fault, "no notifications on this connection; the store is polled");
+    }
+    Ok((link, server.has_timeline))
+}
+
+/// A connection to a server that takes writes, with the tables that elections need.
+pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
     let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
     if server.tables.is_none() {
         schema::create(&mut link).await?;
@@ -217,10 +234,5 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
             return Err(StoreError::Unusable(format!("{}: primacy_schema is not primacy's table", link.shown())));
         }
     }
-    if dialer.place().push
-        && let Err(fault) = ringer.listen(&mut link).await
-    {
-        debug!(?fault, "no notifications on this connection; the store is polled");
-    }
-    Ok((link, server.has_timeline))
+    Ok((link, server))
 }

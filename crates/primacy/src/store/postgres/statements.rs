@@ -41,6 +41,7 @@ macro_rules! record {
         )
     };
 }
+pub(super) use record;
 
 /// R11: raises the durability of this transaction's commit where the user's or server's setting is weaker, and lets the
 /// warning through that a commit has not reached its standby. Stronger settings stay. To be selected wherever a change was
@@ -54,6 +55,7 @@ macro_rules! durable {
              THEN set_config('client_min_messages', 'warning', true) END)"
     };
 }
+pub(super) use durable;
 
 /// Tells whoever listens to the election in `$1`. Delivered with the commit. A digest, since a channel has a short name.
 macro_rules! channel {
@@ -79,6 +81,7 @@ macro_rules! age {
         concat!("(extract(epoch FROM clock_timestamp() - ", $column, ") * 1000000)::bigint")
     };
 }
+pub(super) use age;
 
 /// Whether an announcement counts still, or did so many times as long ago; a clock that jumped in either direction makes
 /// it stale.
@@ -143,6 +146,7 @@ macro_rules! relaxed {
         "relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
     };
 }
+pub(super) use relaxed;
 
 macro_rules! sighting {
     () => {
@@ -207,7 +211,7 @@ pub(super) const ANNOUNCE: &str = concat!(
 /// R5: the whole condition is tested on the newest version of the row, so of two renewals of one beat one changes
 /// nothing. No other row is touched: fenced transactions, grants that wait for them, and notifications are not in its way.
 pub(super) const RENEW: &str = concat!(
-    "UPDATE primacy_election AS e SET beat = e.beat + 1, renewed_at = clock_timestamp(), \
+    "UPDATE primacy_election AS e SET beat = e.beat + 1, renewed_at = clock_timestamp(), lease_ns = $6, \
          wish = CASE WHEN e.intent = $5 THEN NULL ELSE e.wish END, \
          successor = CASE WHEN e.intent = $5 THEN NULL ELSE e.successor END \
      WHERE e.election = $1 AND e.holder = $2 AND e.token = $3 AND e.beat = $4 \

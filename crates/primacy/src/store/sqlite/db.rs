@@ -55,6 +55,15 @@ impl Db {
         Ok(db)
     }
 
+    /// The same, and refuses a file that this user can only read.
+    pub(super) fn create_writable(place: &Place, abandoned: &Abandoned) -> Result<Self, StoreError> {
+        let db = Self::create(place, abandoned)?;
+        if db.is_read_only() {
+            return Err(place.unusable("it cannot be written; make it and its folder writable for this user"));
+        }
+        Ok(db)
+    }
+
     /// Opens the file for an observer. Creates nothing.
     pub(super) fn existing(place: &Place, abandoned: &Abandoned) -> Result<Self, StoreError> {
         let nothing = || place.unusable("nobody has run an election there yet; `primacy run` does");

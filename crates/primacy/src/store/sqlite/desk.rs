@@ -1,16 +1,16 @@
 //! Observers and operators of a file.
 
 use super::super::{
-    BoxFuture, Desk, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    BoxFuture, Desk, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term,
     row::{self, Verdict},
 };
 use super::board::Board;
 use super::db::{Db, Durability, End};
 use super::fault::Fault;
 use super::place::Place;
-use super::probe;
 use super::rows::{self, Stamped};
 use super::worker::Worker;
+use super::{probe, registers, schema};
 use crate::ElectionName;
 
 /// The connection of an observer or operator.
@@ -51,6 +51,31 @@ impl Desk for SqliteDesk {
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         let election = election.clone();
         Box::pin(self.0.call(move |db| db.read(|conn| rows::history(conn, &election, limit))))
+    }
+
+    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        let election = election.clone();
+        Box::pin(self.0.call(move |db| {
+            let (host, place) = (db.host, db.place.clone());
+            db.snapshot(|conn| {
+                if schema::has_registers(conn, &place)? { registers::members(conn, &election, &host) } else { Ok(None) }
+            })
+        }))
+    }
+
+    fn events<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        let election = election.clone();
+        Box::pin(self.0.call(move |db| {
+            let place = db.place.clone();
+            db.snapshot(|conn| {
+                let there = schema::has_registers(conn, &place)?;
+                if there { registers::events(conn, &election, limit) } else { Ok(Vec::new()) }
+            })
+        }))
     }
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

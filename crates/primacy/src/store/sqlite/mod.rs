@@ -10,6 +10,8 @@ mod glance;
 mod host;
 mod place;
 mod probe;
+mod registers;
+mod registry;
 mod rows;
 mod schema;
 mod session;
@@ -17,11 +19,12 @@ mod worker;
 
 use tracing::debug;
 
-use super::{BoxFuture, Desk, Hints, Holder, Session, Store, StoreError, UrlError};
+use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use board::Board;
 use desk::SqliteDesk;
 use place::Place;
+use registry::SqliteRegistry;
 use session::SqliteSession;
 
 /// A SQLite file as a store.
@@ -67,6 +70,13 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let session = SqliteSession::open(&self.place, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move {
+            let registry = SqliteRegistry::open(&self.place, election).await?;
+            Ok(Box::new(registry) as Box<dyn Registry>)
         })
     }
 

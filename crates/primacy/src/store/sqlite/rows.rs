@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
+use super::super::roster;
 use super::super::row::{FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT, unix_ms};
-use super::super::{Holder, Record, Snapshot, Standing, Term, Version, Waiting, Wish};
+use super::super::{Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish};
 use super::fault::Fault;
 use super::host::{Host, Stamp};
+use super::{registers, schema};
 use crate::{CandidateId, ElectionName, Label, Token};
 
 /// A row and what the file knows beside it, of one moment.
@@ -93,28 +95,28 @@ fn holder(id: [u8; 16], name: String, data: String) -> Result<Holder, Fault> {
     Ok(Holder { id: CandidateId::from_bits(u128::from_be_bytes(id)), label: label(name)?, data })
 }
 
-fn label(text: String) -> Result<Label, Fault> {
+pub(super) fn label(text: String) -> Result<Label, Fault> {
     Label::new(text).map_err(|_| Fault::Damaged("a label"))
 }
 
-fn token(number: i64) -> Result<Token, Fault> {
+pub(super) fn token(number: i64) -> Result<Token, Fault> {
     u64::try_from(number).ok().and_then(Token::new).ok_or(Fault::Damaged("a token"))
 }
 
-fn count(number: i64) -> Result<u64, Fault> {
+pub(super) fn count(number: i64) -> Result<u64, Fault> {
     u64::try_from(number).map_err(|_| Fault::Damaged("a number"))
 }
 
 /// The nearest number that SQLite can keep.
-fn number(count: u64) -> i64 {
+pub(super) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn nanos(duration: Duration) -> i64 {
+pub(super) fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn blob(id: CandidateId) -> [u8; 16] {
+pub(super) fn blob(id: CandidateId) -> [u8; 16] {
     id.to_bits().to_be_bytes()
 }
 
@@ -331,7 +333,8 @@ pub(super) fn standing(
     let stamp = host.stamp();
     let mut statement = conn.prepare_cached(STANDING)?;
     let parameters = params![election.as_str(), stamp.boot, number(stamp.boot_ns), blob(id)];
-    Ok(statement.query_row(parameters, |row| Ok(Standing { ahead: row.get(0)?, others: row.get(1)? }))?)
+    Ok(statement
+        .query_row(parameters, |row| Ok(Standing { ahead: row.get(0)?, others: row.get(1)?, reserve: false }))?)
 }
 
 const WAITING: &str =
@@ -350,6 +353,11 @@ pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) 
             note: waiting.get(3)?,
             age: host.age_of(seen),
         });
+    }
+    if schema::knows_registers(conn)?
+        && let Some(Members { vars, members }) = registers::members(conn, election, host)?
+    {
+        roster::add_members(&mut candidates, &row.record, vars.round, members);
     }
     let held = row.record.holder.is_some();
     Ok(Some(Snapshot {

@@ -65,6 +65,71 @@ CREATE TABLE primacy_probe (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// The version of the tables of the registers, which are there once a process has used them. Whoever knows none of them
+/// goes on working beside them.
+const REGISTERS_VERSION: i32 = 1;
+
+/// A beat changes one row of `primacy_process`, and no index. `rank` is [`Rank::to_bytes`](primacy_core::select::Rank),
+/// which sorts as ranks do.
+const REGISTERS: &str = "
+CREATE TABLE primacy_registers (
+    version          INTEGER NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE primacy_round (
+    election         TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
+    max_id           INTEGER NOT NULL CHECK (max_id >= 0),
+    round_ns         INTEGER NOT NULL CHECK (round_ns >= 0),
+    changes          INTEGER NOT NULL CHECK (changes >= 0),
+    comebacks        INTEGER NOT NULL CHECK (comebacks >= 0),
+    heard            INTEGER NOT NULL CHECK (heard >= 0),
+    slowest_ns       INTEGER NOT NULL CHECK (slowest_ns >= 0),
+    leader           BLOB    CHECK (length(leader) = 16),
+    events           INTEGER NOT NULL CHECK (events >= 0)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE primacy_process (
+    election         TEXT    NOT NULL COLLATE BINARY,
+    process          BLOB    NOT NULL CHECK (length(process) = 16),
+    id               INTEGER NOT NULL CHECK (id > 0),
+    counter          INTEGER NOT NULL CHECK (counter > 0),
+    rank             BLOB    CHECK (length(rank) = 32),
+    late_ns          INTEGER NOT NULL CHECK (late_ns >= 0),
+    boot             BLOB    CHECK (length(boot) = 16),
+    seen_boot_ns     INTEGER NOT NULL,
+    joined_unix_ms   INTEGER NOT NULL,
+    PRIMARY KEY (election, process)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX primacy_process_head ON primacy_process (election, rank, id);
+
+CREATE TABLE primacy_member (
+    election         TEXT    NOT NULL COLLATE BINARY,
+    id               BLOB    NOT NULL CHECK (length(id) = 16),
+    process          BLOB    NOT NULL CHECK (length(process) = 16),
+    place            INTEGER NOT NULL,
+    label            TEXT    NOT NULL,
+    data             TEXT    NOT NULL,
+    rank             BLOB    CHECK (length(rank) = 32),
+    PRIMARY KEY (election, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX primacy_member_process ON primacy_member (election, process, place);
+
+CREATE TABLE primacy_event (
+    election         TEXT    NOT NULL COLLATE BINARY,
+    number           INTEGER NOT NULL CHECK (number > 0),
+    unix_ms          INTEGER NOT NULL,
+    kind             TEXT    NOT NULL,
+    process          BLOB    CHECK (length(process) = 16),
+    label            TEXT,
+    by_label         TEXT,
+    token            INTEGER CHECK (token > 0),
+    span_ns          INTEGER CHECK (span_ns >= 0),
+    PRIMARY KEY (election, number)
+) STRICT, WITHOUT ROWID;
+";
+
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
@@ -110,5 +175,43 @@ pub(super) fn create(conn: &Connection) -> Result<(), Fault> {
     conn.execute_batch(TABLES)?;
     conn.pragma_update(None, "application_id", APPLICATION)?;
     conn.pragma_update(None, "user_version", VERSION)?;
+    Ok(())
+}
+
+/// Whether the tables of the registers are there. Refuses those of another version.
+pub(super) fn has_registers(conn: &Connection, place: &Place) -> Result<bool, Fault> {
+    match registers_version(conn)? {
+        None => Ok(false),
+        Some(REGISTERS_VERSION) => Ok(true),
+        Some(version) => Err(Fault::Said(place.unusable(format_args!(
+            "its tables of the registers protocol are of version {version}, and this primacy knows version \
+             {REGISTERS_VERSION}; use {}",
+            if version > REGISTERS_VERSION { "a newer primacy" } else { "the lease protocol, or another file" }
+        )))),
+    }
+}
+
+/// Whether there are tables of the registers that this program can read.
+pub(super) fn knows_registers(conn: &Connection) -> Result<bool, Fault> {
+    Ok(registers_version(conn)? == Some(REGISTERS_VERSION))
+}
+
+fn registers_version(conn: &Connection) -> Result<Option<i32>, Fault> {
+    let mut there =
+        conn.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'primacy_registers'")?;
+    if !there.exists([])? {
+        return Ok(None);
+    }
+    // One that is empty is of no version that there ever was.
+    let version = conn
+        .prepare_cached("SELECT coalesce(max(version), 0) FROM primacy_registers")?
+        .query_row([], |row| row.get(0))?;
+    Ok(Some(version))
+}
+
+/// Creates the tables of the registers, to be called in a transaction that writes.
+pub(super) fn create_registers(conn: &Connection) -> Result<(), Fault> {
+    conn.execute_batch(REGISTERS)?;
+    conn.execute("INSERT INTO primacy_registers (version) VALUES (?1)", [REGISTERS_VERSION])?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tracing::debug;
 
+use super::super::row::Renewal;
 use super::super::{
     BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing, StoreError,
     Version, Why, row,
@@ -49,10 +50,7 @@ struct Steps {
 
 impl Steps {
     fn open(place: &Place, election: ElectionName, me: Holder, abandoned: &Abandoned) -> Result<Self, StoreError> {
-        let db = Db::create(place, abandoned)?;
-        if db.is_read_only() {
-            return Err(place.unusable("it cannot be written; make it and its folder writable for this user"));
-        }
+        let db = Db::create_writable(place, abandoned)?;
         let board = Board::of(place.path(), &election);
         Ok(Self { db, election, me, board, announced_at: None })
     }
@@ -66,7 +64,7 @@ impl Steps {
                 self.look().map(Reply::Seen)
             }
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, holder, lease),
-            Request::Renew { id, version, fulfilled } => self.renew(id, version, fulfilled),
+            Request::Renew { id, version, lease, fulfilled } => self.renew(Renewal { id, version, lease, fulfilled }),
             Request::Release { id, version, reason } => self.release(id, version, &reason),
             Request::Leave => self.leave(),
         }
@@ -83,19 +81,7 @@ impl Steps {
     }
 
     fn sight(&self, stored: Stored, standing: Standing) -> Sighting {
-        let Some(row) = stored.row else {
-            // R11: what the database has forgotten, the hint file may still know.
-            let remembered = stored.remembered.max(self.board.remembered());
-            return Sighting { record: None, remembered, age: None, holder_gone: false, standing };
-        };
-        let held = row.record.holder.is_some();
-        Sighting {
-            remembered: stored.remembered,
-            age: self.db.host.age_of(row.renewed),
-            holder_gone: held && self.db.place.is_of_one_host() && self.db.host.has_restarted_since(&row.by),
-            standing,
-            record: Some(row.record),
-        }
+        sight(&self.db, &self.board, stored, standing)
     }
 
     /// A store that cannot be written just now can still be looked at.
@@ -151,9 +137,9 @@ impl Steps {
         Ok(reply)
     }
 
-    fn renew(&mut self, id: CandidateId, version: Version, fulfilled: Option<u64>) -> Result<Reply, StoreError> {
+    fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
         self.change(|conn, stored, election, host| {
-            let Some(new) = row::renew(stored.record(), id, version, fulfilled) else { return Ok(None) };
+            let Some(new) = row::renew(stored.record(), &renewal) else { return Ok(None) };
             let swapped = rows::swap(conn, election, stored.record(), &new, host, Stamped::Renewed)?;
             Ok(swapped.then_some(new))
         })
@@ -206,5 +192,22 @@ impl Steps {
         if matches!(reply, Reply::Applied(_)) {
             self.board.ring();
         }
+    }
+}
+
+/// What was read, and what follows from it on this host.
+pub(super) fn sight(db: &Db, board: &Board, stored: Stored, standing: Standing) -> Sighting {
+    let Some(row) = stored.row else {
+        // R11: what the database has forgotten, the hint file may still know.
+        let remembered = stored.remembered.max(board.remembered());
+        return Sighting { record: None, remembered, age: None, holder_gone: false, standing };
+    };
+    let held = row.record.holder.is_some();
+    Sighting {
+        remembered: stored.remembered,
+        age: db.host.age_of(row.renewed),
+        holder_gone: held && db.place.is_of_one_host() && db.host.has_restarted_since(&row.by),
+        standing,
+        record: Some(row.record),
     }
 }

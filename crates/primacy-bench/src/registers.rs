@@ -1,0 +1,207 @@
+//! What membership costs: primacy's registers protocol and the published one, on one server, one after the other.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use primacy::select::{FailBack, Rank};
+use primacy::{Candidate, CandidateConfig, Election, Label, Protocol, Rounds, RoundsSettings};
+use serde::Serialize;
+
+use crate::place::{Kind, Place};
+use crate::published::{self, ROUND, Tally};
+
+/// What a number of members cost in one way of doing it.
+#[derive(Serialize)]
+pub(crate) struct Cost {
+    store: Kind,
+    /// `primacy` or `published`.
+    form: &'static str,
+    processes: usize,
+    candidates: usize,
+    seconds: f64,
+    /// The round time at the end.
+    round_ms: u64,
+    /// Live processes that were evicted.
+    evictions: u64,
+    statements_per_second: Option<f64>,
+    rows_per_second: Option<f64>,
+    /// Of one core.
+    server_cpu: f64,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, form, processes, candidates, round_ms, evictions, .. } = self;
+        let rate = |rate: Option<f64>| rate.map_or("?".to_owned(), |rate| format!("{rate:.0}"));
+        write!(
+            f,
+            "{store:<10} {form:<10} {processes:>5} processes, {candidates:>6} candidates: round {round_ms} ms, {evictions} \
+             evictions, {} statements/s, {} rows/s, server {:.1} % of a core over {:.0} s",
+            rate(self.statements_per_second),
+            rate(self.rows_per_second),
+            self.server_cpu * 100.0,
+            self.seconds
+        )
+    }
+}
+
+/// How long a fleet of members is left alone before it is measured.
+const SETTLING: Duration = Duration::from_secs(20);
+
+struct Meter<'a> {
+    place: &'a Place,
+    began: Instant,
+    statements: Option<u64>,
+    rows: Option<u64>,
+    cpu: Duration,
+}
+
+impl<'a> Meter<'a> {
+    fn start(place: &'a Place) -> Result<Self> {
+        Ok(Self {
+            place,
+            statements: place.statements()?,
+            rows: place.rows_read()?,
+            cpu: place.cpu(),
+            began: Instant::now(),
+        })
+    }
+
+    fn stop(&self, form: &'static str, processes: usize, candidates: usize) -> Result<Cost> {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let cpu = self.place.cpu().saturating_sub(self.cpu);
+        let rate = |before: Option<u64>, after: Option<u64>| {
+            before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 / seconds)
+        };
+        Ok(Cost {
+            store: self.place.kind,
+            form,
+            processes,
+            candidates,
+            seconds,
+            round_ms: 0,
+            evictions: 0,
+            statements_per_second: rate(self.statements, self.place.statements()?),
+            rows_per_second: rate(self.rows, self.place.rows_read()?),
+            server_cpu: cpu.as_secs_f64() / seconds,
+        })
+    }
+}
+
+/// The paper's settings: rounds of 2 s, two of which may be missed, longer by 50 ms.
+pub(crate) fn protocol() -> Result<Protocol> {
+    let rounds = Rounds::new(RoundsSettings::new(ROUND))?;
+    Ok(Protocol::Registers { rounds, rank: Some(Rank::default()), fail_back: FailBack::Never })
+}
+
+/// So many processes, each with so many candidates, each process with a connection of its own, all in this one.
+pub(crate) fn primacy(place: &Place, processes: usize, each: usize, watch: Duration) -> Result<Cost> {
+    let site = place.site();
+    let mut elections = Vec::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for process in 0..processes {
+        // Another store and another election: nothing is shared but this program.
+        let election = Election::open(&site.url, &site.election)?;
+        for index in 0..each {
+            let mut config = CandidateConfig::new(Label::new(format!("p{process}-{index}"))?);
+            config.timing = primacy::Timing::with_lease(ROUND * 2)?;
+            config.protocol = protocol()?;
+            candidates.push(election.campaign_with(config)?);
+        }
+        elections.push(election);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let end = Instant::now() + Duration::from_secs(180);
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let members = runtime.block_on(elections[0].members())?.map_or(0, |members| members.members.len());
+        if members == candidates.len() {
+            break;
+        }
+        if Instant::now() > end {
+            bail!("{members} of {} candidates are members", candidates.len());
+        }
+    }
+    std::thread::sleep(SETTLING);
+    let evictions = || candidates.iter().step_by(each).map(evictions_of).sum::<u64>();
+    let before = evictions();
+    let meter = Meter::start(place)?;
+    std::thread::sleep(watch);
+    let mut cost = meter.stop("primacy", processes, candidates.len())?;
+    cost.evictions = evictions() - before;
+    let members = runtime.block_on(elections[0].members())?.context("there are members")?;
+    cost.round_ms = u64::try_from(members.vars.round.as_millis())?;
+    // All at once: one after the other would take as long as all their farewells.
+    candidates.iter().for_each(Candidate::begin_withdrawal);
+    Ok(cost)
+}
+
+fn evictions_of(candidate: &Candidate) -> u64 {
+    candidate.membership().map_or(0, |membership| membership.borrow().evictions)
+}
+
+/// So many processes of the published form, each with a connection of its own, all in this program; and how long nobody led
+/// after each of so many deaths of the leader.
+pub(crate) fn published(
+    place: &Place,
+    processes: usize,
+    watch: Duration,
+    deaths: usize,
+) -> Result<(Cost, Vec<Duration>)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (kind, url) = (place.kind, place.url());
+    runtime.block_on(async {
+        published::prepare(kind, &url).await?;
+        let mut tallies: Vec<Arc<Tally>> = Vec::new();
+        let mut fleet = Vec::new();
+        for _ in 0..processes {
+            let tally = Arc::new(Tally::default());
+            fleet.push(published::start(kind, url.clone(), Arc::clone(&tally)));
+            tallies.push(tally);
+        }
+        let all =
+            |tallies: &[Arc<Tally>], value: fn(&Tally) -> u64| tallies.iter().map(|tally| value(tally)).sum::<u64>();
+        let end = Instant::now() + Duration::from_secs(300);
+        while tallies.iter().any(|tally| tally.joined.load(Relaxed) == 0) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if Instant::now() > end {
+                bail!("not all have joined");
+            }
+        }
+        tokio::time::sleep(SETTLING).await;
+        let before = all(&tallies, |tally| tally.evicted.load(Relaxed));
+        let meter = Meter::start(place)?;
+        tokio::time::sleep(watch).await;
+        let mut cost = meter.stop("published", processes, processes)?;
+        cost.evictions = all(&tallies, |tally| tally.evicted.load(Relaxed)) - before;
+        cost.round_ms = tallies.iter().map(|tally| tally.round_ms.load(Relaxed)).max().unwrap_or(0);
+        let mut gaps = Vec::new();
+        for _ in 0..deaths {
+            let leader = leader(&tallies).context("somebody leads")?;
+            fleet[leader].kill();
+            tallies[leader].leader.store(0, Relaxed);
+            let died = Instant::now();
+            while self::leader(&tallies).is_none() {
+                if died.elapsed() > Duration::from_secs(120) {
+                    bail!("nobody leads any more");
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            gaps.push(died.elapsed());
+            let tally = Arc::new(Tally::default());
+            fleet[leader] = published::start(kind, url.clone(), Arc::clone(&tally));
+            tallies[leader] = tally;
+            tokio::time::sleep(ROUND * 3).await;
+        }
+        fleet.iter().for_each(published::Process::kill);
+        Ok((cost, gaps))
+    })
+}
+
+/// Who leads: whoever has said so, and is not known to have ended.
+fn leader(tallies: &[Arc<Tally>]) -> Option<usize> {
+    tallies.iter().position(|tally| tally.leader.load(Relaxed) != 0)
+}

@@ -1,0 +1,250 @@
+//! A candidate's line to the store: its connection with the call under way, the hints, and its group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy_core::lease::{CallId, Holder};
+use primacy_core::registers::{Candidacy, Rounds};
+use tokio::sync::{mpsc, watch};
+use tracing::warn;
+
+use crate::clock;
+use crate::group::{self, FromGroup, Membership, ToGroup};
+use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
+use crate::{ElectionName, Instant};
+
+/// The candidate's line to the store: one connection, one call at a time, and the hints.
+pub(crate) struct Line {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) election: ElectionName,
+    pub(crate) link: Link,
+    pub(crate) ear: Ear,
+    pub(crate) seat: Option<Seat>,
+    me: Holder,
+}
+
+/// The candidate's seat in its group, in the `registers` protocol.
+pub(crate) struct Seat {
+    pub(crate) rounds: Rounds,
+    group: Arc<group::Handle>,
+    candidacy: Candidacy,
+    inbox: mpsc::UnboundedReceiver<FromGroup>,
+    /// Whether it stands among the first in line, and looks by itself.
+    in_line: bool,
+    /// A look that the group is to answer, and since when.
+    look: Option<(CallId, Instant)>,
+    /// Looks in a row that the group did not answer.
+    unanswered: u32,
+    /// The call that takes it out of the group.
+    leave: Option<CallId>,
+}
+
+/// After so many looks without an answer from the group, a candidate looks by itself: its own way to the store may be open.
+const UNANSWERED_MOST: u32 = 2;
+
+impl Seat {
+    pub(crate) fn new(group: Arc<group::Handle>, rounds: Rounds, candidacy: Candidacy) -> Self {
+        // The group alone has the other end, so that its end is heard here.
+        let (outbox, inbox) = mpsc::unbounded_channel();
+        group.tell(ToGroup::Enter { candidacy: candidacy.clone(), outbox });
+        Self { rounds, group, candidacy, inbox, in_line: false, look: None, unanswered: 0, leave: None }
+    }
+
+    pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Candidacy)) {
+        change(&mut self.candidacy);
+        self.group.tell(ToGroup::Publish { candidacy: self.candidacy.clone() });
+    }
+
+    pub(crate) fn tell(&self, command: ToGroup) {
+        self.group.tell(command);
+    }
+
+    /// What its process knows of taking part.
+    pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
+        self.group.membership()
+    }
+
+    pub(crate) fn id(&self) -> crate::CandidateId {
+        self.candidacy.id
+    }
+
+    /// Whether it may lead at all.
+    pub(crate) fn is_eligible(&self) -> bool {
+        self.candidacy.rank.is_some()
+    }
+
+    /// The look that a record asked for at this time answers.
+    pub(crate) fn take_look(&mut self, asked_at: Instant, answered: bool) -> Option<CallId> {
+        self.unanswered = if answered { 0 } else { self.unanswered };
+        self.look.take_if(|(_, since)| asked_at >= *since).map(|(call, _)| call)
+    }
+
+    pub(crate) fn take_any_look(&mut self) -> Option<CallId> {
+        self.look.take().map(|(call, _)| call)
+    }
+
+    pub(crate) fn take_leave(&mut self) -> Option<CallId> {
+        self.leave.take()
+    }
+
+    pub(crate) fn stands(&mut self, in_line: bool) {
+        self.in_line = in_line;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.group.tell(ToGroup::Leave { id: self.candidacy.id });
+    }
+}
+
+/// The connection and the call that it carries.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// The connection while no call is under way.
+    session: Option<Box<dyn Session>>,
+    call: Option<Call>,
+}
+
+struct Call {
+    id: CallId,
+    answer: BoxFuture<'static, Answer>,
+}
+
+/// What a call brings back: its connection, if that can be used again, and the store's answer.
+type Answer = (Option<Box<dyn Session>>, Result<Reply, StoreError>);
+
+/// How far the candidate is with listening for hints.
+pub(crate) enum Ear {
+    Deaf,
+    Opening(BoxFuture<'static, Box<dyn Hints>>),
+    Open(Box<dyn Hints>),
+}
+
+impl Line {
+    pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, me: Holder, seat: Option<Seat>) -> Self {
+        Self { store, election, link: Link::default(), ear: Ear::Deaf, seat, me }
+    }
+
+    /// Sends a call to the store, or leaves it to the group.
+    pub(crate) fn send(&mut self, id: CallId, request: Request) {
+        let request = match (&mut self.seat, request) {
+            (Some(seat), Request::Look { .. }) if !seat.in_line && seat.unanswered < UNANSWERED_MOST => {
+                seat.unanswered += 1;
+                seat.look = Some((id, clock::now()));
+                seat.tell(ToGroup::Look);
+                return;
+            }
+            // What the members know of each other stands in their registers.
+            (Some(_), Request::Look { .. }) => Request::Look { announce: None },
+            (Some(seat), Request::Leave) => {
+                seat.leave = Some(id);
+                seat.tell(ToGroup::Leave { id: seat.candidacy.id });
+                return;
+            }
+            (_, request) => request,
+        };
+        let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
+        let session = self.link.session.take();
+        let answer = Box::pin(async move {
+            let mut session = match session {
+                Some(session) => session,
+                None => match store.session(&election, &me).await {
+                    Ok(session) => session,
+                    Err(error) => return (None, Err(error)),
+                },
+            };
+            let result = session.step(request).await;
+            // A connection that has failed once is not used again.
+            (result.is_ok().then_some(session), result)
+        });
+        self.link.call = Some(Call { id, answer });
+    }
+
+    /// Waits until nothing of the candidate is left in the registers, for a while: the process may end next, and what is
+    /// left then is there until it is evicted.
+    pub(crate) async fn leave_group(&mut self, patience: Duration) {
+        let Some(mut seat) = self.seat.take() else { return };
+        seat.tell(ToGroup::Leave { id: seat.candidacy.id });
+        let left = async {
+            while let Some(said) = seat.inbox.recv().await {
+                if matches!(said, FromGroup::Left) {
+                    break;
+                }
+            }
+        };
+        // Evicted it will be all the same.
+        let _ = tokio::time::timeout(patience, left).await;
+    }
+
+    /// R8: dropping the call drops its connection with it.
+    pub(crate) fn hang_up(&mut self) {
+        self.link = Link::default();
+        if let Some(seat) = &mut self.seat {
+            (seat.look, seat.leave) = (None, None);
+        }
+    }
+
+    /// Starts to listen for hints once a call was answered, since before the store may not exist; and stops when it need
+    /// not be told, so that a release wakes a few and not all (HAZARDS 55).
+    pub(crate) fn listen(&mut self, holds: bool) {
+        if self.seat.as_ref().is_some_and(|seat| !seat.in_line && !holds) {
+            self.ear = Ear::Deaf;
+            self.link.session = None;
+            return;
+        }
+        // Who stands in line was placed there by an answer to its group. Its own first look may be long in coming, and
+        // what it is to be told of must not wait for that.
+        let in_line = self.seat.as_ref().is_some_and(|seat| seat.in_line);
+        if !matches!(self.ear, Ear::Deaf) || (self.link.session.is_none() && !in_line) {
+            return;
+        }
+        let (store, election) = (Arc::clone(&self.store), self.election.clone());
+        self.ear = Ear::Opening(Box::pin(async move {
+            match store.hints(&election).await {
+                Ok(hints) => hints,
+                Err(error) => {
+                    warn!(%error, "no notifications of changes; the store is polled instead");
+                    Box::new(crate::store::NoHints)
+                }
+            }
+        }));
+    }
+}
+
+impl Link {
+    pub(crate) async fn answer(&mut self) -> (CallId, Result<Reply, StoreError>) {
+        let Some(call) = &mut self.call else { return std::future::pending().await };
+        let id = call.id;
+        let (session, result) = call.answer.as_mut().await;
+        *self = Self { session, call: None };
+        (id, result)
+    }
+}
+
+/// What the group says next, if there is one.
+pub(crate) async fn from_group(seat: &mut Option<Seat>) -> Option<FromGroup> {
+    match seat {
+        Some(seat) => seat.inbox.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Ear {
+    pub(crate) async fn hint(&mut self) {
+        match self {
+            Self::Deaf => std::future::pending().await,
+            Self::Open(hints) => hints.next().await,
+            // Having begun to listen is a hint by itself: something may have been missed.
+            Self::Opening(opening) => *self = Self::Open(opening.as_mut().await),
+        }
+    }
+}
+
+pub(crate) async fn sleep_until(at: Option<Instant>, leads: bool) {
+    let Some(at) = at else { return std::future::pending().await };
+    // The runtime's timer stops in suspend. A leader that wakes up is to be told soon; belief itself ends on the boot
+    // clock, and needs no telling.
+    let longest = Duration::from_secs(if leads { 1 } else { 60 });
+    tokio::time::sleep(at.since(clock::now()).min(longest)).await;
+}

@@ -1,0 +1,172 @@
+//! The `registers` protocol through the public API: many processes' worth of candidates on one store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::select::{FailBack, Rank};
+use primacy::store::Store;
+use primacy::store::memory::MemoryStore;
+use primacy::{
+    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Protocol, Rounds, RoundsSettings,
+};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ROUND: Duration = Duration::from_millis(250);
+
+fn rounds() -> Rounds {
+    Rounds::new(RoundsSettings::new(ROUND)).expect("valid")
+}
+
+/// As another process would see it: with a group of its own.
+fn process(store: &Arc<dyn Store>) -> Election {
+    Election::new(Arc::clone(store), ElectionName::new("jobs").expect("valid"))
+}
+
+fn campaign(election: &Election, label: &str, rank: Option<Rank>) -> Candidate {
+    let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+    config.timing = config.timing.with_other_lease(rounds().lease(ROUND)).unwrap_or(short());
+    config.protocol = Protocol::Registers { rounds: rounds(), rank, fail_back: FailBack::Never };
+    election.campaign_with(config).expect("it starts")
+}
+
+fn short() -> primacy::Timing {
+    primacy::Timing::with_lease(rounds().lease(ROUND)).expect("valid")
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::default())
+}
+
+async fn elected(candidate: &mut Candidate) -> Leadership {
+    timeout(PATIENCE, candidate.elected()).await.expect("in time").expect("it takes part")
+}
+
+/// Waits until it is a member with this number.
+async fn joined(candidate: &Candidate) -> u64 {
+    let mut membership = candidate.membership().expect("it takes part by registers");
+    let member = timeout(PATIENCE, membership.wait_for(|membership| membership.view.id.is_some())).await;
+    member.expect("in time").expect("the group runs").view.id.expect("it is a member")
+}
+
+/// Starts so many processes, one after the other.
+async fn start(store: &Arc<dyn Store>, count: usize) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for index in 1..=count {
+        let candidate = campaign(&process(store), &format!("c{index}"), Some(Rank::default()));
+        assert_eq!(joined(&candidate).await, index as u64);
+        candidates.push(candidate);
+    }
+    candidates
+}
+
+#[tokio::test]
+async fn the_oldest_leads_and_the_next_oldest_follows() {
+    let store = memory();
+    let mut candidates = start(&store, 12).await;
+    let first = elected(&mut candidates[0]).await;
+    // The second must have been told that it is the next.
+    let mut next = candidates[1].membership().expect("registers");
+    timeout(
+        PATIENCE,
+        next.wait_for(|membership| {
+            membership.view.ahead == Some(0) && membership.view.vars.is_some_and(|vars| vars.leader.is_some())
+        }),
+    )
+    .await
+    .expect("in time")
+    .expect("runs");
+    let token = first.token();
+    drop(first);
+    let gone = candidates.remove(0);
+    timeout(PATIENCE, gone.withdraw()).await.expect("in time");
+    let second = elected(&mut candidates[0]).await;
+    assert!(second.token() > token);
+    let members = process(&store).members().await.expect("it answers").expect("there are some");
+    assert_eq!(members.members.len(), 11);
+    assert!(members.members.iter().all(|member| member.candidacy.label.as_str() != "c1"), "it has left");
+}
+
+#[tokio::test]
+async fn the_better_rank_goes_before_age_and_who_never_leads_does_not() {
+    let store = memory();
+    let mut first = campaign(&process(&store), "first", Some(Rank::default()));
+    let leads = elected(&mut first).await;
+    let never = campaign(&process(&store), "never", None);
+    joined(&never).await;
+    let mut plain = campaign(&process(&store), "plain", Some(Rank::default()));
+    joined(&plain).await;
+    let mut better = campaign(&process(&store), "better", Some(Rank::new(&[-1]).expect("short")));
+    joined(&better).await;
+    let mut place = better.membership().expect("registers");
+    timeout(PATIENCE, place.wait_for(|membership| membership.view.ahead == Some(0)))
+        .await
+        .expect("in time")
+        .expect("runs");
+    let mut place = plain.membership().expect("registers");
+    timeout(PATIENCE, place.wait_for(|membership| membership.view.ahead == Some(1)))
+        .await
+        .expect("in time")
+        .expect("runs");
+    drop(leads);
+    drop(first);
+    let leads = elected(&mut better).await;
+    drop(leads);
+    drop(better);
+    drop(elected(&mut plain).await);
+    let members = process(&store).members().await.expect("it answers").expect("there are some");
+    assert!(members.members.iter().any(|member| member.candidacy.label.as_str() == "never"));
+}
+
+#[tokio::test]
+async fn candidates_of_one_process_share_a_register() {
+    let store = memory();
+    let election = process(&store);
+    let candidates: Vec<_> =
+        (0..20).map(|index| campaign(&election, &format!("c{index}"), Some(Rank::default()))).collect();
+    // The first has the better chance, and a busy machine its turns.
+    let mut waiting = tokio::task::JoinSet::new();
+    for mut candidate in candidates {
+        waiting.spawn(async move {
+            let leadership = candidate.elected().await;
+            (candidate, leadership)
+        });
+    }
+    let first = timeout(PATIENCE, waiting.join_next()).await.expect("in time").expect("there are 20");
+    let (leader, leadership) = first.expect("no panic");
+    assert!(leadership.as_ref().is_ok_and(Leadership::is_current));
+    let all = timeout(PATIENCE, async {
+        loop {
+            let members = election.members().await.expect("it answers").expect("there are some");
+            if members.members.len() == 20 {
+                break members;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let members = all.await.expect("in time");
+    assert_eq!(members.vars.max_id, 1, "one process, one number");
+    drop(leadership);
+    drop(leader);
+    waiting.shutdown().await;
+    timeout(PATIENCE, async {
+        while !election.members().await.expect("it answers").is_none_or(|members| members.members.is_empty()) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("nothing is left of them");
+}
+
+#[tokio::test]
+async fn both_protocols_may_stand_in_one_election() {
+    let store = memory();
+    let mut by_registers = campaign(&process(&store), "registers", Some(Rank::default()));
+    let first = elected(&mut by_registers).await;
+    let mut by_lease = process(&store).campaign("lease").expect("it starts");
+    let token = first.token();
+    drop(first);
+    drop(by_registers);
+    let second = elected(&mut by_lease).await;
+    assert!(second.token() > token);
+}
