@@ -80,7 +80,9 @@ fn room(shell: &Shell) -> Result<(), String> {
     let free = shell.read("df", &["--output=avail", "--block-size=1M", "."])?;
     let free: u64 = free.lines().last().and_then(|line| line.trim().parse().ok()).unwrap_or(u64::MAX);
     if free < ROOM_MIB && !shell.target().join("debug").exists() {
-        return Err(format!("ci: {free} MiB are free on this disk, and a build from nothing takes {ROOM_MIB}: make room"));
+        return Err(format!(
+            "ci: {free} MiB are free on this disk, and a build from nothing takes {ROOM_MIB}: make room"
+        ));
     }
     Ok(())
 }

@@ -51,7 +51,8 @@ impl Lease {
     }
 
     async fn renew(&mut self) -> Result<Duration> {
-        let renew = Request::Renew { id: self.id, version: self.record.version, lease: self.record.lease, fulfilled: None };
+        let renew =
+            Request::Renew { id: self.id, version: self.record.version, lease: self.record.lease, fulfilled: None };
         let begin = Instant::now();
         let Reply::Applied(renewed) = self.session.step(renew).await? else { bail!("the lease was lost") };
         self.record = renewed;

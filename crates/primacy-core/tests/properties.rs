@@ -412,8 +412,11 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 fn any_sighting() -> impl Strategy<Value = Sighting> {
-    let standing = (any::<u32>(), any::<u32>(), any::<bool>())
-        .prop_map(|(ahead, others, reserve)| Standing { ahead, others, reserve });
+    let standing = (any::<u32>(), any::<u32>(), any::<bool>()).prop_map(|(ahead, others, reserve)| Standing {
+        ahead,
+        others,
+        reserve,
+    });
     let (record, age) = (prop::option::of(any_record()), prop::option::of(any_span()));
     (record, any_token(), age, any::<bool>(), standing).prop_map(|(record, remembered, age, holder_gone, standing)| {
         Sighting { record, remembered, age, holder_gone, standing }

@@ -48,8 +48,8 @@
 pub mod clock;
 mod driver;
 mod election;
-mod group;
 pub mod fenced;
+mod group;
 mod leadership;
 mod line;
 mod observer;

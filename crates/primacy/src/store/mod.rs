@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use crate::{CandidateId, ElectionName, Label, Token};
 use primacy_core::lease::CallError;
-pub use primacy_core::registers;
 pub use primacy_core::lease::{
     EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
 };
+pub use primacy_core::registers;
 
 /// A future on the heap, so that stores can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -56,10 +56,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Opens a connection of its own for what one process does in the `registers` protocol, creating the tables of that
     /// where they are missing.
-    fn registry<'a>(
-        &'a self,
-        election: &'a ElectionName,
-    ) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>>;
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>>;
 
     /// Opens a connection for observers and operators. Does not create anything.
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>>;
