@@ -59,7 +59,7 @@ pub const CANARIES: &[Canary] = &[
     canary("shortens-early", Planted::Core(Flaw::ShortensEarly), 200),
     canary("believes-old-shown", Planted::Core(Flaw::BelievesOldShown), 200),
     canary("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
-    canary("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 200),
+    canary("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 1000),
 ];
 
 impl Canary {
