@@ -118,6 +118,10 @@ impl Stage {
             ["resign"] => self.handle(name, Event::Resign),
             ["drained"] => self.handle(name, Event::Drained),
             ["wake"] => self.handle(name, Event::Wake),
+            ["placed", ahead] => {
+                let ahead = ahead.parse().expect("a number");
+                self.handle(name, Event::Placed(Standing { ahead, others: 20, reserve: ahead >= 8 }));
+            }
             ["retime", lease] => {
                 let timing = Timing::with_lease(span(lease)).expect("valid timing");
                 self.handle(name, Event::Retime(timing));

@@ -64,7 +64,7 @@ impl Candidate {
         match reason {
             EndReason::Expired | EndReason::Suspended => {}
             // The successor's window comes first, and is the same for the others.
-            EndReason::Promoted { .. } => self.cool_until = cx.now + window * 2,
+            EndReason::Promoted { .. } => self.cool_until = cx.now + self.successors_window() + window,
             _ => self.cool_until = cx.now + window,
         }
     }

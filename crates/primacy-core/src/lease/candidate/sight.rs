@@ -1,5 +1,7 @@
 //! What a candidate has seen of the record, since when, and what follows: when it may ask, and when it looks again.
 
+use core::time::Duration;
+
 use super::super::record::{Record, Sighting, Standing, Version, Wish};
 use super::super::view::Why;
 #[cfg(feature = "flaws")]
@@ -130,7 +132,7 @@ impl Candidate {
         match &record.wish {
             Some(Wish::Successor(successor)) if *successor == self.config.label => return (usable(ready), why),
             Some(Wish::Successor(successor)) => {
-                ready = ready.max(seen.ordered_at) + timing.window();
+                ready = ready.max(seen.ordered_at) + self.successors_window();
                 if why == Why::Asking {
                     why = Why::Reserved { successor: successor.clone() };
                 }
@@ -145,6 +147,13 @@ impl Candidate {
             }
         }
         (usable(ready + (timing.slot() * standing.ahead).min(timing.window())), why)
+    }
+
+    /// For how long a vacant leadership is left to the successor that an operator named. Where the members are shown the
+    /// record once a round, it may hear of it that late.
+    pub(super) fn successors_window(&self) -> Duration {
+        let timing = &self.config.timing;
+        if self.placed.is_some() { timing.lease() } else { timing.window() }
     }
 
     /// R2: the holder's lease length, stretched, from after the last change was seen; by time, not by looks (R3).
@@ -166,9 +175,12 @@ impl Candidate {
         let Some(seen) = &self.seen else { return };
         let timing = &self.config.timing;
         let (cadence, lag) = (timing.renew_every(), timing.look_lag());
+        let record = seen.sighting.record.as_ref();
+        let own = &self.config.label;
+        let named = record.is_some_and(|record| matches!(&record.wish, Some(Wish::Successor(name)) if name == own));
         let wait = match (&seen.sighting.record, seen.sighting.age) {
-            // It is shown the record by others.
-            _ if seen.sighting.standing.reserve => timing.lease(),
+            // It is shown the record by others; but who is to lead next looks by itself.
+            _ if seen.sighting.standing.reserve && !named => timing.lease(),
             (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
             // The renewal is late: look again soon, then less often.
             (Some(Record { holder: Some(_), .. }), Some(_)) => {
