@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::fault::Kind;
 use crate::process::{MARK, Process};
 use crate::rng::Rng;
-use crate::run::Canary;
+use crate::run::{Canary, Protocol};
 use crate::site::{Site, Ways};
 use crate::work::{Fencing, TABLE};
 
@@ -27,6 +27,7 @@ pub(crate) struct Recipe {
     pub(crate) folder: PathBuf,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
+    pub(crate) protocol: Protocol,
     /// The planted bug, if there is one.
     pub(crate) canary: Option<Canary>,
 }
@@ -159,7 +160,18 @@ impl Place {
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         let rng = &mut self.rng;
         command.args(["run", "-v", "--wait", "1h", "--name", &self.name]);
-        command.args(["--lease", &millis(recipe.lease), "--grace", &millis(recipe.grace), "--"]);
+        let by_registers = match recipe.protocol {
+            Protocol::Lease => false,
+            Protocol::Registers => true,
+            Protocol::Mixed => rng.percent(50),
+        };
+        if by_registers {
+            let round = millis(recipe.lease / 2);
+            command.args(["--protocol", "registers", "--round", &round, "--round-most", &round]);
+        } else {
+            command.args(["--lease", &millis(recipe.lease)]);
+        }
+        command.args(["--grace", &millis(recipe.grace), "--"]);
         command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(self.tables.len())]);
         command.arg("--witness").arg(witness(&recipe.folder));
         command.args(["--linger", &rng.span(Duration::ZERO, recipe.grace / 2).as_millis().to_string()]);

@@ -29,7 +29,7 @@ use clap::{Parser, Subcommand};
 use crate::clock::Moment;
 use crate::fault::Kind;
 use crate::report::Report;
-use crate::run::{Canary, Run, Setup};
+use crate::run::{Canary, Protocol, Run, Setup};
 use crate::timeline::say;
 
 /// Starts real `primacy run` candidates on real stores, strikes them with faults that follow from a seed, and judges what
@@ -52,6 +52,9 @@ struct Options {
     /// The candidates' lease, in milliseconds
     #[arg(long, default_value_t = 1_000)]
     lease: u64,
+    /// By which protocol candidates take part
+    #[arg(long, value_enum, default_value_t = Protocol::Lease)]
+    protocol: Protocol,
     /// Only these kinds of faults
     #[arg(long, value_delimiter = ',', value_parser = Kind::parse)]
     faults: Vec<Kind>,
@@ -134,6 +137,7 @@ fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {
         span: Duration::from_secs(options.seconds),
         candidates: options.candidates,
         lease: Duration::from_millis(options.lease),
+        protocol: options.protocol,
         faults,
         primacy: options.primacy.clone().unwrap_or(beside),
         canary: options.canary,
@@ -180,6 +184,9 @@ fn replay(options: &Options, report: &Report) -> String {
         "cargo xtask chaos --store {} --seed {} --seconds {} --candidates {} --lease {}",
         report.store, report.seed, options.seconds, options.candidates, options.lease
     );
+    if options.protocol != Protocol::Lease {
+        command += &format!(" --protocol {}", options.protocol.name());
+    }
     if !options.faults.is_empty() {
         let names: Vec<&str> = options.faults.iter().map(|kind| kind.name()).collect();
         command += &format!(" --faults {}", names.join(","));

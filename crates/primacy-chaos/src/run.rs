@@ -48,6 +48,7 @@ pub(crate) struct Setup {
     pub(crate) span: Duration,
     pub(crate) candidates: usize,
     pub(crate) lease: Duration,
+    pub(crate) protocol: Protocol,
     pub(crate) faults: Vec<Kind>,
     pub(crate) primacy: PathBuf,
     pub(crate) canary: Option<Canary>,
@@ -56,6 +57,40 @@ pub(crate) struct Setup {
     /// Why candidates have no hosts of their own, for people, where a server is to be reached.
     pub(crate) no_wires: Option<String>,
     pub(crate) prefix: String,
+}
+
+/// By which protocol candidates take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    /// Each waits in the order in which it came
+    Lease,
+    /// They are members, with rounds of half a lease that do not grow, so that bounds stay what they are
+    Registers,
+    /// Each start draws one of them
+    Mixed,
+}
+
+impl Protocol {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::Registers => "registers",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    const fn round(self, lease: Duration) -> Duration {
+        match self {
+            Self::Lease => Duration::ZERO,
+            Self::Registers | Self::Mixed => Duration::from_nanos(lease.as_nanos() as u64 / 2),
+        }
+    }
+
+    /// How much longer it may take to a leader after all faults: a round to stand in line, and the lease that is left to a
+    /// successor.
+    fn settles(self, lease: Duration) -> Duration {
+        if self == Self::Lease { Duration::ZERO } else { self.round(lease) + lease }
+    }
 }
 
 /// A known bug, to prove that the judges bite.
@@ -149,6 +184,7 @@ impl Run {
             folder: folder.path().to_owned(),
             lease: setup.lease,
             grace: timing.grace(),
+            protocol: setup.protocol,
             canary: setup.canary,
         };
         let kinds: Vec<Kind> = setup.faults.iter().copied().filter(|kind| site.has(*kind)).collect();
@@ -170,7 +206,10 @@ impl Run {
             false => (witnessed, History::Grows),
         };
         let start = Moment::now();
-        let settled = settle_bound(&timing, setup.candidates) + SLACK + site.fence_holds_up();
+        let settled = settle_bound(&timing, setup.candidates)
+            + setup.protocol.settles(setup.lease)
+            + SLACK
+            + site.fence_holds_up();
         Ok(Self {
             timeline,
             witnessed,
@@ -329,7 +368,9 @@ impl Run {
     /// How long after the loss of a leader another leads, on this machine.
     fn published_bound(&self) -> Duration {
         let ahead = u32::try_from(self.setup.candidates).unwrap_or(u32::MAX);
-        self.timing.failover_bound(ahead, Duration::from_millis(10)) + SLACK + self.site.fence_holds_up()
+        // Whoever has just come back learns with its first round that it stands in line.
+        let round = self.setup.protocol.round(self.setup.lease);
+        self.timing.failover_bound(ahead, Duration::from_millis(10)) + round + SLACK + self.site.fence_holds_up()
     }
 
     /// Fills places that have been empty for long enough.
@@ -467,7 +508,10 @@ impl Run {
     }
 
     pub(crate) fn bounds(&self) -> (Duration, Duration) {
-        let settled = settle_bound(&self.timing, self.setup.candidates) + SLACK + self.site.fence_holds_up();
+        let settled = settle_bound(&self.timing, self.setup.candidates)
+            + self.setup.protocol.settles(self.setup.lease)
+            + SLACK
+            + self.site.fence_holds_up();
         (self.published_bound(), settled)
     }
 }
