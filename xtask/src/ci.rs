@@ -24,7 +24,6 @@ const STEPS: &[Step] = &[
     Step { name: "boundary", about: "the core needs no operating system, the simulator no tokio", run: boundary::run },
     Step { name: "docs", about: "the documentation builds without warnings", run: docs },
     Step { name: "services", about: "the programs that the tests need are there", run: services::install },
-    Step { name: "build", about: "the command as users build it", run: build },
     Step { name: "test", about: "unit, process and documentation tests", run: test },
     Step {
         name: "model",
@@ -124,10 +123,6 @@ fn docs(shell: &Shell) -> Result<(), String> {
     // The command has the library's name, and its pages would overwrite the library's.
     let args = ["doc", "--workspace", "--exclude", "primacy-cli", "--no-deps", "--locked"];
     shell.run("cargo", &args, &[("RUSTDOCFLAGS", "--deny warnings")])
-}
-
-fn build(shell: &Shell) -> Result<(), String> {
-    shell.cargo(&["build", "--release", "--locked", "--package", "primacy-cli"])
 }
 
 /// Fences for drivers that nothing of the workspace uses.
