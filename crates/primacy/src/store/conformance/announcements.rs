@@ -52,6 +52,19 @@ pub(super) async fn winner_waits_no_more(trial: Trial<'_>) -> Outcome {
     Ok(())
 }
 
+/// However many have led and gone since, in however short a time.
+pub(super) async fn former_leaders(trial: Trial<'_>) -> Outcome {
+    for number in 0..20 {
+        let mut former = trial.candidate(&format!("former {number}")).await?;
+        former.announce().await?;
+        let granted = former.take().await?;
+        former.release(granted.version).await?;
+    }
+    let standing = trial.candidate("a").await?.announce().await?.standing;
+    ensure!(standing == at(0, 0), "who has led, released and gone still counts as waiting: {standing:?}");
+    Ok(())
+}
+
 pub(super) async fn leave(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
     let mut b = trial.candidate("b").await?;

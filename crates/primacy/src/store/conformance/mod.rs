@@ -125,6 +125,7 @@ checks! {
     "waiting-order" => announcements::waiting_order,
     "winner-waits-no-more" => announcements::winner_waits_no_more,
     "leave" => announcements::leave,
+    "former-leaders" => announcements::former_leaders,
     "note" => announcements::note,
     "history" => lifecycle::history,
     "ages" => lifecycle::ages,

@@ -97,11 +97,11 @@ macro_rules! within {
     };
 }
 
-/// The newest few terms of `$election`, the last of which has the token `$token`: they tell who has led of late. An
+/// The newest 128 terms of `$election`, the last of which has the token `$token`: they tell who has led of late. An
 /// announcement that is older than these has mostly aged out.
 macro_rules! newest_terms {
     ($election:expr, $token:expr) => {
-        concat!("primacy_term AS t WHERE t.election = ", $election, " AND t.token > ", $token, " - 8")
+        concat!("primacy_term AS t WHERE t.election = ", $election, " AND t.token > ", $token, " - 128")
     };
 }
 
