@@ -438,20 +438,6 @@ impl Group {
         (self.round() / 4).max(Duration::from_millis(50))
     }
 
-    /// How long this call may take. Joining, and whatever follows a failure, may have to open a connection first, like
-    /// hundreds of others at the same time: attempts that are given up too early are work for nothing, and keep a busy store
-    /// busy.
-    fn patience_with(&self, kind: Kind) -> Duration {
-        const OPENING: Duration = Duration::from_secs(10);
-        let usual = self.call_timeout();
-        match kind {
-            Kind::Join => usual.max(OPENING),
-            Kind::Beat | Kind::Survey | Kind::Leave => {
-                usual.saturating_mul(1 << self.failures.min(8)).min(usual.max(OPENING))
-            }
-        }
-    }
-
     fn act(&mut self, cx: &mut Context<'_>) {
         if self.in_flight.is_some() || matches!(self.state, State::Idle) {
             return;
@@ -499,7 +485,7 @@ impl Group {
     fn call(&mut self, kind: Kind, request: Request, cx: &mut Context<'_>) {
         self.calls += 1;
         let call = CallId(self.calls);
-        let deadline = cx.now + self.patience_with(kind);
+        let deadline = cx.now + self.call_timeout();
         let token = match &request {
             Request::Survey { token, .. } => Some(*token),
             _ => None,
