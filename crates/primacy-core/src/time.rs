@@ -73,6 +73,18 @@ pub(crate) fn share_ppm(span: Duration, ppm: u32) -> Duration {
     Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))
 }
 
+/// A random part of `span`.
+pub(crate) fn spread(span: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
+    let nanos = nanos(span);
+    Duration::from_nanos(if nanos == 0 { 0 } else { entropy() % nanos })
+}
+
+/// How long to wait after so many failures in a row: 10 ms, doubled with each up to `most`, half of it random.
+pub(crate) fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
+    let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
+    step / 2 + spread(step / 2, entropy)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

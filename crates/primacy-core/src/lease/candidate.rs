@@ -13,6 +13,7 @@ use core::time::Duration;
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
 use super::record::{Record, Sighting, Standing, Version, Wish};
 use super::view::{Role, View, Why};
+use crate::time::spread;
 use crate::{CandidateId, Instant, Label, Timing};
 
 #[cfg(feature = "flaws")]
@@ -397,7 +398,7 @@ impl Candidate {
                 self.observe(sighting, cx);
                 self.plan_look(cx);
                 self.failed_asks = 0;
-                self.ask_after = cx.now + spread(self.config.timing.slot(), cx);
+                self.ask_after = cx.now + spread(self.config.timing.slot(), cx.entropy);
             }
             (Kind::Renew, Reply::Applied(record)) => self.renewed(in_flight.sent_at, &record, cx),
             (Kind::Renew | Kind::Release, Reply::Conflict(sighting)) => self.refused(sighting, cx),
@@ -561,10 +562,4 @@ impl Candidate {
             State::Idle | State::Waiting | State::Leaving => {}
         }
     }
-}
-
-/// A random part of `span`.
-fn spread(span: Duration, cx: &mut Context<'_>) -> Duration {
-    let nanos = crate::time::nanos(span);
-    Duration::from_nanos(if nanos == 0 { 0 } else { (cx.entropy)() % nanos })
 }

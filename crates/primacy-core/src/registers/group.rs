@@ -14,6 +14,7 @@ use super::port::{Candidacy, Descriptor, Effect, Event, ProcessId, Reply, Reques
 use super::rounds::Rounds;
 use crate::lease::{CallError, CallId, Standing};
 use crate::select::{FailBack, FailBackWatch};
+use crate::time::back_off;
 use crate::{CandidateId, Instant, Token};
 
 #[cfg(feature = "flaws")]
@@ -396,9 +397,7 @@ impl Group {
         // What was to be published has not been, as far as anybody knows.
         self.unpublished |= in_flight.kind == Kind::Join;
         self.failures = self.failures.saturating_add(1);
-        let most = self.round() / 4;
-        let step = Duration::from_millis(10).saturating_mul(1 << (self.failures - 1).min(16)).min(most);
-        self.next_beat = cx.now + step / 2 + spread(step / 2, cx);
+        self.next_beat = cx.now + back_off(self.failures, self.round() / 4, cx.entropy);
         let asked_at = in_flight.sent_at;
         self.wanted = self.wanted.filter(|wanted| *wanted > asked_at);
         cx.effects.push(Effect::NotSeen { error, asked_at });
@@ -499,10 +498,4 @@ impl Group {
             cx.effects.push(Effect::Abandon { call: in_flight.call });
         }
     }
-}
-
-/// A random part of `span`.
-fn spread(span: Duration, cx: &mut Context<'_>) -> Duration {
-    let nanos = crate::time::nanos(span);
-    Duration::from_nanos(if nanos == 0 { 0 } else { (cx.entropy)() % nanos })
 }

@@ -6,7 +6,8 @@ use super::super::record::{Record, Sighting, Standing, Version, Wish};
 use super::super::view::Why;
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::{Candidate, Context, Seen, State, spread};
+use super::{Candidate, Context, Seen, State};
+use crate::time::spread;
 use crate::{Instant, Token};
 
 impl Candidate {
@@ -188,7 +189,7 @@ impl Candidate {
             }
             _ => cadence,
         };
-        self.next_look = cx.now + wait + lag + spread(lag, cx);
+        self.next_look = cx.now + wait + lag + spread(lag, cx.entropy);
     }
 
     pub(super) fn look_due(&self) -> Instant {

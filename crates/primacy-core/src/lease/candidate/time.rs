@@ -5,8 +5,8 @@ use core::time::Duration;
 use super::super::port::{CallError, Effect, EndReason};
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::{Candidate, Context, State, Tenure, spread};
-use crate::{Instant, Timing};
+use super::{Candidate, Context, State, Tenure};
+use crate::{Instant, Timing, time};
 
 impl Candidate {
     /// A leader says so in the record at once: others count by what stands there.
@@ -83,13 +83,11 @@ impl Candidate {
         self.config.timing.believed_of(lease)
     }
 
-    /// 10 ms, doubled with every failure up to the renewal interval, half of it random. A leader, of which there is one,
-    /// goes on trying in time to keep its lease.
+    /// Up to the renewal interval; but a leader, of which there is one, goes on trying in time to keep its lease.
     pub(super) fn back_off(&self, failures: u32, cx: &mut Context<'_>) -> Duration {
         let timing = &self.config.timing;
         let most = if matches!(self.state, State::Leading(_)) { timing.retry_most() } else { timing.renew_every() };
-        let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
-        step / 2 + spread(step / 2, cx)
+        time::back_off(failures, most, cx.entropy)
     }
 
     /// A store that can be read but not written would otherwise be asked after every look: looks that succeed must not
