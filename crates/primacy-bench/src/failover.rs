@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use primacy::clock;
 use serde::Serialize;
 
-use crate::fleet::{Fleet, Start, send};
+use crate::fleet::{Fleet, Manner, Start, send};
 use crate::place::{Kind, Place};
 use crate::spread::Spread;
 
@@ -50,7 +50,7 @@ pub(crate) struct Failover {
     pub(crate) store: Kind,
     pub(crate) event: Event,
     pub(crate) candidates: usize,
-    pub(crate) lease_seconds: u64,
+    pub(crate) manner: Manner,
     pub(crate) gaps_nanos: Vec<u64>,
 }
 
@@ -62,9 +62,9 @@ impl Failover {
         event: Event,
         candidates: usize,
         repeats: usize,
-        lease: u64,
+        manner: Manner,
     ) -> Result<Self> {
-        let mut fleet = Fleet::launch(primacy, place.site(), candidates, lease)?;
+        let mut fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
         let mut leader = fleet.await_start(0)?;
         let mut gaps_nanos = Vec::new();
         for _ in 0..repeats {
@@ -77,7 +77,7 @@ impl Failover {
                 fleet.add()?;
             }
         }
-        Ok(Self { store: place.kind, event, candidates, lease_seconds: lease, gaps_nanos })
+        Ok(Self { store: place.kind, event, candidates, manner, gaps_nanos })
     }
 }
 
@@ -111,6 +111,13 @@ fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
 impl fmt::Display for Failover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
-        write!(f, "{:<10} {:<23} {:>4} candidates  {spread}", self.store, self.event.name(), self.candidates)
+        write!(
+            f,
+            "{:<10} {:<23} {:>4} candidates, {}  {spread}",
+            self.store,
+            self.event.name(),
+            self.candidates,
+            self.manner
+        )
     }
 }

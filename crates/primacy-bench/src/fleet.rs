@@ -1,6 +1,7 @@
 //! Real runners on one store, and the lines that their programs tell.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,20 +13,62 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use primacy::clock;
+use serde::Serialize;
 
 use crate::cpu;
 use crate::place::Site;
+
+/// How a fleet's runners take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Manner {
+    /// By the `lease` protocol, with a lease of so many milliseconds.
+    Lease(u64),
+    /// By the `registers` protocol, with rounds of so many milliseconds, two of which may be missed.
+    Registers(u64),
+}
+
+impl Manner {
+    /// How long a leader is believed after its last sign of life.
+    pub(crate) fn lease(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Lease(millis) => millis,
+            Self::Registers(round) => round * 2,
+        })
+    }
+
+    fn options(self) -> Vec<String> {
+        match self {
+            Self::Lease(millis) => vec!["--lease".to_owned(), format!("{millis}ms")],
+            Self::Registers(round) => {
+                vec!["--protocol".to_owned(), "registers".to_owned(), "--round".to_owned(), format!("{round}ms")]
+            }
+        }
+    }
+}
+
+impl fmt::Display for Manner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lease(millis) => write!(f, "lease {} s", *millis as f64 / 1e3),
+            Self::Registers(round) => write!(f, "registers, rounds of {} s", *round as f64 / 1e3),
+        }
+    }
+}
 
 /// Runners that campaign in one election.
 pub(crate) struct Fleet {
     pub(crate) site: Site,
     primacy: std::path::PathBuf,
-    lease: u64,
+    manner: Manner,
     lines: Receiver<Start>,
     writer: PipeWriter,
     pub(crate) runners: BTreeMap<String, Child>,
     started: usize,
 }
+
+/// What a busy machine may take beyond the lease.
+const SLACK: Duration = Duration::from_secs(180);
 
 /// A program has started.
 #[derive(Clone, Debug)]
@@ -49,7 +92,7 @@ pub(crate) fn sentry() -> Result<()> {
 }
 
 impl Fleet {
-    pub(crate) fn launch(primacy: &Path, site: Site, candidates: usize, lease: u64) -> Result<Self> {
+    pub(crate) fn launch(primacy: &Path, site: Site, candidates: usize, manner: Manner) -> Result<Self> {
         let (reader, writer) = std::io::pipe()?;
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -64,7 +107,7 @@ impl Fleet {
         let primacy = primacy
             .canonicalize()
             .with_context(|| format!("{} is not there; build it with cargo build --release", primacy.display()))?;
-        let mut fleet = Self { site, primacy, lease, lines, writer, runners: BTreeMap::new(), started: 0 };
+        let mut fleet = Self { site, primacy, manner, lines, writer, runners: BTreeMap::new(), started: 0 };
         for _ in 0..candidates {
             fleet.add()?;
         }
@@ -84,7 +127,7 @@ impl Fleet {
         self.started += 1;
         let name = format!("c{}", self.started);
         let mut command = self.primacy();
-        command.args(["run", "--quiet", "--name", &name, "--lease", &format!("{}s", self.lease), "--"]);
+        command.args(["run", "--quiet", "--name", &name]).args(self.manner.options()).arg("--");
         command.arg(std::env::current_exe()?).arg("--sentry");
         self.runners.insert(name, command.stdout(self.writer.try_clone()?).spawn()?);
         Ok(())
@@ -92,7 +135,7 @@ impl Fleet {
 
     /// Waits for a program to start with a token above this one.
     pub(crate) fn await_start(&self, token: u64) -> Result<Start> {
-        let end = Instant::now() + Duration::from_secs(self.lease * 2 + 60);
+        let end = Instant::now() + self.manner.lease() * 2 + SLACK;
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(start) if start.token > token => return Ok(start),
@@ -104,13 +147,14 @@ impl Fleet {
         }
     }
 
-    /// Waits until all but the leader have announced themselves.
+    /// Waits until all but the leader have announced themselves, or are members with it.
     pub(crate) fn await_waiting(&self, count: usize) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(self.lease * 3 + 60);
+        let end = Instant::now() + self.manner.lease() * 3 + SLACK;
         loop {
-            let output = self.primacy().args(["status", "--json"]).output()?;
-            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let waiting = status["candidates"].as_array().map_or(0, Vec::len);
+            let waiting = match self.manner {
+                Manner::Lease(_) => self.list("status", "candidates")?,
+                Manner::Registers(_) => self.list("members", "members")?.saturating_sub(1),
+            };
             if waiting >= count {
                 return Ok(());
             }
@@ -119,6 +163,13 @@ impl Fleet {
             }
             thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// How many a command lists under this key.
+    fn list(&self, command: &str, key: &str) -> Result<usize> {
+        let output = self.primacy().args([command, "--json"]).output()?;
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        Ok(told[key].as_array().map_or(0, Vec::len))
     }
 
     /// The runner of a program, its warden, and the program itself.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use primacy::ElectionName;
 use primacy::store::{Version, from_url};
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Manner};
 use crate::place::{Place, Site};
 
 /// How often the row is looked at. What is measured is exact to this.
@@ -17,12 +17,18 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// The share of one core that all runners and wardens use together, and the longest time between two renewals.
 ///
 /// A leader renews at equal intervals: where twice the mean passes between two renewals, one was missed.
-pub(crate) fn measure(primacy: &Path, place: &Place, candidates: usize, lease: u64, seconds: u64) -> Result<String> {
-    let fleet = Fleet::launch(primacy, place.site(), candidates, lease)?;
+pub(crate) fn measure(
+    primacy: &Path,
+    place: &Place,
+    candidates: usize,
+    manner: Manner,
+    seconds: u64,
+) -> Result<String> {
+    let fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
     let leader = fleet.await_start(0)?;
     fleet.await_waiting(candidates - 1)?;
     // What starting up has left to do is not idling.
-    thread::sleep(Duration::from_secs(lease));
+    thread::sleep(manner.lease());
     let cost = || -> Result<_> { Ok((fleet.cpu(), place.cpu(), place.statements()?)) };
     let (begin, before) = (Instant::now(), cost()?);
     let Renewals { seen, longest, glances } = watch(&fleet.site, leader.token, Duration::from_secs(seconds))?;
@@ -36,7 +42,7 @@ pub(crate) fn measure(primacy: &Path, place: &Place, candidates: usize, lease: u
     let share = |used: Duration| used.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
     let statements = after.2.zip(before.2).map_or(String::new(), |(after, before)| {
         let own = after.saturating_sub(before).saturating_sub(glances) as f64;
-        let leases = elapsed.as_secs_f64() / lease as f64;
+        let leases = elapsed.as_secs_f64() / manner.lease().as_secs_f64();
         format!("; {:.2} statements per candidate and lease", own / candidates as f64 / leases)
     });
     Ok(format!(

@@ -23,9 +23,9 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 
 use crate::failover::{Event, Failover};
+use crate::fleet::Manner;
 use crate::place::{Kind, Place};
 use crate::registers::Cost;
-use crate::spread::Spread;
 
 /// What primacy costs and how fast it fails over, on real processes and real stores.
 #[derive(Parser)]
@@ -48,9 +48,12 @@ struct Options {
     /// How often the silent loss is measured, which takes a lease each time.
     #[arg(long, default_value_t = 30)]
     silent_repeats: usize,
-    /// The lease, in seconds.
-    #[arg(long, default_value_t = 10)]
+    /// The lease of the candidates, in milliseconds.
+    #[arg(long, default_value_t = 10_000)]
     lease: u64,
+    /// Instead of by a lease, the candidates take part by the registers protocol, with rounds of so many milliseconds.
+    #[arg(long)]
+    round: Option<u64>,
     /// Only these parts: is-current, renewal, capacity, fence, failover, idle, registers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -72,6 +75,12 @@ struct Options {
     /// The program that the measured runners run. Not for people.
     #[arg(long, hide = true)]
     sentry: bool,
+}
+
+impl Options {
+    fn manner(&self) -> Manner {
+        self.round.map_or(Manner::Lease(self.lease), Manner::Registers)
+    }
 }
 
 fn main() -> Result<()> {
@@ -106,7 +115,7 @@ fn main() -> Result<()> {
         }
         if wanted("idle") {
             for &candidates in &options.candidates {
-                let idle = idle::measure(&options.primacy, &place, candidates, options.lease, options.idle_seconds)?;
+                let idle = idle::measure(&options.primacy, &place, candidates, options.manner(), options.idle_seconds)?;
                 println!("{idle}");
             }
         }
@@ -116,6 +125,7 @@ fn main() -> Result<()> {
     }
     if !costs.is_empty() {
         fs::write(options.out.join("registers.json"), serde_json::to_vec_pretty(&costs)?)?;
+        plot::registers(&options.out, &costs)?;
     }
     if !failovers.is_empty() {
         fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&failovers)?)?;
@@ -130,7 +140,8 @@ fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Re
         for event in Event::ALL {
             let repeats = if event == Event::SilentLoss { options.silent_repeats } else { options.repeats };
             if repeats > 0 {
-                let failover = Failover::measure(&options.primacy, place, event, candidates, repeats, options.lease)?;
+                let failover =
+                    Failover::measure(&options.primacy, place, event, candidates, repeats, options.manner())?;
                 println!("{failover}");
                 results.push(failover);
             }
@@ -142,15 +153,18 @@ fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Re
 fn registers(options: &Options, place: &Place, costs: &mut Vec<Cost>) -> Result<()> {
     let watch = Duration::from_secs(options.watch_seconds);
     for &processes in &options.processes {
-        let cost = registers::primacy(place, processes, options.each, watch)?;
+        let mut cost = registers::primacy(place, processes, options.each, watch)?;
+        if options.each == 1 && options.silent_repeats > 0 && processes > 1 {
+            let manner = Manner::Registers(u64::try_from(published::ROUND.as_millis())?);
+            let (event, repeats) = (Event::SilentLoss, options.silent_repeats);
+            let lost = Failover::measure(&options.primacy, place, event, processes, repeats, manner)?;
+            cost.gaps_nanos = lost.gaps_nanos;
+        }
         println!("{cost}");
         costs.push(cost);
         if options.each == 1 && place.kind != Kind::Sqlite {
-            let (cost, gaps) = registers::published(place, processes, watch, options.published_deaths)?;
+            let cost = registers::published(place, processes, watch, options.published_deaths)?;
             println!("{cost}");
-            if !gaps.is_empty() {
-                println!("{:<10} published  {processes:>5} processes: nobody led for {}", place.kind, Spread::of(gaps));
-            }
             costs.push(cost);
         }
     }

@@ -108,7 +108,9 @@ impl Place {
             )?)
             .map(Some),
             Held::Mariadb(server) => count(server.sql(
-                "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROWS_READ'",
+                "SELECT cast(sum(variable_value) AS unsigned) FROM information_schema.global_status WHERE variable_name IN \
+                 ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_NEXT', 'HANDLER_READ_PREV', 'HANDLER_READ_RND', \
+                  'HANDLER_READ_RND_NEXT')",
             )?)
             .map(Some),
         }

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
 use mysql_async::prelude::Queryable as _;
+use tokio::sync::Notify;
 
 use crate::place::Kind;
 
@@ -32,17 +33,14 @@ pub(crate) struct Tally {
     pub(crate) rounds: AtomicU64,
 }
 
-/// One process of the published protocol, which ends when it is told to.
-pub(crate) struct Process {
-    pub(crate) killed: Arc<AtomicBool>,
-    task: tokio::task::JoinHandle<()>,
-}
+/// One process of the published protocol, which ends when it is told to. It has a thread and a runtime of its own, as a
+/// process in primacy's protocol has.
+pub(crate) struct Process(Arc<Notify>);
 
 impl Process {
     /// It stops at once, in the middle of whatever it does.
     pub(crate) fn kill(&self) {
-        self.killed.store(true, Relaxed);
-        self.task.abort();
+        self.0.notify_one();
     }
 }
 
@@ -129,33 +127,46 @@ pub(crate) async fn prepare(kind: Kind, url: &str) -> Result<()> {
 }
 
 /// Starts one process.
-pub(crate) fn start(kind: Kind, url: String, tally: Arc<Tally>) -> Process {
-    let killed = Arc::new(AtomicBool::new(false));
+///
+/// # Errors
+/// When the system gives no thread or no runtime.
+pub(crate) fn start(kind: Kind, url: String, tally: Arc<Tally>) -> Result<Process> {
+    let killed = Arc::new(Notify::new());
     let stop = Arc::clone(&killed);
-    let task = tokio::spawn(async move {
-        let mut own = Own::default();
-        let mut db = None;
-        while !stop.load(Relaxed) {
-            let connected = match db.take() {
-                Some(db) => Ok(db),
-                None => Db::connect(kind, &url).await,
-            };
-            let mut retry = Duration::from_millis(100);
-            if let Ok(mut connected) = connected {
-                // A transaction that fails is rolled back with its connection, and its variables with it.
-                let mut next = own.clone();
-                if next.round(&mut connected, &tally).await.is_ok() {
-                    own = next;
-                    tally.rounds.fetch_add(1, Relaxed);
-                    // Line 22: the paper sleeps for the whole round time after each round.
-                    retry = if own.exclusive { Duration::ZERO } else { own.round };
-                    db = Some(connected);
-                }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("published".into()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = stop.notified() => {}
+                () = live(kind, &url, &tally) => {}
             }
-            tokio::time::sleep(retry).await;
+        });
+    })?;
+    Ok(Process(killed))
+}
+
+async fn live(kind: Kind, url: &str, tally: &Tally) {
+    let mut own = Own::default();
+    let mut db = None;
+    loop {
+        let connected = match db.take() {
+            Some(db) => Ok(db),
+            None => Db::connect(kind, url).await,
+        };
+        let mut retry = Duration::from_millis(100);
+        if let Ok(mut connected) = connected {
+            // A transaction that fails is rolled back with its connection, and its variables with it.
+            let mut next = own.clone();
+            if next.round(&mut connected, tally).await.is_ok() {
+                own = next;
+                tally.rounds.fetch_add(1, Relaxed);
+                // Line 22: the paper sleeps for the whole round time after each round.
+                retry = if own.exclusive { Duration::ZERO } else { own.round };
+                db = Some(connected);
+            }
         }
-    });
-    Process { killed, task }
+        tokio::time::sleep(retry).await;
+    }
 }
 
 /// The local variables of one process.

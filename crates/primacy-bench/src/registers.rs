@@ -12,24 +12,27 @@ use serde::Serialize;
 
 use crate::place::{Kind, Place};
 use crate::published::{self, ROUND, Tally};
+use crate::spread::Spread;
 
 /// What a number of members cost in one way of doing it.
 #[derive(Serialize)]
 pub(crate) struct Cost {
-    store: Kind,
+    pub(crate) store: Kind,
     /// `primacy` or `published`.
-    form: &'static str,
-    processes: usize,
+    pub(crate) form: &'static str,
+    pub(crate) processes: usize,
     candidates: usize,
     seconds: f64,
     /// The round time at the end.
-    round_ms: u64,
+    pub(crate) round_ms: u64,
     /// Live processes that were evicted.
     evictions: u64,
     statements_per_second: Option<f64>,
     rows_per_second: Option<f64>,
     /// Of one core.
     server_cpu: f64,
+    /// How long nobody led after each silent loss of the leader.
+    pub(crate) gaps_nanos: Vec<u64>,
 }
 
 impl fmt::Display for Cost {
@@ -44,7 +47,12 @@ impl fmt::Display for Cost {
             rate(self.rows_per_second),
             self.server_cpu * 100.0,
             self.seconds
-        )
+        )?;
+        if !self.gaps_nanos.is_empty() {
+            let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
+            write!(f, "\n{store:<10} {form:<10} {processes:>5} processes: nobody led for {spread}")?;
+        }
+        Ok(())
     }
 }
 
@@ -87,6 +95,7 @@ impl<'a> Meter<'a> {
             statements_per_second: rate(self.statements, self.place.statements()?),
             rows_per_second: rate(self.rows, self.place.rows_read()?),
             server_cpu: cpu.as_secs_f64() / seconds,
+            gaps_nanos: Vec::new(),
         })
     }
 }
@@ -117,11 +126,13 @@ pub(crate) fn primacy(place: &Place, processes: usize, each: usize, watch: Durat
     let end = Instant::now() + Duration::from_secs(180);
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let members = runtime.block_on(elections[0].members())?.map_or(0, |members| members.members.len());
-        if members == candidates.len() {
+        // While all of them come in at once, an answer can be long in coming.
+        let told = runtime.block_on(elections[0].members());
+        if matches!(&told, Ok(Some(members)) if members.members.len() == candidates.len()) {
             break;
         }
         if Instant::now() > end {
+            let members = told?.map_or(0, |members| members.members.len());
             bail!("{members} of {} candidates are members", candidates.len());
         }
     }
@@ -145,13 +156,8 @@ fn evictions_of(candidate: &Candidate) -> u64 {
 
 /// So many processes of the published form, each with a connection of its own, all in this program; and how long nobody led
 /// after each of so many deaths of the leader.
-pub(crate) fn published(
-    place: &Place,
-    processes: usize,
-    watch: Duration,
-    deaths: usize,
-) -> Result<(Cost, Vec<Duration>)> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+pub(crate) fn published(place: &Place, processes: usize, watch: Duration, deaths: usize) -> Result<Cost> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (kind, url) = (place.kind, place.url());
     runtime.block_on(async {
         published::prepare(kind, &url).await?;
@@ -159,7 +165,7 @@ pub(crate) fn published(
         let mut fleet = Vec::new();
         for _ in 0..processes {
             let tally = Arc::new(Tally::default());
-            fleet.push(published::start(kind, url.clone(), Arc::clone(&tally)));
+            fleet.push(published::start(kind, url.clone(), Arc::clone(&tally))?);
             tallies.push(tally);
         }
         let all =
@@ -178,7 +184,6 @@ pub(crate) fn published(
         let mut cost = meter.stop("published", processes, processes)?;
         cost.evictions = all(&tallies, |tally| tally.evicted.load(Relaxed)) - before;
         cost.round_ms = tallies.iter().map(|tally| tally.round_ms.load(Relaxed)).max().unwrap_or(0);
-        let mut gaps = Vec::new();
         for _ in 0..deaths {
             let leader = leader(&tallies).context("somebody leads")?;
             fleet[leader].kill();
@@ -190,14 +195,14 @@ pub(crate) fn published(
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            gaps.push(died.elapsed());
+            cost.gaps_nanos.push(u64::try_from(died.elapsed().as_nanos())?);
             let tally = Arc::new(Tally::default());
-            fleet[leader] = published::start(kind, url.clone(), Arc::clone(&tally));
+            fleet[leader] = published::start(kind, url.clone(), Arc::clone(&tally))?;
             tallies[leader] = tally;
             tokio::time::sleep(ROUND * 3).await;
         }
         fleet.iter().for_each(published::Process::kill);
-        Ok((cost, gaps))
+        Ok(cost)
     })
 }
 

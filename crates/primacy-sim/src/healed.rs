@@ -296,8 +296,10 @@ impl World {
         let Some((leader, _)) = self.healing.leader else { return };
         self.crash(leader);
         if self.nodes.iter().all(|node| node.process.is_none() || !node.is_eligible()) {
-            self.nodes[leader].dead_for_good = false;
-            self.after(1_000_000, Happening::Start { node: leader });
+            // Who leads may have been told since that it is not to lead again. The first may always lead.
+            let next = if self.nodes[leader].is_eligible() { leader } else { 0 };
+            self.nodes[next].dead_for_good = false;
+            self.after(1_000_000, Happening::Start { node: next });
         }
         let bound = self.silence_bound();
         self.healing.part = Part::Silent { lost_at: self.now, bound };

@@ -171,7 +171,8 @@ impl World {
     pub(crate) fn check_members(&mut self, healed_at: u64) {
         let Some(company) = self.scenario.company else { return };
         let longest = self.longest_round(0).max(company.rounds.round());
-        let soon = crate::nanos(longest) * 3;
+        // Three rounds, and two for a join that was given up as late as that may be.
+        let soon = crate::nanos(longest) * 5;
         let patience = crate::nanos(company.rounds.patience(longest)) * 5 / 4 + soon;
         let mut all = true;
         let mut violation = None;

@@ -9,6 +9,7 @@ use primacy_core::registers::{
 };
 use primacy_core::select::FailBack;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
@@ -128,7 +129,7 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         core,
         store,
         election,
-        registry: None,
+        wire: Arc::default(),
         call: None,
         candidates: Vec::new(),
         leaving: BTreeMap::new(),
@@ -146,8 +147,8 @@ struct GroupDriver {
     core: Group,
     store: Arc<dyn Store>,
     election: ElectionName,
-    /// The connection while no call is under way.
-    registry: Option<Box<dyn Registry>>,
+    /// Locked by the call under way, of which there is one at most.
+    wire: Arc<tokio::sync::Mutex<Wire>>,
     call: Option<Call>,
     /// In the order in which they came.
     candidates: Vec<Entry>,
@@ -167,11 +168,49 @@ struct Call {
     id: CallId,
     /// Those whom this call leaves out: once it is answered, nothing of them is left.
     leaving: BTreeMap<CandidateId, mpsc::UnboundedSender<FromGroup>>,
-    answer: BoxFuture<'static, Answer>,
+    answer: BoxFuture<'static, Result<Reply, StoreError>>,
 }
 
-/// What a call brings back: its connection, if that can be used again, and the store's answer.
-type Answer = (Option<Box<dyn Registry>>, Result<Reply, StoreError>);
+/// The connection to the store.
+///
+/// Opening one goes on when the call that needed it is given up, so that the next call finds it open. Otherwise many
+/// processes that start at once, on a server that takes longer than a call to let them all in, would begin again and again
+/// and keep each other out. The store itself ends an opening that takes too long.
+#[derive(Default)]
+struct Wire {
+    /// Open, and without a call under way.
+    registry: Option<Box<dyn Registry>>,
+    opening: Option<JoinHandle<Result<Box<dyn Registry>, StoreError>>>,
+}
+
+impl Wire {
+    /// The open connection, which is the caller's from now on.
+    async fn take(&mut self, store: &Arc<dyn Store>, election: &ElectionName) -> Result<Box<dyn Registry>, StoreError> {
+        if let Some(registry) = self.registry.take() {
+            return Ok(registry);
+        }
+        if let Some(opening) = self.opening.take_if(|opening| opening.is_finished())
+            && let Ok(Ok(registry)) = opening.await
+        {
+            return Ok(registry);
+        }
+        let opening = self.opening.get_or_insert_with(|| {
+            let (store, election) = (Arc::clone(store), election.clone());
+            tokio::spawn(async move { store.registry(&election).await })
+        });
+        let opened = opening.await;
+        self.opening = None;
+        opened.unwrap_or_else(|failed| Err(StoreError::Unreachable(format!("{}: {failed}", store.location()))))
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if let Some(opening) = &self.opening {
+            opening.abort();
+        }
+    }
+}
 
 impl GroupDriver {
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<ToGroup>) {
@@ -203,7 +242,7 @@ impl GroupDriver {
                         events.push_back(Event::Candidates(Vec::new()));
                     }
                 },
-                (call, result) = answered(&mut self.call, &mut self.registry) => {
+                (call, result) = answered(&mut self.call) => {
                     events.push_back(self.note_answer(call, result));
                 }
                 () = sleep_until(wake, false) => events.push_back(Event::Wake),
@@ -294,20 +333,16 @@ impl GroupDriver {
 
     fn send(&mut self, id: CallId, request: Request) {
         let (store, election) = (Arc::clone(&self.store), self.election.clone());
-        let registry = self.registry.take();
+        let wire = Arc::clone(&self.wire);
         let leaves_out = matches!(request, Request::Join { .. } | Request::Leave { .. });
         let leaving = if leaves_out { std::mem::take(&mut self.leaving) } else { BTreeMap::new() };
         let answer = Box::pin(async move {
-            let mut registry = match registry {
-                Some(registry) => registry,
-                None => match store.registry(&election).await {
-                    Ok(registry) => registry,
-                    Err(error) => return (None, Err(error)),
-                },
-            };
-            let result = registry.round(request).await;
-            // A connection that has failed once is not used again.
-            (result.is_ok().then_some(registry), result)
+            let mut wire = wire.lock().await;
+            let mut registry = wire.take(&store, &election).await?;
+            let reply = registry.round(request).await?;
+            // Only here: a connection that has failed once, or whose call was given up, is not used again (R8).
+            wire.registry = Some(registry);
+            Ok(reply)
         });
         self.call = Some(Call { id, leaving, answer });
     }
@@ -367,13 +402,9 @@ impl GroupDriver {
 }
 
 /// Waits for the answer to the call under way, and takes the call.
-async fn answered(
-    slot: &mut Option<Call>,
-    registry: &mut Option<Box<dyn Registry>>,
-) -> (Call, Result<Reply, StoreError>) {
+async fn answered(slot: &mut Option<Call>) -> (Call, Result<Reply, StoreError>) {
     let Some(call) = slot else { return std::future::pending().await };
-    let (connection, result) = call.answer.as_mut().await;
-    *registry = connection;
+    let result = call.answer.as_mut().await;
     match slot.take() {
         Some(call) => (call, result),
         None => std::future::pending().await,

@@ -1,14 +1,16 @@
 //! The `registers` protocol through the public API: many processes' worth of candidates on one store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use primacy::select::{FailBack, Rank};
-use primacy::store::Store;
 use primacy::store::memory::MemoryStore;
+use primacy::store::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError};
 use primacy::{
-    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Protocol, Rounds, RoundsSettings,
+    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Protocol, Rounds, RoundsSettings, Status,
 };
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -172,4 +174,59 @@ async fn both_protocols_may_stand_in_one_election() {
     drop(by_registers);
     let second = elected(&mut by_lease).await;
     assert!(second.token() > token);
+}
+
+/// A store that opens one connection for rounds, once the test lets it, and no other ever.
+#[derive(Debug)]
+struct OneDoor {
+    inner: MemoryStore,
+    used: AtomicBool,
+    door: Semaphore,
+}
+
+impl Store for OneDoor {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        self.inner.session(election, candidate)
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        Box::pin(async move {
+            if self.used.swap(true, Ordering::SeqCst) {
+                return std::future::pending().await;
+            }
+            self.door.acquire().await.expect("it is never closed").forget();
+            self.inner.registry(election).await
+        })
+    }
+
+    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+        self.inner.desk()
+    }
+
+    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
+        self.inner.hints(election)
+    }
+}
+
+/// Hundreds that start at once wait for their connections longer than for an answer. Whoever began again with every call
+/// would never get in.
+#[tokio::test]
+async fn a_connection_that_is_long_in_opening_is_not_given_up_with_the_call() {
+    let store =
+        Arc::new(OneDoor { inner: MemoryStore::default(), used: AtomicBool::new(false), door: Semaphore::new(0) });
+    let as_store: Arc<dyn Store> = store.clone();
+    let candidate = campaign(&process(&as_store), "late", Some(Rank::default()));
+    let mut status = candidate.status();
+    let gave_up = status.wait_for(|status| matches!(status, Status::Waiting { trouble: Some(_), .. }));
+    timeout(PATIENCE, gave_up).await.expect("in time").expect("it runs");
+    store.door.add_permits(1);
+    joined(&candidate).await;
 }

@@ -437,6 +437,18 @@ impl Group {
         (self.round() / 4).max(Duration::from_millis(50))
     }
 
+    /// How long this call may take. Hundreds that join at once wait for each other, since numbers are given one after another:
+    /// who gave up as soon as a member does, again and again, would only get in line anew each time.
+    fn patience_with(&self, kind: Kind) -> Duration {
+        let usual = self.call_timeout();
+        match (kind, &self.state) {
+            (Kind::Join, State::Joining { .. }) => {
+                usual.saturating_mul(1 << self.failures.min(8)).min(usual.max(self.round() * 2))
+            }
+            _ => usual,
+        }
+    }
+
     fn act(&mut self, cx: &mut Context<'_>) {
         if self.in_flight.is_some() || matches!(self.state, State::Idle) {
             return;
@@ -484,7 +496,7 @@ impl Group {
     fn call(&mut self, kind: Kind, request: Request, cx: &mut Context<'_>) {
         self.calls += 1;
         let call = CallId(self.calls);
-        let deadline = cx.now + self.call_timeout();
+        let deadline = cx.now + self.patience_with(kind);
         let token = match &request {
             Request::Survey { token, .. } => Some(*token),
             _ => None,
