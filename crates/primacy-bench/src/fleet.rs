@@ -127,7 +127,7 @@ impl Fleet {
         self.started += 1;
         let name = format!("c{}", self.started);
         let mut command = self.primacy();
-        command.args(["run", "--quiet", "--name", &name]).args(self.manner.options()).arg("--");
+        command.args(["run", "--quiet", "--wait", "5m", "--name", &name]).args(self.manner.options()).arg("--");
         command.arg(std::env::current_exe()?).arg("--sentry");
         self.runners.insert(name, command.stdout(self.writer.try_clone()?).spawn()?);
         Ok(())

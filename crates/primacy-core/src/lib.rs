@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod fence;
 pub mod ids;
 pub mod lease;
+pub mod quorum;
 pub mod registers;
 pub mod select;
 pub mod time;

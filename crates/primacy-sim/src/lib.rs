@@ -10,9 +10,13 @@
 //! assert!(report.is_clean(), "{:?}", report.failures);
 //! ```
 #[cfg(feature = "model")]
+pub mod company;
+#[cfg(feature = "model")]
 pub mod model;
 #[cfg(feature = "canaries")]
 pub mod published;
+#[cfg(feature = "model")]
+pub mod quorum;
 
 mod adversary;
 mod batch;

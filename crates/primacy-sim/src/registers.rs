@@ -8,14 +8,14 @@ use primacy_core::lease::{Record, Sighting};
 use primacy_core::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
 
 /// VARS, DESCRIPTORS, and why who is not there any more.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Registers {
     vars: Option<Vars>,
     rows: BTreeMap<ProcessId, Row>,
     evictions: BTreeMap<ProcessId, Eviction>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     pub(crate) descriptor: Descriptor,
     candidates: Vec<Candidacy>,

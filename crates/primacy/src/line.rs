@@ -40,7 +40,9 @@ pub(crate) struct Seat {
 }
 
 /// After so many looks without an answer from the group, a candidate looks by itself: its own way to the store may be open.
-const UNANSWERED_MOST: u32 = 2;
+/// Not sooner: hundreds that start at once wait longer than usual for their groups to get in, and a second connection for each
+/// would keep them out.
+const UNANSWERED_MOST: u32 = 8;
 
 impl Seat {
     pub(crate) fn new(group: Arc<group::Handle>, rounds: Rounds, candidacy: Candidacy) -> Self {

@@ -25,7 +25,7 @@ pub use flaws::Flaw;
 pub const HEIRS: u32 = 8;
 
 /// What a group is, for its whole life.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// The process: random, and new for every start.
     pub process: ProcessId,
@@ -49,7 +49,7 @@ pub struct Context<'a> {
 ///
 /// Feed it every [`Event`] with the time at which it is handled, carry out the effects in order, and wake it at
 /// [`deadline`](Self::deadline). Nothing that it says is needed for safety: a group that is late, wrong or gone costs time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     config: Config,
     candidates: Vec<Candidacy>,
@@ -77,7 +77,7 @@ pub struct Group {
     evicted_at: Option<Instant>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     /// Without candidates.
     Idle,
@@ -90,7 +90,7 @@ enum State {
 }
 
 /// What it does while one of its candidates leads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lead {
     holder: CandidateId,
     token: Token,
@@ -103,7 +103,7 @@ struct Lead {
 }
 
 /// Its own beats, for knowing how late it is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Beats {
     /// When the last one was sent that was answered.
     last: Option<Instant>,
@@ -128,7 +128,7 @@ impl Beats {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InFlight {
     call: CallId,
     kind: Kind,
@@ -138,7 +138,7 @@ struct InFlight {
     deadline: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Join,
     Beat,

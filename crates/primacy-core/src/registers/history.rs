@@ -1,6 +1,6 @@
 //! What a process has seen of the others' counters, and since when: who is silent for too long.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -96,6 +96,12 @@ impl History {
     /// Forgets whoever was not seen since.
     pub(super) fn forget_before(&mut self, then: Instant) {
         self.traces.retain(|_, trace| trace.seen_at >= then);
+    }
+
+    /// Forgets whoever is not among these.
+    pub(super) fn forget_all_but(&mut self, descriptors: &[Descriptor]) {
+        let present: BTreeSet<ProcessId> = descriptors.iter().map(|descriptor| descriptor.process).collect();
+        self.traces.retain(|process, _| present.contains(process));
     }
 
     /// Every wait starts anew: nobody can tell how much time passed elsewhere (rule R4).

@@ -1,4 +1,4 @@
-//! `primacy-model`: tries all that the lease protocol can do within stated bounds, and prints what it found.
+//! `primacy-model`: tries all that the protocols can do within stated bounds, and prints what it found.
 //!
 //! `primacy-model` runs every search and every canary; `--quick` the small searches only; a word runs those whose name
 //! contains it; `--longer=N` lets every search go on for N more ticks, which is a matter of patience and memory. Build
@@ -8,7 +8,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use primacy_sim::model::{Outcome, Setup, canaries, catalogue, check, hunt, smoke};
+use primacy_sim::model::{self, Outcome, hunt_in, search};
+use primacy_sim::{company, quorum};
 
 /// No canary needs more than seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,15 +32,14 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let longer = arguments.iter().find_map(|argument| argument.strip_prefix("--longer=")?.parse().ok()).unwrap_or(0i8);
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
-    let wanted = |setup: &Setup| words.is_empty() || words.iter().any(|word| setup.name.contains(word));
+    let wanted = |search: &Search| words.is_empty() || words.iter().any(|word| search.name.contains(word));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut good = true;
     let mut total = (0, 0);
 
     writeln!(out, "{:<34} {:>10} {:>11} {:>6} {:>7}", "complete search", "states", "generated", "depth", "time")?;
-    for mut setup in if quick { smoke() } else { catalogue() }.into_iter().filter(wanted) {
-        setup.horizon = setup.horizon.saturating_add_signed(longer);
-        let (outcome, took) = timed(|| check(setup, threads));
+    for search in searches(quick, longer).into_iter().filter(wanted) {
+        let (outcome, took) = timed(|| (search.run)(threads));
         let Outcome { name, states, generated, depth, .. } = outcome;
         writeln!(out, "{name:<34} {states:>10} {generated:>11} {depth:>6} {:>6.1}s", took.as_secs_f64())?;
         write!(out, "{outcome}")?;
@@ -50,8 +50,8 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
     writeln!(out, "{:<34} {:>10} {:>11}\n", "together", total.0, total.1)?;
 
     writeln!(out, "{:<40} {:>9} {:>6} {:>7}  breaks", "planted bug", "states", "steps", "time")?;
-    for canary in canaries().into_iter().filter(|canary| wanted(&canary.setup)) {
-        let (outcome, took) = timed(|| hunt(&canary, PATIENCE));
+    for bug in bugs().into_iter().filter(wanted) {
+        let (outcome, took) = timed(|| (bug.run)(threads));
         let Outcome { name, states, .. } = outcome;
         let (property, steps) = outcome.counterexample().unwrap_or(("NOT FOUND", 0));
         good &= steps > 0;
@@ -59,6 +59,48 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
         out.flush()?;
     }
     Ok(good)
+}
+
+/// One line of the table.
+struct Search {
+    name: &'static str,
+    run: Box<dyn FnOnce(usize) -> Outcome>,
+}
+
+/// The complete searches, each for so many more ticks.
+fn searches(quick: bool, longer: i8) -> Vec<Search> {
+    let mut all = Vec::new();
+    for mut setup in if quick { model::smoke() } else { model::catalogue() } {
+        setup.horizon = setup.horizon.saturating_add_signed(longer);
+        all.push(Search { name: setup.name, run: Box::new(|threads| model::check(setup, threads)) });
+    }
+    for mut setup in if quick { company::smoke() } else { company::catalogue() } {
+        setup.horizon = setup.horizon.saturating_add_signed(longer);
+        all.push(Search { name: setup.name, run: Box::new(|threads| search(company::Company(setup), threads)) });
+    }
+    for mut setup in if quick { quorum::smoke() } else { quorum::catalogue() } {
+        setup.horizon = setup.horizon.saturating_add_signed(longer);
+        all.push(Search { name: setup.name, run: Box::new(|threads| search(quorum::Grant(setup), threads)) });
+    }
+    all
+}
+
+/// The planted bugs.
+fn bugs() -> Vec<Search> {
+    let mut all = Vec::new();
+    for canary in model::canaries() {
+        let name = canary.setup.name;
+        all.push(Search { name, run: Box::new(move |_| model::hunt(&canary, PATIENCE)) });
+    }
+    for company::Canary { setup, breaks } in company::canaries() {
+        let name = setup.name;
+        all.push(Search { name, run: Box::new(move |_| hunt_in(company::Company(setup), breaks, PATIENCE)) });
+    }
+    for quorum::Canary { setup, breaks } in quorum::canaries() {
+        let name = setup.name;
+        all.push(Search { name, run: Box::new(move |_| hunt_in(quorum::Grant(setup), breaks, PATIENCE)) });
+    }
+    all
 }
 
 fn is_number(text: &str) -> bool {

@@ -15,6 +15,6 @@ mod search;
 mod setup;
 mod world;
 
-pub use search::{Outcome, Verdict, check, hunt};
+pub use search::{Outcome, Searched, Verdict, check, hunt, hunt_in, search};
 pub use setup::{Budget, Canary, Setup, canaries, catalogue, smoke};
 pub use world::{Lease, Step, World};

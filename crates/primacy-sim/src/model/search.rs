@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::hash::Hash;
 use std::time::Duration;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
 use super::setup::{Canary, Setup};
 use super::world::Lease;
+use crate::company::Company;
+use crate::quorum::Grant;
 
 /// What became of one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,23 +76,78 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Something that can be searched.
+pub trait Searched:
+    Model<
+        State: fmt::Debug + Clone + PartialEq + Hash + Send + Sync,
+        Action: fmt::Debug + Clone + PartialEq + Send + Sync,
+    > + Sized
+    + Send
+    + Sync
+    + 'static
+{
+    /// For the table.
+    fn name(&self) -> &'static str;
+
+    /// The state at the end of a history that breaks something, for people.
+    fn describe(state: &Self::State) -> String;
+}
+
+impl Searched for Lease {
+    fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    fn describe(state: &Self::State) -> String {
+        describe(state)
+    }
+}
+
+impl Searched for Grant {
+    fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    fn describe(state: &Self::State) -> String {
+        format!("\n             {state:?}")
+    }
+}
+
+impl Searched for Company {
+    fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    fn describe(state: &Self::State) -> String {
+        format!("\n             {state:?}")
+    }
+}
+
 /// Visits every state of the setup, on so many threads.
 pub fn check(setup: Setup, threads: usize) -> Outcome {
-    let checker = Lease(setup).checker().threads(threads).spawn_dfs().join();
-    outcome(&checker)
+    search(Lease(setup), threads)
+}
+
+/// Visits every state, on so many threads.
+pub fn search(model: impl Searched, threads: usize) -> Outcome {
+    outcome(&model.checker().threads(threads).spawn_dfs().join())
 }
 
 /// Looks for the shortest history, breadth first, that breaks what the canary must break.
 pub fn hunt(canary: &Canary, patience: Duration) -> Outcome {
-    let wanted = HasDiscoveries::AllOf([canary.breaks].into());
-    let checker = Lease(canary.setup.clone()).checker().finish_when(wanted).timeout(patience).spawn_bfs().join();
+    hunt_in(Lease(canary.setup.clone()), canary.breaks, patience)
+}
+
+/// Looks for the shortest history, breadth first, that breaks this property.
+pub fn hunt_in(model: impl Searched, breaks: &'static str, patience: Duration) -> Outcome {
+    let wanted = HasDiscoveries::AllOf([breaks].into());
+    let checker = model.checker().finish_when(wanted).timeout(patience).spawn_bfs().join();
     let mut outcome = outcome(&checker);
-    outcome.verdicts.retain(|name, _| *name == canary.breaks);
+    outcome.verdicts.retain(|name, _| *name == breaks);
     outcome
 }
 
-fn outcome(checker: &impl Checker<Lease>) -> Outcome {
-    let setup = &checker.model().0;
+fn outcome<M: Searched>(checker: &impl Checker<M>) -> Outcome {
     let mut found: BTreeMap<_, _> = checker.discoveries().into_iter().collect();
     let verdicts = checker.model().properties().into_iter().map(|property| {
         let verdict = match (property.expectation, found.remove(property.name)) {
@@ -97,7 +155,7 @@ fn outcome(checker: &impl Checker<Lease>) -> Outcome {
             (Expectation::Sometimes, None) => Verdict::Missing,
             (_, None) => Verdict::Holds,
             (_, Some(path)) => {
-                let end = describe(path.last_state());
+                let end = M::describe(path.last_state());
                 let mut history: Vec<_> = path.into_actions().iter().map(|step| format!("{step:?}")).collect();
                 if let Some(last) = history.last_mut() {
                     last.push_str(&end);
@@ -108,7 +166,7 @@ fn outcome(checker: &impl Checker<Lease>) -> Outcome {
         (property.name, verdict)
     });
     Outcome {
-        name: setup.name,
+        name: checker.model().name(),
         states: checker.unique_state_count(),
         generated: checker.state_count(),
         depth: checker.max_depth(),

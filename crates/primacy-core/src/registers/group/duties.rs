@@ -13,7 +13,7 @@ impl Group {
         let (own, now) = (self.config.process, cx.now);
         self.history.observe(descriptors, self.round(), now);
         // Whoever is not there any more has left, or was evicted.
-        self.history.forget_before(now);
+        self.history.forget_all_but(descriptors);
         self.see_line(descriptors);
         self.tell_places(cx);
         let patience = self.patience(now);

@@ -1,0 +1,370 @@
+//! Carries out the calls of the `lease` protocol against voters.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::membership::{Membership, VoterId};
+use super::port::{Answer, Ask, Orders, View};
+use super::views::Views;
+use crate::Token;
+use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
+
+/// Names one question to all voters. An answer counts for the question that it answers, and for no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Round(pub u64);
+
+/// What a clerk wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this to that voter. Its answer goes to [`Clerk::answered`]; if there can be none, [`Clerk::unheard`] is told.
+    Send {
+        /// Whom.
+        to: VoterId,
+        /// Which question it belongs to.
+        round: Round,
+        /// What to ask.
+        ask: Ask,
+    },
+    /// The call is done.
+    Done(Result<Reply, CallError>),
+}
+
+/// One candidate's or observer's way to all voters of an election: one call at a time, each of one round trip to a majority,
+/// or two for a lease that is asked for.
+///
+/// Nothing that it keeps is needed for safety: a new one is as good.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Clerk {
+    membership: Membership,
+    round: Round,
+    step: Step,
+    heard: BTreeMap<VoterId, View>,
+    accepted: BTreeSet<VoterId>,
+    /// Those of whom no answer will come.
+    unheard: BTreeSet<VoterId>,
+    /// The last record that it showed, so that it never shows an older one while nothing went back.
+    shown: Option<Record>,
+    /// The orders that it had seen when it claimed its last term.
+    claimed_with: u64,
+    /// What the last renewal was for, until the next call begins.
+    renewal: Option<Renewal>,
+    /// Who was asked, beside renewing, to support the term after all.
+    caught_up: BTreeSet<VoterId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Renewal {
+    version: Version,
+    holder: Holder,
+    lease: Duration,
+    fulfilled: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Idle,
+    Looking,
+    /// Before a claim: whether it can be granted at all, so that a claim in vain disturbs nobody.
+    Reading(Claim),
+    Claiming {
+        term: Token,
+        claim: Claim,
+    },
+    Renewing,
+    Releasing {
+        version: Version,
+        fulfilled: u64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Claim {
+    expect: Option<Expectation>,
+    floor: Token,
+    holder: Holder,
+    lease: Duration,
+}
+
+impl Clerk {
+    /// A clerk that has asked nothing yet.
+    pub fn new(membership: Membership) -> Self {
+        Self {
+            membership,
+            round: Round::default(),
+            step: Step::Idle,
+            heard: BTreeMap::new(),
+            accepted: BTreeSet::new(),
+            unheard: BTreeSet::new(),
+            shown: None,
+            claimed_with: 0,
+            renewal: None,
+            caught_up: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a call. One that was under way is given up: its answers count for nothing any more (rule R8).
+    pub fn begin(&mut self, request: Request, out: &mut Vec<Output>) {
+        match request {
+            Request::Look { .. } => {
+                self.step = Step::Looking;
+                self.ask_all(&Ask::Read, out);
+            }
+            Request::Acquire { expect, floor, holder, lease } => {
+                self.step = Step::Reading(Claim { expect, floor, holder, lease });
+                self.ask_all(&Ask::Read, out);
+            }
+            Request::Renew { id, version, lease, fulfilled } => {
+                let known = self.shown.as_ref().filter(|shown| shown.version.token == version.token);
+                let Some(holder) = known.and_then(|shown| shown.holder.clone()).filter(|holder| holder.id == id) else {
+                    // It renews only what it was granted, which it has shown.
+                    return self.finish(Err(CallError::NotDone), out);
+                };
+                let (term, beat, fulfilled) = (version.token, version.beat + 1, fulfilled.unwrap_or_default());
+                self.step = Step::Renewing;
+                self.ask_all(&Ask::Renew { term, id, beat, lease, fulfilled }, out);
+                self.renewal = Some(Renewal { version, holder, lease, fulfilled });
+            }
+            Request::Release { id, version, .. } => {
+                // A new election has happened by this; whom an operator has named is still to come.
+                let is_deposed = |shown: &&Record| shown.wish == Some(crate::lease::Wish::NewElection);
+                let fulfilled = self.shown.as_ref().filter(is_deposed).map_or(0, |shown| shown.intent);
+                self.step = Step::Releasing { version, fulfilled };
+                self.ask_all(&Ask::Release { term: version.token, id, beat: version.beat + 1, fulfilled }, out);
+            }
+            // What waits is known to those who ask, and to no voter.
+            Request::Leave => self.finish(Ok(Reply::Left), out),
+        }
+    }
+
+    /// A voter has answered.
+    pub fn answered(&mut self, from: VoterId, round: Round, answer: Answer, out: &mut Vec<Output>) {
+        if round != self.round || (!answer.accepted && self.catch_up(from, &answer.view, out)) {
+            return;
+        }
+        if self.step != Step::Idle {
+            if answer.accepted {
+                self.accepted.insert(from);
+            }
+            self.heard.insert(from, answer.view);
+            self.proceed(out);
+        }
+    }
+
+    /// No answer to this round will come from that voter, which may have done what it was asked.
+    pub fn unheard(&mut self, from: VoterId, round: Round, out: &mut Vec<Output>) {
+        if round == self.round && self.step != Step::Idle && !self.heard.contains_key(&from) {
+            self.unheard.insert(from);
+            self.proceed(out);
+        }
+    }
+
+    /// The last record that it has shown.
+    pub fn shown(&self) -> Option<&Record> {
+        self.shown.as_ref()
+    }
+
+    // ---- steps ----
+
+    fn ask_all(&mut self, ask: &Ask, out: &mut Vec<Output>) {
+        self.round.0 += 1;
+        self.renewal = None;
+        self.caught_up.clear();
+        self.heard.clear();
+        self.accepted.clear();
+        self.unheard.clear();
+        let round = self.round;
+        out.extend(self.membership.voters().map(|to| Output::Send { to, round, ask: ask.clone() }));
+    }
+
+    fn finish(&mut self, result: Result<Reply, CallError>, out: &mut Vec<Output>) {
+        self.step = Step::Idle;
+        out.push(Output::Done(result));
+    }
+
+    /// A voter that has not heard of the holder's term, and is free, is asked to support it too: so the holder does not
+    /// depend on those alone whose support it won by. Its answer to that is the one that counts.
+    fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
+        let Some(Renewal { version, holder, lease, .. }) = &self.renewal else { return false };
+        let may = view.term < version.token && view.bound.is_none() && self.caught_up.insert(from);
+        if may {
+            let (term, holder, lease) = (version.token, holder.clone(), *lease);
+            let ask = Ask::Claim { term, holder, lease, intent: self.claimed_with, is_granted: true };
+            out.push(Output::Send { to: from, round: self.round, ask });
+        }
+        may
+    }
+
+    fn proceed(&mut self, out: &mut Vec<Output>) {
+        match &self.step {
+            Step::Idle => {}
+            Step::Looking => self.look(out),
+            Step::Reading(claim) => {
+                let claim = claim.clone();
+                self.weigh(claim, out);
+            }
+            Step::Claiming { term, claim } => {
+                let (term, claim) = (*term, claim.clone());
+                self.claim(term, claim, out);
+            }
+            Step::Renewing => match self.renewal.clone() {
+                Some(Renewal { version, holder, lease, fulfilled }) if self.is_accepted() => {
+                    let record = self.record_of(version, Some(holder), lease, fulfilled);
+                    self.applied(record, out);
+                }
+                _ => self.conclude_failure(out),
+            },
+            Step::Releasing { version, fulfilled } => {
+                let (version, fulfilled) = (*version, *fulfilled);
+                if self.is_accepted() {
+                    let lease = self.shown.as_ref().map(|shown| shown.lease).unwrap_or_default();
+                    let record = self.record_of(version, None, lease, fulfilled);
+                    self.applied(record, out);
+                } else {
+                    self.conclude_failure(out);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, out: &mut Vec<Output>) {
+        if self.is_heard() {
+            let seen = self.seen();
+            self.finish(Ok(Reply::Seen(seen)), out);
+        } else if !self.may_be_heard() {
+            self.finish(Err(CallError::NotDone), out);
+        }
+    }
+
+    /// Asks for the lease if it can be had: the record is as expected, and a majority is free.
+    fn weigh(&mut self, claim: Claim, out: &mut Vec<Output>) {
+        if !self.is_heard() {
+            if !self.may_be_heard() {
+                self.finish(Err(CallError::NotDone), out);
+            }
+            return;
+        }
+        let record = self.present();
+        let views = self.views();
+        let is_expected = record.as_ref().map(Record::expectation) == claim.expect;
+        let is_open = |view: &View| {
+            view.bound.is_none() || view.holder.as_ref().is_some_and(|holder| holder.id == claim.holder.id)
+        };
+        let can_still =
+            self.membership.is_quorum(|voter| self.heard.get(&voter).map_or(!self.unheard.contains(&voter), is_open));
+        if is_expected && views.agree(is_open) {
+            let intent = claim.expect.map_or(0, |expect| expect.intent);
+            // Above all that these voters have seen, and this candidate: `Token::next` in the peers' only epoch.
+            let term = views.highest().max(claim.floor).next(0);
+            let ask = Ask::Claim { term, holder: claim.holder.clone(), lease: claim.lease, intent, is_granted: false };
+            self.step = Step::Claiming { term, claim };
+            self.ask_all(&ask, out);
+        } else if !is_expected || !can_still {
+            let seen = self.seen();
+            self.finish(Ok(Reply::Conflict(seen)), out);
+        }
+    }
+
+    fn claim(&mut self, term: Token, claim: Claim, out: &mut Vec<Output>) {
+        if self.is_accepted() {
+            let fulfilled = claim.expect.map_or(0, |expect| expect.intent);
+            self.claimed_with = fulfilled;
+            let version = Version { token: term, beat: 0 };
+            let record = self.record_of(version, Some(claim.holder), claim.lease, fulfilled);
+            self.applied(record, out);
+        } else if !self.may_be_accepted() {
+            // Others need not wait for a promise that nobody uses.
+            let ask = Ask::Release { term, id: claim.holder.id, beat: 0, fulfilled: 0 };
+            let round = self.round;
+            out.extend(self.membership.voters().map(|to| Output::Send { to, round, ask: ask.clone() }));
+            if self.is_heard() {
+                let seen = self.seen();
+                self.finish(Ok(Reply::Conflict(seen)), out);
+            } else {
+                // Taken back wherever it was supported, and never believed.
+                self.finish(Err(CallError::NotDone), out);
+            }
+        }
+    }
+
+    /// A renewal or release that a majority has not accepted and never will.
+    fn conclude_failure(&mut self, out: &mut Vec<Output>) {
+        if self.may_be_accepted() {
+            return;
+        }
+        if !self.is_heard() {
+            return self.finish(Err(CallError::Unknown), out);
+        }
+        let seen = self.seen();
+        let still_holds = |Renewal { version, holder, .. }: &Renewal| {
+            let record = seen.record.as_ref();
+            record.is_some_and(|record| record.version.token == version.token && record.is_held_by(holder.id))
+        };
+        // Nobody else was granted a term: this one ends by time and not sooner (R7).
+        let result = if self.renewal.as_ref().is_some_and(still_holds) {
+            Err(CallError::Unknown)
+        } else {
+            Ok(Reply::Conflict(seen))
+        };
+        self.finish(result, out);
+    }
+
+    fn applied(&mut self, record: Record, out: &mut Vec<Output>) {
+        self.shown = Some(record.clone());
+        self.finish(Ok(Reply::Applied(record)), out);
+    }
+
+    // ---- what was heard ----
+
+    fn views(&self) -> Views<'_> {
+        Views { membership: &self.membership, heard: &self.heard }
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.membership.is_quorum(|voter| self.accepted.contains(&voter))
+    }
+
+    fn may_be_accepted(&self) -> bool {
+        let open = |voter| !self.heard.contains_key(&voter) && !self.unheard.contains(&voter);
+        self.membership.is_quorum(|voter| self.accepted.contains(&voter) || open(voter))
+    }
+
+    fn is_heard(&self) -> bool {
+        self.membership.is_quorum(|voter| self.heard.contains_key(&voter))
+    }
+
+    fn may_be_heard(&self) -> bool {
+        self.membership.is_quorum(|voter| !self.unheard.contains(&voter))
+    }
+
+    /// The record after a change of its own, one beat further.
+    fn record_of(&self, version: Version, holder: Option<Holder>, lease: Duration, fulfilled: u64) -> Record {
+        let views = self.views();
+        let Orders { intent, wish, paused } = views.orders();
+        let version = Version { beat: version.beat + 1, ..version };
+        let wish = wish.filter(|_| intent > views.fulfilled().max(fulfilled));
+        Record { version, holder, lease, intent, wish, paused }
+    }
+
+    fn seen(&mut self) -> crate::lease::Sighting {
+        let record = self.present();
+        self.shown.clone_from(&record);
+        self.views().sighting(record)
+    }
+
+    /// The record that is true now. A majority that missed the last grant or renewal, because others saw it, shows an older
+    /// one; but one that was shown has been granted, and goes back only with the disks of a majority.
+    fn present(&self) -> Option<Record> {
+        let views = self.views();
+        let record = views.record();
+        let version = record.as_ref().map(|record| record.version).unwrap_or_default();
+        match &self.shown {
+            Some(shown) if version < shown.version && views.highest() >= shown.version.token => {
+                let Orders { intent, wish, paused } = views.orders();
+                let wish = wish.filter(|_| intent > views.fulfilled());
+                Some(Record { intent, wish, paused, ..shown.clone() })
+            }
+            _ => record,
+        }
+    }
+}

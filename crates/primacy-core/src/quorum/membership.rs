@@ -1,0 +1,121 @@
+//! Who votes, and when enough of them agree.
+
+use alloc::collections::BTreeSet;
+use core::fmt;
+
+/// The identity of one voter: random bits that are drawn when its file is made, so that a voter whose disk is gone comes back
+/// as another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VoterId(u128);
+
+impl VoterId {
+    /// The identity with these bits. They must be random.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The bits, as they are stored and sent.
+    pub const fn to_bits(self) -> u128 {
+        self.0
+    }
+}
+
+impl fmt::Display for VoterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for VoterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VoterId({self})")
+    }
+}
+
+/// A membership that no majority could ever be found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MembershipError {
+    /// Nobody votes.
+    #[error("an election among peers needs voters, three or more to survive the loss of one")]
+    Empty,
+}
+
+/// Who votes. While it changes, a majority of the old voters and one of the new ones must agree (joint majorities: Ongaro,
+/// "Consensus: bridging theory and practice", 2014, section 4.3), so that no two majorities ever miss each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Membership {
+    voters: BTreeSet<VoterId>,
+    incoming: Option<BTreeSet<VoterId>>,
+}
+
+impl Membership {
+    /// These voters.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn new(voters: BTreeSet<VoterId>) -> Result<Self, MembershipError> {
+        if voters.is_empty() {
+            return Err(MembershipError::Empty);
+        }
+        Ok(Self { voters, incoming: None })
+    }
+
+    /// The same while it changes to these voters.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn joint(self, incoming: BTreeSet<VoterId>) -> Result<Self, MembershipError> {
+        if incoming.is_empty() {
+            return Err(MembershipError::Empty);
+        }
+        Ok(Self { incoming: Some(incoming), ..self })
+    }
+
+    /// Everybody who is asked.
+    pub fn voters(&self) -> impl Iterator<Item = VoterId> {
+        let old = self.voters.iter();
+        let new = self.incoming.iter().flatten().filter(|voter| !self.voters.contains(voter));
+        old.chain(new).copied()
+    }
+
+    /// Whether those of whom `agrees` is true are enough.
+    pub fn is_quorum(&self, agrees: impl Fn(VoterId) -> bool) -> bool {
+        let is_majority = |set: &BTreeSet<VoterId>| set.iter().filter(|voter| agrees(**voter)).count() * 2 > set.len();
+        is_majority(&self.voters) && self.incoming.as_ref().is_none_or(is_majority)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn voters(count: u128) -> Membership {
+        Membership::new((1..=count).map(VoterId::from_bits).collect()).expect("there are some")
+    }
+
+    fn agree(membership: &Membership, who: &[u128]) -> bool {
+        membership.is_quorum(|voter| who.contains(&voter.to_bits()))
+    }
+
+    #[test]
+    fn more_than_half_are_enough_and_half_are_not() {
+        for (count, least) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (9, 5)] {
+            let membership = voters(count);
+            let first = |many: u128| (1..=many).collect::<alloc::vec::Vec<_>>();
+            assert!(agree(&membership, &first(least)), "{least} of {count}");
+            assert!(!agree(&membership, &first(least - 1)), "{} of {count}", least - 1);
+        }
+        assert_eq!(Membership::new(BTreeSet::new()), Err(MembershipError::Empty));
+    }
+
+    #[test]
+    fn while_voters_change_both_majorities_must_agree() {
+        let joint = voters(3).joint((3..=5).map(VoterId::from_bits).collect()).expect("there are some");
+        assert_eq!(joint.voters().count(), 5);
+        assert!(!agree(&joint, &[1, 2]), "the old ones alone");
+        assert!(!agree(&joint, &[4, 5]), "the new ones alone");
+        assert!(agree(&joint, &[1, 3, 4]), "two of each");
+        assert!(!agree(&joint, &[1, 2, 4]), "one of the new");
+    }
+}

@@ -1,0 +1,20 @@
+//! The lease of an election, granted by a majority of voters instead of by a row in a database.
+//!
+//! A [`Voter`] keeps one promise for each election and answers one ask at a time. A [`Clerk`] carries out the four calls of
+//! the `lease` protocol against all voters, so that whatever works with a database works with them: the state machine of
+//! [`lease`](crate::lease), wardens, orders and observers do not know the difference. Why a majority's promise is as good as
+//! a row, and what must never be dropped from the rules: `docs/design/quorum.md`.
+
+mod clerk;
+mod flaws;
+mod membership;
+mod port;
+mod views;
+mod voter;
+
+pub use clerk::{Clerk, Output, Round};
+#[cfg(feature = "flaws")]
+pub use flaws::Flaw;
+pub use membership::{Membership, MembershipError, VoterId};
+pub use port::{Answer, Ask, Orders, View};
+pub use voter::{Durable, Verdict, Voter};

@@ -1,0 +1,106 @@
+//! What the answers of many voters tell together.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use super::membership::{Membership, VoterId};
+use super::port::{Orders, View};
+use crate::Token;
+use crate::lease::{Holder, Record, Sighting, Standing, Version};
+
+/// Answers of a majority or more.
+pub(super) struct Views<'a> {
+    pub(super) membership: &'a Membership,
+    pub(super) heard: &'a BTreeMap<VoterId, View>,
+}
+
+impl Views<'_> {
+    /// Whether enough voters have answered something of which this is true.
+    pub(super) fn agree(&self, is: impl Fn(&View) -> bool) -> bool {
+        self.membership.is_quorum(|voter| self.heard.get(&voter).is_some_and(&is))
+    }
+
+    /// The highest term that anybody has supported a candidate in: the next one is above it.
+    pub(super) fn highest(&self) -> Token {
+        self.heard.values().map(|view| view.term).max().unwrap_or_default()
+    }
+
+    /// The latest orders. Those that an operator was told of are among any majority's answers.
+    pub(super) fn orders(&self) -> Orders {
+        self.heard.values().map(|view| &view.orders).max_by_key(|orders| orders.intent).cloned().unwrap_or_default()
+    }
+
+    /// Up to which order all has come true: by what holders have told, and by the last grant itself.
+    pub(super) fn fulfilled(&self) -> u64 {
+        let told = self.heard.values().map(|view| view.fulfilled).max().unwrap_or_default();
+        told.max(self.granted().map_or(0, |(token, _)| self.seen_by(token)))
+    }
+
+    /// The orders that the holder of a term had seen when it claimed it.
+    fn seen_by(&self, term: Token) -> u64 {
+        self.heard.values().filter(|view| view.term == term).map(|view| view.seen).max().unwrap_or_default()
+    }
+
+    /// The highest term that was granted, and to whom, as far as these answers prove it: a majority has supported it, or its
+    /// holder has renewed it, which nobody does without a majority.
+    fn granted(&self) -> Option<(Token, &Holder)> {
+        let claims = self.heard.values().filter_map(|view| Some((view.term, view.holder.as_ref()?, view.beat)));
+        let proven = claims.filter(|(term, holder, beat)| {
+            let supports =
+                |view: &View| view.term == *term && view.holder.as_ref().is_some_and(|other| other.id == holder.id);
+            *beat > 1 || self.agree(supports)
+        });
+        proven.max_by_key(|(term, ..)| *term).map(|(term, holder, _)| (term, holder))
+    }
+
+    /// The election's record as the last grant and the latest orders make it, or `None` if nothing was ever granted or ordered.
+    pub(super) fn record(&self) -> Option<Record> {
+        let orders = self.orders();
+        let granted = self.granted();
+        if granted.is_none() && orders.intent == 0 {
+            return None;
+        }
+        let wish = orders.wish.filter(|_| orders.intent > self.fulfilled());
+        let (intent, paused) = (orders.intent, orders.paused);
+        let Some((token, holder)) = granted else {
+            let (version, lease) = (Version::default(), Duration::ZERO);
+            return Some(Record { version, holder: None, lease, intent, wish, paused });
+        };
+        let of_it = |view: &&View| view.term == token;
+        // A renewal counts once a majority has seen it, as a change of a row counts once it is committed.
+        let beats = self.heard.values().filter(of_it).map(|view| view.beat);
+        let beat = beats.filter(|beat| self.agree(|view| view.term == token && view.beat >= *beat)).max();
+        let released = self.agree(|view| view.term == token && view.released);
+        Some(Record {
+            version: Version { token, beat: beat.unwrap_or(1).max(1) },
+            holder: (!released).then(|| holder.clone()),
+            lease: self.heard.values().filter(of_it).map(|view| view.lease).max().unwrap_or_default(),
+            intent,
+            wish,
+            paused,
+        })
+    }
+
+    /// Whether a majority is bound to nobody: whoever held the lease does so no more.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.agree(|view| view.bound.is_none())
+    }
+
+    /// What a look tells, with this record.
+    pub(super) fn sighting(&self, record: Option<Record>) -> Sighting {
+        let token = record.as_ref().map(|record| record.version.token);
+        let promised = self
+            .heard
+            .values()
+            .filter(|view| Some(view.term) == token)
+            .filter_map(|view| Some((view.lease, view.bound?)));
+        Sighting {
+            // Claims that were never granted count for no one.
+            remembered: token.unwrap_or_default(),
+            age: promised.map(|(lease, left)| lease.saturating_sub(left)).min(),
+            holder_gone: record.as_ref().is_some_and(|record| record.holder.is_some()) && self.is_vacant(),
+            standing: Standing::default(),
+            record,
+        }
+    }
+}

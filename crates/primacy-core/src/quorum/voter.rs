@@ -1,0 +1,158 @@
+//! One voter: whom it supports, and until when.
+
+use core::time::Duration;
+
+#[cfg(feature = "flaws")]
+use super::Flaw;
+use super::port::{Answer, Ask, Orders, View};
+use crate::lease::Holder;
+use crate::{Instant, Token};
+
+/// What a voter keeps on disk about one election.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Durable {
+    /// The highest term that it has supported anybody in. Only grows.
+    pub term: Token,
+    /// Whom it supported in that term: one candidate, for ever.
+    pub holder: Option<Holder>,
+    /// The orders that it had seen when it claimed the term.
+    pub seen: u64,
+    /// The longest lease that it has promised to that candidate: for so long it is bound after a restart.
+    pub lease: Duration,
+    /// What operators want.
+    pub orders: Orders,
+    /// Orders up to this count have come true.
+    pub fulfilled: u64,
+}
+
+/// What follows from an ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The answer.
+    pub answer: Answer,
+    /// What is kept on disk has changed: it must be flushed before this answer, or any later one, leaves.
+    pub must_flush: bool,
+}
+
+/// One voter's part in one election.
+///
+/// The rules are those of the quorum grant that was searched completely before it was built (`docs/design/quorum.md`): a promise is on disk before it
+/// is answered; one holder for each term; bound to one holder, a voter refuses all others until its promise ends; after a
+/// restart it takes it that it has promised just now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Voter {
+    durable: Durable,
+    /// Until when it is bound to the holder, on its own clock.
+    bound_until: Instant,
+    beat: u64,
+    released: bool,
+    #[cfg(feature = "flaws")]
+    pub(super) flaw: Option<Flaw>,
+}
+
+impl Voter {
+    /// The voter with what its disk has kept, as its process starts. It may have promised a lease the moment before it ended,
+    /// so it is bound for as long as from now.
+    pub fn restarted(durable: Durable, now: Instant) -> Self {
+        let bound_until = if durable.holder.is_some() { now + durable.lease } else { Instant::ZERO };
+        Self {
+            durable,
+            bound_until,
+            beat: 0,
+            released: false,
+            #[cfg(feature = "flaws")]
+            flaw: None,
+        }
+    }
+
+    /// What must be on disk.
+    pub fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// When it will be free, if it is bound: then others may ask.
+    pub fn bound_until(&self, now: Instant) -> Option<Instant> {
+        (!self.is_free(now)).then_some(self.bound_until)
+    }
+
+    /// Answers what it is asked at that time.
+    pub fn handle(&mut self, ask: &Ask, now: Instant) -> Verdict {
+        let before = self.durable.clone();
+        let accepted = match ask {
+            Ask::Read => true,
+            Ask::Claim { term, holder, lease, intent, is_granted } => {
+                let may = *is_granted || self.durable.orders.intent <= *intent;
+                self.claimed(*term, holder, *lease, may.then_some(*intent), now)
+            }
+            Ask::Renew { term, id, beat, lease, fulfilled } => {
+                let supports = self.supports(*term, *id) && !self.released;
+                if supports {
+                    self.promise(*lease, now);
+                    self.beat = self.beat.max(*beat);
+                    self.durable.fulfilled = self.durable.fulfilled.max(*fulfilled);
+                }
+                supports
+            }
+            Ask::Release { term, id, beat, fulfilled } => {
+                let supports = self.supports(*term, *id);
+                if supports {
+                    self.released = true;
+                    self.beat = self.beat.max(*beat);
+                    self.durable.fulfilled = self.durable.fulfilled.max(*fulfilled);
+                }
+                supports
+            }
+            Ask::Order(orders) => {
+                if orders.intent > self.durable.orders.intent {
+                    self.durable.orders = orders.clone();
+                }
+                self.durable.orders == *orders
+            }
+        };
+        let must_flush = self.durable != before;
+        Verdict { answer: Answer { accepted, view: self.view(now) }, must_flush }
+    }
+
+    /// `intent`: the orders that the candidate has seen, if there are no later ones in its way.
+    fn claimed(&mut self, term: Token, holder: &Holder, lease: Duration, intent: Option<u64>, now: Instant) -> bool {
+        let same = self.durable.holder.as_ref().is_some_and(|own| own.id == holder.id);
+        if term == self.durable.term && (same || self.flawed_shares_terms()) {
+            // Asked again, since the answer was lost; but what was taken back is not given again.
+            if !self.released {
+                self.promise(lease, now);
+            }
+            return !self.released;
+        }
+        let may = term > self.durable.term && (same || self.is_free(now) || self.flawed_breaks_promise());
+        let Some(seen) = intent.filter(|_| may) else { return false };
+        if !same {
+            // Longer promises to others have ended, or it would not be free.
+            self.durable.lease = Duration::ZERO;
+            self.bound_until = Instant::ZERO;
+        }
+        (self.durable.term, self.durable.holder, self.durable.seen) = (term, Some(holder.clone()), seen);
+        (self.beat, self.released) = (1, false);
+        self.promise(lease, now);
+        true
+    }
+
+    /// Bound for that long from now, and never shorter than before: the holder may believe what it was promised first.
+    fn promise(&mut self, lease: Duration, now: Instant) {
+        self.durable.lease = self.durable.lease.max(lease);
+        self.bound_until = self.bound_until.max(now + lease);
+    }
+
+    fn supports(&self, term: Token, id: crate::CandidateId) -> bool {
+        self.durable.term == term && self.durable.holder.as_ref().is_some_and(|holder| holder.id == id)
+    }
+
+    fn is_free(&self, now: Instant) -> bool {
+        self.durable.holder.is_none() || self.released || now >= self.bound_until
+    }
+
+    fn view(&self, now: Instant) -> View {
+        let Durable { term, holder, seen, lease, orders, fulfilled } = self.durable.clone();
+        let bound = (!self.is_free(now)).then(|| self.bound_until.since(now));
+        View { term, holder, beat: self.beat, seen, lease, bound, released: self.released, orders, fulfilled }
+    }
+}

@@ -1,0 +1,323 @@
+//! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use primacy_core::lease::{CallError, EndReason, Holder, Record, Reply, Request, Sighting, Version, Wish};
+use primacy_core::quorum::{Ask, Clerk, Durable, Membership, Orders, Output, Round, Voter, VoterId};
+use primacy_core::{CandidateId, Instant, Label, Token};
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn holder(name: &str) -> Holder {
+    let bits = name.bytes().fold(0, |bits, byte| bits << 8 | u128::from(byte));
+    let label = Label::new(name).expect("valid");
+    Holder { id: CandidateId::from_bits(bits), label, data: format!("{name}:8080") }
+}
+
+fn membership() -> Membership {
+    Membership::new((1..=3).map(VoterId::from_bits).collect()).expect("there are some")
+}
+
+/// Three voters, and who of them can be reached.
+struct Peers {
+    now: Instant,
+    voters: BTreeMap<VoterId, Voter>,
+    cut: BTreeSet<VoterId>,
+}
+
+impl Peers {
+    fn new() -> Self {
+        let voter = |id: VoterId| (id, Voter::restarted(Durable::default(), Instant::ZERO));
+        Self { now: Instant::ZERO, voters: membership().voters().map(voter).collect(), cut: BTreeSet::new() }
+    }
+
+    fn pass(&mut self, span: Duration) {
+        self.now = self.now + span;
+    }
+
+    fn cut(&mut self, voters: &[u128]) {
+        self.cut = voters.iter().copied().map(VoterId::from_bits).collect();
+    }
+
+    fn restart(&mut self, voter: u128) {
+        let now = self.now;
+        let voter = self.voters.get_mut(&VoterId::from_bits(voter)).expect("it is there");
+        *voter = Voter::restarted(voter.durable().clone(), now);
+    }
+
+    fn order(&mut self, wish: Option<Wish>, paused: bool) -> u64 {
+        let last = self.voters.values().map(|voter| voter.durable().orders.intent).max().unwrap_or_default();
+        let intent = Orders { intent: last, ..Orders::default() }.next_intent(7);
+        let now = self.now;
+        for voter in self.voters.values_mut() {
+            voter.handle(&Ask::Order(Orders { intent, wish: wish.clone(), paused }), now);
+        }
+        intent
+    }
+
+    /// One call, to its end. Messages to those who are cut off are lost, and that is noticed.
+    fn call(&mut self, clerk: &mut Clerk, request: Request) -> Result<Reply, CallError> {
+        let mut out = Vec::new();
+        clerk.begin(request, &mut out);
+        let mut done = None;
+        while !out.is_empty() {
+            let mut next = Vec::new();
+            for output in out {
+                match output {
+                    Output::Done(result) => done = Some(result),
+                    Output::Send { to, round, .. } if self.cut.contains(&to) => clerk.unheard(to, round, &mut next),
+                    Output::Send { to, round, ask } => {
+                        let verdict = self.voters.get_mut(&to).expect("a voter").handle(&ask, self.now);
+                        clerk.answered(to, round, verdict.answer, &mut next);
+                    }
+                }
+            }
+            out = next;
+        }
+        done.expect("every call ends")
+    }
+
+    fn look(&mut self, clerk: &mut Clerk) -> Sighting {
+        match self.call(clerk, Request::Look { announce: None }) {
+            Ok(Reply::Seen(sighting)) => sighting,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ask(&mut self, clerk: &mut Clerk, name: &str) -> Result<Reply, CallError> {
+        let expect = self.look(clerk).record.as_ref().map(Record::expectation);
+        self.call(clerk, Request::Acquire { expect, floor: Token::NONE, holder: holder(name), lease: LEASE })
+    }
+
+    fn renew(&mut self, clerk: &mut Clerk, name: &str, version: Version) -> Result<Reply, CallError> {
+        let request = Request::Renew { id: holder(name).id, version, lease: LEASE, fulfilled: None };
+        self.call(clerk, request)
+    }
+}
+
+fn applied(result: Result<Reply, CallError>) -> Record {
+    match result {
+        Ok(Reply::Applied(record)) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn conflict(result: Result<Reply, CallError>) -> Sighting {
+    match result {
+        Ok(Reply::Conflict(sighting)) => sighting,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn version(token: u64, beat: u64) -> Version {
+    Version { token: Token::new(token).expect("valid"), beat }
+}
+
+#[test]
+fn a_lease_is_granted_renewed_released_and_granted_again_with_a_larger_token() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    assert_eq!(peers.look(&mut a).record, None, "nothing was ever granted");
+    let first = applied(peers.ask(&mut a, "a"));
+    assert_eq!((first.version, first.holder.clone()), (version(1, 1), Some(holder("a"))));
+    let renewed = applied(peers.renew(&mut a, "a", first.version));
+    assert_eq!(renewed.version, version(1, 2));
+    let seen = peers.look(&mut b);
+    assert_eq!(seen.record, Some(renewed.clone()), "others see the same");
+    assert_eq!((seen.age, seen.holder_gone), (Some(Duration::ZERO), false));
+    let release = Request::Release { id: holder("a").id, version: renewed.version, reason: EndReason::Finished };
+    let released = applied(peers.call(&mut a, release));
+    assert_eq!((released.version, released.holder), (version(1, 3), None));
+    let second = applied(peers.ask(&mut b, "b"));
+    assert_eq!((second.version, second.holder), (version(2, 1), Some(holder("b"))));
+}
+
+#[test]
+fn whoever_is_bound_refuses_others_until_its_promise_ends() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.pass(LEASE - Duration::from_nanos(1));
+    let seen = conflict(peers.ask(&mut b, "b"));
+    assert_eq!((seen.record.map(|record| record.version), seen.holder_gone), (Some(first.version), false));
+    peers.pass(Duration::from_nanos(1));
+    assert!(peers.look(&mut b).holder_gone, "all promises have ended");
+    assert_eq!(applied(peers.ask(&mut b, "b")).version, version(2, 1));
+    let lost = conflict(peers.renew(&mut a, "a", first.version));
+    assert_eq!(lost.record.and_then(|record| record.holder), Some(holder("b")));
+}
+
+#[test]
+fn a_claim_in_vain_is_taken_back_and_raises_nothing_for_those_who_refused_it() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    // The voters seem free when b looks, and two of them support a when its claim arrives.
+    let mut out = Vec::new();
+    b.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("b"), lease: LEASE }, &mut out);
+    let mut claims = Vec::new();
+    for output in out {
+        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
+        let answer = peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now).answer;
+        b.answered(to, round, answer, &mut claims);
+    }
+    peers.cut(&[3]);
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.cut(&[]);
+    let mut out = Vec::new();
+    for output in claims {
+        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
+        assert!(matches!(ask, Ask::Claim { .. }), "{ask:?}");
+        let answer = peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now).answer;
+        b.answered(to, round, answer, &mut out);
+    }
+    let taken_back = |output: &Output| matches!(output, Output::Send { ask: Ask::Release { beat: 0, .. }, .. });
+    assert_eq!(out.iter().filter(|output| taken_back(output)).count(), 3);
+    let Some(Output::Done(Ok(Reply::Conflict(seen)))) = out.last() else { panic!("{out:?}") };
+    assert_eq!(seen.record.as_ref().map(|record| record.version), Some(first.version));
+    for output in &out {
+        if let Output::Send { to, ask, .. } = output {
+            peers.voters.get_mut(to).expect("a voter").handle(ask, peers.now);
+        }
+    }
+    let third = &peers.voters[&VoterId::from_bits(3)];
+    assert_eq!(third.bound_until(peers.now), None, "it is free at once");
+    applied(peers.renew(&mut a, "a", first.version));
+}
+
+#[test]
+fn a_renewal_counts_when_a_majority_has_seen_it_and_is_shown_no_sooner() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.cut(&[1, 2]);
+    assert_eq!(peers.renew(&mut a, "a", first.version), Err(CallError::Unknown));
+    peers.cut(&[]);
+    assert_eq!(peers.look(&mut b).record, Some(first.clone()), "one voter is not enough");
+    peers.cut(&[1]);
+    applied(peers.renew(&mut a, "a", first.version));
+    peers.cut(&[3]);
+    let seen = peers.look(&mut b).record.expect("there is one");
+    assert_eq!(seen.version, version(1, 1), "a majority that missed it proves no more");
+    assert_eq!(peers.look(&mut a).record.expect("there is one").version, version(1, 2), "but nobody unlearns");
+}
+
+#[test]
+fn a_restarted_voter_is_bound_as_if_it_had_promised_just_now() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    peers.cut(&[1]);
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.cut(&[]);
+    peers.pass(Duration::from_secs(4));
+    peers.restart(2);
+    conflict(peers.ask(&mut b, "b"));
+    peers.pass(Duration::from_secs(6));
+    // Voters 1 and 3 are free now; 2 is bound for another four seconds.
+    peers.cut(&[3]);
+    assert!(!peers.look(&mut b).holder_gone);
+    peers.cut(&[]);
+    assert_eq!(applied(peers.ask(&mut b, "b")).version.token, first.version.token.next(0));
+}
+
+#[test]
+fn a_voter_that_missed_the_claim_supports_the_holder_from_its_next_renewal_on() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    peers.cut(&[3]);
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.cut(&[]);
+    let renewed = applied(peers.renew(&mut a, "a", first.version));
+    let third = &peers.voters[&VoterId::from_bits(3)];
+    assert_eq!(third.durable().term, first.version.token);
+    peers.cut(&[1]);
+    applied(peers.renew(&mut a, "a", renewed.version));
+}
+
+#[test]
+fn nobody_is_granted_against_an_order_and_the_grant_makes_it_come_true() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    let wish = Wish::Successor(Label::new("b").expect("valid"));
+    let intent = peers.order(Some(wish.clone()), false);
+    let renewed = applied(peers.renew(&mut a, "a", first.version));
+    assert_eq!((renewed.intent, renewed.wish.clone()), (intent, Some(wish)), "the leader hears of it");
+    let before = Some(first.expectation());
+    let stale = Request::Acquire { expect: before, floor: Token::NONE, holder: holder("b"), lease: LEASE };
+    conflict(peers.call(&mut b, stale));
+    let release = Request::Release {
+        id: holder("a").id,
+        version: renewed.version,
+        reason: EndReason::Promoted { successor: Label::new("b").expect("valid") },
+    };
+    assert!(applied(peers.call(&mut a, release)).wish.is_some(), "a successor is still to come");
+    let second = applied(peers.ask(&mut b, "b"));
+    assert_eq!(second.wish, None);
+    assert_eq!(peers.look(&mut a).record, Some(second.clone()), "for others too");
+    assert_eq!(applied(peers.renew(&mut b, "b", second.version)).wish, None);
+}
+
+#[test]
+fn a_voter_refuses_a_claim_that_has_not_seen_its_orders() {
+    let mut peers = Peers::new();
+    let intent = peers.order(None, true);
+    let voter = peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter");
+    let claim = |intent| Ask::Claim {
+        term: Token::new(1).expect("valid"),
+        holder: holder("a"),
+        lease: LEASE,
+        intent,
+        is_granted: false,
+    };
+    assert!(!voter.handle(&claim(0), Instant::ZERO).answer.accepted);
+    let verdict = voter.handle(&claim(intent), Instant::ZERO);
+    assert!(verdict.answer.accepted && verdict.must_flush);
+    assert!(!voter.handle(&claim(intent), Instant::ZERO).must_flush, "asked again, nothing changes on disk");
+}
+
+#[test]
+fn disks_that_went_back_are_shown_as_they_are() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    applied(peers.ask(&mut a, "a"));
+    let old: Vec<_> = peers.voters.iter().map(|(id, voter)| (*id, voter.durable().clone())).collect();
+    peers.pass(LEASE);
+    let second = applied(peers.ask(&mut a, "a"));
+    assert_eq!(second.version, version(2, 1));
+    for (id, durable) in old {
+        peers.voters.insert(id, Voter::restarted(durable, peers.now));
+    }
+    assert_eq!(peers.look(&mut a).record.expect("there is one").version.token, Token::new(1).expect("valid"));
+}
+
+#[test]
+fn answers_to_another_round_count_for_nothing() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let mut out = Vec::new();
+    a.begin(Request::Look { announce: None }, &mut out);
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    std::mem::swap(&mut out, &mut old);
+    a.begin(Request::Look { announce: None }, &mut new);
+    for output in old {
+        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
+        assert_eq!(round, Round(1));
+        let answer = peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now).answer;
+        a.answered(to, round, answer, &mut out);
+        a.unheard(to, round, &mut out);
+    }
+    assert_eq!(out, Vec::new());
+}
+
+#[test]
+fn without_a_majority_nothing_is_said_to_be_done_or_known() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.cut(&[1, 3]);
+    assert_eq!(peers.call(&mut a, Request::Look { announce: None }), Err(CallError::NotDone));
+    assert_eq!(peers.renew(&mut a, "a", first.version), Err(CallError::Unknown));
+    let release = Request::Release { id: holder("a").id, version: first.version, reason: EndReason::Finished };
+    assert_eq!(peers.call(&mut a, release), Err(CallError::Unknown));
+}

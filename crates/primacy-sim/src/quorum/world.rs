@@ -1,0 +1,353 @@
+//! Voters, candidates and the messages between them, and all that may happen next.
+
+use std::time::Duration;
+
+use primacy_core::lease::{EndReason, Holder, Record, Reply, Request, Version};
+use primacy_core::quorum::{Answer, Ask, Clerk, Durable, Flaw, Membership, Output, Round, Voter, VoterId};
+use primacy_core::{CandidateId, Instant, Label, Token};
+use stateright::{Model, Property};
+
+use super::properties::{self, CAUGHT_UP, MOVED, REFUSED, RELEASED, RENEWED};
+use super::setup::{Budget, Setup};
+
+/// How long a lease lasts, in ticks.
+const LEASE: u8 = 2;
+
+/// The model of a setup.
+#[derive(Clone, Debug)]
+pub struct Grant(pub Setup);
+
+/// A message under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Packet {
+    candidate: u8,
+    voter: u8,
+    round: Round,
+    content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Content {
+    Ask(Ask),
+    Answer(Box<Answer>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Call {
+    Look,
+    Acquire,
+    Renew,
+    Release,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Belief {
+    version: Version,
+    until: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Candidate {
+    clerk: Clerk,
+    call: Option<(Call, u8)>,
+    belief: Option<Belief>,
+    asks: u8,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub(super) tick: u8,
+    pub(super) voters: Vec<Voter>,
+    pub(super) candidates: Vec<Candidate>,
+    packets: Vec<Packet>,
+    budget: Budget,
+    /// Who last led, with which token, and when that lease would have ended.
+    led: Option<(u8, Token, u8)>,
+    pub(super) wrong: bool,
+    /// What the last step has shown.
+    pub(super) just: Vec<&'static str>,
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A candidate looks, and asks if it may.
+    Campaign(u8),
+    /// A leader renews.
+    Renew(u8),
+    /// A leader gives the lease back.
+    Release(u8),
+    /// A candidate waits no longer.
+    GiveUp(u8),
+    /// A message arrives.
+    Deliver(usize),
+    /// A message is lost.
+    Lose(usize),
+    /// A voter restarts with what its disk has kept.
+    Restart(u8),
+    /// Time goes on.
+    Tick,
+}
+
+fn holder(index: u8) -> Holder {
+    let label = Label::new(["a", "b", "c"][usize::from(index)]).expect("a letter is a valid label");
+    Holder { id: CandidateId::from_bits(u128::from(index) + 1), label, data: String::new() }
+}
+
+fn voter_id(index: u8) -> VoterId {
+    VoterId::from_bits(u128::from(index) + 1)
+}
+
+impl World {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(u64::from(self.tick) * 1_000_000_000)
+    }
+
+    pub(super) fn believes(&self, index: usize) -> bool {
+        self.candidates[index].belief.is_some_and(|belief| self.tick < belief.until)
+    }
+
+    fn saw(&mut self, what: &'static str) {
+        self.just.push(what);
+    }
+
+    fn begin(&mut self, index: u8, call: Call, request: Request, setup: &Setup) {
+        let candidate = &mut self.candidates[usize::from(index)];
+        candidate.call = Some((call, self.tick));
+        let mut out = Vec::new();
+        candidate.clerk.begin(request, &mut out);
+        self.carry_out(index, out, setup);
+    }
+
+    fn carry_out(&mut self, index: u8, out: Vec<Output>, setup: &Setup) {
+        for output in out {
+            match output {
+                // What was read may be old when the claim that follows arrives: there is nothing to gain from reading late.
+                Output::Send { to, round, ask: Ask::Read } => {
+                    let voter = u8::try_from(to.to_bits() - 1).expect("a small one");
+                    let now = self.now();
+                    let answer = self.voters[usize::from(voter)].handle(&Ask::Read, now).answer;
+                    let mut out = Vec::new();
+                    self.candidates[usize::from(index)].clerk.answered(to, round, answer, &mut out);
+                    self.carry_out(index, out, setup);
+                }
+                Output::Send { to, round, ask } => {
+                    let voter = u8::try_from(to.to_bits() - 1).expect("a small one");
+                    self.packets.push(Packet { candidate: index, voter, round, content: Content::Ask(ask) });
+                }
+                Output::Done(result) => {
+                    let call = self.candidates[usize::from(index)].call.take();
+                    if let (Some((call, sent_at)), Ok(reply)) = (call, result) {
+                        self.done(index, call, sent_at, reply, setup);
+                    }
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, index: u8, call: Call, sent_at: u8, reply: Reply, setup: &Setup) {
+        match (call, reply) {
+            (Call::Look, Reply::Seen(sighting)) => {
+                let record = sighting.record;
+                let held = record.as_ref().is_some_and(|record| record.holder.is_some()) && !sighting.holder_gone;
+                if !held || record.as_ref().is_some_and(|record| record.is_held_by(holder(index).id)) {
+                    let request = Request::Acquire {
+                        expect: record.as_ref().map(Record::expectation),
+                        floor: Token::NONE,
+                        holder: holder(index),
+                        lease: Duration::from_secs(u64::from(LEASE)),
+                    };
+                    self.begin(index, Call::Acquire, request, setup);
+                }
+            }
+            (Call::Acquire, Reply::Applied(record)) => self.believe(index, record.version, sent_at, setup),
+            (Call::Renew, Reply::Applied(record)) if self.believes(usize::from(index)) => {
+                self.saw(RENEWED);
+                self.believe(index, record.version, sent_at, setup);
+            }
+            (Call::Acquire, Reply::Conflict(_)) => self.saw(REFUSED),
+            _ => {}
+        }
+    }
+
+    fn believe(&mut self, index: u8, version: Version, sent_at: u8, setup: &Setup) {
+        let from = if setup.flaw == Some(Flaw::CountsFromAnswers) { self.tick } else { sent_at };
+        let until = from + LEASE;
+        if until <= self.tick {
+            return;
+        }
+        let (before, last) = self.led.map_or((index, Token::NONE), |(who, token, _)| (who, token));
+        let goes_on = before == index && last == version.token;
+        if version.token < last || (version.token == last && !goes_on) {
+            self.wrong = true;
+        }
+        if before != index {
+            self.saw(MOVED);
+            if self.led.is_some_and(|(_, _, until)| self.tick < until) {
+                self.saw(RELEASED);
+            }
+        }
+        self.led = Some((index, version.token, until));
+        self.candidates[usize::from(index)].belief = Some(Belief { version, until });
+    }
+
+    fn deliver(&mut self, at: usize, setup: &Setup) {
+        let Packet { candidate, voter, round, content } = self.packets.remove(at);
+        match content {
+            Content::Ask(ask) => {
+                let now = self.now();
+                let own = &mut self.voters[usize::from(voter)];
+                let missed = own.durable().clone();
+                let answer = own.handle(&ask, now).answer;
+                let is_late = matches!(ask, Ask::Claim { is_granted: true, .. });
+                if answer.accepted && is_late && own.durable().term > missed.term {
+                    self.saw(CAUGHT_UP);
+                }
+                self.packets.push(Packet { candidate, voter, round, content: Content::Answer(Box::new(answer)) });
+            }
+            Content::Answer(answer) => {
+                let mut out = Vec::new();
+                let own = &mut self.candidates[usize::from(candidate)];
+                own.clerk.answered(voter_id(voter), round, *answer, &mut out);
+                self.carry_out(candidate, out, setup);
+            }
+        }
+    }
+
+    /// What nobody waits for any more and changes nothing goes, and the rest has one order, so that equal states are equal.
+    fn tidy(&mut self) {
+        let candidates = &self.candidates;
+        self.packets.retain(|packet| {
+            let waits = candidates[usize::from(packet.candidate)].call.is_some();
+            match &packet.content {
+                Content::Answer(_) => waits,
+                Content::Ask(_) => true,
+            }
+        });
+        // The order in which asks of one round were sent is kept.
+        self.packets.sort_by_key(|packet| {
+            let is_answer = matches!(packet.content, Content::Answer(_));
+            (packet.candidate, packet.voter, packet.round, is_answer)
+        });
+        let tick = self.tick;
+        for candidate in &mut self.candidates {
+            candidate.belief = candidate.belief.filter(|belief| tick < belief.until);
+        }
+    }
+}
+
+impl Model for Grant {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        let setup = &self.0;
+        let membership = Membership::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
+        let voter = Voter::flawed(Durable::default(), Instant::ZERO, setup.flaw);
+        let candidate = Candidate { clerk: Clerk::new(membership), call: None, belief: None, asks: setup.budget.asks };
+        vec![World {
+            tick: 0,
+            voters: vec![voter; usize::from(setup.voters)],
+            candidates: vec![candidate; usize::from(setup.candidates)],
+            packets: Vec::new(),
+            budget: setup.budget,
+            led: None,
+            wrong: false,
+            just: Vec::new(),
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Step>) {
+        if world.wrong {
+            return;
+        }
+        for index in 0..self.0.candidates {
+            let candidate = &world.candidates[usize::from(index)];
+            let believes = world.believes(usize::from(index));
+            match candidate.call {
+                Some((_, since)) if world.tick > since => actions.push(Step::GiveUp(index)),
+                Some(_) => {}
+                None if believes => {
+                    if world.budget.renewals > 0 {
+                        actions.push(Step::Renew(index));
+                    }
+                    if world.budget.releases > 0 {
+                        actions.push(Step::Release(index));
+                    }
+                }
+                // All candidates are alike: who begins is the first.
+                None if candidate.asks > 0 && (index == 0 || world.candidates[0].asks < self.0.budget.asks) => {
+                    actions.push(Step::Campaign(index));
+                }
+                None => {}
+            }
+        }
+        // All voters are alike: who is the first to support anybody is the first.
+        let is_first = world.voters.iter().all(|voter| voter.durable().holder.is_none());
+        for (at, packet) in world.packets.iter().enumerate() {
+            // What one round sends to one voter arrives in order.
+            let comes_after = |other: &Packet| {
+                (other.candidate, other.voter, other.round) == (packet.candidate, packet.voter, packet.round)
+                    && matches!(other.content, Content::Ask(_))
+            };
+            let is_ask = matches!(packet.content, Content::Ask(_));
+            if (is_ask && world.packets[..at].iter().any(comes_after)) || (is_first && packet.voter != 0) {
+                continue;
+            }
+            actions.push(Step::Deliver(at));
+            if world.budget.losses > 0 {
+                actions.push(Step::Lose(at));
+            }
+        }
+        if world.budget.restarts > 0 {
+            actions.extend((0..self.0.voters).map(Step::Restart));
+        }
+        if world.tick < self.0.horizon {
+            actions.push(Step::Tick);
+        }
+    }
+
+    fn next_state(&self, before: &World, step: Step) -> Option<World> {
+        let setup = &self.0;
+        let mut world = before.clone();
+        world.just.clear();
+        match step {
+            Step::Campaign(index) => {
+                world.candidates[usize::from(index)].asks -= 1;
+                world.begin(index, Call::Look, Request::Look { announce: None }, setup);
+            }
+            Step::Renew(index) => {
+                world.budget.renewals -= 1;
+                let version = world.candidates[usize::from(index)].belief?.version;
+                let lease = Duration::from_secs(u64::from(LEASE));
+                let request = Request::Renew { id: holder(index).id, version, lease, fulfilled: None };
+                world.begin(index, Call::Renew, request, setup);
+            }
+            Step::Release(index) => {
+                world.budget.releases -= 1;
+                let version = world.candidates[usize::from(index)].belief.take()?.version;
+                let request = Request::Release { id: holder(index).id, version, reason: EndReason::Finished };
+                world.begin(index, Call::Release, request, setup);
+            }
+            Step::GiveUp(index) => world.candidates[usize::from(index)].call = None,
+            Step::Deliver(at) => world.deliver(at, setup),
+            Step::Lose(at) => {
+                world.budget.losses -= 1;
+                world.packets.remove(at);
+            }
+            Step::Restart(index) => {
+                world.budget.restarts -= 1;
+                let durable = world.voters[usize::from(index)].durable().clone();
+                world.voters[usize::from(index)] = Voter::flawed(durable, world.now(), setup.flaw);
+            }
+            Step::Tick => world.tick += 1,
+        }
+        world.tidy();
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::of(&self.0)
+    }
+}
