@@ -7,8 +7,8 @@ use core::time::Duration;
 use super::membership::{Membership, VoterId};
 use super::port::{Answer, Ask, Orders, View};
 use super::views::Views;
-use crate::Token;
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
+use crate::{CandidateId, Token};
 
 /// Names one question to all voters. An answer counts for the question that it answers, and for no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +33,9 @@ pub enum Output {
 /// One candidate's or observer's way to all voters of an election: one call at a time, each of one round trip to a majority,
 /// or two for a lease that is asked for.
 ///
-/// Nothing that it keeps is needed for safety: a new one is as good.
+/// One candidate has one clerk for its whole life, for two things that it keeps are needed for safety: terms that it has asked
+/// for are never asked for again, or a late message about the earlier attempt would speak of the later one; and rounds are
+/// never counted anew, or a late answer would.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Clerk {
     membership: Membership,
@@ -49,6 +51,10 @@ pub struct Clerk {
     claimed_with: u64,
     /// What the last renewal was for, until the next call begins.
     renewal: Option<Renewal>,
+    /// The highest term that it has ever claimed.
+    pub(super) asked: Token,
+    #[cfg(feature = "flaws")]
+    pub(super) flaw: Option<super::Flaw>,
     /// Who was asked, beside renewing, to support the term after all.
     caught_up: BTreeSet<VoterId>,
 }
@@ -99,12 +105,20 @@ impl Clerk {
             shown: None,
             claimed_with: 0,
             renewal: None,
+            asked: Token::NONE,
+            #[cfg(feature = "flaws")]
+            flaw: None,
             caught_up: BTreeSet::new(),
         }
     }
 
     /// Begins a call. One that was under way is given up: its answers count for nothing any more (rule R8).
     pub fn begin(&mut self, request: Request, out: &mut Vec<Output>) {
+        if let Step::Claiming { term, claim } = &self.step {
+            // Whoever supports it need not be bound for a lease that nobody will use.
+            let (term, id) = (*term, claim.holder.id);
+            self.take_back(term, id, out);
+        }
         match request {
             Request::Look { .. } => {
                 self.step = Step::Looking;
@@ -186,7 +200,8 @@ impl Clerk {
     /// depend on those alone whose support it won by. Its answer to that is the one that counts.
     fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
         let Some(Renewal { version, holder, lease, .. }) = &self.renewal else { return false };
-        let may = view.term < version.token && view.bound.is_none() && self.caught_up.insert(from);
+        let is_open = view.bound.is_none() || view.holder.as_ref().is_some_and(|other| other.id == holder.id);
+        let may = view.term < version.token && is_open && self.caught_up.insert(from);
         if may {
             let (term, holder, lease) = (version.token, holder.clone(), *lease);
             let ask = Ask::Claim { term, holder, lease, intent: self.claimed_with, is_granted: true };
@@ -255,13 +270,17 @@ impl Clerk {
         if is_expected && views.agree(is_open) {
             let intent = claim.expect.map_or(0, |expect| expect.intent);
             // Above all that these voters have seen, and this candidate: `Token::next` in the peers' only epoch.
-            let term = views.highest().max(claim.floor).next(0);
+            let term = views.highest().max(claim.floor).max(self.flawed_asked()).next(0);
+            self.asked = term;
             let ask = Ask::Claim { term, holder: claim.holder.clone(), lease: claim.lease, intent, is_granted: false };
             self.step = Step::Claiming { term, claim };
             self.ask_all(&ask, out);
-        } else if !is_expected || !can_still {
+        } else if !is_expected {
             let seen = self.seen();
             self.finish(Ok(Reply::Conflict(seen)), out);
+        } else if !can_still {
+            // Nothing has changed, and asking again at once would not help: it is tried again after a while.
+            self.finish(Err(CallError::NotDone), out);
         }
     }
 
@@ -274,9 +293,7 @@ impl Clerk {
             self.applied(record, out);
         } else if !self.may_be_accepted() {
             // Others need not wait for a promise that nobody uses.
-            let ask = Ask::Release { term, id: claim.holder.id, beat: 0, fulfilled: 0 };
-            let round = self.round;
-            out.extend(self.membership.voters().map(|to| Output::Send { to, round, ask: ask.clone() }));
+            self.take_back(term, claim.holder.id, out);
             if self.is_heard() {
                 let seen = self.seen();
                 self.finish(Ok(Reply::Conflict(seen)), out);
@@ -285,6 +302,11 @@ impl Clerk {
                 self.finish(Err(CallError::NotDone), out);
             }
         }
+    }
+
+    fn take_back(&self, term: Token, id: CandidateId, out: &mut Vec<Output>) {
+        let (ask, round) = (Ask::Release { term, id, beat: 0, fulfilled: 0 }, self.round);
+        out.extend(self.membership.voters().map(|to| Output::Send { to, round, ask: ask.clone() }));
     }
 
     /// A renewal or release that a majority has not accepted and never will.
@@ -361,7 +383,8 @@ impl Clerk {
         match &self.shown {
             Some(shown) if version < shown.version && views.highest() >= shown.version.token => {
                 let Orders { intent, wish, paused } = views.orders();
-                let wish = wish.filter(|_| intent > views.fulfilled());
+                let is_old = intent == shown.intent && shown.wish.is_none();
+                let wish = wish.filter(|_| !is_old && intent > views.fulfilled());
                 Some(Record { intent, wish, paused, ..shown.clone() })
             }
             _ => record,

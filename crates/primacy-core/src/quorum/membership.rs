@@ -36,6 +36,9 @@ impl fmt::Debug for VoterId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MembershipError {
+    /// It changes already.
+    #[error("the voters are changing already; that change must be finished first")]
+    Changing,
     /// Nobody votes.
     #[error("an election among peers needs voters, three or more to survive the loss of one")]
     Empty,
@@ -64,8 +67,11 @@ impl Membership {
     /// The same while it changes to these voters.
     ///
     /// # Errors
-    /// If there are none.
+    /// If there are none, or if it changes already: two majorities of different changes could miss each other.
     pub fn joint(self, incoming: BTreeSet<VoterId>) -> Result<Self, MembershipError> {
+        if self.incoming.is_some() {
+            return Err(MembershipError::Changing);
+        }
         if incoming.is_empty() {
             return Err(MembershipError::Empty);
         }
@@ -113,6 +119,7 @@ pub(super) mod tests {
     fn while_voters_change_both_majorities_must_agree() {
         let joint = voters(3).joint((3..=5).map(VoterId::from_bits).collect()).expect("there are some");
         assert_eq!(joint.voters().count(), 5);
+        assert_eq!(joint.clone().joint([VoterId::from_bits(6)].into()), Err(MembershipError::Changing));
         assert!(!agree(&joint, &[1, 2]), "the old ones alone");
         assert!(!agree(&joint, &[4, 5]), "the new ones alone");
         assert!(agree(&joint, &[1, 3, 4]), "two of each");

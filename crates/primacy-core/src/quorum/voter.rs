@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::Flaw;
 use super::port::{Answer, Ask, Orders, View};
 use crate::lease::Holder;
+use crate::time::share_ppm;
 use crate::{Instant, Token};
 
 /// What a voter keeps on disk about one election.
@@ -46,20 +47,23 @@ pub struct Voter {
     bound_until: Instant,
     beat: u64,
     released: bool,
+    drift_ppm: u32,
     #[cfg(feature = "flaws")]
     pub(super) flaw: Option<Flaw>,
 }
 
 impl Voter {
     /// The voter with what its disk has kept, as its process starts. It may have promised a lease the moment before it ended,
-    /// so it is bound for as long as from now.
-    pub fn restarted(durable: Durable, now: Instant) -> Self {
-        let bound_until = if durable.holder.is_some() { now + durable.lease } else { Instant::ZERO };
+    /// so it is bound for as long as from now. `drift_ppm`: by how much the rate of its clock may be wrong, in millionths.
+    pub fn restarted(durable: Durable, drift_ppm: u32, now: Instant) -> Self {
+        let bound_until =
+            if durable.holder.is_some() { now + stretched(durable.lease, drift_ppm) } else { Instant::ZERO };
         Self {
             durable,
             bound_until,
             beat: 0,
             released: false,
+            drift_ppm,
             #[cfg(feature = "flaws")]
             flaw: None,
         }
@@ -118,10 +122,11 @@ impl Voter {
         let same = self.durable.holder.as_ref().is_some_and(|own| own.id == holder.id);
         if term == self.durable.term && (same || self.flawed_shares_terms()) {
             // Asked again, since the answer was lost; but what was taken back is not given again.
-            if !self.released {
+            let may = !self.released && intent.is_none_or(|intent| intent == self.durable.seen);
+            if may {
                 self.promise(lease, now);
             }
-            return !self.released;
+            return may;
         }
         let may = term > self.durable.term && (same || self.is_free(now) || self.flawed_breaks_promise());
         let Some(seen) = intent.filter(|_| may) else { return false };
@@ -136,10 +141,11 @@ impl Voter {
         true
     }
 
-    /// Bound for that long from now, and never shorter than before: the holder may believe what it was promised first.
+    /// Bound for that long from now, and never shorter than before: the holder may believe what it was promised first. Longer
+    /// by what this clock may be fast, as a challenger of a row waits longer (rule R2).
     fn promise(&mut self, lease: Duration, now: Instant) {
         self.durable.lease = self.durable.lease.max(lease);
-        self.bound_until = self.bound_until.max(now + lease);
+        self.bound_until = self.bound_until.max(now + stretched(lease, self.drift_ppm));
     }
 
     fn supports(&self, term: Token, id: crate::CandidateId) -> bool {
@@ -155,4 +161,8 @@ impl Voter {
         let bound = (!self.is_free(now)).then(|| self.bound_until.since(now));
         View { term, holder, beat: self.beat, seen, lease, bound, released: self.released, orders, fulfilled }
     }
+}
+
+fn stretched(lease: Duration, drift_ppm: u32) -> Duration {
+    lease.saturating_add(share_ppm(lease, drift_ppm))
 }

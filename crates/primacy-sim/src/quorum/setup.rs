@@ -56,14 +56,14 @@ const ASKS: Budget = Budget { asks: 1, renewals: 0, releases: 0, losses: 0, rest
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
     let renewals = Budget { renewals: 2, losses: 1, ..ASKS };
+    let release = Budget { renewals: 1, releases: 1, ..ASKS };
+    let twice = Budget { asks: 2, renewals: 1, releases: 1, ..ASKS };
     vec![
         Setup::new("quorum: two ask", 2, ASKS),
-        Setup::new("quorum: a voter restarts", 2, Budget { restarts: 1, ..ASKS }),
         Setup { candidates: 1, ..Setup::new("quorum: one renews", 3, renewals) },
-        Setup {
-            voters: 2,
-            ..Setup::new("quorum: two voters, a release", 3, Budget { renewals: 1, releases: 1, ..ASKS })
-        },
+        Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
+        Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },
+        Setup { voters: 1, ..Setup::new("quorum: asked twice", 3, twice) },
     ]
 }
 
@@ -76,18 +76,20 @@ pub fn smoke() -> Vec<Setup> {
     ]
 }
 
-/// The planted bugs.
+/// The planted bugs, each among as few voters as show it: histories of more are the same, and longer to search.
 pub fn canaries() -> Vec<Canary> {
     let restart = Budget { restarts: 1, ..ASKS };
-    let canary = |name, flaw, horizon, budget, breaks| Canary {
-        setup: Setup { flaw: Some(flaw), ..Setup::new(name, horizon, budget) },
+    let twice = Budget { asks: 2, ..ASKS };
+    let canary = |name, flaw, voters, horizon, budget, breaks| Canary {
+        setup: Setup { voters, flaw: Some(flaw), ..Setup::new(name, horizon, budget) },
         breaks,
     };
     vec![
-        canary("quorum: NoBootWait", Flaw::NoBootWait, 2, restart, INTEGRITY),
-        canary("quorum: Forgets", Flaw::Forgets, 3, restart, ORDER),
-        canary("quorum: SharesTerms", Flaw::SharesTerms, 3, ASKS, ORDER),
-        canary("quorum: BreaksPromise", Flaw::BreaksPromise, 2, ASKS, INTEGRITY),
-        canary("quorum: CountsFromAnswers", Flaw::CountsFromAnswers, 4, ASKS, INTEGRITY),
+        canary("quorum: NoBootWait", Flaw::NoBootWait, 1, 2, restart, INTEGRITY),
+        canary("quorum: Forgets", Flaw::Forgets, 1, 3, restart, ORDER),
+        canary("quorum: ReusesTerms", Flaw::ReusesTerms, 1, 2, twice, INTEGRITY),
+        canary("quorum: CountsFromAnswers", Flaw::CountsFromAnswers, 1, 4, ASKS, INTEGRITY),
+        canary("quorum: SharesTerms", Flaw::SharesTerms, 2, 3, ASKS, ORDER),
+        canary("quorum: BreaksPromise", Flaw::BreaksPromise, 3, 2, ASKS, INTEGRITY),
     ]
 }

@@ -52,6 +52,8 @@ pub(super) struct Candidate {
     call: Option<(Call, u8)>,
     belief: Option<Belief>,
     asks: u8,
+    /// Whom it hears first when it reads.
+    first: u8,
 }
 
 /// Everything at one moment.
@@ -72,8 +74,8 @@ pub struct World {
 /// What happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A candidate looks, and asks if it may.
-    Campaign(u8),
+    /// A candidate looks, and asks if it may; it hears this voter first, and the others in turn.
+    Campaign(u8, u8),
     /// A leader renews.
     Renew(u8),
     /// A leader gives the lease back.
@@ -121,17 +123,11 @@ impl World {
     }
 
     fn carry_out(&mut self, index: u8, out: Vec<Output>, setup: &Setup) {
+        let mut reads = Vec::new();
         for output in out {
             match output {
-                // What was read may be old when the claim that follows arrives: there is nothing to gain from reading late.
-                Output::Send { to, round, ask: Ask::Read } => {
-                    let voter = u8::try_from(to.to_bits() - 1).expect("a small one");
-                    let now = self.now();
-                    let answer = self.voters[usize::from(voter)].handle(&Ask::Read, now).answer;
-                    let mut out = Vec::new();
-                    self.candidates[usize::from(index)].clerk.answered(to, round, answer, &mut out);
-                    self.carry_out(index, out, setup);
-                }
+                // Read below, in the order that was chosen.
+                Output::Send { to, round, ask: Ask::Read } => reads.push((to, round)),
                 Output::Send { to, round, ask } => {
                     let voter = u8::try_from(to.to_bits() - 1).expect("a small one");
                     self.packets.push(Packet { candidate: index, voter, round, content: Content::Ask(ask) });
@@ -143,6 +139,18 @@ impl World {
                     }
                 }
             }
+        }
+        // What was read may be old when the claim that follows arrives: there is nothing to gain from reading late.
+        let first = usize::from(self.candidates[usize::from(index)].first);
+        let count = reads.len();
+        for turn in 0..count {
+            let (to, round) = reads[(first + turn) % count];
+            let voter = usize::try_from(to.to_bits() - 1).expect("a small one");
+            let now = self.now();
+            let answer = self.voters[voter].handle(&Ask::Read, now).answer;
+            let mut out = Vec::new();
+            self.candidates[usize::from(index)].clerk.answered(to, round, answer, &mut out);
+            self.carry_out(index, out, setup);
         }
     }
 
@@ -244,8 +252,14 @@ impl Model for Grant {
     fn init_states(&self) -> Vec<World> {
         let setup = &self.0;
         let membership = Membership::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
-        let voter = Voter::flawed(Durable::default(), Instant::ZERO, setup.flaw);
-        let candidate = Candidate { clerk: Clerk::new(membership), call: None, belief: None, asks: setup.budget.asks };
+        let voter = Voter::flawed(Durable::default(), 0, Instant::ZERO, setup.flaw);
+        let candidate = Candidate {
+            clerk: Clerk::flawed(membership, setup.flaw),
+            call: None,
+            belief: None,
+            asks: setup.budget.asks,
+            first: 0,
+        };
         vec![World {
             tick: 0,
             voters: vec![voter; usize::from(setup.voters)],
@@ -278,13 +292,14 @@ impl Model for Grant {
                 }
                 // All candidates are alike: who begins is the first.
                 None if candidate.asks > 0 && (index == 0 || world.candidates[0].asks < self.0.budget.asks) => {
-                    actions.push(Step::Campaign(index));
+                    // All voters are alike: the first that is read is the first.
+                    let is_first = index == 0 && candidate.asks == self.0.budget.asks;
+                    let firsts = if is_first { 1 } else { self.0.voters };
+                    actions.extend((0..firsts).map(|first| Step::Campaign(index, first)));
                 }
                 None => {}
             }
         }
-        // All voters are alike: who is the first to support anybody is the first.
-        let is_first = world.voters.iter().all(|voter| voter.durable().holder.is_none());
         for (at, packet) in world.packets.iter().enumerate() {
             // What one round sends to one voter arrives in order.
             let comes_after = |other: &Packet| {
@@ -292,7 +307,7 @@ impl Model for Grant {
                     && matches!(other.content, Content::Ask(_))
             };
             let is_ask = matches!(packet.content, Content::Ask(_));
-            if (is_ask && world.packets[..at].iter().any(comes_after)) || (is_first && packet.voter != 0) {
+            if is_ask && world.packets[..at].iter().any(comes_after) {
                 continue;
             }
             actions.push(Step::Deliver(at));
@@ -313,7 +328,8 @@ impl Model for Grant {
         let mut world = before.clone();
         world.just.clear();
         match step {
-            Step::Campaign(index) => {
+            Step::Campaign(index, first) => {
+                world.candidates[usize::from(index)].first = first;
                 world.candidates[usize::from(index)].asks -= 1;
                 world.begin(index, Call::Look, Request::Look { announce: None }, setup);
             }
@@ -339,7 +355,7 @@ impl Model for Grant {
             Step::Restart(index) => {
                 world.budget.restarts -= 1;
                 let durable = world.voters[usize::from(index)].durable().clone();
-                world.voters[usize::from(index)] = Voter::flawed(durable, world.now(), setup.flaw);
+                world.voters[usize::from(index)] = Voter::flawed(durable, 0, world.now(), setup.flaw);
             }
             Step::Tick => world.tick += 1,
         }
