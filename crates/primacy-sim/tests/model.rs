@@ -38,7 +38,8 @@ fn every_planted_bug_is_found() {
     for canary in company::canaries() {
         assert_found(&hunt_in(Company(canary.setup), canary.breaks, PATIENCE));
     }
-    for canary in quorum::canaries() {
+    // Three voters take a minute without optimisation: `primacy-model` hunts those too.
+    for canary in quorum::canaries().into_iter().filter(|canary| canary.setup.voters < 3) {
         assert_found(&hunt_in(Grant(canary.setup), canary.breaks, PATIENCE));
     }
 }

@@ -67,8 +67,8 @@ pub fn catalogue() -> Vec<Setup> {
         Setup::new("registers: calls are lost", 40, Budget { faults: 2, ..CALM }),
         Setup::new("registers: one is stopped", 40, Budget { pauses: 1, ..CALM }),
         Setup::new("registers: one dies, one leaves", 36, Budget { crashes: 1, leaves: 1, ..CALM }),
-        Setup::new("registers: the lease moves", 28, Budget { moves: 2, faults: 1, ..CALM }),
-        Setup::new("registers: stopped, and it moves", 28, Budget { pauses: 1, moves: 1, ..CALM }),
+        Setup::new("registers: the lease moves", 24, Budget { moves: 2, faults: 1, ..CALM }),
+        Setup::new("registers: stopped, and it moves", 24, Budget { pauses: 1, moves: 1, ..CALM }),
     ]
 }
 
