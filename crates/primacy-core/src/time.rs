@@ -73,6 +73,11 @@ pub(crate) fn share_ppm(span: Duration, ppm: u32) -> Duration {
     Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))
 }
 
+/// `span` as long as it may be by a clock whose rate is wrong by `drift_ppm` (rule R2).
+pub(crate) fn stretched(span: Duration, drift_ppm: u32) -> Duration {
+    span.saturating_add(share_ppm(span, drift_ppm))
+}
+
 /// A random part of `span`.
 pub(crate) fn spread(span: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
     let nanos = nanos(span);

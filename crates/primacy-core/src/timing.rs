@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::share_ppm;
+use crate::time::{share_ppm, stretched};
 
 /// What may be chosen about an election's timing; everything else follows. Checked by [`Timing::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,7 +209,7 @@ impl Timing {
     /// How long a challenger waits, from when it saw a record change, before it may take over a lease of `lease`
     /// (rule R2): the lease stretched by the drift bound.
     pub fn stretched(&self, lease: Duration) -> Duration {
-        lease.saturating_add(share_ppm(lease, self.drift_ppm))
+        stretched(lease, self.drift_ppm)
     }
 
     /// How long after an expected renewal a waiting candidate looks for it, at least; and at most twice that.

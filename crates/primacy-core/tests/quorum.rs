@@ -56,26 +56,35 @@ impl Peers {
         intent
     }
 
-    /// One call, to its end. Messages to those who are cut off are lost, and that is noticed.
+    /// All of these messages arrive, and their answers; what follows from that. Those to whoever is cut off are lost, and that
+    /// is noticed.
+    fn deliver(&mut self, clerk: &mut Clerk, messages: Vec<Output>) -> Vec<Output> {
+        let mut next = Vec::new();
+        for message in messages {
+            let Output::Send { to, round, ask } = message else { panic!("{message:?}") };
+            if self.cut.contains(&to) {
+                clerk.unheard(to, round, &mut next);
+            } else {
+                let verdict = self.voters.get_mut(&to).expect("a voter").handle(&ask, self.now);
+                clerk.answered(to, round, verdict.answer, &mut next);
+            }
+        }
+        next
+    }
+
+    /// One call, to its end.
     fn call(&mut self, clerk: &mut Clerk, request: Request) -> Result<Reply, CallError> {
         let mut out = Vec::new();
         clerk.begin(request, &mut out);
         let mut done = None;
         while !out.is_empty() {
-            let mut next = Vec::new();
-            for output in out {
-                match output {
-                    Output::Done(result) => done = Some(result),
-                    Output::Send { to, round, .. } if self.cut.contains(&to) => clerk.unheard(to, round, &mut next),
-                    Output::Send { to, round, ask } => {
-                        let verdict = self.voters.get_mut(&to).expect("a voter").handle(&ask, self.now);
-                        clerk.answered(to, round, verdict.answer, &mut next);
-                    }
-                }
+            if let Some(at) = out.iter().position(|output| matches!(output, Output::Done(_))) {
+                done = Some(out.remove(at));
             }
-            out = next;
+            out = self.deliver(clerk, out);
         }
-        done.expect("every call ends")
+        let Some(Output::Done(result)) = done else { panic!("every call ends") };
+        result
     }
 
     fn look(&mut self, clerk: &mut Clerk) -> Sighting {
@@ -155,22 +164,13 @@ fn a_claim_in_vain_is_taken_back_and_raises_nothing_for_those_who_refused_it() {
     // The voters seem free when b looks, and two of them support a when its claim arrives.
     let mut out = Vec::new();
     b.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("b"), lease: LEASE }, &mut out);
-    let mut claims = Vec::new();
-    for output in out {
-        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
-        let answer = peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now).answer;
-        b.answered(to, round, answer, &mut claims);
-    }
+    let claims = peers.deliver(&mut b, out);
     peers.cut(&[3]);
     let first = applied(peers.ask(&mut a, "a"));
     peers.cut(&[]);
-    let mut out = Vec::new();
-    for output in claims {
-        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
-        assert!(matches!(ask, Ask::Claim { .. }), "{ask:?}");
-        let answer = peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now).answer;
-        b.answered(to, round, answer, &mut out);
-    }
+    let is_claim = |output: &Output| matches!(output, Output::Send { ask: Ask::Claim { .. }, .. });
+    assert!(claims.iter().all(is_claim), "{claims:?}");
+    let out = peers.deliver(&mut b, claims);
     let taken_back = |output: &Output| matches!(output, Output::Send { ask: Ask::Release { beat: 0, .. }, .. });
     assert_eq!(out.iter().filter(|output| taken_back(output)).count(), 3);
     let Some(Output::Done(Ok(Reply::Conflict(seen)))) = out.last() else { panic!("{out:?}") };
@@ -283,12 +283,7 @@ fn a_term_that_was_asked_for_in_vain_is_never_asked_for_again() {
     let mut a = Clerk::new(membership());
     let mut out = Vec::new();
     a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
-    let mut claims = Vec::new();
-    for output in out {
-        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
-        let answer = peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now).answer;
-        a.answered(to, round, answer, &mut claims);
-    }
+    let claims = peers.deliver(&mut a, out);
     let term = |output: &Output| match output {
         Output::Send { ask: Ask::Claim { term, .. }, .. } => Some(*term),
         _ => None,

@@ -49,8 +49,8 @@ pub struct Clerk {
     shown: Option<Record>,
     /// The orders that it had seen when it claimed its last term.
     claimed_with: u64,
-    /// What the last renewal was for, until the next call begins.
-    renewal: Option<Renewal>,
+    /// The renewal or release that was asked for last, until the next call begins.
+    change: Option<Change>,
     /// The highest term that it has ever claimed.
     pub(super) asked: Token,
     #[cfg(feature = "flaws")]
@@ -59,10 +59,13 @@ pub struct Clerk {
     caught_up: BTreeSet<VoterId>,
 }
 
+/// What the record becomes by a change of one's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Renewal {
+struct Change {
+    /// The version before it.
     version: Version,
-    holder: Holder,
+    /// `None`: it is released.
+    holder: Option<Holder>,
     lease: Duration,
     fulfilled: u64,
 }
@@ -77,11 +80,7 @@ enum Step {
         term: Token,
         claim: Claim,
     },
-    Renewing,
-    Releasing {
-        version: Version,
-        fulfilled: u64,
-    },
+    Changing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -104,7 +103,7 @@ impl Clerk {
             unheard: BTreeSet::new(),
             shown: None,
             claimed_with: 0,
-            renewal: None,
+            change: None,
             asked: Token::NONE,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -135,16 +134,18 @@ impl Clerk {
                     return self.finish(Err(CallError::NotDone), out);
                 };
                 let (term, beat, fulfilled) = (version.token, version.beat + 1, fulfilled.unwrap_or_default());
-                self.step = Step::Renewing;
+                self.step = Step::Changing;
                 self.ask_all(&Ask::Renew { term, id, beat, lease, fulfilled }, out);
-                self.renewal = Some(Renewal { version, holder, lease, fulfilled });
+                self.change = Some(Change { version, holder: Some(holder), lease, fulfilled });
             }
             Request::Release { id, version, .. } => {
                 // A new election has happened by this; whom an operator has named is still to come.
                 let is_deposed = |shown: &&Record| shown.wish == Some(crate::lease::Wish::NewElection);
                 let fulfilled = self.shown.as_ref().filter(is_deposed).map_or(0, |shown| shown.intent);
-                self.step = Step::Releasing { version, fulfilled };
+                let lease = self.shown.as_ref().map(|shown| shown.lease).unwrap_or_default();
+                self.step = Step::Changing;
                 self.ask_all(&Ask::Release { term: version.token, id, beat: version.beat + 1, fulfilled }, out);
+                self.change = Some(Change { version, holder: None, lease, fulfilled });
             }
             // What waits is known to those who ask, and to no voter.
             Request::Leave => self.finish(Ok(Reply::Left), out),
@@ -182,7 +183,7 @@ impl Clerk {
 
     fn ask_all(&mut self, ask: &Ask, out: &mut Vec<Output>) {
         self.round.0 += 1;
-        self.renewal = None;
+        self.change = None;
         self.caught_up.clear();
         self.heard.clear();
         self.accepted.clear();
@@ -199,9 +200,8 @@ impl Clerk {
     /// A voter that has not heard of the holder's term, and is free, is asked to support it too: so the holder does not
     /// depend on those alone whose support it won by. Its answer to that is the one that counts.
     fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
-        let Some(Renewal { version, holder, lease, .. }) = &self.renewal else { return false };
-        let is_open = view.bound.is_none() || view.holder.as_ref().is_some_and(|other| other.id == holder.id);
-        let may = view.term < version.token && is_open && self.caught_up.insert(from);
+        let Some(Change { version, holder: Some(holder), lease, .. }) = &self.change else { return false };
+        let may = view.term < version.token && view.is_open_to(holder.id) && self.caught_up.insert(from);
         if may {
             let (term, holder, lease) = (version.token, holder.clone(), *lease);
             let ask = Ask::Claim { term, holder, lease, intent: self.claimed_with, is_granted: true };
@@ -222,23 +222,13 @@ impl Clerk {
                 let (term, claim) = (*term, claim.clone());
                 self.claim(term, claim, out);
             }
-            Step::Renewing => match self.renewal.clone() {
-                Some(Renewal { version, holder, lease, fulfilled }) if self.is_accepted() => {
-                    let record = self.record_of(version, Some(holder), lease, fulfilled);
+            Step::Changing => match self.change.clone() {
+                Some(change) if self.is_accepted() => {
+                    let record = self.record_of(change);
                     self.applied(record, out);
                 }
                 _ => self.conclude_failure(out),
             },
-            Step::Releasing { version, fulfilled } => {
-                let (version, fulfilled) = (*version, *fulfilled);
-                if self.is_accepted() {
-                    let lease = self.shown.as_ref().map(|shown| shown.lease).unwrap_or_default();
-                    let record = self.record_of(version, None, lease, fulfilled);
-                    self.applied(record, out);
-                } else {
-                    self.conclude_failure(out);
-                }
-            }
         }
     }
 
@@ -262,9 +252,7 @@ impl Clerk {
         let record = self.present();
         let views = self.views();
         let is_expected = record.as_ref().map(Record::expectation) == claim.expect;
-        let is_open = |view: &View| {
-            view.bound.is_none() || view.holder.as_ref().is_some_and(|holder| holder.id == claim.holder.id)
-        };
+        let is_open = |view: &View| view.is_open_to(claim.holder.id);
         let can_still =
             self.membership.is_quorum(|voter| self.heard.get(&voter).map_or(!self.unheard.contains(&voter), is_open));
         if is_expected && views.agree(is_open) {
@@ -289,7 +277,8 @@ impl Clerk {
             let fulfilled = claim.expect.map_or(0, |expect| expect.intent);
             self.claimed_with = fulfilled;
             let version = Version { token: term, beat: 0 };
-            let record = self.record_of(version, Some(claim.holder), claim.lease, fulfilled);
+            let (holder, lease) = (Some(claim.holder), claim.lease);
+            let record = self.record_of(Change { version, holder, lease, fulfilled });
             self.applied(record, out);
         } else if !self.may_be_accepted() {
             // Others need not wait for a promise that nobody uses.
@@ -318,15 +307,14 @@ impl Clerk {
             return self.finish(Err(CallError::Unknown), out);
         }
         let seen = self.seen();
-        let still_holds = |Renewal { version, holder, .. }: &Renewal| {
-            let record = seen.record.as_ref();
-            record.is_some_and(|record| record.version.token == version.token && record.is_held_by(holder.id))
-        };
-        // Nobody else was granted a term: this one ends by time and not sooner (R7).
-        let result = if self.renewal.as_ref().is_some_and(still_holds) {
-            Err(CallError::Unknown)
-        } else {
-            Ok(Reply::Conflict(seen))
+        let result = match (&self.change, &seen.record) {
+            // Nobody else was granted a term: this one ends by time and not sooner (R7).
+            (Some(Change { version, holder: Some(holder), .. }), Some(record))
+                if record.version.token == version.token && record.is_held_by(holder.id) =>
+            {
+                Err(CallError::Unknown)
+            }
+            _ => Ok(Reply::Conflict(seen)),
         };
         self.finish(result, out);
     }
@@ -359,13 +347,11 @@ impl Clerk {
         self.membership.is_quorum(|voter| !self.unheard.contains(&voter))
     }
 
-    /// The record after a change of its own, one beat further.
-    fn record_of(&self, version: Version, holder: Option<Holder>, lease: Duration, fulfilled: u64) -> Record {
+    /// The record after a change of one's own, one beat further.
+    fn record_of(&self, Change { version, holder, lease, fulfilled }: Change) -> Record {
         let views = self.views();
-        let Orders { intent, wish, paused } = views.orders();
-        let version = Version { beat: version.beat + 1, ..version };
-        let wish = wish.filter(|_| intent > views.fulfilled().max(fulfilled));
-        Record { version, holder, lease, intent, wish, paused }
+        let Orders { intent, wish, paused } = views.orders().open_after(views.fulfilled().max(fulfilled));
+        Record { version: Version { beat: version.beat + 1, ..version }, holder, lease, intent, wish, paused }
     }
 
     fn seen(&mut self) -> crate::lease::Sighting {
@@ -382,9 +368,9 @@ impl Clerk {
         let version = record.as_ref().map(|record| record.version).unwrap_or_default();
         match &self.shown {
             Some(shown) if version < shown.version && views.highest() >= shown.version.token => {
-                let Orders { intent, wish, paused } = views.orders();
-                let is_old = intent == shown.intent && shown.wish.is_none();
-                let wish = wish.filter(|_| !is_old && intent > views.fulfilled());
+                // What it has shown to have come true has.
+                let known = if shown.wish.is_none() { shown.intent } else { 0 };
+                let Orders { intent, wish, paused } = views.orders().open_after(views.fulfilled().max(known));
                 Some(Record { intent, wish, paused, ..shown.clone() })
             }
             _ => record,

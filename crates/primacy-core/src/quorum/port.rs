@@ -64,6 +64,12 @@ pub struct Orders {
 }
 
 impl Orders {
+    /// Without a wish that has come true: all orders up to `fulfilled` have.
+    pub(super) fn open_after(self, fulfilled: u64) -> Self {
+        let wish = self.wish.filter(|_| self.intent > fulfilled);
+        Self { wish, ..self }
+    }
+
     /// The count that comes after this one.
     pub fn next_intent(&self, entropy: u64) -> u64 {
         const RANDOM: u32 = 20;
@@ -93,6 +99,18 @@ pub struct View {
     pub orders: Orders,
     /// Orders up to this count have come true.
     pub fulfilled: u64,
+}
+
+impl View {
+    /// Whether it has supported this candidate last.
+    pub(super) fn supports(&self, id: CandidateId) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.id == id)
+    }
+
+    /// Whether it may support this candidate in a new term.
+    pub(super) fn is_open_to(&self, id: CandidateId) -> bool {
+        self.bound.is_none() || self.supports(id)
+    }
 }
 
 /// A voter's answer.

@@ -46,22 +46,18 @@ impl Views<'_> {
     fn granted(&self) -> Option<(Token, &Holder)> {
         let claims = self.heard.values().filter_map(|view| Some((view.term, view.holder.as_ref()?, view.beat)));
         let proven = claims.filter(|(term, holder, beat)| {
-            let supports =
-                |view: &View| view.term == *term && view.holder.as_ref().is_some_and(|other| other.id == holder.id);
-            *beat > 1 || self.agree(supports)
+            *beat > 1 || self.agree(|view| view.term == *term && view.supports(holder.id))
         });
         proven.max_by_key(|(term, ..)| *term).map(|(term, holder, _)| (term, holder))
     }
 
     /// The election's record as the last grant and the latest orders make it, or `None` if nothing was ever granted or ordered.
     pub(super) fn record(&self) -> Option<Record> {
-        let orders = self.orders();
+        let Orders { intent, wish, paused } = self.orders().open_after(self.fulfilled());
         let granted = self.granted();
-        if granted.is_none() && orders.intent == 0 {
+        if granted.is_none() && intent == 0 {
             return None;
         }
-        let wish = orders.wish.filter(|_| orders.intent > self.fulfilled());
-        let (intent, paused) = (orders.intent, orders.paused);
         let Some((token, holder)) = granted else {
             let (version, lease) = (Version::default(), Duration::ZERO);
             return Some(Record { version, holder: None, lease, intent, wish, paused });

@@ -6,8 +6,8 @@ use core::time::Duration;
 use super::Flaw;
 use super::port::{Answer, Ask, Orders, View};
 use crate::lease::Holder;
-use crate::time::share_ppm;
-use crate::{Instant, Token};
+use crate::time::stretched;
+use crate::{CandidateId, Instant, Token};
 
 /// What a voter keeps on disk about one election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,9 +37,9 @@ pub struct Verdict {
 
 /// One voter's part in one election.
 ///
-/// The rules are those of the quorum grant that was searched completely before it was built (`docs/design/quorum.md`): a promise is on disk before it
-/// is answered; one holder for each term; bound to one holder, a voter refuses all others until its promise ends; after a
-/// restart it takes it that it has promised just now.
+/// A promise is on disk before it is answered; one holder for each term; bound to one holder, a voter refuses all others until
+/// its promise ends; after a restart it takes it that it has promised just now. Why each of these is needed:
+/// `docs/design/quorum.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Voter {
     durable: Durable,
@@ -92,8 +92,7 @@ impl Voter {
                 let supports = self.supports(*term, *id) && !self.released;
                 if supports {
                     self.promise(*lease, now);
-                    self.beat = self.beat.max(*beat);
-                    self.durable.fulfilled = self.durable.fulfilled.max(*fulfilled);
+                    self.note(*beat, *fulfilled);
                 }
                 supports
             }
@@ -101,8 +100,7 @@ impl Voter {
                 let supports = self.supports(*term, *id);
                 if supports {
                     self.released = true;
-                    self.beat = self.beat.max(*beat);
-                    self.durable.fulfilled = self.durable.fulfilled.max(*fulfilled);
+                    self.note(*beat, *fulfilled);
                 }
                 supports
             }
@@ -119,7 +117,7 @@ impl Voter {
 
     /// `intent`: the orders that the candidate has seen, if there are no later ones in its way.
     fn claimed(&mut self, term: Token, holder: &Holder, lease: Duration, intent: Option<u64>, now: Instant) -> bool {
-        let same = self.durable.holder.as_ref().is_some_and(|own| own.id == holder.id);
+        let same = self.has_supported(holder.id);
         if term == self.durable.term && (same || self.flawed_shares_terms()) {
             // Asked again, since the answer was lost; but what was taken back is not given again.
             let may = !self.released && intent.is_none_or(|intent| intent == self.durable.seen);
@@ -148,8 +146,17 @@ impl Voter {
         self.bound_until = self.bound_until.max(now + stretched(lease, self.drift_ppm));
     }
 
-    fn supports(&self, term: Token, id: crate::CandidateId) -> bool {
-        self.durable.term == term && self.durable.holder.as_ref().is_some_and(|holder| holder.id == id)
+    fn note(&mut self, beat: u64, fulfilled: u64) {
+        self.beat = self.beat.max(beat);
+        self.durable.fulfilled = self.durable.fulfilled.max(fulfilled);
+    }
+
+    fn supports(&self, term: Token, id: CandidateId) -> bool {
+        self.durable.term == term && self.has_supported(id)
+    }
+
+    fn has_supported(&self, id: CandidateId) -> bool {
+        self.durable.holder.as_ref().is_some_and(|holder| holder.id == id)
     }
 
     fn is_free(&self, now: Instant) -> bool {
@@ -161,8 +168,4 @@ impl Voter {
         let bound = (!self.is_free(now)).then(|| self.bound_until.since(now));
         View { term, holder, beat: self.beat, seen, lease, bound, released: self.released, orders, fulfilled }
     }
-}
-
-fn stretched(lease: Duration, drift_ppm: u32) -> Duration {
-    lease.saturating_add(share_ppm(lease, drift_ppm))
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::share_ppm;
+use crate::time::stretched;
 
 /// What may be chosen about the rounds of an election. Checked by [`Rounds::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,8 +118,7 @@ impl Rounds {
 
     /// How long a process may be silent, on the clock of whoever watches it, before it counts as dead (rule R3).
     pub fn patience(&self, round: Duration) -> Duration {
-        let silent = self.lease(round);
-        silent.saturating_add(share_ppm(silent, self.drift_ppm))
+        stretched(self.lease(round), self.drift_ppm)
     }
 
     /// Whether a process whose beats come `late` is close to being taken for dead.
