@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::lease::Standing;
 use crate::time::{share_ppm, stretched};
 
 /// What may be chosen about an election's timing; everything else follows. Checked by [`Timing::new`].
@@ -217,6 +218,16 @@ impl Timing {
         share_ppm(self.lease, 7_500)
     }
 
+    /// Time from one renewal that a candidate of this standing looks for to the next: every one for the next in line, and
+    /// for the others as many as make a third of the lease.
+    pub fn watch_every(&self, standing: Standing) -> Duration {
+        if standing.is_next() {
+            return self.renew_every;
+        }
+        let share = (self.lease / 3).as_nanos().div_ceil(self.renew_every.as_nanos());
+        self.renew_every.saturating_mul(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
     /// For how long only the successor that an operator named may take a vacant leadership, and for how long a leader
     /// that resigned leaves it to others.
     pub fn window(&self) -> Duration {
@@ -231,17 +242,20 @@ impl Timing {
 
     /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
     /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
-    /// nothing else fails.
+    /// nothing else fails. Whoever has only just come to be next in line, since others went, has the bound of its old
+    /// place until its next look.
     pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
+        let watch_every = self.watch_every(Standing { ahead, ..Standing::default() });
         let on_own_clock = self
             .stretched(self.lease)
+            .saturating_add(watch_every.saturating_sub(self.renew_every))
             .saturating_add(self.look_lag() * 2)
             .saturating_add(self.slot() * ahead)
             .saturating_add(Duration::from_millis(1));
         // The challenger's clock may be slow. It then looks for each renewal later than it means to: by what it and a
-        // holder with a fast clock drift apart from one renewal to the next.
-        let drifted = on_slowest_clock(self.renew_every, self.drift_ppm)
-            .saturating_sub(on_fastest_clock(self.renew_every, self.drift_ppm));
+        // holder with a fast clock drift apart from one look to the next.
+        let drifted = on_slowest_clock(watch_every, self.drift_ppm)
+            .saturating_sub(on_fastest_clock(watch_every, self.drift_ppm));
         on_slowest_clock(on_own_clock, self.drift_ppm).saturating_add(drifted).saturating_add(latency * 4)
     }
 }
@@ -318,6 +332,19 @@ mod tests {
     fn the_bound_is_what_the_readme_says() {
         let bound = ten().failover_bound(0, Duration::from_millis(10));
         assert!(bound <= Duration::from_millis(10_700), "{bound:?}");
+    }
+
+    #[test]
+    fn who_is_not_next_in_line_looks_three_times_a_lease_at_most() {
+        let at = |ahead| Standing { ahead, ..Standing::default() };
+        let timing = ten();
+        assert_eq!(timing.renew_every(), Duration::from_millis(2_125));
+        assert_eq!(timing.watch_every(at(1)), timing.renew_every());
+        assert_eq!(timing.watch_every(at(2)), timing.renew_every() * 2);
+        let plain = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default");
+        assert_eq!(plain.watch_every(at(2)), plain.renew_every(), "three times a lease already");
+        let (next, later) = (timing.failover_bound(1, Duration::ZERO), timing.failover_bound(2, Duration::ZERO));
+        assert!(later >= next + timing.renew_every(), "a renewal may be missed: {next:?} {later:?}");
     }
 
     #[test]

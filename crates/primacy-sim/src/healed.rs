@@ -477,7 +477,11 @@ impl World {
     /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
     fn silence_bound(&self) -> u64 {
         let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
-        let ahead = self.store.stale_announcements(live);
+        let stale = self.store.stale_announcements(live);
+        // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
+        let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
+        let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));
+        let ahead = if watched { stale } else { stale.max(2) };
         if let Some(company) = self.scenario.company {
             return self.succession_bound(&company, ahead);
         }

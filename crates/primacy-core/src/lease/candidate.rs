@@ -253,6 +253,11 @@ impl Candidate {
         Instant::earliest(call, own)
     }
 
+    /// Where it stands among those that wait, as it has heard last; `None` before its first look.
+    pub fn standing(&self) -> Option<Standing> {
+        self.seen.as_ref().map(|seen| seen.sighting.standing)
+    }
+
     /// What it can say about itself. Compare `until` with the clock: a view grows old.
     pub fn view(&self) -> View {
         let (asks_at, why) = self.readiness();

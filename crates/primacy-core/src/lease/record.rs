@@ -93,6 +93,14 @@ pub struct Standing {
     pub reserve: bool,
 }
 
+impl Standing {
+    /// Whether it is one of the two that are to see every renewal, so that one of them takes over in time though the other
+    /// is dead. The rest may see of each few renewals one: the store is spared their looks.
+    pub const fn is_next(&self) -> bool {
+        self.ahead < 2
+    }
+}
+
 /// What one linearizable look at an election's row tells.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {

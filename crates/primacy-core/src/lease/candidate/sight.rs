@@ -170,15 +170,16 @@ impl Candidate {
         seen.changed_at + timing.stretched(record.lease)
     }
 
-    /// Looks shortly after the holder should have renewed, so that one look per renewal sees every renewal early, and
-    /// the published bound holds.
+    /// Looks shortly after the holder should have renewed, so that one look sees a renewal early, and the published bound
+    /// holds.
     pub(super) fn plan_look(&mut self, cx: &mut Context<'_>) {
         let Some(seen) = &self.seen else { return };
         let timing = &self.config.timing;
-        let (cadence, lag) = (timing.renew_every(), timing.look_lag());
         let record = seen.sighting.record.as_ref();
         let own = &self.config.label;
         let named = record.is_some_and(|record| matches!(&record.wish, Some(Wish::Successor(name)) if name == own));
+        let watch_every = if named { timing.renew_every() } else { timing.watch_every(seen.sighting.standing) };
+        let (cadence, lag) = (watch_every, timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
             // It is shown the record by others; but who is to lead next looks by itself.
             _ if seen.sighting.standing.reserve && !named => timing.lease(),
