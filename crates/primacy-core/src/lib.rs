@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod contest;
 pub mod fence;
 pub mod ids;
 pub mod lease;

@@ -254,8 +254,8 @@ impl Timing {
             .saturating_add(Duration::from_millis(1));
         // The challenger's clock may be slow. It then looks for each renewal later than it means to: by what it and a
         // holder with a fast clock drift apart from one look to the next.
-        let drifted = on_slowest_clock(watch_every, self.drift_ppm)
-            .saturating_sub(on_fastest_clock(watch_every, self.drift_ppm));
+        let drifted =
+            on_slowest_clock(watch_every, self.drift_ppm).saturating_sub(on_fastest_clock(watch_every, self.drift_ppm));
         on_slowest_clock(on_own_clock, self.drift_ppm).saturating_add(drifted).saturating_add(latency * 4)
     }
 }

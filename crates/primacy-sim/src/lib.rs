@@ -12,6 +12,8 @@
 #[cfg(feature = "model")]
 pub mod company;
 #[cfg(feature = "model")]
+pub mod contest;
+#[cfg(feature = "model")]
 pub mod model;
 #[cfg(feature = "canaries")]
 pub mod published;

@@ -1,0 +1,5 @@
+//! Contests among peers in a simulated network: what they cost, how often they split, and how they go wrong.
+
+mod world;
+
+pub use world::{Link, Nomination, World};
