@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primacy_core::lease::{CallError, EndReason, Holder, Record, Reply, Request, Sighting, Version, Wish};
-use primacy_core::quorum::{Ask, Clerk, Durable, Membership, Orders, Output, Round, Voter, VoterId};
+use primacy_core::quorum::{Ask, Clerk, Counts, Durable, Membership, Ordered, Orders, Output, Round, Voter, VoterId};
 use primacy_core::{CandidateId, Instant, Label, Token};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -46,14 +46,17 @@ impl Peers {
         *voter = Voter::restarted(voter.durable().clone(), 0, now);
     }
 
+    /// What operators want from now on; gives the count of orders that a record shows.
     fn order(&mut self, wish: Option<Wish>, paused: bool) -> u64 {
-        let last = self.voters.values().map(|voter| voter.durable().orders.intent).max().unwrap_or_default();
-        let intent = Orders { intent: last, ..Orders::default() }.next_intent(7);
+        let mut orders = Orders::default();
+        self.voters.values().for_each(|voter| orders.merge(&voter.durable().orders));
+        let count = orders.next_count(7);
+        let orders = Orders { wish: Ordered { count, value: wish }, paused: Ordered { count, value: paused } };
         let now = self.now;
         for voter in self.voters.values_mut() {
-            voter.handle(&Ask::Order(Orders { intent, wish: wish.clone(), paused }), now);
+            voter.handle(&Ask::Order { orders: orders.clone(), token: None }, now);
         }
-        intent
+        orders.intent()
     }
 
     /// All of these messages arrive, and their answers; what follows from that. Those to whoever is cut off are lost, and that
@@ -84,6 +87,13 @@ impl Peers {
             out = self.deliver(clerk, out);
         }
         let Some(Output::Done(result)) = done else { panic!("every call ends") };
+        result
+    }
+
+    /// An operator's call, to its end.
+    fn told(&mut self, clerk: &mut Clerk, mut out: Vec<Output>) -> Result<Reply, CallError> {
+        out = self.deliver(clerk, out);
+        let Some(Output::Done(result)) = out.pop() else { panic!("it ends with one round") };
         result
     }
 
@@ -261,19 +271,80 @@ fn nobody_is_granted_against_an_order_and_the_grant_makes_it_come_true() {
 #[test]
 fn a_voter_refuses_a_claim_that_has_not_seen_its_orders() {
     let mut peers = Peers::new();
-    let intent = peers.order(None, true);
+    peers.order(None, true);
     let voter = peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter");
-    let claim = |intent| Ask::Claim {
+    let claim = |seen| Ask::Claim {
         term: Token::new(1).expect("valid"),
         holder: holder("a"),
         lease: LEASE,
-        intent,
-        is_granted: false,
+        seen,
+        granted: None,
     };
-    assert!(!voter.handle(&claim(0), Instant::ZERO).answer.accepted);
-    let verdict = voter.handle(&claim(intent), Instant::ZERO);
+    let all = voter.durable().orders.counts();
+    for unseen in [Counts::default(), Counts { wish: 0, ..all }, Counts { paused: 0, wish: u64::MAX }] {
+        assert!(!voter.handle(&claim(unseen), Instant::ZERO).answer.accepted, "{unseen:?}");
+    }
+    let verdict = voter.handle(&claim(all), Instant::ZERO);
     assert!(verdict.answer.accepted && verdict.must_flush);
-    assert!(!voter.handle(&claim(intent), Instant::ZERO).must_flush, "asked again, nothing changes on disk");
+    assert!(!voter.handle(&claim(all), Instant::ZERO).must_flush, "asked again, nothing changes on disk");
+}
+
+#[test]
+fn an_operator_is_told_that_an_order_stands_when_a_majority_has_it() {
+    let mut peers = Peers::new();
+    let (mut a, mut desk) = (Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.look(&mut desk);
+    let count = desk.orders().next_count(7);
+    let orders = Orders { wish: Ordered { count, value: Some(Wish::NewElection) }, ..desk.orders().clone() };
+    peers.cut(&[1, 2]);
+    let mut out = Vec::new();
+    desk.order(orders.clone(), Some(first.version.token), &mut out);
+    assert_eq!(peers.told(&mut desk, out), Err(CallError::Unknown), "one voter is not enough");
+    peers.cut(&[3]);
+    let mut out = Vec::new();
+    desk.order(orders.clone(), Some(first.version.token), &mut out);
+    let Ok(Reply::Seen(seen)) = peers.told(&mut desk, out) else { panic!("two are") };
+    assert_eq!(seen.record.and_then(|record| record.wish), Some(Wish::NewElection));
+    let renewed = applied(peers.renew(&mut a, "a", first.version));
+    assert_eq!(renewed.wish, Some(Wish::NewElection), "the leader hears of it");
+    let release = Request::Release { id: holder("a").id, version: renewed.version, reason: EndReason::Deposed };
+    assert_eq!(applied(peers.call(&mut a, release)).wish, None);
+    let second = applied(peers.ask(&mut Clerk::new(membership()), "b")).version.token;
+    assert!(second > first.version.token);
+    let count = desk.orders().next_count(8);
+    let late = Orders { wish: Ordered { count, value: Some(Wish::NewElection) }, ..orders };
+    let mut out = Vec::new();
+    desk.order(late, Some(first.version.token), &mut out);
+    let Ok(Reply::Conflict(seen)) = peers.told(&mut desk, out) else { panic!("it was meant for another leader") };
+    assert_eq!(seen.record.map(|record| (record.version.token, record.wish)), Some((second, None)));
+}
+
+#[test]
+fn an_operator_can_free_the_voters_of_a_leader_that_does_not_answer() {
+    let mut peers = Peers::new();
+    let (mut a, mut b, mut desk) = (Clerk::new(membership()), Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    peers.look(&mut desk);
+    let mut out = Vec::new();
+    desk.dismiss(&mut out);
+    let Ok(Reply::Seen(seen)) = peers.told(&mut desk, out) else { panic!("it is freed") };
+    assert_eq!(seen.record.and_then(|record| record.holder), None);
+    let second = applied(peers.ask(&mut b, "b"));
+    let seen = conflict(peers.renew(&mut a, "a", first.version));
+    assert_eq!(seen.record, Some(second));
+}
+
+#[test]
+fn an_order_against_a_token_is_refused_where_a_later_one_is_supported() {
+    let mut peers = Peers::new();
+    let first = applied(peers.ask(&mut Clerk::new(membership()), "a")).version.token;
+    let voter = peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter");
+    let orders = Orders { paused: Ordered { count: 1 << 20, value: true }, ..Orders::default() };
+    let mut order = |token| voter.handle(&Ask::Order { orders: orders.clone(), token }, Instant::ZERO).answer;
+    assert!(!order(Some(Token::NONE)).accepted);
+    let answer = order(Some(first));
+    assert!(answer.accepted && answer.view.orders.paused.value);
 }
 
 /// Or a late message about the earlier attempt would be taken for one about the later: it could free the voters of a leader.
@@ -301,7 +372,7 @@ fn a_term_that_was_asked_for_in_vain_is_never_asked_for_again() {
 fn a_promise_lasts_longer_by_what_the_voters_clock_may_be_fast() {
     let mut voter = Voter::restarted(Durable::default(), 20_000, Instant::ZERO);
     let term = Token::new(1).expect("valid");
-    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, intent: 0, is_granted: false };
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: None };
     voter.handle(&claim, Instant::ZERO);
     let end = Instant::ZERO + LEASE + Duration::from_millis(200);
     assert_eq!(voter.bound_until(Instant::ZERO), Some(end));

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::membership::{Membership, VoterId};
-use super::port::{Answer, Ask, Orders, View};
+use super::port::{Answer, Ask, Counts, Granted, Orders, View};
 use super::views::Views;
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
 use crate::{CandidateId, Token};
@@ -47,8 +47,13 @@ pub struct Clerk {
     unheard: BTreeSet<VoterId>,
     /// The last record that it showed, so that it never shows an older one while nothing went back.
     shown: Option<Record>,
+    /// The latest orders that it has heard of, in each register. Those that an operator was told of are among any majority's
+    /// answers; one that was not may be seen, and then is not unseen.
+    orders: Orders,
+    /// The wishes up to this count have come true.
+    fulfilled: u64,
     /// The orders that it had seen when it claimed its last term.
-    claimed_with: u64,
+    claimed_with: Counts,
     /// The renewal or release that was asked for last, until the next call begins.
     change: Option<Change>,
     /// The highest term that it has ever claimed.
@@ -81,6 +86,8 @@ enum Step {
         claim: Claim,
     },
     Changing,
+    /// An operator's word.
+    Telling,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +109,9 @@ impl Clerk {
             accepted: BTreeSet::new(),
             unheard: BTreeSet::new(),
             shown: None,
-            claimed_with: 0,
+            orders: Orders::default(),
+            fulfilled: 0,
+            claimed_with: Counts::default(),
             change: None,
             asked: Token::NONE,
             #[cfg(feature = "flaws")]
@@ -113,11 +122,7 @@ impl Clerk {
 
     /// Begins a call. One that was under way is given up: its answers count for nothing any more (rule R8).
     pub fn begin(&mut self, request: Request, out: &mut Vec<Output>) {
-        if let Step::Claiming { term, claim } = &self.step {
-            // Whoever supports it need not be bound for a lease that nobody will use.
-            let (term, id) = (*term, claim.holder.id);
-            self.take_back(term, id, out);
-        }
+        self.give_up(out);
         match request {
             Request::Look { .. } => {
                 self.step = Step::Looking;
@@ -133,7 +138,8 @@ impl Clerk {
                     // It renews only what it was granted, which it has shown.
                     return self.finish(Err(CallError::NotDone), out);
                 };
-                let (term, beat, fulfilled) = (version.token, version.beat + 1, fulfilled.unwrap_or_default());
+                let (term, beat) = (version.token, version.beat + 1);
+                let fulfilled = self.wish_of(fulfilled);
                 self.step = Step::Changing;
                 self.ask_all(&Ask::Renew { term, id, beat, lease, fulfilled }, out);
                 self.change = Some(Change { version, holder: Some(holder), lease, fulfilled });
@@ -141,7 +147,7 @@ impl Clerk {
             Request::Release { id, version, .. } => {
                 // A new election has happened by this; whom an operator has named is still to come.
                 let is_deposed = |shown: &&Record| shown.wish == Some(crate::lease::Wish::NewElection);
-                let fulfilled = self.shown.as_ref().filter(is_deposed).map_or(0, |shown| shown.intent);
+                let fulfilled = self.wish_of(self.shown.as_ref().filter(is_deposed).map(|shown| shown.intent));
                 let lease = self.shown.as_ref().map(|shown| shown.lease).unwrap_or_default();
                 self.step = Step::Changing;
                 self.ask_all(&Ask::Release { term: version.token, id, beat: version.beat + 1, fulfilled }, out);
@@ -150,6 +156,32 @@ impl Clerk {
             // What waits is known to those who ask, and to no voter.
             Request::Leave => self.finish(Ok(Reply::Left), out),
         }
+    }
+
+    /// Begins to write operators' orders, for whoever has just looked: those of [`orders`](Self::orders) with one of a larger
+    /// count. With a token, only if no later one has been granted. Ends with [`Reply::Seen`] when a majority has them, and
+    /// with [`Reply::Conflict`] if it has not and this is known; some voters may have them nevertheless.
+    pub fn order(&mut self, orders: Orders, token: Option<Token>, out: &mut Vec<Output>) {
+        self.give_up(out);
+        self.step = Step::Telling;
+        self.ask_all(&Ask::Order { orders, token }, out);
+    }
+
+    /// Begins to free the voters of the holder that was shown last, whatever it believes: two may lead until it notices. Ends
+    /// as [`order`](Self::order) does.
+    pub fn dismiss(&mut self, out: &mut Vec<Output>) {
+        self.give_up(out);
+        let shown = self.shown.as_ref().and_then(|shown| Some((shown.version, shown.holder.as_ref()?.id)));
+        let Some((Version { token: term, beat }, id)) = shown else {
+            return self.finish(Err(CallError::NotDone), out);
+        };
+        self.step = Step::Telling;
+        self.ask_all(&Ask::Release { term, id, beat: beat + 1, fulfilled: 0 }, out);
+    }
+
+    /// The latest orders that it has heard of.
+    pub fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// A voter has answered.
@@ -181,6 +213,13 @@ impl Clerk {
 
     // ---- steps ----
 
+    fn give_up(&self, out: &mut Vec<Output>) {
+        if let Step::Claiming { term, claim } = &self.step {
+            // Whoever supports it need not be bound for a lease that nobody will use.
+            self.take_back(*term, claim.holder.id, out);
+        }
+    }
+
     fn ask_all(&mut self, ask: &Ask, out: &mut Vec<Output>) {
         self.round.0 += 1;
         self.change = None;
@@ -200,11 +239,12 @@ impl Clerk {
     /// A voter that has not heard of the holder's term, and is free, is asked to support it too: so the holder does not
     /// depend on those alone whose support it won by. Its answer to that is the one that counts.
     fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
-        let Some(Change { version, holder: Some(holder), lease, .. }) = &self.change else { return false };
+        let Some(Change { version, holder: Some(holder), lease, fulfilled }) = &self.change else { return false };
         let may = view.term < version.token && view.is_open_to(holder.id) && self.caught_up.insert(from);
         if may {
             let (term, holder, lease) = (version.token, holder.clone(), *lease);
-            let ask = Ask::Claim { term, holder, lease, intent: self.claimed_with, is_granted: true };
+            let granted = Some(Granted { beat: version.beat + 1, fulfilled: *fulfilled });
+            let ask = Ask::Claim { term, holder, lease, seen: self.claimed_with, granted };
             out.push(Output::Send { to: from, round: self.round, ask });
         }
         may
@@ -222,6 +262,11 @@ impl Clerk {
                 let (term, claim) = (*term, claim.clone());
                 self.claim(term, claim, out);
             }
+            Step::Telling if self.is_accepted() => {
+                let seen = self.seen();
+                self.finish(Ok(Reply::Seen(seen)), out);
+            }
+            Step::Telling => self.conclude_failure(out),
             Step::Changing => match self.change.clone() {
                 Some(change) if self.is_accepted() => {
                     let record = self.record_of(change);
@@ -256,11 +301,11 @@ impl Clerk {
         let can_still =
             self.membership.is_quorum(|voter| self.heard.get(&voter).map_or(!self.unheard.contains(&voter), is_open));
         if is_expected && views.agree(is_open) {
-            let intent = claim.expect.map_or(0, |expect| expect.intent);
+            let seen = self.orders.counts();
             // Above all that these voters have seen, and this candidate: `Token::next` in the peers' only epoch.
             let term = views.highest().max(claim.floor).max(self.flawed_asked()).next(0);
-            self.asked = term;
-            let ask = Ask::Claim { term, holder: claim.holder.clone(), lease: claim.lease, intent, is_granted: false };
+            (self.asked, self.claimed_with) = (term, seen);
+            let ask = Ask::Claim { term, holder: claim.holder.clone(), lease: claim.lease, seen, granted: None };
             self.step = Step::Claiming { term, claim };
             self.ask_all(&ask, out);
         } else if !is_expected {
@@ -274,8 +319,7 @@ impl Clerk {
 
     fn claim(&mut self, term: Token, claim: Claim, out: &mut Vec<Output>) {
         if self.is_accepted() {
-            let fulfilled = claim.expect.map_or(0, |expect| expect.intent);
-            self.claimed_with = fulfilled;
+            let fulfilled = self.claimed_with.wish;
             let version = Version { token: term, beat: 0 };
             let (holder, lease) = (Some(claim.holder), claim.lease);
             let record = self.record_of(Change { version, holder, lease, fulfilled });
@@ -348,10 +392,28 @@ impl Clerk {
     }
 
     /// The record after a change of one's own, one beat further.
-    fn record_of(&self, Change { version, holder, lease, fulfilled }: Change) -> Record {
-        let views = self.views();
-        let Orders { intent, wish, paused } = views.orders().open_after(views.fulfilled().max(fulfilled));
-        Record { version: Version { beat: version.beat + 1, ..version }, holder, lease, intent, wish, paused }
+    fn record_of(&mut self, Change { version, holder, lease, fulfilled }: Change) -> Record {
+        self.note_orders(fulfilled);
+        let orders = &self.orders;
+        Record {
+            version: Version { beat: version.beat + 1, ..version },
+            holder,
+            lease,
+            intent: orders.intent(),
+            wish: orders.wish_after(self.fulfilled),
+            paused: orders.paused.value,
+        }
+    }
+
+    /// Takes note of the orders that were heard of, and of wishes that have come true, up to `fulfilled` by what is done now.
+    fn note_orders(&mut self, fulfilled: u64) {
+        self.heard.values().for_each(|view| self.orders.merge(&view.orders));
+        self.fulfilled = self.fulfilled.max(fulfilled).max(self.views().fulfilled());
+    }
+
+    /// The wish among the orders that a record has called this count, if there are no later ones.
+    fn wish_of(&self, intent: Option<u64>) -> u64 {
+        if intent == Some(self.orders.intent()) { self.orders.wish.count } else { 0 }
     }
 
     fn seen(&mut self) -> crate::lease::Sighting {
@@ -362,15 +424,14 @@ impl Clerk {
 
     /// The record that is true now. A majority that missed the last grant or renewal, because others saw it, shows an older
     /// one; but one that was shown has been granted, and goes back only with the disks of a majority.
-    fn present(&self) -> Option<Record> {
-        let views = self.views();
-        let record = views.record();
+    fn present(&mut self) -> Option<Record> {
+        self.note_orders(0);
+        let (views, orders, fulfilled) = (self.views(), &self.orders, self.fulfilled);
+        let record = views.record(orders, fulfilled);
         let version = record.as_ref().map(|record| record.version).unwrap_or_default();
         match &self.shown {
             Some(shown) if version < shown.version && views.highest() >= shown.version.token => {
-                // What it has shown to have come true has.
-                let known = if shown.wish.is_none() { shown.intent } else { 0 };
-                let Orders { intent, wish, paused } = views.orders().open_after(views.fulfilled().max(known));
+                let (intent, wish, paused) = (orders.intent(), orders.wish_after(fulfilled), orders.paused.value);
                 Some(Record { intent, wish, paused, ..shown.clone() })
             }
             _ => record,

@@ -16,5 +16,5 @@ pub use clerk::{Clerk, Output, Round};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use membership::{Membership, MembershipError, VoterId};
-pub use port::{Answer, Ask, Orders, View};
+pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
 pub use voter::{Durable, Verdict, Voter};

@@ -11,7 +11,7 @@ pub enum Ask {
     /// What it has.
     Read,
     /// That it promise to support `holder` for `lease` from now on. It does if the term is new to it, it is bound to nobody
-    /// else, and it knows of no order that came after `intent`.
+    /// else, and it knows of no order beyond those that were `seen`.
     Claim {
         /// The term that is asked for: above all that were seen.
         term: Token,
@@ -19,10 +19,10 @@ pub enum Ask {
         holder: Holder,
         /// For how long.
         lease: Duration,
-        /// The orders that were seen. They have come true when the claim is granted.
-        intent: u64,
+        /// The orders that were seen. Their wish has come true when the claim is granted.
+        seen: Counts,
         /// Set if a majority has granted it already: it goes before orders that came later.
-        is_granted: bool,
+        granted: Option<Granted>,
     },
     /// That it support whom it supports already for `lease` from now on. Only a holder whom a majority supports sends this.
     Renew {
@@ -34,7 +34,7 @@ pub enum Ask {
         beat: u64,
         /// For how long.
         lease: Duration,
-        /// Orders up to this count have come true.
+        /// Wishes up to this count have come true.
         fulfilled: u64,
     },
     /// That it is free again. The holder leads no more, or has never led in this term.
@@ -45,35 +45,98 @@ pub enum Ask {
         id: CandidateId,
         /// One above that of the last renewal; 0 takes a claim back that a majority did not support.
         beat: u64,
-        /// Orders up to this count have come true.
+        /// Wishes up to this count have come true.
         fulfilled: u64,
     },
-    /// That it keep these orders, unless it has later ones.
-    Order(Orders),
+    /// That it keep these orders, beside whatever it has of later ones.
+    Order {
+        /// What operators want.
+        orders: Orders,
+        /// Only if it has supported nobody in a term above this.
+        token: Option<Token>,
+    },
 }
 
-/// What operators want, as a whole: the later one replaces the earlier.
+/// How far a grant has come that a voter has missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Granted {
+    /// Its renewals, as in [`Ask::Renew`].
+    pub beat: u64,
+    /// Wishes up to this count have come true.
+    pub fulfilled: u64,
+}
+
+/// What operators want: two registers, in each of which the later order replaces the earlier. So no order is lost to another
+/// of the other kind that was given at the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Orders {
-    /// Above that of all orders before. Two are never alike, since its low 20 bits are random.
-    pub intent: u64,
     /// What is wanted of the next change of leadership.
-    pub wish: Option<Wish>,
+    pub wish: Ordered<Option<Wish>>,
     /// While set, nobody who does not lead already may take the lease.
-    pub paused: bool,
+    pub paused: Ordered<bool>,
+}
+
+/// One register of operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ordered<T> {
+    /// Above that of all orders before, of either kind. Two are never alike, since its low 20 bits are random.
+    pub count: u64,
+    /// What was ordered.
+    pub value: T,
+}
+
+impl<T: Clone> Ordered<T> {
+    fn merge(&mut self, other: &Self) {
+        if other.count > self.count {
+            self.clone_from(other);
+        }
+    }
+}
+
+/// Which orders are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counts {
+    /// The count of the wish.
+    pub wish: u64,
+    /// The count of the pause.
+    pub paused: u64,
+}
+
+impl Counts {
+    /// Whether the other has all that this has.
+    pub(super) fn is_within(self, other: Self) -> bool {
+        self.wish <= other.wish && self.paused <= other.paused
+    }
 }
 
 impl Orders {
-    /// Without a wish that has come true: all orders up to `fulfilled` have.
-    pub(super) fn open_after(self, fulfilled: u64) -> Self {
-        let wish = self.wish.filter(|_| self.intent > fulfilled);
-        Self { wish, ..self }
+    /// Which these are.
+    pub fn counts(&self) -> Counts {
+        Counts { wish: self.wish.count, paused: self.paused.count }
     }
 
-    /// The count that comes after this one.
-    pub fn next_intent(&self, entropy: u64) -> u64 {
+    /// Grows with every order of either kind: what a record calls its count of orders.
+    pub fn intent(&self) -> u64 {
+        self.wish.count.saturating_add(self.paused.count)
+    }
+
+    /// The later of both, in each register.
+    pub fn merge(&mut self, other: &Self) {
+        self.wish.merge(&other.wish);
+        self.paused.merge(&other.paused);
+    }
+
+    /// What is still wanted when wishes up to `fulfilled` have come true.
+    pub(super) fn wish_after(&self, fulfilled: u64) -> Option<Wish> {
+        self.wish.value.clone().filter(|_| self.wish.count > fulfilled)
+    }
+
+    /// The count of an order that comes after these.
+    pub fn next_count(&self, entropy: u64) -> u64 {
         const RANDOM: u32 = 20;
-        let count = (self.intent >> RANDOM) + 1;
+        let last = self.wish.count.max(self.paused.count) >> RANDOM;
+        // Two of them are added up.
+        let count = (last + 1).min((1 << (62 - RANDOM)) - 1);
         count << RANDOM | entropy & ((1 << RANDOM) - 1)
     }
 }
@@ -87,7 +150,7 @@ pub struct View {
     pub holder: Option<Holder>,
     /// Renewals of that term that it has seen, and the release. Forgotten when it restarts.
     pub beat: u64,
-    /// The orders that the holder had seen when it claimed the term.
+    /// The count of the wish that the holder had seen when it claimed the term.
     pub seen: u64,
     /// How long the holder's lease lasts.
     pub lease: Duration,
@@ -97,7 +160,7 @@ pub struct View {
     pub released: bool,
     /// What operators want.
     pub orders: Orders,
-    /// Orders up to this count have come true.
+    /// Wishes up to this count have come true.
     pub fulfilled: u64,
 }
 
@@ -127,12 +190,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn orders_of_different_kinds_that_cross_are_both_kept() {
+        let wish = Ordered { count: 5, value: Some(Wish::NewElection) };
+        let paused = Ordered { count: 6, value: true };
+        let mut one = Orders { wish: wish.clone(), ..Orders::default() };
+        let mut other = Orders { paused, ..Orders::default() };
+        one.merge(&other.clone());
+        other.merge(&Orders { wish: wish.clone(), ..Orders::default() });
+        assert_eq!(one, Orders { wish, paused });
+        assert_eq!(one, other);
+    }
+
+    #[test]
     fn orders_follow_each_other_whatever_is_drawn() {
         let mut orders = Orders::default();
         for entropy in [u64::MAX, 0, 7, u64::MAX, 1] {
-            let next = orders.next_intent(entropy);
-            assert!(next > orders.intent);
-            orders.intent = next;
+            let next = orders.next_count(entropy);
+            assert!(next > orders.paused.count);
+            orders.paused.count = next;
         }
     }
 }

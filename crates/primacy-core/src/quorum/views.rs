@@ -25,18 +25,13 @@ impl Views<'_> {
         self.heard.values().map(|view| view.term).max().unwrap_or_default()
     }
 
-    /// The latest orders. Those that an operator was told of are among any majority's answers.
-    pub(super) fn orders(&self) -> Orders {
-        self.heard.values().map(|view| &view.orders).max_by_key(|orders| orders.intent).cloned().unwrap_or_default()
-    }
-
-    /// Up to which order all has come true: by what holders have told, and by the last grant itself.
+    /// Up to which wish all have come true: by what holders have told, and by the last grant itself.
     pub(super) fn fulfilled(&self) -> u64 {
         let told = self.heard.values().map(|view| view.fulfilled).max().unwrap_or_default();
         told.max(self.granted().map_or(0, |(token, _)| self.seen_by(token)))
     }
 
-    /// The orders that the holder of a term had seen when it claimed it.
+    /// The wish that the holder of a term had seen when it claimed it.
     fn seen_by(&self, term: Token) -> u64 {
         self.heard.values().filter(|view| view.term == term).map(|view| view.seen).max().unwrap_or_default()
     }
@@ -52,8 +47,9 @@ impl Views<'_> {
     }
 
     /// The election's record as the last grant and the latest orders make it, or `None` if nothing was ever granted or ordered.
-    pub(super) fn record(&self) -> Option<Record> {
-        let Orders { intent, wish, paused } = self.orders().open_after(self.fulfilled());
+    /// Wishes up to `fulfilled` have come true.
+    pub(super) fn record(&self, orders: &Orders, fulfilled: u64) -> Option<Record> {
+        let (intent, wish, paused) = (orders.intent(), orders.wish_after(fulfilled), orders.paused.value);
         let granted = self.granted();
         if granted.is_none() && intent == 0 {
             return None;

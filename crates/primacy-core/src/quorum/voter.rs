@@ -4,7 +4,7 @@ use core::time::Duration;
 
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::port::{Answer, Ask, Orders, View};
+use super::port::{Answer, Ask, Granted, Orders, View};
 use crate::lease::Holder;
 use crate::time::stretched;
 use crate::{CandidateId, Instant, Token};
@@ -16,13 +16,13 @@ pub struct Durable {
     pub term: Token,
     /// Whom it supported in that term: one candidate, for ever.
     pub holder: Option<Holder>,
-    /// The orders that it had seen when it claimed the term.
+    /// The count of the wish that it had seen when it claimed the term.
     pub seen: u64,
     /// The longest lease that it has promised to that candidate: for so long it is bound after a restart.
     pub lease: Duration,
     /// What operators want.
     pub orders: Orders,
-    /// Orders up to this count have come true.
+    /// Wishes up to this count have come true.
     pub fulfilled: u64,
 }
 
@@ -84,9 +84,13 @@ impl Voter {
         let before = self.durable.clone();
         let accepted = match ask {
             Ask::Read => true,
-            Ask::Claim { term, holder, lease, intent, is_granted } => {
-                let may = *is_granted || self.durable.orders.intent <= *intent;
-                self.claimed(*term, holder, *lease, may.then_some(*intent), now)
+            Ask::Claim { term, holder, lease, seen, granted } => {
+                let may = granted.is_some() || self.durable.orders.counts().is_within(*seen);
+                let accepted = self.claimed(*term, holder, *lease, may.then_some(seen.wish), now);
+                if let Some(Granted { beat, fulfilled }) = granted.filter(|_| accepted) {
+                    self.note(beat, fulfilled);
+                }
+                accepted
             }
             Ask::Renew { term, id, beat, lease, fulfilled } => {
                 let supports = self.supports(*term, *id) && !self.released;
@@ -104,30 +108,31 @@ impl Voter {
                 }
                 supports
             }
-            Ask::Order(orders) => {
-                if orders.intent > self.durable.orders.intent {
-                    self.durable.orders = orders.clone();
+            Ask::Order { orders, token } => {
+                let may = token.is_none_or(|token| self.durable.term <= token);
+                if may {
+                    self.durable.orders.merge(orders);
                 }
-                self.durable.orders == *orders
+                may
             }
         };
         let must_flush = self.durable != before;
         Verdict { answer: Answer { accepted, view: self.view(now) }, must_flush }
     }
 
-    /// `intent`: the orders that the candidate has seen, if there are no later ones in its way.
-    fn claimed(&mut self, term: Token, holder: &Holder, lease: Duration, intent: Option<u64>, now: Instant) -> bool {
+    /// `seen`: the wish that the candidate has seen, if there are no later orders in its way.
+    fn claimed(&mut self, term: Token, holder: &Holder, lease: Duration, seen: Option<u64>, now: Instant) -> bool {
         let same = self.has_supported(holder.id);
         if term == self.durable.term && (same || self.flawed_shares_terms()) {
             // Asked again, since the answer was lost; but what was taken back is not given again.
-            let may = !self.released && intent.is_none_or(|intent| intent == self.durable.seen);
+            let may = !self.released && seen.is_none_or(|seen| seen == self.durable.seen);
             if may {
                 self.promise(lease, now);
             }
             return may;
         }
         let may = term > self.durable.term && (same || self.is_free(now) || self.flawed_breaks_promise());
-        let Some(seen) = intent.filter(|_| may) else { return false };
+        let Some(seen) = seen.filter(|_| may) else { return false };
         if !same {
             // Longer promises to others have ended, or it would not be free.
             self.durable.lease = Duration::ZERO;

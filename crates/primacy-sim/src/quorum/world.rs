@@ -208,7 +208,7 @@ impl World {
                 let own = &mut self.voters[usize::from(voter)];
                 let missed = own.durable().clone();
                 let answer = own.handle(&ask, now).answer;
-                let is_late = matches!(ask, Ask::Claim { is_granted: true, .. });
+                let is_late = matches!(ask, Ask::Claim { granted: Some(_), .. });
                 if answer.accepted && is_late && own.durable().term > missed.term {
                     self.saw(CAUGHT_UP);
                 }
