@@ -53,6 +53,8 @@ mod group;
 mod leadership;
 mod line;
 mod observer;
+#[cfg(feature = "peers")]
+pub mod peers;
 mod status;
 pub mod store;
 mod testament;

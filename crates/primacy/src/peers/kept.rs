@@ -1,0 +1,355 @@
+//! What a voter's file holds, and how that is written as bytes that cannot be mistaken for others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crc::{CRC_32_ISCSI, Crc};
+use primacy_core::lease::{Holder, Wish};
+use primacy_core::quorum::{Durable, Ordered, Orders, VoterId};
+use primacy_core::{CandidateId, ElectionName, Label, Token};
+use prost::Message as _;
+
+/// The first bytes of every voter's file, of whatever format.
+const MAGIC: &[u8] = b"primacy voter\n";
+/// The format that is written here. A program refuses later ones: it would lose what it does not know.
+pub(super) const FORMAT: u32 = 1;
+/// CRC-32C: finds every error in up to 32 neighbouring bits.
+const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// What a voter keeps on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    voter: VoterId,
+    /// Who votes, as its own module encodes it. Absent until the voter has joined others.
+    pub cluster: Option<Vec<u8>>,
+    /// Its promise in each election that it has ever heard of.
+    pub elections: BTreeMap<ElectionName, Durable>,
+}
+
+impl Kept {
+    /// That of a new voter, whose identity is drawn here. It knows of nothing.
+    pub(super) fn drawn() -> Self {
+        Self { voter: VoterId::from_bits(rand::random()), cluster: None, elections: BTreeMap::new() }
+    }
+
+    /// Who it is. It never changes: a voter without its file is another voter.
+    pub const fn voter(&self) -> VoterId {
+        self.voter
+    }
+
+    /// The content of the file: the magic bytes, the format, the length of the body, the checksum of all but itself, the body.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let elections = self.elections.iter().map(|(name, durable)| ElectionEntry::of(name, durable)).collect();
+        let voter = self.voter.to_bits().to_be_bytes().to_vec();
+        sealed(FORMAT, &Body { voter, cluster: self.cluster.clone(), elections }.encode_to_vec())
+    }
+
+    /// Reads it back.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Unfit> {
+        let body = Body::decode(opened(bytes)?).map_err(|error| damage(&error))?;
+        let mut elections = BTreeMap::new();
+        for entry in body.elections {
+            let (name, durable) = entry.checked()?;
+            if elections.insert(name, durable).is_some() {
+                return Err(damage("it names an election twice"));
+            }
+        }
+        Ok(Self { voter: VoterId::from_bits(bits(&body.voter)?), cluster: body.cluster, elections })
+    }
+}
+
+/// Why these bytes are not what a voter has kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// They are something else.
+    Foreign,
+    /// They were, but have been changed or cut off since.
+    Damaged(String),
+    /// A later program has written them, in this format.
+    Newer(u32),
+}
+
+fn damage(why: &(impl ToString + ?Sized)) -> Unfit {
+    Unfit::Damaged(why.to_string())
+}
+
+fn sealed(format: u32, body: &[u8]) -> Vec<u8> {
+    let format = format.to_be_bytes();
+    let length = u64::try_from(body.len()).unwrap_or(u64::MAX).to_be_bytes();
+    [MAGIC, &format, &length, &checksum(format, length, body), body].concat()
+}
+
+/// The body of these bytes, proven to be as it was written. All formats are sealed in the same way, so that a damaged one is
+/// never taken for a newer one.
+fn opened(bytes: &[u8]) -> Result<&[u8], Unfit> {
+    let cut = || damage("it is cut off");
+    let rest = match bytes.strip_prefix(MAGIC) {
+        Some(rest) => rest,
+        None if MAGIC.starts_with(bytes) => return Err(cut()),
+        None => return Err(Unfit::Foreign),
+    };
+    let (format, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+    let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+    let (sum, body) = rest.split_first_chunk().ok_or_else(cut)?;
+    if u64::try_from(body.len()).is_ok_and(|bytes| bytes < u64::from_be_bytes(*length)) {
+        return Err(cut());
+    }
+    if checksum(*format, *length, body) != *sum {
+        return Err(damage("its checksum is wrong"));
+    }
+    match u32::from_be_bytes(*format) {
+        FORMAT => Ok(body),
+        0 => Err(damage("there is no format 0")),
+        newer => Err(Unfit::Newer(newer)),
+    }
+}
+
+fn checksum(format: [u8; 4], length: [u8; 8], body: &[u8]) -> [u8; 4] {
+    let mut digest = CHECKSUM.digest();
+    [MAGIC, &format, &length, body].iter().for_each(|part| digest.update(part));
+    digest.finalize().to_be_bytes()
+}
+
+fn bits(bytes: &[u8]) -> Result<u128, Unfit> {
+    bytes.try_into().map(u128::from_be_bytes).map_err(|_| damage("an identity in it has not 16 bytes"))
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Body {
+    #[prost(bytes = "vec", tag = "1")]
+    voter: Vec<u8>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    cluster: Option<Vec<u8>>,
+    #[prost(message, repeated, tag = "3")]
+    elections: Vec<ElectionEntry>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ElectionEntry {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(uint64, tag = "2")]
+    term: u64,
+    #[prost(message, optional, tag = "3")]
+    holder: Option<HolderEntry>,
+    #[prost(uint64, tag = "4")]
+    seen: u64,
+    #[prost(uint64, tag = "5")]
+    lease_seconds: u64,
+    #[prost(uint32, tag = "6")]
+    lease_nanos: u32,
+    #[prost(uint64, tag = "7")]
+    fulfilled: u64,
+    #[prost(uint64, tag = "8")]
+    wish_count: u64,
+    #[prost(oneof = "WishEntry", tags = "9, 10")]
+    wish: Option<WishEntry>,
+    #[prost(uint64, tag = "11")]
+    paused_count: u64,
+    #[prost(bool, tag = "12")]
+    paused: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct HolderEntry {
+    #[prost(bytes = "vec", tag = "1")]
+    id: Vec<u8>,
+    #[prost(string, tag = "2")]
+    label: String,
+    #[prost(string, tag = "3")]
+    data: String,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum WishEntry {
+    #[prost(message, tag = "9")]
+    NewElection(()),
+    #[prost(string, tag = "10")]
+    Successor(String),
+}
+
+impl ElectionEntry {
+    fn of(name: &ElectionName, durable: &Durable) -> Self {
+        let Durable { term, holder, seen, lease, orders: Orders { wish, paused }, fulfilled } = durable.clone();
+        Self {
+            name: name.as_str().to_string(),
+            term: term.get(),
+            holder: holder.map(HolderEntry::of),
+            seen,
+            lease_seconds: lease.as_secs(),
+            lease_nanos: lease.subsec_nanos(),
+            fulfilled,
+            wish_count: wish.count,
+            wish: wish.value.map(WishEntry::of),
+            paused_count: paused.count,
+            paused: paused.value,
+        }
+    }
+
+    /// Everything that a voter may keep passes, or a file could be written that is refused afterwards.
+    fn checked(self) -> Result<(ElectionName, Durable), Unfit> {
+        const SECOND: u32 = 1_000_000_000;
+        if self.lease_nanos >= SECOND {
+            return Err(damage("a lease in it is no length of time"));
+        }
+        let wish = self.wish.map(WishEntry::checked).transpose()?;
+        let durable = Durable {
+            term: Token::new(self.term).ok_or_else(|| damage("a term in it is too large"))?,
+            holder: self.holder.map(HolderEntry::checked).transpose()?,
+            seen: self.seen,
+            lease: Duration::new(self.lease_seconds, self.lease_nanos),
+            orders: Orders {
+                wish: Ordered { count: self.wish_count, value: wish },
+                paused: Ordered { count: self.paused_count, value: self.paused },
+            },
+            fulfilled: self.fulfilled,
+        };
+        let name = ElectionName::new(self.name).map_err(|error| damage(&format!("an election's name: {error}")))?;
+        Ok((name, durable))
+    }
+}
+
+impl HolderEntry {
+    fn of(Holder { id, label, data }: Holder) -> Self {
+        Self { id: id.to_bits().to_be_bytes().to_vec(), label: label.as_str().to_string(), data }
+    }
+
+    fn checked(self) -> Result<Holder, Unfit> {
+        Ok(Holder { id: CandidateId::from_bits(bits(&self.id)?), label: label(self.label)?, data: self.data })
+    }
+}
+
+impl WishEntry {
+    fn of(wish: Wish) -> Self {
+        match wish {
+            Wish::NewElection => Self::NewElection(()),
+            Wish::Successor(label) => Self::Successor(label.as_str().to_string()),
+        }
+    }
+
+    fn checked(self) -> Result<Wish, Unfit> {
+        match self {
+            Self::NewElection(()) => Ok(Wish::NewElection),
+            Self::Successor(name) => label(name).map(Wish::Successor),
+        }
+    }
+}
+
+fn label(label: String) -> Result<Label, Unfit> {
+    Label::new(label).map_err(|error| damage(&format!("a label: {error}")))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    use super::*;
+
+    /// Some content, drawn by this seed: every field takes its extremes at times.
+    pub(in super::super) fn kept(seed: u64) -> Kept {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let voter = VoterId::from_bits(random.random());
+        let cluster =
+            random.random::<bool>().then(|| (0..random.random_range(0..40)).map(|_| random.random()).collect());
+        let elections = (0..random.random_range(0..6))
+            .map(|_| (ElectionName::new(word(random, 1)).expect("a valid name"), durable(random)));
+        Kept { voter, cluster, elections: elections.collect() }
+    }
+
+    fn durable(random: &mut StdRng) -> Durable {
+        let holder = random.random::<bool>().then(|| Holder {
+            id: CandidateId::from_bits(random.random()),
+            label: Label::new(word(random, 1)).expect("a valid label"),
+            data: word(random, 0),
+        });
+        let wish = match random.random_range(0..3) {
+            0 => None,
+            1 => Some(Wish::NewElection),
+            _ => Some(Wish::Successor(Label::new(word(random, 1)).expect("a valid label"))),
+        };
+        Durable {
+            term: Token::new(number(random) >> 1).expect("it fits"),
+            holder,
+            seen: number(random),
+            lease: Duration::new(number(random), random.random_range(0..1_000_000_000)),
+            orders: Orders {
+                wish: Ordered { count: number(random), value: wish },
+                paused: Ordered { count: number(random), value: random.random() },
+            },
+            fulfilled: number(random),
+        }
+    }
+
+    fn number(random: &mut StdRng) -> u64 {
+        match random.random_range(0..4) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => random.random::<u64>() >> random.random_range(0..64),
+        }
+    }
+
+    fn word(random: &mut StdRng, least: usize) -> String {
+        const LETTERS: [char; 5] = ['a', 'Z', ' ', 'é', '\u{202e}'];
+        (0..random.random_range(least..40)).map(|_| LETTERS[random.random_range(0..LETTERS.len())]).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        for seed in 0..500 {
+            let kept = kept(seed);
+            assert_eq!(Kept::from_bytes(&kept.to_bytes()), Ok(kept), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn any_other_byte_and_any_other_length_is_refused() {
+        let good = kept(5).to_bytes();
+        assert!(good.len() > 300, "all parts are in it");
+        for place in 0..good.len() {
+            for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+                let mut bad = good.clone();
+                bad[place] ^= flip;
+                assert!(Kept::from_bytes(&bad).is_err(), "byte {place} flipped by {flip}");
+            }
+            let refused = Kept::from_bytes(&good[..place]);
+            assert_eq!(refused, Err(damage("it is cut off")), "cut off at {place}");
+        }
+        let longer = [good, vec![0]].concat();
+        assert!(matches!(Kept::from_bytes(&longer), Err(Unfit::Damaged(_))));
+    }
+
+    #[test]
+    fn another_file_and_a_newer_format_are_told_from_damage() {
+        assert_eq!(Kept::from_bytes(b"SQLite format 3\0"), Err(Unfit::Foreign));
+        assert_eq!(Kept::from_bytes(&sealed(FORMAT + 1, b"whatever")), Err(Unfit::Newer(FORMAT + 1)));
+        assert!(matches!(Kept::from_bytes(&sealed(0, b"")), Err(Unfit::Damaged(_))));
+    }
+
+    #[test]
+    fn content_that_no_voter_keeps_is_damage_though_its_checksum_is_right() {
+        let holder = HolderEntry { id: vec![7; 16], label: "web-1".into(), data: String::new() };
+        let entry = ElectionEntry { name: "jobs".into(), holder: Some(holder.clone()), ..ElectionEntry::default() };
+        let read = |voter: usize, elections: Vec<ElectionEntry>| {
+            let body = Body { voter: vec![1; voter], cluster: None, elections };
+            Kept::from_bytes(&sealed(FORMAT, &body.encode_to_vec()))
+        };
+        assert!(read(16, vec![entry.clone()]).is_ok(), "the example is right");
+        let bad = [
+            ElectionEntry { name: "a\nb".into(), ..entry.clone() },
+            ElectionEntry { term: u64::MAX, ..entry.clone() },
+            ElectionEntry { lease_nanos: 1_000_000_000, ..entry.clone() },
+            ElectionEntry { wish: Some(WishEntry::Successor(String::new())), ..entry.clone() },
+            ElectionEntry { holder: Some(HolderEntry { id: vec![7; 15], ..holder.clone() }), ..entry.clone() },
+            ElectionEntry { holder: Some(HolderEntry { label: "x".repeat(129), ..holder }), ..entry.clone() },
+        ];
+        for entry in bad {
+            let refused = read(16, vec![entry.clone()]);
+            assert!(matches!(refused, Err(Unfit::Damaged(_))), "{entry:?}: {refused:?}");
+        }
+        assert!(matches!(read(15, vec![]), Err(Unfit::Damaged(_))), "an identity that is too short");
+        assert!(matches!(read(16, vec![entry.clone(), entry]), Err(Unfit::Damaged(_))), "an election twice");
+        let garbage = Kept::from_bytes(&sealed(FORMAT, &[0xff; 9]));
+        assert!(matches!(garbage, Err(Unfit::Damaged(_))), "{garbage:?}");
+    }
+}
