@@ -7,6 +7,8 @@
 //! Each contest is a state machine without clock, I/O or randomness of its own, like the protocols: the same code runs over
 //! sockets, in the simulator and in the model checker.
 
+pub mod ring;
+
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::Hash;
