@@ -9,6 +9,8 @@
 
 pub mod ring;
 
+pub mod pole;
+
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::Hash;

@@ -39,6 +39,7 @@
 mod classes;
 mod fail_back;
 mod names;
+mod oracle;
 mod rank;
 mod score;
 mod selector;
@@ -46,6 +47,7 @@ mod selector;
 pub use classes::{Classes, ClassesError};
 pub use fail_back::{FailBack, FailBackWatch};
 pub use names::{Names, NamesError, PATTERNS_MAX, Pattern, Patterns};
+pub use oracle::{Facts, Metric, Oracle, ScoreOracle, UnknownMetric};
 pub use rank::{Rank, RankError};
 pub use score::{SCORES_MAX, Score, ScoreError, Scores};
 pub use selector::{Selector, TooManyClasses};

@@ -1,0 +1,18 @@
+//! POLE: the peer with the best score of its application should lead.
+//!
+//! [`Published`] is Algorithm 1 of the paper, line by line; [`Pole`] is what it becomes when only a preference is asked of
+//! it. `docs/design/pole.md` tells how the first goes wrong, and what each repair is for.
+//!
+//! Source: `pole-scores.md` §3.2 and §5.
+
+mod exclusions;
+mod published;
+mod repaired;
+mod standing;
+
+#[cfg(test)]
+mod tests;
+
+pub use published::{PUBLISHED_WAIT, Proposal, Published, PublishedMessage};
+pub use repaired::Pole;
+pub use standing::{Kept, Lead, PoleSettings, Standing};

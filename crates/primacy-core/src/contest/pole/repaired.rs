@@ -1,0 +1,341 @@
+//! POLE with its repairs: ranks that are known before they are needed, and a nominee that must get the grant.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use super::exclusions::Exclusions;
+use super::standing::{Kept, Lead, PoleSettings, Standing};
+use crate::Instant;
+use crate::contest::{Contest, Context, Effect, Event, PeerId};
+use crate::select::{FailBackWatch, Rank};
+
+/// One peer of the repaired POLE.
+///
+/// Peers tell each other all the time how they stand. In a vacancy everybody therefore knows the line: the best rank
+/// first, then the higher id. The first in line nominates itself at once and asks for the grant; who comes next does so
+/// when the slots of those before it have passed, or they were refused.
+///
+/// * **Who stands in line**: who has a rank and two-way contact with a majority, not long ago; who was not refused just
+///   now; who does not say that it leads. A peer that can send and not hear never stands in line.
+/// * **Terms**: each nomination of itself has a higher term than any this peer has heard of, or used before a restart.
+/// * **A late starter** that hears of a leader, from the leader too and with itself from a majority, names that one and
+///   asks for nothing.
+/// * **A follower** that hears of a leader nominated in a later term, from that one itself, names that one.
+/// * **Resignation**: a leader names another when that one's rank is better by the rule of
+///   [`FailBack`](crate::select::FailBack). Then its driver ends the leadership, releases the grant and says
+///   [`Event::Vacant`], of which it tells the others, so that they need not wait to find out.
+///
+/// Every message is a hint: believing a wrong one costs time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pole {
+    me: PeerId,
+    /// Without `me`.
+    others: BTreeSet<PeerId>,
+    settings: PoleSettings,
+    kept: Kept,
+    rank: Option<Rank>,
+    /// What was heard of each other peer, the last time.
+    heard: BTreeMap<PeerId, Heard>,
+    /// To whom the last message said that this peer hears it.
+    answered: BTreeSet<PeerId>,
+    down: BTreeSet<PeerId>,
+    leader: Option<Lead>,
+    vacancy: Option<Vacancy>,
+    exclusions: Exclusions,
+    fail_back: FailBackWatch<PeerId>,
+    /// What all were told of this peer: where it stands.
+    told: Option<Rank>,
+    tell_due: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Heard {
+    at: Instant,
+    standing: Standing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Vacancy {
+    since: Instant,
+    slot: Duration,
+    /// Whom this peer prefers now, and until when.
+    named: Option<(PeerId, Instant)>,
+    /// Whose turn it was.
+    tried: BTreeSet<PeerId>,
+    /// When to look again, if nothing is heard before.
+    look: Option<Instant>,
+}
+
+impl Pole {
+    /// A peer that starts, one of `peers`, with what it has kept. It has no rank yet.
+    pub fn new(me: PeerId, peers: impl IntoIterator<Item = PeerId>, settings: PoleSettings, kept: Kept) -> Self {
+        Self {
+            me,
+            others: peers.into_iter().filter(|peer| *peer != me).collect(),
+            settings,
+            kept,
+            rank: None,
+            heard: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            down: BTreeSet::new(),
+            leader: None,
+            vacancy: None,
+            exclusions: Exclusions::default(),
+            fail_back: FailBackWatch::new(settings.fail_back),
+            told: None,
+            tell_due: Instant::ZERO,
+        }
+    }
+
+    /// What must be on disk before the effects so far are carried out.
+    pub const fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// Whom it takes for the leader.
+    pub fn leader(&self) -> Option<PeerId> {
+        self.leader.map(|leader| leader.peer)
+    }
+
+    /// Where this peer stands, from its names and scores. `None` while it must not lead: it is not known yet, its log is
+    /// behind, its disk is ill. The others are told with the next event.
+    pub fn set_rank(&mut self, rank: Option<Rank>) {
+        self.rank = rank;
+    }
+
+    fn is_majority(&self, count: usize) -> bool {
+        count > self.others.len().div_ceil(2)
+    }
+
+    fn fresh(&self, peer: PeerId, now: Instant) -> Option<&Heard> {
+        self.heard.get(&peer).filter(|heard| now.since(heard.at) < self.settings.fresh)
+    }
+
+    fn in_contact(&self, now: Instant) -> bool {
+        let both_ways = |peer: &&PeerId| self.fresh(**peer, now).is_some_and(|heard| heard.standing.hears_you);
+        self.is_majority(1 + self.others.iter().filter(both_ways).count())
+    }
+
+    /// Its rank, if it can lead now.
+    fn own_rank(&self, now: Instant) -> Option<Rank> {
+        self.rank.filter(|_| !self.exclusions.contains(self.me, now) && self.in_contact(now))
+    }
+
+    /// Those who can lead now, but this peer.
+    fn contenders(&self, now: Instant) -> impl Iterator<Item = (PeerId, &Rank)> {
+        self.others.iter().filter_map(move |peer| {
+            let standing = &self.fresh(*peer, now)?.standing;
+            let leads = standing.leader.is_some_and(|leader| leader.peer == *peer);
+            let may = !leads && !self.exclusions.contains(*peer, now) && !self.down.contains(peer);
+            standing.rank.as_ref().filter(|_| may).map(|rank| (*peer, rank))
+        })
+    }
+
+    /// Everybody who can lead now, the best first.
+    fn line(&self, now: Instant) -> Vec<PeerId> {
+        let own = self.own_rank(now);
+        let mut line: Vec<_> = self.contenders(now).chain(own.as_ref().map(|rank| (self.me, rank))).collect();
+        line.sort_unstable_by_key(|(peer, rank)| (**rank, Reverse(*peer)));
+        line.into_iter().map(|(peer, _)| peer).collect()
+    }
+
+    fn tell(&mut self, to: PeerId, cx: &mut Context<'_, Standing>) {
+        let hears_you = self.fresh(to, cx.now).is_some();
+        if hears_you {
+            self.answered.insert(to);
+        } else {
+            self.answered.remove(&to);
+        }
+        let message = Standing { term: self.kept.term, rank: self.own_rank(cx.now), hears_you, leader: self.leader };
+        cx.effects.push(Effect::Send { to, message });
+    }
+
+    fn tell_all(&mut self, cx: &mut Context<'_, Standing>) {
+        self.told = self.own_rank(cx.now);
+        self.tell_due = cx.now + self.settings.interval;
+        for to in self.others.clone() {
+            self.tell(to, cx);
+        }
+    }
+
+    fn heard(&mut self, from: PeerId, standing: Standing, cx: &mut Context<'_, Standing>) {
+        let says_it_leads = |standing: &Standing| standing.leader.is_some_and(|leader| leader.peer == from);
+        let led_before = self.heard.get(&from).is_some_and(|heard| says_it_leads(&heard.standing));
+        self.kept.term = self.kept.term.max(standing.term);
+        self.down.remove(&from);
+        self.heard.insert(from, Heard { at: cx.now, standing });
+        match self.leader {
+            Some(leader) if leader.peer == from => match standing.leader.filter(|_| says_it_leads(&standing)) {
+                Some(lead) => self.leader = Some(lead),
+                // It resigns, or has lost the grant.
+                None if led_before => self.vacate(cx),
+                None => {}
+            },
+            // Who leads itself is told by its grant, and by nobody else, that it does not.
+            Some(leader) if leader.peer != self.me => {
+                if let Some(lead) = standing.leader.filter(|lead| says_it_leads(&standing) && lead.term > leader.term) {
+                    self.follow(lead, cx);
+                }
+            }
+            _ => {}
+        }
+        let asks_who_leads = standing.leader.is_none() && self.leader.is_some();
+        if asks_who_leads || !self.answered.contains(&from) {
+            self.tell(from, cx);
+        }
+    }
+
+    fn follow(&mut self, leader: Lead, cx: &mut Context<'_, Standing>) {
+        self.leader = Some(leader);
+        self.vacancy = None;
+        cx.effects.push(Effect::Nominate(leader.peer));
+    }
+
+    fn led(&mut self, peer: PeerId, now: Instant) {
+        let said = self.fresh(peer, now).and_then(|heard| heard.standing.leader).filter(|lead| lead.peer == peer);
+        let term = if peer == self.me { self.kept.term } else { said.map_or(0, |lead| lead.term) };
+        if peer == self.me && self.leader() != Some(peer) {
+            self.fail_back.lead_begins();
+            // All are to know, before the next vacancy, that it is no contender in it.
+            self.tell_due = now;
+        }
+        self.leader = Some(Lead { peer, term });
+        self.vacancy = None;
+        self.exclusions.forgive(peer);
+    }
+
+    /// The leader is lost, which may itself not know it yet: it is no contender until it says that it leads no more.
+    fn lost(&mut self, cx: &mut Context<'_, Standing>) {
+        if let Some(leader) = self.leader
+            && let Some(heard) = self.heard.get_mut(&leader.peer)
+        {
+            heard.standing.leader = Some(leader);
+        }
+        self.vacate(cx);
+    }
+
+    fn vacate(&mut self, cx: &mut Context<'_, Standing>) {
+        if self.vacancy.is_some() {
+            return;
+        }
+        let old = self.leader.take().map(|leader| leader.peer);
+        self.vacancy =
+            Some(Vacancy { since: cx.now, slot: self.slot(), named: None, tried: BTreeSet::new(), look: None });
+        let is_known =
+            |peer: &PeerId| self.fresh(*peer, cx.now).is_some() || self.down.contains(peer) || old == Some(*peer);
+        // Who led tells the others at once. Who may have missed something asks.
+        if old == Some(self.me) || !self.others.iter().all(is_known) {
+            self.tell_all(cx);
+        }
+    }
+
+    /// At least a nanosecond, so that time goes on.
+    fn slot(&self) -> Duration {
+        self.settings.slot.max(Duration::from_nanos(1))
+    }
+
+    /// A peer that was never heard of may be the best: it is waited for. One that has fallen silent is not.
+    fn may_name(&self, vacancy: &Vacancy, now: Instant) -> bool {
+        now.since(vacancy.since) >= self.settings.wait
+            || self.others.iter().all(|peer| self.heard.contains_key(peer) || self.down.contains(peer))
+    }
+
+    /// Who leads by the word of a majority, the leader and this peer among them.
+    fn established(&self, since: Instant) -> Option<Lead> {
+        let told = |peer: &PeerId| self.heard.get(peer).filter(|heard| heard.at > since)?.standing.leader;
+        let own_word = |peer: &PeerId| told(peer).filter(|lead| lead.peer == *peer);
+        self.others.iter().filter_map(own_word).find(|lead| {
+            let voters = self.others.iter().filter(|peer| told(peer).is_some_and(|told| told.peer == lead.peer));
+            self.is_majority(1 + voters.count())
+        })
+    }
+
+    /// Names who should lead, or the next in line.
+    fn name(&mut self, cx: &mut Context<'_, Standing>) {
+        let now = cx.now;
+        let Some(mut vacancy) = self.vacancy.take() else { return };
+        if let Some(lead) = self.established(vacancy.since) {
+            return self.follow(lead, cx);
+        }
+        if self.may_name(&vacancy, now) {
+            let line = self.line(now);
+            if let Some((named, until)) = vacancy.named
+                && (until <= now || !line.contains(&named))
+            {
+                vacancy.tried.insert(named);
+                vacancy.named = None;
+            }
+            if vacancy.named.is_none() {
+                if !line.is_empty() && line.iter().all(|peer| vacancy.tried.contains(peer)) {
+                    vacancy.tried.clear();
+                    vacancy.slot = vacancy.slot.saturating_mul(2).min(self.settings.back_off_most).max(self.slot());
+                }
+                if let Some(next) = line.into_iter().find(|peer| !vacancy.tried.contains(peer)) {
+                    vacancy.named = Some((next, now + vacancy.slot));
+                    if next == self.me {
+                        self.kept.term = self.kept.term.saturating_add(1);
+                    }
+                    cx.effects.push(Effect::Nominate(next));
+                }
+            }
+            vacancy.look = vacancy.named.map(|(_, until)| until).or_else(|| self.exclusions.next_end(now));
+        } else {
+            vacancy.look = Some(vacancy.since + self.settings.wait);
+        }
+        self.vacancy = Some(vacancy);
+    }
+
+    /// A leader looks whether another should lead.
+    fn reconsider(&mut self, cx: &mut Context<'_, Standing>) {
+        // Who must not lead at all gives way to anybody.
+        let own = self.rank.unwrap_or(Rank::from([i32::MAX; Rank::ELEMENTS_MAX]));
+        let others: Vec<_> = self.contenders(cx.now).map(|(peer, rank)| (peer, *rank)).collect();
+        if let Some(better) = self.fail_back.observe(cx.now, &own, others.iter().map(|(peer, rank)| (*peer, rank))) {
+            cx.effects.push(Effect::Nominate(better));
+        }
+    }
+}
+
+impl Contest for Pole {
+    type Message = Standing;
+
+    fn handle(&mut self, event: Event<Standing>, cx: &mut Context<'_, Standing>) {
+        match event {
+            Event::Wake => {}
+            Event::Heard { from, message } if self.others.contains(&from) => self.heard(from, message, cx),
+            Event::Heard { .. } => {}
+            Event::Up(peer) if self.others.contains(&peer) => {
+                self.down.remove(&peer);
+                self.tell(peer, cx);
+            }
+            Event::Down(peer) if self.others.contains(&peer) => {
+                self.down.insert(peer);
+                self.heard.remove(&peer);
+            }
+            Event::Up(_) | Event::Down(_) => {}
+            Event::Led(peer) => self.led(peer, cx.now),
+            Event::Vacant => self.lost(cx),
+            Event::Refused(peer) => {
+                self.exclusions.failed(peer, cx.now, self.settings.back_off_most, cx.entropy);
+                if self.leader() == Some(peer) {
+                    self.lost(cx);
+                }
+            }
+        }
+        if self.tell_due <= cx.now {
+            if self.leader() == Some(self.me) {
+                self.reconsider(cx);
+            }
+            self.tell_all(cx);
+        } else if self.told != self.own_rank(cx.now) {
+            self.tell_all(cx);
+        }
+        self.name(cx);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Instant::earliest(Some(self.tell_due), self.vacancy.as_ref().and_then(|vacancy| vacancy.look))
+    }
+}
