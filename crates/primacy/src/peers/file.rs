@@ -157,7 +157,7 @@ fn lock(folder: &Path) -> Result<File, FileError> {
 }
 
 /// Makes a folder and those above it, for this user alone and so that they outlast a crash.
-fn make_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let Some(parent) = folder.parent().filter(|_| !folder.is_dir()) else { return Ok(()) };
     make_folder(parent)?;
     match DirBuilder::new().mode(0o700).create(folder) {
