@@ -85,11 +85,11 @@ pub(super) fn dns_name(name: &str) -> Option<DnsName<'static>> {
     DnsName::try_from(name.to_string()).ok().filter(|_| is_right)
 }
 
-/// What a peer needs to talk to others.
-#[derive(Debug)]
+/// What a peer needs to talk to others. Clones share it: one reload changes all.
+#[derive(Clone, Debug)]
 pub struct Tls {
     identity: Identity,
-    sides: RwLock<Arc<Sides>>,
+    sides: Arc<RwLock<Arc<Sides>>>,
 }
 
 impl Tls {
@@ -99,7 +99,7 @@ impl Tls {
     /// If one cannot be read, they do not belong together, or the certificate has expired, is not valid yet or names nobody.
     pub fn load(identity: &Identity) -> Result<Self, TlsError> {
         let sides = Sides::read(identity, UnixTime::now())?;
-        Ok(Self { identity: identity.clone(), sides: RwLock::new(Arc::new(sides)) })
+        Ok(Self { identity: identity.clone(), sides: shared(sides) })
     }
 
     /// Reads the files again, for connections that are made from now on.
@@ -154,6 +154,10 @@ pub fn peer_name<S>(connection: &TlsStream<S>) -> Option<String> {
 fn first_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
     certificate.valid_dns_names().next().filter(|name| dns_name(name).is_some()).map(str::to_string)
+}
+
+fn shared(sides: Sides) -> Arc<RwLock<Arc<Sides>>> {
+    Arc::new(RwLock::new(Arc::new(sides)))
 }
 
 /// One configuration for each role.

@@ -42,7 +42,7 @@ fn load(folder: &TempDir, name: &str) -> Tls {
 fn load_on(folder: &TempDir, name: &str, day: i64) -> Tls {
     let identity = Identity::within(folder.path(), name);
     let sides = Sides::read(&identity, days_from_now(day)).expect("the files are good on that day");
-    Tls { identity, sides: RwLock::new(Arc::new(sides)) }
+    Tls { identity, sides: shared(sides) }
 }
 
 fn refused(identity: &Identity) -> String {
@@ -202,7 +202,7 @@ async fn a_reload_changes_new_connections_and_a_bad_one_changes_nothing() {
     assert_eq!(peer_name(&accepted.expect("the old one is still in use")).as_deref(), Some("peer-2"));
 
     copy("key");
-    two.reload().expect("both are new");
+    two.clone().reload().expect("both are new");
     let (accepted, _) = meet(&one, &two, "peer-1").await;
     assert_eq!(peer_name(&accepted.expect("it is accepted")).as_deref(), Some("renewed"));
     before.write_all(b"?").await.expect("the old connection goes on");
