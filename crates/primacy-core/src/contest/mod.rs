@@ -11,6 +11,8 @@ pub mod ring;
 
 pub mod pole;
 
+pub mod roulette;
+
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::Hash;
