@@ -97,12 +97,6 @@ impl<O: ScoreOracle> Published<O> {
         }
     }
 
-    /// The same peer after a restart: it knows what it was configured with.
-    #[must_use]
-    pub fn restarted(self) -> Self {
-        Self::new(self.me, self.peers, self.wait, self.oracle)
-    }
-
     /// Whom it takes for the leader.
     pub const fn leader(&self) -> Option<PeerId> {
         self.leader

@@ -45,13 +45,14 @@ pub struct Pole {
     vacancy: Option<Vacancy>,
     exclusions: Exclusions,
     fail_back: FailBackWatch<PeerId>,
-    /// What all were told of this peer: where it stands.
-    told: Option<Rank>,
+    /// What all were told of this peer: whether it is in contact, and where it stands.
+    told: (bool, Option<Rank>),
     tell_due: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Heard {
+    first: Instant,
     at: Instant,
     standing: Standing,
 }
@@ -84,7 +85,7 @@ impl Pole {
             vacancy: None,
             exclusions: Exclusions::default(),
             fail_back: FailBackWatch::new(settings.fail_back),
-            told: None,
+            told: (false, None),
             tell_due: Instant::ZERO,
         }
     }
@@ -118,9 +119,10 @@ impl Pole {
         self.is_majority(1 + self.others.iter().filter(both_ways).count())
     }
 
-    /// Its rank, if it can lead now.
-    fn own_rank(&self, now: Instant) -> Option<Rank> {
-        self.rank.filter(|_| !self.exclusions.contains(self.me, now) && self.in_contact(now))
+    /// Whether it is in contact, and its rank if it can lead now.
+    fn own(&self, now: Instant) -> (bool, Option<Rank>) {
+        let in_contact = self.in_contact(now);
+        (in_contact, self.rank.filter(|_| in_contact && !self.exclusions.contains(self.me, now)))
     }
 
     /// Those who can lead now, but this peer.
@@ -135,7 +137,7 @@ impl Pole {
 
     /// Everybody who can lead now, the best first.
     fn line(&self, now: Instant) -> Vec<PeerId> {
-        let own = self.own_rank(now);
+        let (_, own) = self.own(now);
         let mut line: Vec<_> = self.contenders(now).chain(own.as_ref().map(|rank| (self.me, rank))).collect();
         line.sort_unstable_by_key(|(peer, rank)| (**rank, Reverse(*peer)));
         line.into_iter().map(|(peer, _)| peer).collect()
@@ -148,12 +150,13 @@ impl Pole {
         } else {
             self.answered.remove(&to);
         }
-        let message = Standing { term: self.kept.term, rank: self.own_rank(cx.now), hears_you, leader: self.leader };
+        let (in_contact, rank) = self.own(cx.now);
+        let message = Standing { term: self.kept.term, in_contact, rank, hears_you, leader: self.leader };
         cx.effects.push(Effect::Send { to, message });
     }
 
     fn tell_all(&mut self, cx: &mut Context<'_, Standing>) {
-        self.told = self.own_rank(cx.now);
+        self.told = self.own(cx.now);
         self.tell_due = cx.now + self.settings.interval;
         for to in self.others.clone() {
             self.tell(to, cx);
@@ -162,10 +165,12 @@ impl Pole {
 
     fn heard(&mut self, from: PeerId, standing: Standing, cx: &mut Context<'_, Standing>) {
         let says_it_leads = |standing: &Standing| standing.leader.is_some_and(|leader| leader.peer == from);
-        let led_before = self.heard.get(&from).is_some_and(|heard| says_it_leads(&heard.standing));
+        let before = self.heard.get(&from);
+        let led_before = before.is_some_and(|heard| says_it_leads(&heard.standing));
+        let first = before.map_or(cx.now, |heard| heard.first);
         self.kept.term = self.kept.term.max(standing.term);
         self.down.remove(&from);
-        self.heard.insert(from, Heard { at: cx.now, standing });
+        self.heard.insert(from, Heard { first, at: cx.now, standing });
         match self.leader {
             Some(leader) if leader.peer == from => match standing.leader.filter(|_| says_it_leads(&standing)) {
                 Some(lead) => self.leader = Some(lead),
@@ -236,10 +241,16 @@ impl Pole {
         self.settings.slot.max(Duration::from_nanos(1))
     }
 
-    /// A peer that was never heard of may be the best: it is waited for. One that has fallen silent is not.
-    fn may_name(&self, vacancy: &Vacancy, now: Instant) -> bool {
-        now.since(vacancy.since) >= self.settings.wait
-            || self.others.iter().all(|peer| self.heard.contains_key(peer) || self.down.contains(peer))
+    /// Until when a vacancy is left open for peers that may turn out to be the best: those never heard of, and those heard
+    /// of since a short while and not in contact yet. One that has fallen silent, or stays deaf, is not waited for.
+    fn open_until(&self, vacancy: &Vacancy) -> Instant {
+        let waits_for = self.others.iter().filter(|peer| !self.down.contains(peer));
+        let ends = waits_for.filter_map(|peer| match self.heard.get(peer) {
+            None => Some(vacancy.since),
+            Some(heard) if !heard.standing.in_contact => Some(heard.first.min(vacancy.since)),
+            Some(_) => None,
+        });
+        ends.max().map_or(Instant::ZERO, |since| since + self.settings.wait)
     }
 
     /// Who leads by the word of a majority, the leader and this peer among them.
@@ -259,7 +270,8 @@ impl Pole {
         if let Some(lead) = self.established(vacancy.since) {
             return self.follow(lead, cx);
         }
-        if self.may_name(&vacancy, now) {
+        let open_until = self.open_until(&vacancy);
+        if open_until <= now {
             let line = self.line(now);
             if let Some((named, until)) = vacancy.named
                 && (until <= now || !line.contains(&named))
@@ -282,7 +294,7 @@ impl Pole {
             }
             vacancy.look = vacancy.named.map(|(_, until)| until).or_else(|| self.exclusions.next_end(now));
         } else {
-            vacancy.look = Some(vacancy.since + self.settings.wait);
+            vacancy.look = Some(open_until);
         }
         self.vacancy = Some(vacancy);
     }
@@ -329,7 +341,7 @@ impl Contest for Pole {
                 self.reconsider(cx);
             }
             self.tell_all(cx);
-        } else if self.told != self.own_rank(cx.now) {
+        } else if self.told != self.own(cx.now) {
             self.tell_all(cx);
         }
         self.name(cx);

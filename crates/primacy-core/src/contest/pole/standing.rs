@@ -20,7 +20,9 @@ pub struct Lead {
 pub struct Standing {
     /// The highest term that the sender knows of.
     pub term: u64,
-    /// Where it stands, if it can lead now: it has a rank, is in contact with a majority, and was not refused just now.
+    /// That it is in contact with a majority, both ways.
+    pub in_contact: bool,
+    /// Where it stands, if it can lead now: it has a rank, is in contact, and was not refused just now.
     pub rank: Option<Rank>,
     /// That it has heard from whom this is sent to, not long ago.
     pub hears_you: bool,
@@ -45,9 +47,10 @@ pub struct PoleSettings {
     pub interval: Duration,
     /// For how long what it was told counts: at least two intervals, so that one may be lost.
     pub fresh: Duration,
-    /// How long a vacancy is left open for peers that it has never heard of. The paper's T.
+    /// How long a vacancy is left open for peers that are new to it. The paper's T.
     pub wait: Duration,
-    /// How long it prefers one nominee before the next one in line: longer than a grant takes, or the next one disturbs.
+    /// How long it prefers one nominee before the next one in line. Longer than peers differ in when they notice a vacancy,
+    /// and a grant takes; or the next in line asks too, which costs both a back-off.
     pub slot: Duration,
     /// The longest back-off of a nominee that was refused, and the longest slot: the time in which failures are detected.
     pub back_off_most: Duration,

@@ -121,7 +121,7 @@ mod as_repaired {
     }
 
     fn stands(place: i32) -> Standing {
-        Standing { term: 0, rank: rank(place), hears_you: true, leader: None }
+        Standing { term: 0, in_contact: true, rank: rank(place), hears_you: true, leader: None }
     }
 
     fn leads(peer: PeerId, term: u64, place: i32) -> Standing {
@@ -206,6 +206,13 @@ mod as_repaired {
         assert_eq!(named(&step(&mut b, 2, heard(A, stands(1)))), [A]);
         let (_, mut b) = start();
         assert_eq!(named(&step(&mut b, 2, Event::Down(A))), [B]);
+        let (_, mut b) = start();
+        let joining = Standing { in_contact: false, rank: None, ..stands(1) };
+        assert!(named(&step(&mut b, 2, heard(A, joining))).is_empty(), "it may be in contact soon");
+        assert_eq!(named(&step(&mut b, 3, heard(A, stands(1)))), [A]);
+        let mut b = follower(0);
+        step(&mut b, 900, heard(A, joining));
+        assert_eq!(named(&step(&mut b, 901, Event::Vacant)), [B], "it was, and is no more");
     }
 
     #[test]
