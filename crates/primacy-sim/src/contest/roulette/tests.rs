@@ -190,6 +190,81 @@ mod repaired_figures {
     }
 }
 
+mod repaired_liveness {
+    use super::*;
+    use crate::contest::{Nomination, World};
+
+    /// Five peers; this one has by far the greatest weight. Nobody leads.
+    fn world(seed: u64, heavy: PeerId) -> World<Roulette> {
+        let mut world = World::new(seed, Link { least: us(100), most: us(300), loss_ppm: 0, twice_ppm: 0 });
+        for me in ids(5) {
+            let weight = if me == heavy { 1_000 } else { 1 };
+            let settings = Settings { weight, round_trip: us(500), ..Settings::default() };
+            world.start(me, Roulette::new(me, &ids(5), settings, Kept { term: seed, voted: None }));
+        }
+        world.tell_all(&Event::Vacant);
+        world
+    }
+
+    /// Lets time pass until somebody new is named, after the first so many.
+    fn next(world: &mut World<Roulette>, seen: usize) -> Nomination {
+        assert!(world.run(ms(60_000), |world| world.nominations.len() > seen), "nobody else is named");
+        world.nominations[seen]
+    }
+
+    #[test]
+    fn a_favourite_that_never_gets_the_grant_does_not_keep_the_others_from_it() {
+        let mut first = 0;
+        let times: Spans = (0..200)
+            .map(|seed| {
+                let favourite = PeerId(2);
+                let mut world = world(seed, favourite);
+                let mut seen = 0;
+                loop {
+                    let named = next(&mut world, seen);
+                    seen += 1;
+                    if named.nominee == favourite {
+                        first += 1;
+                        // The grant takes a millisecond to be refused.
+                        world.run(named.at + ms(1), |_| false);
+                        world.tell(named.by, Event::Refused(favourite));
+                    } else if named.by == named.nominee {
+                        break named.at;
+                    }
+                }
+            })
+            .collect();
+        assert!(first > 100, "it is the favourite: {first}");
+        assert!(times.quantile_ms(500) <= 30.0, "{}", times.quantile_ms(500));
+        assert!(times.quantile_ms(1_000) <= 250.0, "{}", times.quantile_ms(1_000));
+    }
+
+    #[test]
+    fn a_nominee_that_dies_before_it_hears_of_it_costs_a_patience() {
+        let times: Spans = (0..200)
+            .map(|seed| {
+                let mut world = world(seed, PeerId(2));
+                let named = next(&mut world, 0);
+                assert_ne!(named.by, named.nominee, "by who drew it");
+                world.crash(named.nominee);
+                // Nobody is told. Who is dead does not vote, and only voters are drawn.
+                let mut seen = 1;
+                loop {
+                    let again = next(&mut world, seen);
+                    seen += 1;
+                    assert_ne!(again.nominee, named.nominee, "seed {seed}");
+                    if again.by == again.nominee {
+                        break again.at;
+                    }
+                }
+            })
+            .collect();
+        assert!(times.quantile_ms(0) >= 50.0, "patience");
+        assert!(times.quantile_ms(500) <= 70.0, "{}", times.quantile_ms(500));
+        assert!(times.quantile_ms(1_000) <= 200.0, "{}", times.quantile_ms(1_000));
+    }
+}
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn told<C: Contest>(mut contest: C, events: &[Event<C::Message>]) -> C {
