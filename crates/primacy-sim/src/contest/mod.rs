@@ -1,6 +1,7 @@
 //! Contests among peers in a simulated network: what they cost, how often they split, and how they go wrong.
 
 pub mod pole;
+pub mod ring;
 pub mod roulette;
 mod world;
 

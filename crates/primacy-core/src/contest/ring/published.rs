@@ -11,7 +11,7 @@ use crate::contest::{Contest, Context, Effect, Event, PeerId};
 pub const HEARTBEAT: Duration = Duration::from_millis(700);
 
 /// What peers tell each other in the published form. Nothing in it says to which election it belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Word {
     /// A new server looks for the leader, or for somebody who knows it.
     Seek,
@@ -110,7 +110,7 @@ impl Published {
     fn record(&mut self, leader: PeerId, cx: &mut Context<'_, Word>) {
         self.leader = Some(leader);
         // Heartbeats begin, or go on; that the old leader did not reply is over.
-        let at = if let Next::Beat { at, .. } = self.next { at } else { cx.now };
+        let at = if let Next::Beat { at, .. } = self.next { at } else { cx.now + self.heartbeat };
         self.next = Next::Beat { at, was_answered: true };
         cx.effects.push(Effect::Nominate(leader));
     }

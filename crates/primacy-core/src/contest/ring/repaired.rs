@@ -69,7 +69,7 @@ pub struct Note {
 }
 
 /// What peers of a ring tell each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
     /// To be passed round the ring.
     Pass {
@@ -175,6 +175,11 @@ impl Ring {
     /// The highest election that it has heard of: when it nominates itself, the one that it has won.
     pub fn term(&self) -> u64 {
         self.term
+    }
+
+    /// The ring in which it stands.
+    pub fn circle(&self) -> &Circle {
+        &self.circle
     }
 
     fn enter(&mut self, term: u64, now: Instant) {
