@@ -78,7 +78,10 @@ struct Change {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Idle,
-    Looking,
+    Looking {
+        /// What was asked cannot be done, and this is why.
+        refuses: bool,
+    },
     /// Before a claim: whether it can be granted at all, so that a claim in vain disturbs nobody.
     Reading(Claim),
     Claiming {
@@ -125,7 +128,7 @@ impl Clerk {
         self.give_up(out);
         match request {
             Request::Look { .. } => {
-                self.step = Step::Looking;
+                self.step = Step::Looking { refuses: false };
                 self.ask_all(&Ask::Read, out);
             }
             Request::Acquire { expect, floor, holder, lease } => {
@@ -136,13 +139,18 @@ impl Clerk {
                 let known = self.shown.as_ref().filter(|shown| shown.version.token == version.token);
                 let Some(holder) = known.and_then(|shown| shown.holder.clone()).filter(|holder| holder.id == id) else {
                     // It renews only what it was granted, which it has shown.
-                    return self.finish(Err(CallError::NotDone), out);
+                    self.step = Step::Looking { refuses: true };
+                    return self.ask_all(&Ask::Read, out);
                 };
                 let (term, beat) = (version.token, version.beat + 1);
                 let fulfilled = self.wish_of(fulfilled);
                 self.step = Step::Changing;
                 self.ask_all(&Ask::Renew { term, id, beat, lease, fulfilled }, out);
                 self.change = Some(Change { version, holder: Some(holder), lease, fulfilled });
+            }
+            Request::Release { version, .. } if self.has_released(version.token) => {
+                self.step = Step::Looking { refuses: true };
+                self.ask_all(&Ask::Read, out);
             }
             Request::Release { id, version, .. } => {
                 // A new election has happened by this; whom an operator has named is still to come.
@@ -253,7 +261,7 @@ impl Clerk {
     fn proceed(&mut self, out: &mut Vec<Output>) {
         match &self.step {
             Step::Idle => {}
-            Step::Looking => self.look(out),
+            Step::Looking { refuses } => self.look(*refuses, out),
             Step::Reading(claim) => {
                 let claim = claim.clone();
                 self.weigh(claim, out);
@@ -277,10 +285,17 @@ impl Clerk {
         }
     }
 
-    fn look(&mut self, out: &mut Vec<Output>) {
+    fn look(&mut self, refuses: bool, out: &mut Vec<Output>) {
         if self.is_heard() {
+            let record = self.present();
+            let token = record.as_ref().map(|record| record.version.token).unwrap_or_default();
+            let is_pending = |voter: VoterId| !self.heard.contains_key(&voter) && !self.unheard.contains(&voter);
+            if self.views().highest() > token && self.membership.voters().any(is_pending) {
+                // Somebody has asked for a later term. Whether it was granted may be known with the next answer.
+                return;
+            }
             let seen = self.seen();
-            self.finish(Ok(Reply::Seen(seen)), out);
+            self.finish(Ok(if refuses { Reply::Conflict(seen) } else { Reply::Seen(seen) }), out);
         } else if !self.may_be_heard() {
             self.finish(Err(CallError::NotDone), out);
         }
@@ -303,7 +318,12 @@ impl Clerk {
         if is_expected && views.agree(is_open) {
             let seen = self.orders.counts();
             // Above all that these voters have seen, and this candidate: `Token::next` in the peers' only epoch.
-            let term = views.highest().max(claim.floor).max(self.flawed_asked()).next(0);
+            let highest = views.highest().max(claim.floor);
+            let term = highest.max(self.flawed_asked()).next(0);
+            if term <= highest {
+                // There is none above.
+                return self.finish(Err(CallError::NotDone), out);
+            }
             (self.asked, self.claimed_with) = (term, seen);
             let ask = Ask::Claim { term, holder: claim.holder.clone(), lease: claim.lease, seen, granted: None };
             self.step = Step::Claiming { term, claim };
@@ -406,6 +426,10 @@ impl Clerk {
     }
 
     /// Takes note of the orders that were heard of, and of wishes that have come true, up to `fulfilled` by what is done now.
+    fn has_released(&self, token: Token) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.version.token == token && shown.holder.is_none())
+    }
+
     fn note_orders(&mut self, fulfilled: u64) {
         self.heard.values().for_each(|view| self.orders.merge(&view.orders));
         self.fulfilled = self.fulfilled.max(fulfilled).max(self.views().fulfilled());

@@ -156,6 +156,8 @@ pub struct View {
     pub lease: Duration,
     /// For how long it is still bound, or `None` if it is free.
     pub bound: Option<Duration>,
+    /// How long ago it has promised that.
+    pub age: Duration,
     /// Whether the holder has set it free.
     pub released: bool,
     /// What operators want.

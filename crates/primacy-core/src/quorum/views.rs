@@ -59,13 +59,14 @@ impl Views<'_> {
             return Some(Record { version, holder: None, lease, intent, wish, paused });
         };
         let of_it = |view: &&View| view.term == token;
-        // A renewal counts once a majority has seen it, as a change of a row counts once it is committed.
+        // A renewal counts once a majority has seen it, as a change of a row counts once it is committed. A release counts at
+        // once: whoever sends it leads no more.
+        let released = self.heard.values().filter(of_it).filter(|view| view.released).map(|view| view.beat).max();
         let beats = self.heard.values().filter(of_it).map(|view| view.beat);
-        let beat = beats.filter(|beat| self.agree(|view| view.term == token && view.beat >= *beat)).max();
-        let released = self.agree(|view| view.term == token && view.released);
+        let seen = beats.filter(|beat| self.agree(|view| view.term == token && view.beat >= *beat)).max();
         Some(Record {
-            version: Version { token, beat: beat.unwrap_or(1).max(1) },
-            holder: (!released).then(|| holder.clone()),
+            version: Version { token, beat: released.or(seen).unwrap_or(1).max(1) },
+            holder: released.is_none().then(|| holder.clone()),
             lease: self.heard.values().filter(of_it).map(|view| view.lease).max().unwrap_or_default(),
             intent,
             wish,
@@ -81,15 +82,11 @@ impl Views<'_> {
     /// What a look tells, with this record.
     pub(super) fn sighting(&self, record: Option<Record>) -> Sighting {
         let token = record.as_ref().map(|record| record.version.token);
-        let promised = self
-            .heard
-            .values()
-            .filter(|view| Some(view.term) == token)
-            .filter_map(|view| Some((view.lease, view.bound?)));
+        let promised = self.heard.values().filter(|view| Some(view.term) == token).filter(|view| view.bound.is_some());
         Sighting {
             // Claims that were never granted count for no one.
             remembered: token.unwrap_or_default(),
-            age: promised.map(|(lease, left)| lease.saturating_sub(left)).min(),
+            age: promised.map(|view| view.age).min(),
             holder_gone: record.as_ref().is_some_and(|record| record.holder.is_some()) && self.is_vacant(),
             standing: Standing::default(),
             record,

@@ -171,6 +171,7 @@ impl Voter {
     fn view(&self, now: Instant) -> View {
         let Durable { term, holder, seen, lease, orders, fulfilled } = self.durable.clone();
         let bound = (!self.is_free(now)).then(|| self.bound_until.since(now));
-        View { term, holder, beat: self.beat, seen, lease, bound, released: self.released, orders, fulfilled }
+        let age = bound.map_or(Duration::ZERO, |left| stretched(lease, self.drift_ppm).saturating_sub(left));
+        View { term, holder, beat: self.beat, seen, lease, bound, age, released: self.released, orders, fulfilled }
     }
 }

@@ -1,9 +1,22 @@
 //! Elections among the processes themselves, with no database: each peer keeps a voter, and they talk over TLS.
 
+mod address;
+mod ballot;
 pub mod certs;
+mod channel;
+mod cluster;
+mod desk;
 mod file;
 mod kept;
+mod link;
+mod peer;
+mod pool;
+mod store;
 pub mod tls;
+mod wire;
 
+pub use address::{AddressError, PeerAddress};
 pub use file::{FileError, VoterFile};
 pub use kept::Kept;
+pub use peer::{Peer, PeerError, PeerSettings};
+pub use store::PeersStore;

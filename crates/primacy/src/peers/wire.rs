@@ -22,7 +22,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Frame {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
-    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
     pub(super) body: Option<Body>,
 }
 
@@ -68,6 +68,8 @@ pub(super) enum Body {
     /// A candidate waits no more.
     #[prost(message, tag = "16")]
     Leave(Leave),
+    #[prost(bool, tag = "17")]
+    Left(bool),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -270,6 +272,8 @@ pub(super) struct Reply {
     /// How long ago the term was first supported here.
     #[prost(uint64, optional, tag = "14")]
     held_ns: Option<u64>,
+    #[prost(uint64, tag = "15")]
+    age_ns: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -375,7 +379,7 @@ pub(super) fn election(name: &str) -> Result<ElectionName, Malformed> {
 
 impl From<&Holder> for Person {
     fn from(holder: &Holder) -> Self {
-        Self { id: candidate_bytes(holder.id), label: holder.label.to_string(), data: holder.data.clone() }
+        Self { id: candidate_bytes(holder.id), label: holder.label.as_str().to_owned(), data: holder.data.clone() }
     }
 }
 
@@ -400,7 +404,7 @@ impl From<&Orders> for OrdersKept {
     fn from(orders: &Orders) -> Self {
         let (new_election, successor) = match &orders.wish.value {
             Some(Wish::NewElection) => (true, String::new()),
-            Some(Wish::Successor(label)) => (false, label.to_string()),
+            Some(Wish::Successor(label)) => (false, label.as_str().to_owned()),
             None => (false, String::new()),
         };
         let (wish_count, pause_count) = (orders.wish.count, orders.paused.count);
@@ -519,6 +523,7 @@ impl From<&Told> for Reply {
             seen: view.seen,
             lease_ns: ns(view.lease),
             bound_ns: view.bound.map(ns),
+            age_ns: ns(view.age),
             released: view.released,
             orders: Some((&view.orders).into()),
             fulfilled: view.fulfilled,
@@ -546,6 +551,7 @@ impl TryFrom<&Reply> for Told {
             seen: reply.seen,
             lease: Duration::from_nanos(reply.lease_ns),
             bound: reply.bound_ns.map(Duration::from_nanos),
+            age: Duration::from_nanos(reply.age_ns),
             released: reply.released,
             orders,
             fulfilled: reply.fulfilled,
@@ -561,9 +567,16 @@ impl TryFrom<&Reply> for Told {
 
 impl From<&Term> for TermKept {
     fn from(term: &Term) -> Self {
-        let person = Person { id: candidate_bytes(term.id), label: term.label.to_string(), data: String::new() };
+        let person =
+            Person { id: candidate_bytes(term.id), label: term.label.as_str().to_owned(), data: String::new() };
         let (ended_unix_ms, ended) = term.ended.clone().unwrap_or_default();
-        Self { token: term.token.get(), holder: Some(person), granted_unix_ms: term.granted_unix_ms, ended_unix_ms, ended }
+        Self {
+            token: term.token.get(),
+            holder: Some(person),
+            granted_unix_ms: term.granted_unix_ms,
+            ended_unix_ms,
+            ended,
+        }
     }
 }
 

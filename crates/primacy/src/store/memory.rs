@@ -5,19 +5,19 @@ mod registry;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::watch;
 
 use registry::{MemoryRegistry, Registers};
 
+use super::lineup::{Lineup, Past};
 use super::roster;
-use super::row::{self, FORGOTTEN_AFTER, Renewal, TAKEN_OVER, TERMS_KEPT, Verdict, unix_ms};
+use super::row::{self, Renewal, TAKEN_OVER, Verdict};
 use super::{
     BoxFuture, Desk, Finding, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record, Registry, Reply,
     Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
 };
-use crate::{CandidateId, ElectionName, Instant, Token, clock};
+use crate::{CandidateId, ElectionName, Instant, clock};
 
 /// Elections of one process. A clone shares them.
 ///
@@ -56,9 +56,8 @@ impl Shared {
 #[derive(Debug)]
 struct Kept {
     row: Option<Row>,
-    terms: Vec<Term>,
-    /// In waiting order.
-    waiting: Vec<Announced>,
+    past: Past,
+    lineup: Lineup,
     /// Once somebody has joined.
     registers: Option<Registers>,
     /// Counts what is hinted at.
@@ -72,18 +71,10 @@ struct Row {
     renewed: Instant,
 }
 
-#[derive(Debug)]
-struct Announced {
-    who: Holder,
-    note: String,
-    seen: Instant,
-    fresh_for: Duration,
-}
-
 impl Default for Kept {
     fn default() -> Self {
         let changes = watch::Sender::new(0);
-        Self { row: None, terms: Vec::new(), waiting: Vec::new(), registers: None, changes }
+        Self { row: None, past: Past::default(), lineup: Lineup::default(), registers: None, changes }
     }
 }
 
@@ -106,12 +97,8 @@ impl Store for MemoryStore {
         election: &'a ElectionName,
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
-        let session = MemorySession {
-            shared: Arc::clone(&self.shared),
-            election: election.clone(),
-            me: candidate.clone(),
-            announced_at: None,
-        };
+        let session =
+            MemorySession { shared: Arc::clone(&self.shared), election: election.clone(), me: candidate.clone() };
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Session>)))
     }
 
@@ -147,7 +134,6 @@ struct MemorySession {
     shared: Arc<Shared>,
     election: ElectionName,
     me: Holder,
-    announced_at: Option<Instant>,
 }
 
 impl Session for MemorySession {
@@ -166,13 +152,13 @@ impl MemorySession {
         let applied = match request {
             Request::Look { announce } => {
                 if let Some(why) = announce {
-                    let since_last = self.announced_at.replace(now).map(|at| now.since(at));
-                    kept.announce(&self.me, why.to_string(), since_last, now);
+                    let lease = kept.record().map(|record| record.lease);
+                    kept.lineup.announce(&self.me, why.to_string(), lease, now);
                 }
                 return Ok(Reply::Seen(kept.sight(me, now)));
             }
             Request::Acquire { expect, floor, holder, lease } => {
-                let remembered = kept.remembered();
+                let remembered = kept.past.highest();
                 let highest = remembered.max(floor);
                 let granted = row::acquire(kept.record(), expect, remembered, floor, holder.clone(), lease);
                 if granted.as_ref().is_some_and(|record| record.version.token <= highest) {
@@ -188,12 +174,12 @@ impl MemorySession {
                 let released = row::release(kept.record(), id, version);
                 released.inspect(|record| {
                     kept.write(record, None);
-                    kept.close(record.version.token, reason.word());
+                    kept.past.close(record.version.token, reason.word());
                     kept.hint();
                 })
             }
             Request::Leave => {
-                kept.waiting.retain(|waiting| waiting.who.id != me);
+                kept.lineup.leave(me);
                 return Ok(Reply::Left);
             }
         };
@@ -206,62 +192,29 @@ impl Kept {
         self.row.as_ref().map(|row| &row.record)
     }
 
-    fn remembered(&self) -> Token {
-        self.terms.last().map_or(Token::NONE, |term| term.token)
+    fn holder(&self) -> Option<CandidateId> {
+        self.record().and_then(|record| record.holder.as_ref()).map(|holder| holder.id)
     }
 
     fn sight(&self, me: CandidateId, now: Instant) -> Sighting {
-        let place = self.waiting.iter().position(|waiting| waiting.who.id == me).unwrap_or(usize::MAX);
-        let mut standing = Standing::default();
-        for (position, waiting) in self.waiting.iter().enumerate() {
-            if self.waits(waiting, now) && waiting.who.id != me {
-                standing.others += 1;
-                standing.ahead += u32::from(position < place);
-            }
-        }
-        self.sighting(standing, now)
+        self.sighting(self.lineup.standing(me, self.holder(), now), now)
     }
 
     fn sighting(&self, standing: Standing, now: Instant) -> Sighting {
         Sighting {
             record: self.record().cloned(),
-            remembered: self.remembered(),
+            remembered: self.past.highest(),
             age: self.row.as_ref().map(|row| now.since(row.renewed)),
             holder_gone: false,
             standing,
         }
     }
 
-    fn waits(&self, waiting: &Announced, now: Instant) -> bool {
-        let holds = self.record().is_some_and(|record| record.is_held_by(waiting.who.id));
-        !holds && now.since(waiting.seen) < waiting.fresh_for
-    }
-
-    fn announce(&mut self, who: &Holder, note: String, since_last: Option<Duration>, now: Instant) {
-        self.waiting.retain(|waiting| now.since(waiting.seen) <= waiting.fresh_for * FORGOTTEN_AFTER);
-        let fresh_for = row::fresh_for(self.record().map(|record| record.lease), since_last);
-        let announced = Announced { who: who.clone(), note, seen: now, fresh_for };
-        match self.waiting.iter_mut().find(|waiting| waiting.who.id == who.id) {
-            Some(before) => *before = announced,
-            None => self.waiting.push(announced),
-        }
-    }
-
     fn grant(&mut self, record: &Record, holder: &Holder, now: Instant) {
-        let ended = if self.record().is_some_and(|old| old.holder.is_some()) { TAKEN_OVER } else { "removed" };
-        self.close(self.remembered(), ended);
+        let ended = if self.holder().is_some() { TAKEN_OVER } else { "removed" };
         self.row = Some(Row { record: record.clone(), granted: now, renewed: now });
-        self.terms.push(Term {
-            token: record.version.token,
-            id: holder.id,
-            label: holder.label.clone(),
-            granted_unix_ms: unix_ms(),
-            ended: None,
-        });
-        if self.terms.len() > TERMS_KEPT as usize {
-            self.terms.remove(0);
-        }
-        self.waiting.retain(|waiting| waiting.who.id != holder.id);
+        self.past.open(record.version.token, holder, ended);
+        self.lineup.leave(holder.id);
         self.hint();
     }
 
@@ -273,12 +226,6 @@ impl Kept {
         }
     }
 
-    fn close(&mut self, token: Token, reason: &str) {
-        if let Some(term) = self.terms.iter_mut().rev().find(|term| term.token == token && term.ended.is_none()) {
-            term.ended = Some((unix_ms(), reason.to_owned()));
-        }
-    }
-
     fn hint(&self) {
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
@@ -286,14 +233,7 @@ impl Kept {
     fn snapshot(&self, election: &ElectionName, now: Instant) -> Option<Snapshot> {
         let row = self.row.as_ref()?;
         let held = row.record.holder.is_some();
-        let fresh = self.waiting.iter().filter(|waiting| self.waits(waiting, now));
-        let mut candidates: Vec<Waiting> = fresh
-            .map(|waiting| Waiting {
-                who: waiting.who.clone(),
-                note: waiting.note.clone(),
-                age: Some(now.since(waiting.seen)),
-            })
-            .collect();
+        let mut candidates: Vec<Waiting> = self.lineup.list(self.holder(), now).collect();
         if let Some(registers) = &self.registers {
             let Members { vars, members } = registers.members(now);
             roster::add_members(&mut candidates, &row.record, vars.round, members);
@@ -334,8 +274,7 @@ impl Desk for MemoryDesk {
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         Box::pin(async move {
             let elections = self.shared.lock();
-            let terms = elections.get(election).into_iter().flat_map(|kept| kept.terms.iter().rev());
-            Ok(terms.take(limit as usize).cloned().collect())
+            Ok(elections.get(election).into_iter().flat_map(|kept| kept.past.newest(limit)).cloned().collect())
         })
     }
 
@@ -370,7 +309,7 @@ impl Desk for MemoryDesk {
                 Verdict::Write(record, ended) => {
                     kept.write(&record, None);
                     if let Some(reason) = ended {
-                        kept.close(record.version.token, reason.word());
+                        kept.past.close(record.version.token, reason.word());
                     }
                     kept.hint();
                     Ordered::Written(before)

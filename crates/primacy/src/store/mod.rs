@@ -1,13 +1,14 @@
 //! The port to a store: what it must do, and by which URL it is found.
 
 pub mod conformance;
+pub(crate) mod lineup;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod roster;
-mod row;
+pub(crate) mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -382,6 +383,7 @@ static KNOWN: LazyLock<String> = LazyLock::new(|| {
         ("sqlite:", cfg!(feature = "sqlite")),
         ("postgres:", cfg!(feature = "postgres")),
         ("mysql:", cfg!(feature = "mysql")),
+        ("peers:", cfg!(feature = "peers")),
     ];
     let known: Vec<&str> = schemes.iter().filter(|(_, is_built)| *is_built).map(|(scheme, _)| *scheme).collect();
     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
@@ -404,6 +406,8 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Store>, UrlError> {
         "sqlite" => Ok(Arc::new(sqlite::SqliteStore::at(rest)?)),
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => Ok(Arc::new(mysql::MysqlStore::parse(url)?)),
+        #[cfg(feature = "peers")]
+        "peers" => Ok(Arc::new(crate::peers::PeersStore::parse(rest)?)),
         _ => {
             let _ = rest;
             Err(UrlError::UnknownScheme { scheme: printable(scheme), known: KNOWN.as_str() })

@@ -7,7 +7,7 @@ use crate::{CandidateId, Label, Token};
 use primacy_core::lease::Version;
 
 /// Why a term is over that another candidate ended by taking the lease.
-pub(super) const TAKEN_OVER: &str = "taken-over";
+pub(crate) const TAKEN_OVER: &str = "taken-over";
 
 /// How many terms the history keeps of each election.
 pub(super) const TERMS_KEPT: u32 = 1_000;
@@ -74,7 +74,7 @@ fn next_beat(version: Version) -> Version {
 
 /// What an order makes of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// This is to be written; and the present term, if any, ends for this reason.
     Write(Record, Option<EndReason>),
     /// The row is as wanted.
@@ -84,7 +84,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges an order. `live`: whether the holder's lease still runs as far as the store's clock can tell.
-pub(super) fn order(row: &Record, live: bool, order: &Order) -> Verdict {
+pub(crate) fn order(row: &Record, live: bool, order: &Order) -> Verdict {
     if order.token.is_some_and(|token| token != row.version.token) {
         return Verdict::TokenChanged;
     }

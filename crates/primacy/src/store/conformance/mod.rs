@@ -59,6 +59,11 @@ pub trait Harness: Send + Sync {
     fn has_hints(&self) -> bool {
         true
     }
+
+    /// Checks whose names begin so are not made of this store, since its own design replaces what they ask for.
+    fn exempt(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// Which checks were passed.
@@ -164,6 +169,10 @@ checks! {
 pub async fn run(harness: &dyn Harness) -> Result<Report, Failure> {
     let mut report = Report::default();
     for &(check, run) in CHECKS {
+        if harness.exempt().iter().any(|exempt| check.starts_with(exempt)) {
+            report.skipped.push(check);
+            continue;
+        }
         match tokio::time::timeout(PATIENCE, run(Trial::new(harness))).await {
             Ok(Ok(())) => report.passed.push(check),
             Ok(Err(Verdict::Skipped)) => report.skipped.push(check),

@@ -2,7 +2,7 @@
 
 use super::super::{Expectation, Holder, Order, OrderKind, Ordered, Record, Request, Version, Wish};
 use super::actor::{LEASE, Outcome, Trial, applied, label};
-use super::ensure;
+use super::{Verdict, ensure};
 use crate::Token;
 
 fn promote(successor: &str, now: bool) -> OrderKind {
@@ -11,6 +11,12 @@ fn promote(successor: &str, now: bool) -> OrderKind {
 
 fn successor(text: &str) -> Option<Wish> {
     Some(Wish::Successor(label(text)))
+}
+
+/// The count of orders after one more.
+fn counted(before: &Record, after: &Record) -> Result<u64, Verdict> {
+    ensure!(after.intent > before.intent, "an order left the count of orders at {}", after.intent);
+    Ok(after.intent)
 }
 
 pub(super) async fn expected_intent(trial: Trial<'_>) -> Outcome {
@@ -43,7 +49,8 @@ pub(super) async fn pause(trial: Trial<'_>) -> Outcome {
     let shown = trial.ordered(OrderKind::Pause).await?;
     ensure!(shown.record == before, "an order shows {:?} as what was before, not {before:?}", shown.record);
     let paused = a.record().await?;
-    ensure!(paused == Record { paused: true, intent: before.intent + 1, ..before }, "a pause made the row {paused:?}");
+    let expected = Record { paused: true, intent: counted(&before, &paused)?, ..before };
+    ensure!(paused == expected, "a pause made the row {paused:?}");
     ensure!(matches!(trial.order(OrderKind::Pause).await?, Ordered::Already(_)), "a second pause is not 'already'");
     ensure!(a.record().await? == paused, "a second pause changed the row");
     let renewed = a.renew(paused.version).await?;
@@ -52,7 +59,7 @@ pub(super) async fn pause(trial: Trial<'_>) -> Outcome {
     ensure!(released.paused, "a release ended the pause");
     trial.ordered(OrderKind::Resume).await?;
     let resumed = a.record().await?;
-    let expected = Record { paused: false, intent: released.intent + 1, ..released };
+    let expected = Record { paused: false, intent: counted(&released, &resumed)?, ..released };
     ensure!(resumed == expected, "a resume made the row {resumed:?}");
     ensure!(matches!(trial.order(OrderKind::Resume).await?, Ordered::Already(_)), "a second resume is not 'already'");
     Ok(())
@@ -64,7 +71,7 @@ pub(super) async fn promotion(trial: Trial<'_>) -> Outcome {
     let before = a.take().await?;
     trial.ordered(promote("b", false)).await?;
     let wished = b.record().await?;
-    let expected = Record { wish: successor("b"), intent: before.intent + 1, ..before };
+    let expected = Record { wish: successor("b"), intent: counted(&before, &wished)?, ..before };
     ensure!(wished == expected, "a promotion made the row {wished:?}, not {expected:?}");
     ensure!(matches!(trial.order(promote("b", false)).await?, Ordered::Already(_)), "promoting twice is not 'already'");
     trial.ordered(promote("c", false)).await?;
@@ -122,7 +129,7 @@ pub(super) async fn deposition(trial: Trial<'_>) -> Outcome {
     let granted = a.take().await?;
     trial.ordered(OrderKind::Depose { now: false }).await?;
     let wished = a.record().await?;
-    let expected = Record { wish: Some(Wish::NewElection), intent: granted.intent + 1, ..granted };
+    let expected = Record { wish: Some(Wish::NewElection), intent: counted(&granted, &wished)?, ..granted };
     ensure!(wished == expected, "a deposition made the row {wished:?}");
     let again = trial.order(OrderKind::Depose { now: false }).await?;
     ensure!(matches!(again, Ordered::Already(_)), "deposing twice is not 'already' but {again:?}");
@@ -144,7 +151,7 @@ pub(super) async fn now(trial: Trial<'_>) -> Outcome {
         ensure!(before.record == granted, "{kind:?} shows {:?} as what was before", before.record);
         let emptied = a.record().await?;
         let version = Version { beat: granted.version.beat + 1, ..granted.version };
-        let expected = Record { version, holder: None, wish, intent: granted.intent + 1, ..granted };
+        let expected = Record { version, holder: None, wish, intent: counted(&granted, &emptied)?, ..granted };
         ensure!(emptied == expected, "{kind:?} made the row {emptied:?}, not {expected:?}");
         for version in [granted.version, emptied.version] {
             let request = a.renewal(version);

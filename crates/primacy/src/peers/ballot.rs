@@ -1,0 +1,172 @@
+//! What one voter knows of all elections: its promises, who waits, who has led; and how it answers a question.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use primacy_core::quorum::{Ask, Durable, Voter};
+
+use super::kept::Kept;
+use super::wire::Told;
+use crate::store::lineup::{Lineup, Past};
+use crate::store::row::TAKEN_OVER;
+use crate::store::{Holder, Term};
+use crate::{CandidateId, ElectionName, Instant};
+
+/// What is asked about an election, and by whom.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) election: ElectionName,
+    pub(super) ask: Ask,
+    /// Who asks.
+    pub(super) asker: CandidateId,
+    /// What it says of itself, if it waits and has not said so lately.
+    pub(super) announce: Option<(Holder, String)>,
+    /// Whether all who wait are to be told of.
+    pub(super) lists: bool,
+    /// Why a leadership ends.
+    pub(super) reason: String,
+}
+
+/// All elections of one voter.
+pub(super) struct Ballots {
+    drift_ppm: u32,
+    kept: Kept,
+    elections: BTreeMap<ElectionName, Ballot>,
+    /// Elections of which others should hear.
+    stirred: BTreeSet<ElectionName>,
+    must_flush: bool,
+}
+
+/// One of them.
+struct Ballot {
+    voter: Voter,
+    lineup: Lineup,
+    past: Past,
+    /// When it came to support the present term.
+    since: Option<Instant>,
+    /// Until when it was bound when that was last told of.
+    bound_until: Option<Instant>,
+}
+
+impl Ballot {
+    fn new(durable: Durable, drift_ppm: u32, now: Instant) -> Self {
+        let voter = Voter::restarted(durable, drift_ppm, now);
+        let bound_until = voter.bound_until(now);
+        Self { voter, lineup: Lineup::default(), past: Past::default(), since: None, bound_until }
+    }
+}
+
+impl Ballots {
+    /// Those that a voter has kept, as its process starts.
+    pub(super) fn restarted(kept: Kept, drift_ppm: u32, now: Instant) -> Self {
+        let ballot =
+            |(name, durable): (&ElectionName, &Durable)| (name.clone(), Ballot::new(durable.clone(), drift_ppm, now));
+        let elections = kept.elections.iter().map(ballot).collect();
+        Self { drift_ppm, kept, elections, stirred: BTreeSet::new(), must_flush: false }
+    }
+
+    pub(super) const fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    pub(super) fn set_cluster(&mut self, cluster: Vec<u8>) {
+        self.kept.cluster = Some(cluster);
+        self.must_flush = true;
+    }
+
+    /// What must be on disk before any answer leaves that was made since, if that is not so already.
+    pub(super) fn unflushed(&mut self) -> Option<Kept> {
+        mem::take(&mut self.must_flush).then(|| self.kept.clone())
+    }
+
+    /// Elections of which something has become known since, other than renewals.
+    pub(super) fn stirred(&mut self) -> BTreeSet<ElectionName> {
+        mem::take(&mut self.stirred)
+    }
+
+    pub(super) fn answer(&mut self, question: Question, now: Instant) -> Told {
+        let Question { election, ask, asker, announce, lists, reason } = question;
+        let drift_ppm = self.drift_ppm;
+        let ballot =
+            self.elections.entry(election.clone()).or_insert_with(|| Ballot::new(Durable::default(), drift_ppm, now));
+        if let Some((who, note)) = announce {
+            let lease = ballot.voter.durable().lease;
+            ballot.lineup.announce(&who, note, (!lease.is_zero()).then_some(lease), now);
+        }
+        let was_bound = ballot.voter.bound_until(now).is_some();
+        let before = ballot.voter.durable().term;
+        let verdict = ballot.voter.handle(&ask, now);
+        let accepted = verdict.answer.accepted;
+        if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = &ask {
+            // It leads, or has led, though this voter may have missed that.
+            ballot.lineup.leave(*id);
+        }
+        let is_news = match &ask {
+            Ask::Claim { term, holder, .. } if accepted => {
+                if *term > before {
+                    ballot.past.open(*term, holder, if was_bound { "removed" } else { TAKEN_OVER });
+                    ballot.since = Some(now);
+                }
+                ballot.lineup.leave(holder.id);
+                *term > before
+            }
+            Ask::Release { term, beat, .. } if accepted => {
+                // What was taken back has never led.
+                if *beat == 0 {
+                    ballot.past.strike(*term)
+                } else {
+                    ballot.past.close(*term, &reason)
+                }
+                was_bound
+            }
+            Ask::Order { .. } => verdict.must_flush,
+            _ => false,
+        };
+        ballot.bound_until = ballot.voter.bound_until(now);
+        let holder = ballot.bound_until.and(ballot.voter.durable().holder.as_ref()).map(|holder| holder.id);
+        let told = Told {
+            answer: verdict.answer,
+            standing: ballot.lineup.drawn_standing(asker, holder, now),
+            waiting: if lists { ballot.lineup.list(holder, now).collect() } else { Vec::new() },
+            held_for: ballot.since.map(|since| now.since(since)),
+        };
+        if verdict.must_flush {
+            self.kept.elections.insert(election.clone(), ballot.voter.durable().clone());
+            self.must_flush = true;
+        }
+        if is_news {
+            self.stirred.insert(election);
+        }
+        told
+    }
+
+    pub(super) fn leave(&mut self, election: &ElectionName, id: CandidateId) {
+        if let Some(ballot) = self.elections.get_mut(election) {
+            ballot.lineup.leave(id);
+        }
+    }
+
+    /// When the next promise ends of which nobody has been told that it did.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.elections.values().filter_map(|ballot| ballot.bound_until).min()
+    }
+
+    /// Takes note of promises that have ended.
+    pub(super) fn expire(&mut self, now: Instant) {
+        for (name, ballot) in &mut self.elections {
+            if ballot.bound_until.is_some_and(|until| until <= now) {
+                ballot.bound_until = None;
+                self.stirred.insert(name.clone());
+            }
+        }
+    }
+
+    /// All elections that anybody has led or ordered in.
+    pub(super) fn names(&self) -> impl Iterator<Item = &ElectionName> {
+        self.kept.elections.keys()
+    }
+
+    pub(super) fn past(&self, election: &ElectionName, limit: u32) -> Vec<Term> {
+        self.elections.get(election).into_iter().flat_map(|ballot| ballot.past.newest(limit)).cloned().collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! A connection between two peers: frames that come and go.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use prost::Message as _;
+use prost::bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
+use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
+
+use super::wire::{Body, FRAME_BYTES_MAX, Frame, Malformed};
+
+/// Anything that bytes go through.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// How long whoever connects may take to say who it is.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// Where frames come from.
+pub(super) struct Receiver(FramedRead<ReadHalf<Box<dyn Wire>>, LengthDelimitedCodec>);
+
+/// Where frames go.
+pub(super) struct Sender(FramedWrite<WriteHalf<Box<dyn Wire>>, LengthDelimitedCodec>);
+
+fn codec() -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().max_frame_length(FRAME_BYTES_MAX).new_codec()
+}
+
+/// Both ends of a connection.
+pub(super) fn channel(wire: Box<dyn Wire>) -> (Sender, Receiver) {
+    let (read, write) = tokio::io::split(wire);
+    (Sender(FramedWrite::new(write, codec())), Receiver(FramedRead::new(read, codec())))
+}
+
+impl Receiver {
+    /// The next frame, or `None` at the end.
+    pub(super) async fn next(&mut self) -> io::Result<Option<(u64, Body)>> {
+        let Some(bytes) = self.0.next().await.transpose()? else { return Ok(None) };
+        let frame = Frame::decode(bytes).map_err(|_| invalid(Malformed("bytes that are no frame")))?;
+        let body = frame.body.ok_or_else(|| invalid(Malformed("nothing that this version knows")))?;
+        Ok(Some((frame.number, body)))
+    }
+
+    /// The next frame, of which there must be one soon.
+    pub(super) async fn first(&mut self) -> io::Result<Body> {
+        let soon = tokio::time::timeout(HANDSHAKE, self.next()).await;
+        let first = soon.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it says nothing"))??;
+        first.map(|(_, body)| body).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+impl Sender {
+    pub(super) async fn send(&mut self, number: u64, body: Body) -> io::Result<()> {
+        self.0.send(Bytes::from(Frame { number, body: Some(body) }.encode_to_vec())).await
+    }
+}
+
+pub(super) fn invalid(malformed: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, malformed)
+}

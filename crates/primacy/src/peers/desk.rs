@@ -1,0 +1,240 @@
+//! What observers and operators do with a majority of peers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use primacy_core::lease::{Record, Reply, Sighting};
+use primacy_core::quorum::{Clerk, Output};
+
+use super::pool::{Beside, Pool, carry_out};
+use super::store::failure;
+use super::wire::{self, Asked, Body, Probed, Question, Recall};
+use crate::store::row::{self, Verdict};
+use crate::store::{
+    BoxFuture, Desk, Finding, MemberEvent, Members, Order, Ordered, Probe, Severity, Snapshot, StoreError, Term,
+};
+use crate::{CandidateId, ElectionName, clock};
+
+/// How many looks a probe measures.
+const LOOKS: usize = 50;
+
+pub(super) struct PeersDesk {
+    pool: Pool,
+    is_secure: bool,
+}
+
+/// A clerk that has looked at an election, and what it saw.
+struct Seen {
+    clerk: Clerk,
+    snapshot: Option<Snapshot>,
+}
+
+impl PeersDesk {
+    pub(super) const fn new(pool: Pool, is_secure: bool) -> Self {
+        Self { pool, is_secure }
+    }
+
+    async fn call(
+        &mut self,
+        election: &ElectionName,
+        clerk: &mut Clerk,
+        begin: impl FnOnce(&mut Clerk, &mut Vec<Output>),
+        reason: &str,
+    ) -> Result<(Reply, Beside), StoreError> {
+        let dress = |asked: Asked| Question {
+            election: election.as_str().to_owned(),
+            asked: Some(asked),
+            waits: None,
+            asker: wire::candidate_bytes(CandidateId::from_bits(0)),
+            lists: true,
+            reason: reason.to_owned(),
+        };
+        let (result, beside) = carry_out(&mut self.pool, clerk, begin, dress).await;
+        Ok((result.map_err(|error| failure(error, &self.pool))?, beside))
+    }
+
+    async fn look(&mut self, election: &ElectionName) -> Result<Seen, StoreError> {
+        let mut clerk = Clerk::new(self.pool.cluster.membership());
+        let begin = |clerk: &mut Clerk, out: &mut Vec<_>| {
+            clerk.begin(primacy_core::lease::Request::Look { announce: None }, out);
+        };
+        let (reply, beside) = self.call(election, &mut clerk, begin, "").await?;
+        let snapshot = match reply {
+            Reply::Seen(seen) => snapshot_of(election, seen, &beside),
+            _ => None,
+        };
+        Ok(Seen { clerk, snapshot })
+    }
+
+    async fn names(&mut self) -> Result<BTreeSet<ElectionName>, StoreError> {
+        let answers = self.pool.poll(&Body::List(true)).await?;
+        let listed = answers.into_values().filter_map(|body| match body {
+            Body::Listed(names) => Some(names.names),
+            _ => None,
+        });
+        Ok(listed.flatten().filter_map(|name| wire::election(&name).ok()).collect())
+    }
+
+    async fn past(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, StoreError> {
+        let granted = self.look(election).await?.snapshot.map(|snapshot| snapshot.record.version.token);
+        let answers = self.pool.poll(&Body::Recall(Recall { election: election.as_str().to_owned(), limit })).await?;
+        let mut terms: BTreeMap<_, Term> = BTreeMap::new();
+        for body in answers.into_values() {
+            let Body::Recalled(recalled) = body else { continue };
+            for term in recalled.terms.iter().filter_map(|term| Term::try_from(term).ok()) {
+                let known = terms.entry(term.token).or_insert_with(|| term.clone());
+                if known.ended.is_none() {
+                    known.ended = term.ended;
+                }
+            }
+        }
+        // What is above the last grant was asked for and never granted.
+        let granted = terms.into_values().filter(|term| Some(term.token) <= granted).rev();
+        Ok(granted.take(limit as usize).collect())
+    }
+
+    async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
+        let Seen { mut clerk, snapshot } = self.look(election).await?;
+        let Some(before) = snapshot else { return Ok(Ordered::NoSuchElection) };
+        let (record, ended) = match row::order(&before.record, before.leader().is_some(), order) {
+            Verdict::Already => return Ok(Ordered::Already(before)),
+            Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
+            Verdict::Write(record, ended) => (record, ended),
+        };
+        let mut orders = clerk.orders().clone();
+        let count = orders.next_count(rand::random());
+        if record.wish != before.record.wish {
+            orders.wish = primacy_core::quorum::Ordered { count, value: record.wish.clone() };
+        }
+        if record.paused != before.record.paused {
+            orders.paused = primacy_core::quorum::Ordered { count, value: record.paused };
+        }
+        if orders == *clerk.orders() {
+            // What is only done at once is an order too: whoever has not seen it does not ask.
+            orders.wish.count = count;
+        }
+        {
+            let token = order.token;
+            let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, token, out);
+            if let (Reply::Conflict(seen), beside) = self.call(election, &mut clerk, begin, "").await? {
+                return Ok(match snapshot_of(election, seen, &beside) {
+                    Some(now) => Ordered::TokenChanged(now),
+                    None => Ordered::NoSuchElection,
+                });
+            }
+        }
+        if let Some(reason) = ended {
+            self.call(election, &mut clerk, Clerk::dismiss, reason.word()).await?;
+        }
+        Ok(Ordered::Written(before))
+    }
+
+    async fn measure(&mut self) -> Result<Probe, StoreError> {
+        let name = ElectionName::new("primacy-doctor").expect("a valid name");
+        let mut renewals = Vec::with_capacity(LOOKS);
+        for _ in 0..LOOKS {
+            let begin = clock::now();
+            self.look(&name).await?;
+            renewals.push(clock::now().since(begin));
+        }
+        renewals.sort_unstable();
+        let answers = self.pool.poll(&Body::Probe(true)).await?;
+        let probed = answers.into_values().filter_map(|body| match body {
+            Body::Probed(probed) => Some(probed),
+            _ => None,
+        });
+        let probed: Vec<Probed> = probed.collect();
+        let mut flushes: Vec<u64> = probed.iter().flat_map(|probed| probed.flushes_ns.clone()).collect();
+        flushes.sort_unstable();
+        let count = self.pool.cluster.names().count();
+        let product = probed.first().map_or_else(|| "peers".to_owned(), |probed| probed.product.clone());
+        Ok(Probe { product, renewals, findings: findings(count, self.pool.up(), &flushes, self.is_secure) })
+    }
+}
+
+fn findings(count: usize, up: usize, flushes: &[u64], is_secure: bool) -> Vec<Finding> {
+    let finding = |severity, code, message| Finding { severity, code, message };
+    let spare = |count: usize| count.saturating_sub(1) / 2;
+    let mut all = vec![if up == count {
+        let message = format!("all {count} voters answer; {} of them may be lost", spare(count));
+        finding(if spare(count) > 0 { Severity::Fine } else { Severity::Warning }, "voters", message)
+    } else {
+        let more = spare(count).saturating_sub(count - up);
+        let message = format!("{up} of {count} voters answer; {more} more may be lost. Bring the others back");
+        finding(Severity::Warning, "voters", message)
+    }];
+    if count.is_multiple_of(2) {
+        let message = format!("{count} voters survive no more losses than {}: add one, or take one out", count - 1);
+        all.push(finding(Severity::Warning, "even-voters", message));
+    }
+    if let (Some(median), Some(worst)) = (flushes.get(flushes.len() / 2), flushes.last()) {
+        let ms = |nanos: &u64| Duration::from_nanos(*nanos).as_secs_f64() * 1_000.0;
+        let message = format!(
+            "voters flush a promise to disk in {:.1} ms (worst of {}: {:.1} ms) before they answer",
+            ms(median),
+            flushes.len(),
+            ms(worst)
+        );
+        all.push(finding(Severity::Fine, "durability", message));
+    }
+    all.push(if is_secure {
+        finding(Severity::Fine, "encryption", "both sides prove who they are, over TLS".to_owned())
+    } else {
+        let message = "plain text: everybody who can connect to the peers can lead. Use certificates, unless all are on one \
+                       machine of your own";
+        finding(Severity::Warning, "encryption", message.to_owned())
+    });
+    all
+}
+
+fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside) -> Option<Snapshot> {
+    let record: Record = seen.record?;
+    let token = record.version.token;
+    let of_it = beside.told.values().filter(|told| told.answer.view.term == token);
+    let held_for = of_it.filter_map(|told| told.held_for).max().filter(|_| record.holder.is_some());
+    let mut candidates = beside.waiting();
+    candidates.retain(|waiting| !record.is_held_by(waiting.who.id));
+    // Nobody is bound to the holder any more: its lease has run out.
+    let age = if record.holder.is_some() && seen.age.is_none() { Some(record.lease) } else { seen.age };
+    Some(Snapshot { election: election.clone(), age, held_for, candidates, record })
+}
+
+impl Desk for PeersDesk {
+    fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
+        Box::pin(async move { Ok(self.look(election).await?.snapshot) })
+    }
+
+    fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for name in self.names().await? {
+                all.extend(self.look(&name).await?.snapshot);
+            }
+            Ok(all)
+        })
+    }
+
+    fn history<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
+        Box::pin(self.past(election, limit))
+    }
+
+    fn members<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn events<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
+        Box::pin(async move { self.write(election, &order).await })
+    }
+
+    fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
+        Box::pin(self.measure())
+    }
+}

@@ -1,0 +1,276 @@
+//! The way to one voter: a connection that is made again when it breaks, and the questions that wait for answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy_core::quorum::VoterId;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tracing::{debug, warn};
+
+use super::address::PeerAddress;
+use super::channel::{self, HANDSHAKE, Receiver, Sender};
+use super::cluster::Cluster;
+use super::tls::Tls;
+use super::wire::{self, Body, Hello, Malformed, VERSION};
+
+/// A connection whose other end has said who it is.
+pub(super) struct Greeted {
+    pub(super) voter: VoterId,
+    /// Its cluster, once there is one.
+    pub(super) cluster: Option<Cluster>,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+}
+
+/// Connects to a peer and greets it. `cluster`: the one that is meant, or empty.
+///
+/// # Errors
+/// If nobody answers there in time, or somebody else than was meant.
+pub(super) async fn dial(peer: &PeerAddress, tls: Option<&Tls>, cluster: Vec<u8>, name: &str) -> io::Result<Greeted> {
+    let greeting = async {
+        let stream = TcpStream::connect(peer.place()).await?;
+        stream.set_nodelay(true)?;
+        let wire: Box<dyn channel::Wire> = match tls {
+            Some(tls) => Box::new(tls.connect(peer.name(), stream).await.map_err(io::Error::other)?),
+            None => Box::new(stream),
+        };
+        let (mut sender, mut receiver) = channel::channel(wire);
+        let hello = Hello { version: VERSION, cluster, name: name.to_owned() };
+        sender.send(0, Body::Hello(hello)).await?;
+        let welcome = match receiver.first().await? {
+            Body::Welcome(welcome) => welcome,
+            Body::Refused(refused) => return Err(io::Error::other(primacy_core::ids::escape(&refused.why))),
+            _ => return Err(channel::invalid(Malformed("no welcome"))),
+        };
+        if welcome.version != VERSION {
+            let why = format!("it speaks version {} of the peers' protocol, not {VERSION}", welcome.version);
+            return Err(io::Error::other(why));
+        }
+        if welcome.name != peer.name() {
+            let other = primacy_core::ids::escape(&welcome.name);
+            return Err(io::Error::other(format!("it is called '{other}', not '{}'", peer.name())));
+        }
+        let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
+        let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
+        Ok(Greeted { voter, cluster, sender, receiver })
+    };
+    let in_time = tokio::time::timeout(HANDSHAKE, greeting).await;
+    in_time.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
+}
+
+/// How a link stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is being made for the first time.
+    Begun,
+    /// It stands.
+    Up { voter: VoterId, cluster: Option<Cluster> },
+    /// It does not, and why.
+    Down(String),
+}
+
+/// What comes back from a voter.
+pub(super) enum Back {
+    /// Its answer to the question with this tag.
+    Answer(u64, Box<Body>),
+    /// No answer to that will come.
+    Lost(u64),
+    /// Something may have changed in the election that is watched.
+    Hint,
+}
+
+struct Asking {
+    /// Behind the address may be another voter by now, which knows nothing of what the right one has promised.
+    voter: VoterId,
+    tag: u64,
+    body: Body,
+}
+
+/// The way to one voter. It is cut when this is dropped.
+pub(super) struct Link {
+    pub(super) peer: PeerAddress,
+    state: watch::Receiver<State>,
+    questions: mpsc::UnboundedSender<Asking>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Who asks, what it watches, and what came back.
+pub(super) struct Ends {
+    /// For people.
+    pub(super) name: String,
+    /// How both sides prove who they are, or plain text.
+    pub(super) tls: Option<Arc<Tls>>,
+    /// The election whose hints are wanted.
+    pub(super) watches: Option<String>,
+    pub(super) back: mpsc::UnboundedSender<(PeerAddress, Back)>,
+}
+
+impl Link {
+    /// Begins to make the connection, and to make it again whenever it breaks.
+    pub(super) fn open(peer: PeerAddress, ends: Ends) -> Self {
+        let (post, state) = watch::channel(State::Begun);
+        let (questions, inbox) = mpsc::unbounded_channel();
+        let task = tokio::spawn(keep(peer.clone(), ends, inbox, post));
+        Self { peer, state, questions, task }
+    }
+
+    /// Asks, if this voter is there. An answer, or word that there is none, comes back with this tag.
+    pub(super) fn ask(&self, voter: VoterId, tag: u64, body: Body) {
+        // If its task is gone, so is the runtime.
+        let _ = self.questions.send(Asking { voter, tag, body });
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until the connection has been made, or could not be.
+    pub(super) async fn settled(&mut self) -> State {
+        let settled = self.state.wait_for(|state| *state != State::Begun).await;
+        settled.map_or_else(|_| State::Down("it has been given up".into()), |state| state.clone())
+    }
+}
+
+/// The wait before a lost connection is made anew; doubled up to [`LATE`].
+const SOON: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_secs(1);
+
+/// A question that has waited for so long will not be answered.
+const SILENCE: Duration = Duration::from_secs(1);
+
+async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<Asking>, state: watch::Sender<State>) {
+    let mut wait = SOON;
+    let mut cluster_id = Vec::new();
+    // What is asked before there could be an answer waits for the first connection.
+    let mut greeted = dial(&peer, ends.tls.as_deref(), Vec::new(), &ends.name).await;
+    loop {
+        match greeted {
+            Ok(Greeted { voter, cluster, sender, receiver }) => {
+                wait = SOON;
+                if let Some(cluster) = &cluster {
+                    cluster_id = cluster.id_bytes();
+                }
+                state.send_replace(State::Up { voter, cluster });
+                let error = converse(&peer, &ends, voter, sender, receiver, &mut inbox).await;
+                debug!(%peer, %error, "the connection to a voter has ended");
+                state.send_replace(State::Down(error.to_string()));
+            }
+            Err(error) => {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    warn!(%peer, %error, "something else than a voter answers there");
+                }
+                state.send_replace(State::Down(error.to_string()));
+            }
+        }
+        if deaf(tokio::time::sleep(wait), &peer, &ends, &mut inbox).await.is_none() {
+            return;
+        }
+        wait = (wait * 2).min(LATE);
+        let dialing = dial(&peer, ends.tls.as_deref(), cluster_id.clone(), &ends.name);
+        let Some(again) = deaf(dialing, &peer, &ends, &mut inbox).await else { return };
+        greeted = again;
+    }
+}
+
+/// Does something during which nothing that is asked is answered. `None` when nobody asks any more.
+async fn deaf<F: Future>(
+    doing: F,
+    peer: &PeerAddress,
+    ends: &Ends,
+    inbox: &mut mpsc::UnboundedReceiver<Asking>,
+) -> Option<F::Output> {
+    tokio::pin!(doing);
+    loop {
+        tokio::select! {
+            done = &mut doing => return Some(done),
+            asking = inbox.recv() => drop(ends.back.send((peer.clone(), Back::Lost(asking?.tag)))),
+        }
+    }
+}
+
+/// Asks and hears until the connection ends. Then nothing is left that waits for an answer.
+async fn converse(
+    peer: &PeerAddress,
+    ends: &Ends,
+    voter: VoterId,
+    mut sender: Sender,
+    receiver: Receiver,
+    inbox: &mut mpsc::UnboundedReceiver<Asking>,
+) -> io::Error {
+    let mut asked: BTreeMap<u64, (u64, tokio::time::Instant)> = BTreeMap::new();
+    let mut number = 0_u64;
+    // Frames are read by a task of their own: half of one is not lost when something else comes first.
+    let (heard, mut answers) = mpsc::channel(64);
+    let reader = tokio::spawn(read(receiver, heard));
+    if let Some(election) = &ends.watches
+        && let Err(error) = sender.send(0, Body::Watch(election.clone())).await
+    {
+        reader.abort();
+        return error;
+    }
+    let back = |back| drop(ends.back.send((peer.clone(), back)));
+    let error = loop {
+        let silence = asked.first_key_value().map(|(_, (_, since))| *since + SILENCE);
+        tokio::select! {
+            asking = inbox.recv() => {
+                let Some(Asking { voter: meant, tag, body }) = asking else {
+                    break io::Error::other("nobody asks any more");
+                };
+                if meant != voter {
+                    back(Back::Lost(tag));
+                    continue;
+                }
+                number += 1;
+                #[expect(clippy::disallowed_methods, reason = "it is compared with timers of the same clock")]
+                asked.insert(number, (tag, tokio::time::Instant::now()));
+                if let Err(error) = sender.send(number, body).await {
+                    break error;
+                }
+            }
+            frame = answers.recv() => match frame {
+                Some(Ok((0, Body::Hint(_)))) => back(Back::Hint),
+                Some(Ok((number, body))) => {
+                    if let Some((tag, _)) = asked.remove(&number) {
+                        back(Back::Answer(tag, Box::new(body)));
+                    }
+                }
+                Some(Err(error)) => break error,
+                None => break io::ErrorKind::UnexpectedEof.into(),
+            },
+            () = tokio::time::sleep_until(silence.unwrap_or_else(far)), if silence.is_some() => {
+                break io::Error::new(io::ErrorKind::TimedOut, "it does not answer any more");
+            }
+        }
+    };
+    reader.abort();
+    for (_, (tag, _)) in asked {
+        back(Back::Lost(tag));
+    }
+    error
+}
+
+#[expect(clippy::disallowed_methods, reason = "a timer that is not armed")]
+fn far() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+async fn read(mut receiver: Receiver, heard: mpsc::Sender<io::Result<(u64, Body)>>) {
+    loop {
+        let next = receiver.next().await.transpose();
+        let Some(frame) = next else { return };
+        let is_over = frame.is_err();
+        if heard.send(frame).await.is_err() || is_over {
+            return;
+        }
+    }
+}

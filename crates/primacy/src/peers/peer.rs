@@ -1,0 +1,185 @@
+//! A peer: a process that has a vote in every election of its cluster.
+
+mod found;
+mod serve;
+mod tally;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use primacy_core::quorum::VoterId;
+use prost::Message as _;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::address::PeerAddress;
+use super::ballot::Ballots;
+use super::cluster::Cluster;
+use super::file::{FileError, VoterFile};
+use super::tls::Tls;
+use super::wire;
+use crate::clock;
+
+/// How a peer takes part.
+#[derive(Clone, Debug)]
+pub struct PeerSettings {
+    /// What it is called. One of `voters`.
+    pub name: String,
+    /// Where it listens. The port may be 0, for any.
+    pub listen: SocketAddr,
+    /// All that vote, itself too, as all of them are told.
+    pub voters: Vec<PeerAddress>,
+    /// The folder of its voter's file. No other process may use it, ever.
+    pub folder: PathBuf,
+    /// By how much the rate of its clock may be wrong, in parts per million.
+    pub drift_ppm: u32,
+    /// How peers and candidates prove to each other who they are. Without, everybody who can connect is believed.
+    pub tls: Option<Arc<Tls>>,
+}
+
+/// Why a peer cannot vote.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// Its file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It does not stand among those that vote.
+    #[error("'{name}' is not among the voters; name it as one of them, as {name}@HOST:PORT")]
+    Stranger {
+        /// What it is called.
+        name: String,
+    },
+    /// It cannot listen.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The others vote already, and this one is not one of them.
+    #[error(
+        "the other peers vote together already, and '{name}' among them is another voter than the one in {}: a voter whose \
+         folder was lost cannot come back under its old identity. Put the old folder back if it was only moved", folder.display()
+    )]
+    Replaced {
+        /// What it is called.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// Its file names other voters than it was told now.
+    #[error("the voter in {} votes together with {kept}, not with {told}: name the same voters as before", folder.display())]
+    OtherVoters {
+        /// Its folder.
+        folder: PathBuf,
+        /// As the file says.
+        kept: String,
+        /// As it was told.
+        told: String,
+    },
+}
+
+/// A running peer. It stops when this is dropped.
+#[derive(Debug)]
+pub struct Peer {
+    address: SocketAddr,
+    voter: VoterId,
+    cluster: watch::Receiver<Option<Cluster>>,
+    tasks: JoinSet<Result<(), PeerError>>,
+}
+
+impl Peer {
+    /// Opens the voter's file, making a new voter if there is none, and listens.
+    ///
+    /// # Errors
+    /// If the file cannot be used, the settings do not fit it, or the address cannot be had.
+    pub async fn start(settings: PeerSettings) -> Result<Self, PeerError> {
+        let PeerSettings { name, listen, voters, folder, drift_ppm, tls } = &settings;
+        if !voters.iter().any(|voter| voter.name() == name) {
+            return Err(PeerError::Stranger { name: name.clone() });
+        }
+        let (file, kept) = VoterFile::open(folder, true)?;
+        let voter = kept.voter();
+        let cluster = kept.cluster.as_deref().map(|bytes| {
+            let cluster = wire::Cluster::decode(bytes).ok().and_then(|cluster| Cluster::try_from(cluster).ok());
+            cluster.ok_or_else(|| FileError::Damaged { file: folder.join("voter"), why: "it names no voters".into() })
+        });
+        let cluster = cluster.transpose()?;
+        if let Some(cluster) = &cluster {
+            check(cluster, &settings, voter)?;
+        }
+        let listener = TcpListener::bind(listen).await;
+        let listener = listener.map_err(|source| PeerError::Listen { address: *listen, source })?;
+        let address = listener.local_addr().map_err(|source| PeerError::Listen { address: *listen, source })?;
+        info!(%name, %voter, %address, "a voter listens");
+        if voters.len() % 2 == 0 {
+            warn!(voters = voters.len(), "an even number of voters survives no more losses than one less");
+        }
+        let ballots = Ballots::restarted(kept, *drift_ppm, clock::now());
+        let (post, inbox) = mpsc::channel(1_024);
+        let (known, cluster) = watch::channel(cluster);
+        let mut names: Vec<String> = voters.iter().map(|peer| peer.name().to_owned()).collect();
+        names.sort_unstable();
+        let (tls, post_box) = (tls.clone(), post.clone());
+        let door = serve::Door { name: name.clone(), voter, names, tls, cluster: cluster.clone(), post: post_box };
+        let door = Arc::new(door);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(tally::keep(file, ballots, inbox, known));
+        tasks.spawn(serve::listen(listener, door));
+        tasks.spawn(found::bring_together(settings, voter, post, cluster.clone()));
+        Ok(Self { address, voter, cluster, tasks })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who it is.
+    pub const fn voter(&self) -> VoterId {
+        self.voter
+    }
+
+    /// Waits until all voters know each other: from then on they grant leases.
+    pub async fn is_founded(&mut self) {
+        // If its sender is gone, so is the peer, and `run` tells why.
+        let _ = self.cluster.wait_for(Option::is_some).await;
+    }
+
+    /// Votes until it cannot any more.
+    ///
+    /// # Errors
+    /// Always: why it cannot. Nothing is promised that is not on disk.
+    pub async fn run(mut self) -> PeerError {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(Err(error))) => return error,
+                Some(Ok(Ok(()))) => {}
+                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+                None => unreachable!("one of its tasks never ends"),
+            }
+        }
+    }
+}
+
+/// Whether these voters are those of the settings, and this one is one of them.
+fn check(cluster: &Cluster, settings: &PeerSettings, voter: VoterId) -> Result<(), PeerError> {
+    let PeerSettings { name, voters, folder, .. } = settings;
+    let kept: Vec<&str> = cluster.names().collect();
+    let mut told: Vec<&str> = voters.iter().map(PeerAddress::name).collect();
+    told.sort_unstable();
+    if kept != told {
+        let (folder, kept, told) = (folder.clone(), kept.join(", "), told.join(", "));
+        return Err(PeerError::OtherVoters { folder, kept, told });
+    }
+    if cluster.voter_named(name) != Some(voter) {
+        return Err(PeerError::Replaced { name: name.clone(), folder: folder.clone() });
+    }
+    Ok(())
+}

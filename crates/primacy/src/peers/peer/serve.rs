@@ -1,0 +1,195 @@
+//! A peer's connections: who comes is greeted, and its questions are passed on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy_core::quorum::VoterId;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use super::super::ballot::Question;
+use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
+use super::super::cluster::Cluster;
+use super::super::tls::{Tls, TlsError, peer_name};
+use super::super::wire::{self, Body, Hello, Malformed, Refused, VERSION, Welcome};
+use super::PeerError;
+use super::tally::{Out, Work};
+
+/// Answers of one connection that wait to be sent. Whoever reads none of them is cut off.
+const ANSWERS_MOST: usize = 1_024;
+
+/// Connections at one time.
+const CONNECTIONS_MOST: usize = 10_000;
+
+/// What every connection needs.
+pub(super) struct Door {
+    pub(super) name: String,
+    pub(super) voter: VoterId,
+    /// All voters, as this one was told, in order.
+    pub(super) names: Vec<String>,
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) cluster: watch::Receiver<Option<Cluster>>,
+    pub(super) post: mpsc::Sender<Work>,
+}
+
+pub(super) async fn listen(listener: TcpListener, door: Arc<Door>) -> Result<(), PeerError> {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) if connections.len() < CONNECTIONS_MOST => {
+                    let door = Arc::clone(&door);
+                    connections.spawn(async move { door.greet(stream, from).await });
+                }
+                Ok((_, from)) => warn!(%from, "there are too many connections: this one is refused"),
+                Err(error) => {
+                    warn!(%error, "no connection can be taken just now");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+impl Door {
+    async fn greet(&self, stream: TcpStream, from: SocketAddr) {
+        if let Err(error) = self.serve(stream).await {
+            if error.kind() == io::ErrorKind::InvalidData {
+                warn!(%from, %error, "a connection is ended");
+            } else {
+                debug!(%from, %error, "a connection has ended");
+            }
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let (wire, proven): (Box<dyn channel::Wire>, _) = match &self.tls {
+            Some(tls) => {
+                let proving = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
+                let stream = proving.map_err(|_| io::ErrorKind::TimedOut)?.map_err(refused)?;
+                let name = peer_name(&stream);
+                (Box::new(stream), name)
+            }
+            None => (Box::new(stream), None),
+        };
+        let (mut sender, mut receiver) = channel::channel(wire);
+        let Body::Hello(hello) = receiver.first().await? else {
+            return Err(channel::invalid(Malformed("no greeting")));
+        };
+        if let Some(why) = self.objection(&hello) {
+            sender.send(0, Body::Refused(Refused { why: why.clone(), is_passing: false })).await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let welcome = Welcome {
+            version: VERSION,
+            voter: wire::voter_bytes(self.voter),
+            name: self.name.clone(),
+            cluster: self.cluster.borrow().as_ref().map(Into::into),
+        };
+        sender.send(0, Body::Welcome(welcome)).await?;
+        let (out, answers) = mpsc::channel(ANSWERS_MOST);
+        tokio::select! {
+            ended = write(sender, answers) => ended,
+            ended = self.read(receiver, out, proven.as_deref()) => ended,
+        }
+    }
+
+    /// Why it has nothing to do with whoever greets like this.
+    fn objection(&self, hello: &Hello) -> Option<String> {
+        if hello.version != VERSION {
+            return Some(format!(
+                "{} speaks version {} of the peers' protocol, and '{}' speaks version {VERSION}",
+                primacy_core::ids::escape(&hello.name),
+                hello.version,
+                self.name
+            ));
+        }
+        let cluster = self.cluster.borrow();
+        let is_other = cluster.as_ref().is_some_and(|own| !hello.cluster.is_empty() && own.id_bytes() != hello.cluster);
+        is_other.then(|| format!("'{}' votes in another cluster", self.name))
+    }
+
+    /// `proven`: the name in the certificate of the other side.
+    async fn read(&self, mut receiver: Receiver, out: Out, proven: Option<&str>) -> io::Result<()> {
+        while let Some((number, body)) = receiver.next().await? {
+            let work = self.work(number, body, &out, proven).map_err(channel::invalid)?;
+            let Some(work) = work else { continue };
+            if self.post.send(work).await.is_err() {
+                return Ok(()); // the voter answers nothing more
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&self, number: u64, body: Body, out: &Out, proven: Option<&str>) -> Result<Option<Work>, Malformed> {
+        let founds = matches!(body, Body::Found(_));
+        if self.cluster.borrow().is_none() && !founds {
+            let why = format!("'{}' waits for the other voters, to be brought together with them", self.name);
+            // If it is full, the connection is about to end.
+            let _ = out.try_send((number, Body::Refused(Refused { why, is_passing: true })));
+            return Ok(None);
+        }
+        let out = out.clone();
+        Ok(Some(match body {
+            Body::Ask(asked) => Work::Ask { number, question: Box::new(question(asked)?), out },
+            Body::Watch(election) => Work::Watch { election: wire::election(&election)?, out },
+            Body::Leave(leave) => {
+                let (election, id) = (wire::election(&leave.election)?, wire::candidate(&leave.id)?);
+                Work::Leave { number, election, id, out }
+            }
+            Body::List(_) => Work::List { number, out },
+            Body::Recall(recall) => {
+                Work::Recall { number, election: wire::election(&recall.election)?, limit: recall.limit, out }
+            }
+            Body::Probe(_) => Work::Probe { number, out },
+            Body::Found(cluster) => Work::Found { cluster: self.founded(cluster, proven)?, done: oneshot::channel().0 },
+            _ => return Err(Malformed("something that only a voter says")),
+        }))
+    }
+
+    /// Voters that this one is told to vote with. Whoever tells it has asked all of them, this one too.
+    fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Cluster, Malformed> {
+        let cluster = Cluster::try_from(cluster)?;
+        if self.tls.is_some() && proven != self.names.first().map(String::as_str) {
+            return Err(Malformed("voters that another peer has to bring together"));
+        }
+        if cluster.voter_named(&self.name) == Some(self.voter) && cluster.names().eq(self.names.iter()) {
+            Ok(cluster)
+        } else {
+            Err(Malformed("other voters than this one was told of"))
+        }
+    }
+}
+
+fn question(asked: wire::Question) -> Result<Question, Malformed> {
+    let announce = asked.waits.as_ref().map(|waits| {
+        let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
+        Ok((who.try_into()?, waits.note.chars().take(256).collect()))
+    });
+    Ok(Question {
+        election: wire::election(&asked.election)?,
+        ask: asked.asked.as_ref().ok_or(Malformed("a question that asks nothing"))?.try_into()?,
+        asker: wire::candidate(&asked.asker)?,
+        announce: announce.transpose()?,
+        lists: asked.lists,
+        reason: asked.reason.chars().take(64).collect(),
+    })
+}
+
+/// A stranger is told of in the log, a connection that only broke is not.
+fn refused(error: TlsError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+async fn write(mut sender: Sender, mut answers: mpsc::Receiver<(u64, Body)>) -> io::Result<()> {
+    while let Some((number, body)) = answers.recv().await {
+        sender.send(number, body).await?;
+    }
+    Ok(())
+}

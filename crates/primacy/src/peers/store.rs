@@ -1,0 +1,214 @@
+//! A majority of peers in the place of a database.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+
+use primacy_core::lease::CallError;
+use primacy_core::quorum::Clerk;
+use tokio::sync::Mutex;
+
+use super::address::PeerAddress;
+use super::desk::PeersDesk;
+use super::pool::{Heard, Places, Pool, carry_out};
+use super::tls::{Identity, Tls};
+use super::wire::{self, Asked, Body, Question, Waits};
+use crate::store::{BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, UrlError};
+use crate::{CandidateId, ElectionName};
+
+type Clerks = HashMap<(ElectionName, CandidateId), Arc<Mutex<Clerk>>>;
+
+/// Elections that are kept by peers: each grant is the promise of a majority.
+///
+/// Written `peers://[NAME@]HOST:PORT,…`. With `?certs=FOLDER&name=NAME`, or with `?cert=FILE&key=FILE&ca=FILE`, both sides prove
+/// who they are. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any.
+pub struct PeersStore {
+    places: Places,
+    /// One for each candidate, for its whole life: the terms and rounds in it are never used again.
+    clerks: StdMutex<Clerks>,
+}
+
+impl fmt::Debug for PeersStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeersStore").field("location", &self.location()).finish_non_exhaustive()
+    }
+}
+
+impl PeersStore {
+    /// Those at these addresses.
+    pub fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
+        Self { places: Places { peers, tls }, clerks: StdMutex::default() }
+    }
+
+    /// Reads what follows `peers:` in a URL.
+    ///
+    /// # Errors
+    /// If it names no peers, or asks for something that does not go together. Certificates are read here.
+    pub fn parse(rest: &str) -> Result<Self, UrlError> {
+        let invalid = |why: String| UrlError::Invalid(why);
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (list, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let peers = PeerAddress::list(list.trim_end_matches('/')).map_err(|error| invalid(error.to_string()))?;
+        let mut settings = HashMap::new();
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+            if !["certs", "name", "cert", "key", "ca", "plaintext"].contains(&key) {
+                let key = primacy_core::ids::escape(key);
+                return Err(invalid(format!(
+                    "'{key}' is no setting of peers:; there are certs, name, cert, key, ca and plaintext"
+                )));
+            }
+            settings.insert(key, value);
+        }
+        let get = |key: &str| settings.get(key).copied();
+        let identity = match (get("certs"), get("name"), get("cert"), get("key"), get("ca")) {
+            (None, None, None, None, None) => None,
+            (Some(folder), Some(name), None, None, None) => Some(Identity::within(&PathBuf::from(folder), name)),
+            (None, None, Some(cert), Some(key), Some(ca)) => {
+                Some(Identity { certificate: cert.into(), key: key.into(), authority: ca.into() })
+            }
+            _ => {
+                return Err(invalid("write certs and name, or cert, key and ca, to prove to peers who you are".into()));
+            }
+        };
+        let is_plain = get("plaintext") == Some("yes");
+        if identity.is_none() && !is_plain && !peers.iter().all(is_here) {
+            return Err(invalid(
+                "peers on other machines are talked to over TLS: add ?certs=FOLDER&name=NAME, made by 'primacy peer certs' \
+                 (or ?plaintext=yes, where everybody on the network may lead)"
+                    .into(),
+            ));
+        }
+        let tls =
+            identity.map(|identity| Tls::load(&identity).map(Arc::new).map_err(|error| invalid(error.to_string())));
+        Ok(Self::new(peers, tls.transpose()?))
+    }
+
+    fn clerk(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Clerk>> {
+        let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
+        let clerk = clerks.entry((election.clone(), candidate));
+        Arc::clone(clerk.or_insert_with(|| Arc::new(Mutex::new(Clerk::new(pool.cluster.membership())))))
+    }
+}
+
+/// Whether a peer is on this machine.
+pub(super) fn is_here(peer: &PeerAddress) -> bool {
+    let place = peer.place();
+    let host = place.rsplit_once(':').map_or(&*place, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl Store for PeersStore {
+    fn location(&self) -> String {
+        let peers: Vec<String> = self.places.peers.iter().map(ToString::to_string).collect();
+        format!("peers://{}", peers.join(","))
+    }
+
+    fn session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        Box::pin(async move {
+            let pool = Pool::open(&self.places, candidate.label.as_str(), None).await?;
+            let clerk = self.clerk(election, candidate.id, &pool);
+            let session = PeersSession { pool, clerk, election: election.clone(), me: candidate.clone() };
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        let why = "peers keep no registers: '--protocol registers' needs a database".to_owned();
+        Box::pin(std::future::ready(Err(StoreError::Unusable(why))))
+    }
+
+    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+        Box::pin(async move {
+            let pool = Pool::open(&self.places, "an observer", None).await?;
+            Ok(Box::new(PeersDesk::new(pool, self.places.tls.is_some())) as Box<dyn Desk>)
+        })
+    }
+
+    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
+        Box::pin(async move {
+            let pool = Pool::open(&self.places, "a listener", Some(election.as_str())).await?;
+            Ok(Box::new(PeersHints(pool)) as Box<dyn Hints>)
+        })
+    }
+}
+
+struct PeersHints(Pool);
+
+impl Hints for PeersHints {
+    fn next(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            loop {
+                if let Heard::Hint = self.0.heard().await {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+struct PeersSession {
+    pool: Pool,
+    clerk: Arc<Mutex<Clerk>>,
+    election: ElectionName,
+    me: Holder,
+}
+
+impl Session for PeersSession {
+    fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
+        Box::pin(self.take(request))
+    }
+}
+
+impl PeersSession {
+    async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
+        let waits = match &request {
+            Request::Look { announce: Some(why) } => {
+                Some(Waits { who: Some((&self.me).into()), note: why.to_string(), age_ns: 0 })
+            }
+            _ => None,
+        };
+        let reason = match &request {
+            Request::Release { reason, .. } => reason.word(),
+            _ => "",
+        };
+        let dress = |asked: Asked| Question {
+            election: self.election.as_str().to_owned(),
+            asked: Some(asked),
+            waits: waits.clone(),
+            asker: wire::candidate_bytes(self.me.id),
+            lists: false,
+            reason: reason.to_owned(),
+        };
+        if request == Request::Leave {
+            let (election, id) = (self.election.as_str().to_owned(), wire::candidate_bytes(self.me.id));
+            self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
+        }
+        let mut clerk = self.clerk.lock().await;
+        let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.begin(request, out);
+        let (result, beside) = carry_out(&mut self.pool, &mut clerk, begin, dress).await;
+        // Who has been heard of by fewer voters may ask a little sooner or later.
+        let standing = beside.told.values().map(|told| told.standing).max_by_key(|standing| standing.others);
+        let standing = standing.unwrap_or_default();
+        match result {
+            Ok(Reply::Seen(seen)) => Ok(Reply::Seen(crate::store::Sighting { standing, ..seen })),
+            Ok(Reply::Conflict(seen)) => Ok(Reply::Conflict(crate::store::Sighting { standing, ..seen })),
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(failure(error, &self.pool)),
+        }
+    }
+}
+
+/// What a call without an end is for a candidate or an operator.
+pub(super) fn failure(error: CallError, pool: &Pool) -> StoreError {
+    match error {
+        CallError::NotDone => StoreError::Unreachable(pool.reasons()),
+        CallError::Unknown => StoreError::Unknown(pool.reasons()),
+    }
+}

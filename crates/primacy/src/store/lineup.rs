@@ -1,0 +1,125 @@
+//! Who waits for a lease, in the order in which they came, and who has led: as kept in the memory of a process.
+
+use std::time::Duration;
+
+use super::row::{self, FORGOTTEN_AFTER, TERMS_KEPT, unix_ms};
+use super::{Holder, Standing, Term, Waiting};
+use crate::{CandidateId, Instant, Token};
+
+/// Candidates that wait, in waiting order.
+#[derive(Debug, Default)]
+pub(crate) struct Lineup(Vec<Announced>);
+
+#[derive(Debug)]
+struct Announced {
+    who: Holder,
+    note: String,
+    seen: Instant,
+    fresh_for: Duration,
+}
+
+impl Lineup {
+    /// A candidate says that it waits. `lease`: that of the present holder.
+    pub(crate) fn announce(&mut self, who: &Holder, note: String, lease: Option<Duration>, now: Instant) {
+        self.0.retain(|waiting| now.since(waiting.seen) <= waiting.fresh_for * FORGOTTEN_AFTER);
+        let before = self.0.iter_mut().find(|waiting| waiting.who.id == who.id);
+        let fresh_for = row::fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.seen)));
+        let announced = Announced { who: who.clone(), note, seen: now, fresh_for };
+        match before {
+            Some(before) => *before = announced,
+            None => self.0.push(announced),
+        }
+    }
+
+    /// A candidate waits no more.
+    pub(crate) fn leave(&mut self, id: CandidateId) {
+        self.0.retain(|waiting| waiting.who.id != id);
+    }
+
+    /// Where one candidate stands among those that have announced themselves lately and do not lead.
+    pub(crate) fn standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
+        let place = self.0.iter().position(|waiting| waiting.who.id == me).unwrap_or(usize::MAX);
+        let mut standing = Standing::default();
+        for (position, waiting) in self.0.iter().enumerate() {
+            if waiting.waits(holder, now) && waiting.who.id != me {
+                standing.others += 1;
+                standing.ahead += u32::from(position < place);
+            }
+        }
+        standing
+    }
+
+    /// The same where the order is that of identities, which are random: many who keep such lists come to the same order.
+    #[cfg(feature = "peers")]
+    pub(crate) fn drawn_standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
+        let others = self.0.iter().filter(|waiting| waiting.waits(holder, now) && waiting.who.id != me);
+        let mut standing = Standing::default();
+        for other in others {
+            standing.others += 1;
+            standing.ahead += u32::from(other.who.id < me);
+        }
+        standing
+    }
+
+    /// Those that have announced themselves lately and do not lead.
+    pub(crate) fn list(&self, holder: Option<CandidateId>, now: Instant) -> impl Iterator<Item = Waiting> {
+        let fresh = self.0.iter().filter(move |waiting| waiting.waits(holder, now));
+        fresh.map(move |waiting| Waiting {
+            who: waiting.who.clone(),
+            note: waiting.note.clone(),
+            age: Some(now.since(waiting.seen)),
+        })
+    }
+}
+
+impl Announced {
+    fn waits(&self, holder: Option<CandidateId>, now: Instant) -> bool {
+        holder != Some(self.who.id) && now.since(self.seen) < self.fresh_for
+    }
+}
+
+/// The last leaderships of an election, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Past(Vec<Term>);
+
+impl Past {
+    /// A leadership begins. That before it has ended for this reason, if it has not already.
+    pub(crate) fn open(&mut self, token: Token, holder: &Holder, ended: &str) {
+        if let Some(last) = self.0.last() {
+            self.close(last.token, ended);
+        }
+        self.0.push(Term {
+            token,
+            id: holder.id,
+            label: holder.label.clone(),
+            granted_unix_ms: unix_ms(),
+            ended: None,
+        });
+        if self.0.len() > TERMS_KEPT as usize {
+            self.0.remove(0);
+        }
+    }
+
+    /// A leadership ends, unless it has already.
+    pub(crate) fn close(&mut self, token: Token, reason: &str) {
+        if let Some(term) = self.0.iter_mut().rev().find(|term| term.token == token && term.ended.is_none()) {
+            term.ended = Some((unix_ms(), reason.to_owned()));
+        }
+    }
+
+    /// A leadership has never been one.
+    #[cfg(feature = "peers")]
+    pub(crate) fn strike(&mut self, token: Token) {
+        self.0.retain(|term| term.token != token);
+    }
+
+    /// The highest token among them.
+    pub(crate) fn highest(&self) -> Token {
+        self.0.last().map_or(Token::NONE, |term| term.token)
+    }
+
+    /// The newest of them, the newest first.
+    pub(crate) fn newest(&self, limit: u32) -> impl Iterator<Item = &Term> {
+        self.0.iter().rev().take(limit as usize)
+    }
+}

@@ -1,0 +1,92 @@
+//! Some peers of one cluster, each with a folder of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+/// Far more than anything here takes; a test that reaches it has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+}
+
+pub(crate) struct Cluster {
+    pub(crate) addresses: Vec<PeerAddress>,
+    folders: Vec<TempDir>,
+    running: Vec<Option<JoinHandle<PeerError>>>,
+}
+
+impl Cluster {
+    /// Peers that have been brought together.
+    pub(crate) async fn start(count: usize) -> Self {
+        let mut cluster = Self::planned(count);
+        for n in 0..count {
+            cluster.run(n).await;
+        }
+        for n in 0..count {
+            within("the voters to meet", cluster.meet(n)).await;
+        }
+        cluster
+    }
+
+    /// Peers of which none runs yet.
+    pub(crate) fn planned(count: usize) -> Self {
+        // Each port is free until its socket is gone, and nobody here asks for one of a given number.
+        let sockets: Vec<std::net::TcpListener> =
+            (0..count).map(|_| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")).collect();
+        let address = |(n, socket): (usize, &std::net::TcpListener)| {
+            let name = char::from(b'a' + u8::try_from(n).expect("a few"));
+            let port = socket.local_addr().expect("bound").port();
+            format!("{name}@127.0.0.1:{port}").parse().expect("an address")
+        };
+        let addresses = sockets.iter().enumerate().map(address).collect();
+        let folders = (0..count).map(|_| tempfile::tempdir().expect("a folder")).collect();
+        Self { addresses, folders, running: (0..count).map(|_| None).collect() }
+    }
+
+    pub(crate) fn settings(&self, n: usize) -> PeerSettings {
+        let place: SocketAddr = self.addresses[n].place().parse().expect("an address");
+        PeerSettings {
+            name: self.addresses[n].name().to_owned(),
+            listen: place,
+            voters: self.addresses.clone(),
+            folder: self.folders[n].path().to_owned(),
+            drift_ppm: 20_000,
+            tls: None,
+        }
+    }
+
+    /// Starts one.
+    pub(crate) async fn run(&mut self, n: usize) {
+        let peer = Peer::start(self.settings(n)).await.expect("it starts");
+        self.running[n] = Some(tokio::spawn(peer.run()));
+    }
+
+    /// Ends one, as if its process were killed.
+    pub(crate) async fn kill(&mut self, n: usize) {
+        let running = self.running[n].take().expect("it runs");
+        running.abort();
+        assert!(running.await.is_err_and(|error| error.is_cancelled()), "it ran until now");
+    }
+
+    /// Waits until this one has met the others.
+    async fn meet(&self, n: usize) {
+        let own = PeersStore::new(vec![self.addresses[n].clone()], None);
+        while primacy::store::Store::desk(&own).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) fn folder(&self, n: usize) -> &std::path::Path {
+        self.folders[n].path()
+    }
+
+    pub(crate) fn store(&self) -> Arc<PeersStore> {
+        Arc::new(PeersStore::new(self.addresses.clone(), None))
+    }
+}

@@ -1,0 +1,49 @@
+//! What a store promises, a majority of peers promises too.
+
+use std::sync::Arc;
+
+use primacy::store::Store;
+use primacy::store::conformance::{self, Harness};
+
+use crate::cluster::Cluster;
+
+struct Trio(Cluster);
+
+impl Harness for Trio {
+    fn open(&self) -> Arc<dyn Store> {
+        self.0.store()
+    }
+
+    fn exempt(&self) -> &'static [&'static str] {
+        &[
+            // Voters are bound until a lease has run out: nobody is granted it sooner, as the rows of a database would.
+            "release-by-another",
+            "takeover",
+            "tokens-grow",
+            "promotion",
+            "history",
+            "dropped-step",
+            // One candidate asks one thing at a time, and its renewal is the same however often it arrives.
+            "stale-beat",
+            // Voters are bound for the longest lease that they promised a holder, and show that.
+            "renewed-lease",
+            // Two who ask at once may both get nothing.
+            "one-winner",
+            // Those who wait are ordered by identity, so that all voters come to the same order.
+            "waiting-order",
+            "winner-waits-no-more",
+            // What a majority shows is not written back to the others: another look may show a renewal less.
+            "no-stale-look",
+            "expected-version",
+            "linearizable",
+            "registers-",
+        ]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_majority_of_peers_conforms() {
+    let trio = Trio(Cluster::start(3).await);
+    let report = conformance::run(&trio).await.expect("conforms");
+    assert!(report.passed.len() >= 28, "{report:?}");
+}

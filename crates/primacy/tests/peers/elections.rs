@@ -1,0 +1,119 @@
+//! Candidates and leaders of a cluster whose voters come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::peers::{Peer, PeerError};
+use primacy::store::{Order, OrderKind, Ordered, Store, Why};
+use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Status, Timing};
+
+use crate::cluster::{Cluster, within};
+
+fn name() -> ElectionName {
+    ElectionName::new("test").expect("valid")
+}
+
+fn campaign(store: Arc<dyn Store>, label: &str, lease: Duration) -> Candidate {
+    let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+    config.timing = Timing::with_lease(lease).expect("valid");
+    Election::new(store, name()).campaign_with(config).expect("the system has a thread")
+}
+
+/// Until it has seen who leads, and so is known to wait.
+async fn waits(candidate: &Candidate) {
+    let held = |status: &Status| matches!(status, Status::Waiting { why: Why::Held { .. }, .. });
+    candidate.status().wait_for(held).await.expect("it takes part");
+}
+
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_leads_at_a_time_and_hands_over() {
+    let cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", LONG);
+    let first = within("a", a.elected()).await.expect("elected");
+    let mut b = campaign(cluster.store(), "b", LONG);
+    let token = first.token();
+    within("b in line", waits(&b)).await;
+    first.resign().await;
+    let second = within("b", b.elected()).await.expect("elected");
+    assert!(second.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_loss_of_one_voter_of_three_costs_nothing_and_of_two_the_leadership() {
+    let mut cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", SHORT);
+    let led = within("a", a.elected()).await.expect("elected");
+    cluster.kill(0).await;
+    tokio::time::timeout(SHORT * 2, led.lost()).await.expect_err("two are a majority");
+    cluster.kill(1).await;
+    within("the loss of the lease", led.lost()).await;
+    let token = led.token();
+    drop(led);
+    cluster.run(1).await;
+    let again = within("a again", a.elected()).await.expect("elected");
+    assert!(again.token() > token, "{} {}", again.token(), token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_voters_remember_across_a_restart_of_all() {
+    let mut cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", SHORT);
+    let led = within("a", a.elected()).await.expect("elected");
+    for n in 0..3 {
+        cluster.kill(n).await;
+    }
+    within("the loss of the lease", led.lost()).await;
+    for n in 0..3 {
+        cluster.run(n).await;
+    }
+    let mut b = campaign(cluster.store(), "b", SHORT);
+    let next = within("the next", async {
+        tokio::select! { led = a.elected() => led, led = b.elected() => led }
+    });
+    assert!(next.await.expect("elected").token() > led.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_depose_promote_and_pause() {
+    let cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", LONG);
+    let first = within("a", a.elected()).await.expect("elected");
+    let mut b = campaign(cluster.store(), "b", LONG);
+    let mut desk = cluster.store().desk().await.expect("opens");
+    let order =
+        Order { kind: OrderKind::Promote { successor: Label::new("b").expect("valid"), now: false }, token: None };
+    assert!(matches!(desk.order(&name(), order).await, Ok(Ordered::Written(_))));
+    within("the wish", first.lost()).await;
+    drop(first);
+    let second = within("the successor", b.elected()).await.expect("elected");
+    assert!(matches!(
+        desk.order(&name(), Order { kind: OrderKind::Pause, token: None }).await,
+        Ok(Ordered::Written(_))
+    ));
+    let seen = desk.snapshot(&name()).await.expect("a majority answers").expect("it was held");
+    assert!(seen.record.paused && seen.record.wish.is_none(), "{seen:?}");
+    assert_eq!(seen.leader().map(|leader| leader.label.as_str()), Some("b"));
+    let terms = desk.history(&name(), 10).await.expect("a majority answers");
+    let of = |term: &primacy::store::Term| (term.label.to_string(), term.ended.clone().map(|(_, why)| why));
+    let terms: Vec<_> = terms.iter().map(of).collect();
+    assert!(second.is_current());
+    assert_eq!(terms, [("b".to_owned(), None), ("a".to_owned(), Some("promoted".to_owned()))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_whose_folder_was_lost_does_not_come_back_as_the_old_one() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.kill(1).await;
+    for file in ["voter", "voter.lock"] {
+        std::fs::remove_file(cluster.folder(1).join(file)).expect("it was there");
+    }
+    let peer = Peer::start(cluster.settings(1)).await.expect("it starts");
+    let error = within("its end", peer.run()).await;
+    assert!(matches!(error, PeerError::Replaced { .. }), "{error}");
+    let mut a = campaign(cluster.store(), "a", LONG);
+    let led = within("a", a.elected()).await.expect("the other two are a majority");
+    assert!(led.is_current());
+}

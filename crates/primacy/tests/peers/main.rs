@@ -1,0 +1,5 @@
+//! Elections among peers over real sockets, with voters that come and go.
+
+mod cluster;
+mod conformance;
+mod elections;
