@@ -55,11 +55,15 @@ struct Heard {
     first: Instant,
     at: Instant,
     standing: Standing,
+    /// It led, and was lost, since it said this.
+    is_lost: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Vacancy {
     since: Instant,
+    /// The leader that said itself that it leads no more, if nothing else tells of the vacancy.
+    hinted_by: Option<PeerId>,
     slot: Duration,
     /// Whom this peer prefers now, and until when.
     named: Option<(PeerId, Instant)>,
@@ -128,9 +132,9 @@ impl Pole {
     /// Those who can lead now, but this peer.
     fn contenders(&self, now: Instant) -> impl Iterator<Item = (PeerId, &Rank)> {
         self.others.iter().filter_map(move |peer| {
-            let standing = &self.fresh(*peer, now)?.standing;
+            let Heard { standing, is_lost, .. } = self.fresh(*peer, now)?;
             let leads = standing.leader.is_some_and(|leader| leader.peer == *peer);
-            let may = !leads && !self.exclusions.contains(*peer, now) && !self.down.contains(peer);
+            let may = !leads && !is_lost && !self.exclusions.contains(*peer, now) && !self.down.contains(peer);
             standing.rank.as_ref().filter(|_| may).map(|rank| (*peer, rank))
         })
     }
@@ -170,12 +174,12 @@ impl Pole {
         let first = before.map_or(cx.now, |heard| heard.first);
         self.kept.term = self.kept.term.max(standing.term);
         self.down.remove(&from);
-        self.heard.insert(from, Heard { first, at: cx.now, standing });
+        self.heard.insert(from, Heard { first, at: cx.now, standing, is_lost: false });
         match self.leader {
             Some(leader) if leader.peer == from => match standing.leader.filter(|_| says_it_leads(&standing)) {
                 Some(lead) => self.leader = Some(lead),
                 // It resigns, or has lost the grant.
-                None if led_before => self.vacate(cx),
+                None if led_before => self.vacate(Some(from), cx),
                 None => {}
             },
             // Who leads itself is told by its grant, and by nobody else, that it does not.
@@ -184,7 +188,14 @@ impl Pole {
                     self.follow(lead, cx);
                 }
             }
-            _ => {}
+            Some(_) => {}
+            // It was its older word that came late.
+            None if self.vacancy.as_ref().is_some_and(|vacancy| vacancy.hinted_by == Some(from)) => {
+                if let Some(lead) = standing.leader.filter(|_| says_it_leads(&standing)) {
+                    self.follow(lead, cx);
+                }
+            }
+            None => {}
         }
         let asks_who_leads = standing.leader.is_none() && self.leader.is_some();
         if asks_who_leads || !self.answered.contains(&from) {
@@ -213,21 +224,26 @@ impl Pole {
 
     /// The leader is lost, which may itself not know it yet: it is no contender until it says that it leads no more.
     fn lost(&mut self, cx: &mut Context<'_, Standing>) {
-        if let Some(leader) = self.leader
-            && let Some(heard) = self.heard.get_mut(&leader.peer)
-        {
-            heard.standing.leader = Some(leader);
+        if let Some(heard) = self.leader().and_then(|leader| self.heard.get_mut(&leader)) {
+            heard.is_lost = true;
         }
-        self.vacate(cx);
+        self.vacate(None, cx);
     }
 
-    fn vacate(&mut self, cx: &mut Context<'_, Standing>) {
-        if self.vacancy.is_some() {
+    fn vacate(&mut self, hinted_by: Option<PeerId>, cx: &mut Context<'_, Standing>) {
+        if let Some(vacancy) = &mut self.vacancy {
+            vacancy.hinted_by = None;
             return;
         }
         let old = self.leader.take().map(|leader| leader.peer);
-        self.vacancy =
-            Some(Vacancy { since: cx.now, slot: self.slot(), named: None, tried: BTreeSet::new(), look: None });
+        self.vacancy = Some(Vacancy {
+            since: cx.now,
+            hinted_by,
+            slot: self.slot(),
+            named: None,
+            tried: BTreeSet::new(),
+            look: None,
+        });
         let is_known =
             |peer: &PeerId| self.fresh(*peer, cx.now).is_some() || self.down.contains(peer) || old == Some(*peer);
         // Who led tells the others at once. Who may have missed something asks.

@@ -255,6 +255,8 @@ mod as_repaired {
         let mut c = follower(0);
         step(&mut c, 10, heard(C, stands(3)));
         assert_eq!(c.leader(), None, "C has led and says that it does not: a vacancy at once");
+        step(&mut c, 11, heard(C, leads(C, 4, 3)));
+        assert_eq!(c.leader(), Some(C), "it was the older message");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::model::{ONE_GRANT, ONE_LEADER, RISING};
 use super::*;
 use crate::contest::{Link, World};
 use crate::model::{Outcome, hunt_in, search};
+use crate::rng::Rng;
 
 type AsPublished = Published<Option<Score>>;
 
@@ -134,6 +135,7 @@ fn latencies_are_those_that_the_paper_measured_but_for_the_service_itself() {
         ("§4.3, latency in the first", of(&first, &[0, 0, 1_000], mean, 1), 57.4),
     ];
     for (what, computed, measured) in deployments {
+        println!("{what}: {computed:.2} ms, measured {measured}");
         assert!((measured * 0.85 - 1.0..measured + 1.5).contains(&computed), "{what}: {computed} for {measured}");
     }
 }
@@ -149,7 +151,7 @@ fn found(outcome: &Outcome, breaks: &str) -> usize {
 fn as_published_two_lead_by_slow_messages_alone() {
     let setup = PoleSetup { name: "pole: slow messages", vacancies: [true; 3], wakes: 2, ..PoleSetup::default() };
     let outcome = hunt_in(PoleModel::<AsPublished>::new(setup), ONE_LEADER, PATIENCE);
-    assert!(found(&outcome, ONE_LEADER) <= 9, "{outcome}");
+    assert_eq!(found(&outcome, ONE_LEADER), 5, "{outcome}");
 }
 
 #[test]
@@ -157,7 +159,7 @@ fn as_published_the_epoch_falls_by_one_restart() {
     let setup =
         PoleSetup { name: "pole: a restart", led: 5, wakes: 1, restarts: [false, true, false], ..PoleSetup::default() };
     let outcome = hunt_in(PoleModel::<AsPublished>::new(setup), RISING, PATIENCE);
-    assert!(found(&outcome, RISING) <= 6, "{outcome}");
+    assert_eq!(found(&outcome, RISING), 5, "{outcome}");
 }
 
 fn repaired() -> PoleSetup {
@@ -188,11 +190,11 @@ fn repaired_no_term_is_granted_twice_by_a_nominee_that_restarts() {
 #[test]
 fn the_search_finds_what_follows_when_terms_or_votes_are_forgotten() {
     let terms = PoleSetup { name: "pole: no terms on disk", terms_are_forgotten: true, ..nominee_restarts() };
-    found(&hunt_in(PoleModel::<Pole>::new(terms), ONE_GRANT, PATIENCE), ONE_GRANT);
+    assert_eq!(found(&hunt_in(PoleModel::<Pole>::new(terms), ONE_GRANT, PATIENCE), ONE_GRANT), 11);
     let restarts = [true, false, false];
     let votes =
         PoleSetup { name: "pole: no votes on disk", wakes: 1, restarts, votes_are_forgotten: true, ..repaired() };
-    found(&hunt_in(PoleModel::<Pole>::new(votes), ONE_GRANT, PATIENCE), ONE_GRANT);
+    assert_eq!(found(&hunt_in(PoleModel::<Pole>::new(votes), ONE_GRANT, PATIENCE), ONE_GRANT), 8);
 }
 
 const THREE: [PeerId; 3] = [PeerId(1), PeerId(2), PeerId(3)];
@@ -335,4 +337,64 @@ fn the_consensus_oracle_often_misses_the_lowest_mean_latency() {
     let missed = missed.count();
     println!("consensus elects one that is more than a tenth slower in {missed} of 1,000");
     assert!((100..900).contains(&missed), "{missed}");
+}
+
+/// All find that nobody leads. Gives the first that then names itself, before `limit` has passed.
+fn asks(world: &mut World<Pole>, limit: Duration) -> Option<PeerId> {
+    let said = world.nominations.len();
+    world.tell_all(&Event::Vacant);
+    let first = |world: &World<Pole>| world.nominations[said..].iter().find(|said| said.by == said.nominee).copied();
+    let limit = world.now() + limit;
+    world.run(limit, |world| first(world).is_some());
+    first(world).map(|said| said.by)
+}
+
+#[test]
+fn after_any_faults_somebody_asks_soon_and_in_the_next_vacancy_the_best_at_once() {
+    let settings = PoleSettings::default();
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let peers: Vec<_> = (1..=u16::try_from(rng.between(3, 7)).expect("a few")).map(PeerId).collect();
+        let bad = Link { most: Duration::from_millis(300), loss_ppm: 300_000, ..Link::exact(Duration::ZERO) };
+        let mut world = World::new(seed, bad);
+        let pole = |peer: PeerId, kept| {
+            let mut pole = Pole::new(peer, peers.clone(), settings, kept);
+            pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
+            pole
+        };
+        peers.iter().for_each(|peer| world.start(*peer, pole(*peer, Kept::default())));
+        for _ in 0..40 {
+            let (who, other) = (*rng.pick(&peers), *rng.pick(&peers));
+            match rng.below(7) {
+                0 => world.tell(who, Event::Vacant),
+                1 => world.tell(who, Event::Led(other)),
+                2 => world.tell(who, Event::Refused(other)),
+                3 => world.tell(who, Event::Down(other)),
+                4 => world.tell(who, Event::Up(other)),
+                5 => world.set_cut(who, other, rng.chance(500_000)),
+                _ => {
+                    let kept = world.crash(who).expect("it runs").kept();
+                    world.start(who, pole(who, kept));
+                }
+            }
+            let pause = world.now() + Duration::from_millis(rng.between(0, 500));
+            world.run(pause, |_| false);
+        }
+        for (from, to) in peers.iter().flat_map(|from| peers.iter().map(move |to| (*from, *to))) {
+            world.set_cut(from, to, false);
+            world.set_link(from, to, Link::exact(Duration::from_millis(5)));
+        }
+        let told = world.now() + 2 * settings.interval;
+        world.run(told, |_| false);
+        let most = settings.back_off_most + settings.interval;
+        let leader = asks(&mut world, most).unwrap_or_else(|| panic!("{seed}: nobody asks"));
+        world.tell_all(&Event::Led(leader));
+        let told = world.now() + 2 * settings.interval;
+        world.run(told, |_| false);
+        world.crash(leader);
+        let best = peers.iter().copied().filter(|peer| *peer != leader).max();
+        let before = world.now();
+        assert_eq!(asks(&mut world, settings.slot), best, "{seed}");
+        assert_eq!(world.now(), before, "{seed}: without a message");
+    }
 }
