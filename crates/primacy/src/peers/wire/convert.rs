@@ -1,0 +1,412 @@
+//! What core types are on the wire, and back again, checked.
+
+use std::time::Duration;
+
+use primacy_core::lease::{Holder, Wish};
+use primacy_core::quorum::{Answer, Ask, Counts, Granted, Ordered, Orders, View, VoterId};
+
+use super::{Asked, Change, Claim, Malformed, Order, OrdersKept, Person, Reply, TermKept, Told, Waits};
+use crate::store::{Standing, Term, Waiting};
+use crate::{CandidateId, ElectionName, Label, Token};
+
+fn ns(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn bits(bytes: &[u8]) -> Result<u128, Malformed> {
+    bytes.try_into().map(u128::from_be_bytes).map_err(|_| Malformed("an identity of another length"))
+}
+
+fn token(number: u64) -> Result<Token, Malformed> {
+    if number == 0 { Ok(Token::NONE) } else { Token::new(number).ok_or(Malformed("a token out of range")) }
+}
+
+/// The identity of a voter, as it is sent.
+pub(in super::super) fn voter_bytes(voter: VoterId) -> Vec<u8> {
+    voter.to_bits().to_be_bytes().to_vec()
+}
+
+pub(in super::super) fn voter(bytes: &[u8]) -> Result<VoterId, Malformed> {
+    bits(bytes).map(VoterId::from_bits)
+}
+
+pub(in super::super) fn candidate_bytes(id: CandidateId) -> Vec<u8> {
+    id.to_bits().to_be_bytes().to_vec()
+}
+
+pub(in super::super) fn candidate(bytes: &[u8]) -> Result<CandidateId, Malformed> {
+    bits(bytes).map(CandidateId::from_bits)
+}
+
+pub(in super::super) fn election(name: &str) -> Result<ElectionName, Malformed> {
+    ElectionName::new(name).map_err(|_| Malformed("the name of an election"))
+}
+
+impl From<&Holder> for Person {
+    fn from(holder: &Holder) -> Self {
+        Self { id: candidate_bytes(holder.id), label: holder.label.as_str().to_owned(), data: holder.data.clone() }
+    }
+}
+
+impl TryFrom<&Person> for Holder {
+    type Error = Malformed;
+
+    fn try_from(person: &Person) -> Result<Self, Malformed> {
+        const DATA_BYTES_MAX: usize = 1_024;
+        if person.data.len() > DATA_BYTES_MAX {
+            return Err(Malformed("what a candidate publishes is too long"));
+        }
+        let label = Label::new(&*person.label).map_err(|_| Malformed("the label of a candidate"))?;
+        Ok(Self { id: candidate(&person.id)?, label, data: person.data.clone() })
+    }
+}
+
+fn holder(person: Option<&Person>) -> Result<Holder, Malformed> {
+    person.ok_or(Malformed("nobody"))?.try_into()
+}
+
+impl From<&Orders> for OrdersKept {
+    fn from(orders: &Orders) -> Self {
+        let (new_election, successor) = match &orders.wish.value {
+            Some(Wish::NewElection) => (true, String::new()),
+            Some(Wish::Successor(label)) => (false, label.as_str().to_owned()),
+            None => (false, String::new()),
+        };
+        let (wish_count, pause_count) = (orders.wish.count, orders.paused.count);
+        Self { wish_count, new_election, successor, pause_count, paused: orders.paused.value }
+    }
+}
+
+impl TryFrom<&OrdersKept> for Orders {
+    type Error = Malformed;
+
+    fn try_from(kept: &OrdersKept) -> Result<Self, Malformed> {
+        let wish = match (kept.new_election, &*kept.successor) {
+            (true, "") => Some(Wish::NewElection),
+            (false, "") => None,
+            (false, label) => {
+                Some(Wish::Successor(Label::new(label).map_err(|_| Malformed("the label of a successor"))?))
+            }
+            (true, _) => return Err(Malformed("two wishes at once")),
+        };
+        Ok(Self {
+            wish: Ordered { count: kept.wish_count, value: wish },
+            paused: Ordered { count: kept.pause_count, value: kept.paused },
+        })
+    }
+}
+
+impl From<&Ask> for Asked {
+    fn from(ask: &Ask) -> Self {
+        match ask {
+            Ask::Read => Self::Read(true),
+            Ask::Claim { term, holder, lease, seen, granted } => Self::Claim(Claim {
+                term: term.get(),
+                holder: Some(holder.into()),
+                lease_ns: ns(*lease),
+                wish_seen: seen.wish,
+                pause_seen: seen.paused,
+                granted_beat: granted.map_or(0, |granted| granted.beat),
+                fulfilled: granted.map_or(0, |granted| granted.fulfilled),
+            }),
+            Ask::Renew { term, id, beat, lease, fulfilled } => Self::Renew(Change {
+                term: term.get(),
+                id: candidate_bytes(*id),
+                beat: *beat,
+                lease_ns: ns(*lease),
+                fulfilled: *fulfilled,
+            }),
+            Ask::Release { term, id, beat, fulfilled } => Self::Release(Change {
+                term: term.get(),
+                id: candidate_bytes(*id),
+                beat: *beat,
+                lease_ns: 0,
+                fulfilled: *fulfilled,
+            }),
+            Ask::Order { orders, token } => {
+                Self::Order(Order { orders: Some(orders.into()), token: token.map(Token::get) })
+            }
+        }
+    }
+}
+
+impl TryFrom<&Asked> for Ask {
+    type Error = Malformed;
+
+    fn try_from(asked: &Asked) -> Result<Self, Malformed> {
+        Ok(match asked {
+            Asked::Read(_) => Self::Read,
+            Asked::Claim(claim) => Self::Claim {
+                term: token(claim.term)?,
+                holder: holder(claim.holder.as_ref())?,
+                lease: lease(claim.lease_ns)?,
+                seen: Counts { wish: claim.wish_seen, paused: claim.pause_seen },
+                granted: (claim.granted_beat > 0)
+                    .then_some(Granted { beat: claim.granted_beat, fulfilled: claim.fulfilled }),
+            },
+            Asked::Renew(change) => Self::Renew {
+                term: token(change.term)?,
+                id: candidate(&change.id)?,
+                beat: change.beat,
+                lease: lease(change.lease_ns)?,
+                fulfilled: change.fulfilled,
+            },
+            Asked::Release(change) => Self::Release {
+                term: token(change.term)?,
+                id: candidate(&change.id)?,
+                beat: change.beat,
+                fulfilled: change.fulfilled,
+            },
+            Asked::Order(order) => Self::Order {
+                orders: order.orders.as_ref().ok_or(Malformed("no orders"))?.try_into()?,
+                token: order.token.map(token).transpose()?,
+            },
+        })
+    }
+}
+
+/// A voter promises no lease that `Timing` would refuse.
+fn lease(nanos: u64) -> Result<Duration, Malformed> {
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    let lease = Duration::from_nanos(nanos);
+    if lease > LONGEST { Err(Malformed("a lease of more than a day")) } else { Ok(lease) }
+}
+
+impl From<&Told> for Reply {
+    fn from(told: &Told) -> Self {
+        let Told { answer: Answer { accepted, view }, standing, waiting, held_for } = told;
+        let waiting = waiting.iter().map(|one| Waits {
+            who: Some((&one.who).into()),
+            note: one.note.clone(),
+            age_ns: ns(one.age.unwrap_or_default()),
+        });
+        Self {
+            accepted: *accepted,
+            term: view.term.get(),
+            holder: view.holder.as_ref().map(Into::into),
+            beat: view.beat,
+            seen: view.seen,
+            lease_ns: ns(view.lease),
+            bound_ns: view.bound.map(ns),
+            age_ns: ns(view.age),
+            released: view.released,
+            orders: Some((&view.orders).into()),
+            fulfilled: view.fulfilled,
+            ahead: standing.ahead,
+            others: standing.others,
+            waiting: waiting.collect(),
+            held_ns: held_for.map(ns),
+        }
+    }
+}
+
+impl TryFrom<&Reply> for Told {
+    type Error = Malformed;
+
+    fn try_from(reply: &Reply) -> Result<Self, Malformed> {
+        let orders = reply.orders.as_ref().map_or_else(|| Ok(Orders::default()), TryInto::try_into)?;
+        let waiting = reply.waiting.iter().map(|one| {
+            let age = Some(Duration::from_nanos(one.age_ns));
+            Ok(Waiting { who: holder(one.who.as_ref())?, note: one.note.clone(), age })
+        });
+        let view = View {
+            term: token(reply.term)?,
+            holder: reply.holder.as_ref().map(TryInto::try_into).transpose()?,
+            beat: reply.beat,
+            seen: reply.seen,
+            lease: Duration::from_nanos(reply.lease_ns),
+            bound: reply.bound_ns.map(Duration::from_nanos),
+            age: Duration::from_nanos(reply.age_ns),
+            released: reply.released,
+            orders,
+            fulfilled: reply.fulfilled,
+        };
+        Ok(Self {
+            answer: Answer { accepted: reply.accepted, view },
+            standing: Standing { ahead: reply.ahead, others: reply.others, reserve: false },
+            waiting: waiting.collect::<Result<_, Malformed>>()?,
+            held_for: reply.held_ns.map(Duration::from_nanos),
+        })
+    }
+}
+
+impl From<&Term> for TermKept {
+    fn from(term: &Term) -> Self {
+        let person =
+            Person { id: candidate_bytes(term.id), label: term.label.as_str().to_owned(), data: String::new() };
+        let (ended_unix_ms, ended) = term.ended.clone().unwrap_or_default();
+        Self {
+            token: term.token.get(),
+            holder: Some(person),
+            granted_unix_ms: term.granted_unix_ms,
+            ended_unix_ms,
+            ended,
+        }
+    }
+}
+
+impl TryFrom<&TermKept> for Term {
+    type Error = Malformed;
+
+    fn try_from(kept: &TermKept) -> Result<Self, Malformed> {
+        let Holder { id, label, .. } = holder(kept.holder.as_ref())?;
+        let ended = (!kept.ended.is_empty()).then(|| (kept.ended_unix_ms, kept.ended.clone()));
+        Ok(Self { token: token(kept.token)?, id, label, granted_unix_ms: kept.granted_unix_ms, ended })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::super::{Body, Cluster, Frame, Question};
+    use super::*;
+
+    fn holder() -> Holder {
+        let label = Label::new("b\\\"\u{301} ").expect("valid");
+        Holder { id: CandidateId::from_bits(u128::MAX - 7), label, data: "\0\n".repeat(512) }
+    }
+
+    fn asks() -> Vec<Ask> {
+        let (term, id, lease) = (Token::MAX, holder().id, Duration::from_nanos(86_400_000_000_000));
+        let wish =
+            |value| Orders { wish: Ordered { count: 7, value }, paused: Ordered { count: u64::MAX, value: true } };
+        let orders = [None, Some(Wish::NewElection), Some(Wish::Successor(holder().label))].map(wish);
+        let claim =
+            |granted| Ask::Claim { term, holder: holder(), lease, seen: Counts { wish: 1, paused: 2 }, granted };
+        let mut all = vec![
+            Ask::Read,
+            claim(None),
+            claim(Some(Granted { beat: 9, fulfilled: 3 })),
+            Ask::Renew { term, id, beat: u64::MAX, lease, fulfilled: 5 },
+            Ask::Release { term: Token::NONE, id, beat: 0, fulfilled: 0 },
+        ];
+        for token in [None, Some(Token::NONE), Some(Token::MAX)] {
+            all.extend(orders.iter().cloned().map(|orders| Ask::Order { orders, token }));
+        }
+        all
+    }
+
+    fn question(ask: &Ask) -> Question {
+        let waits = Waits { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1 };
+        Question {
+            election: "e".into(),
+            asked: Some(ask.into()),
+            waits: Some(waits),
+            asker: candidate_bytes(holder().id),
+            lists: true,
+            reason: "resigned".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_arrives_as_it_was_asked() {
+        for ask in asks() {
+            let frame = Frame { number: 3, body: Some(Body::Ask(question(&ask))) };
+            let Ok(Frame { body: Some(Body::Ask(read)), .. }) = Frame::decode(&*frame.encode_to_vec()) else {
+                panic!("{ask:?}")
+            };
+            assert_eq!(Ask::try_from(&read.asked.expect("there is one")), Ok(ask));
+            assert_eq!(read.waits.expect("there is one").who.as_ref().map(TryInto::try_into), Some(Ok(holder())));
+        }
+    }
+
+    #[test]
+    fn what_a_voter_tells_arrives_as_it_was_told() {
+        let orders = Orders { wish: Ordered { count: 4, value: Some(Wish::NewElection) }, ..Orders::default() };
+        let lease = Duration::from_millis(12_345);
+        for (bound, holder) in [(None, None), (Some(Duration::ZERO), Some(holder())), (Some(lease), Some(holder()))] {
+            let waiting = holder.iter().map(|who| Waiting {
+                who: who.clone(),
+                note: "n".into(),
+                age: Some(Duration::from_nanos(1)),
+            });
+            let told = Told {
+                waiting: waiting.collect(),
+                standing: Standing { ahead: 1, others: u32::MAX, reserve: false },
+                held_for: bound,
+                answer: Answer {
+                    accepted: bound.is_some(),
+                    view: View {
+                        term: Token::MAX,
+                        beat: u64::MAX,
+                        seen: 3,
+                        age: lease / 2,
+                        released: holder.is_none(),
+                        fulfilled: 9,
+                        orders: orders.clone(),
+                        lease,
+                        bound,
+                        holder,
+                    },
+                },
+            };
+            assert_eq!(Told::try_from(&Reply::from(&told)), Ok(told));
+        }
+    }
+
+    /// Bytes that somebody else has changed are refused or read as something else, and never end the program.
+    #[test]
+    fn no_bytes_do_any_harm() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let frames: Vec<Vec<u8>> = asks()
+            .iter()
+            .map(|ask| Frame { number: 1, body: Some(Body::Ask(question(ask))) }.encode_to_vec())
+            .collect();
+        let (mut read, mut refused) = (0, 0);
+        for _ in 0..20_000 {
+            let mut bytes = frames[random() as usize % frames.len()].clone();
+            for _ in 0..=random() % 4 {
+                let at = random() as usize % bytes.len();
+                match random() % 3 {
+                    0 => bytes[at] = random() as u8,
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, random() as u8),
+                }
+            }
+            match Frame::decode(&*bytes).map(|frame| frame.body) {
+                Ok(Some(Body::Ask(question))) => {
+                    let ask = question.asked.as_ref().map(Ask::try_from);
+                    let waits = question.waits.and_then(|waits| waits.who);
+                    let who = waits.as_ref().map(Holder::try_from);
+                    let is_refused = ask.is_none_or(|ask| ask.is_err()) || who.is_some_and(|who| who.is_err());
+                    *if is_refused { &mut refused } else { &mut read } += 1;
+                }
+                Ok(Some(Body::Found(cluster))) => {
+                    let cluster: Cluster = cluster;
+                    let _ = crate::peers::cluster::Cluster::try_from(cluster);
+                }
+                _ => refused += 1,
+            }
+        }
+        assert!(read > 1_000 && refused > 1_000, "both happen: {read} {refused}");
+    }
+
+    #[test]
+    fn what_no_voter_could_keep_is_refused() {
+        let claim = |change: fn(&mut Claim)| {
+            let Asked::Claim(mut claim) = Asked::from(&asks()[1]) else { panic!("a claim") };
+            change(&mut claim);
+            Ask::try_from(&Asked::Claim(claim))
+        };
+        assert!(claim(|_| ()).is_ok());
+        assert!(claim(|claim| claim.term = u64::MAX).is_err(), "a term that fits no column");
+        assert!(claim(|claim| claim.lease_ns = u64::MAX).is_err(), "bound for centuries");
+        assert!(claim(|claim| claim.holder = None).is_err());
+        let person = |change: fn(&mut Person)| {
+            let mut person = Person::from(&holder());
+            change(&mut person);
+            Holder::try_from(&person)
+        };
+        assert!(person(|_| ()).is_ok());
+        assert!(person(|person| person.data.push('x')).is_err(), "longer than any candidate publishes");
+        assert!(person(|person| person.label.clear()).is_err());
+        assert!(person(|person| person.id.truncate(15)).is_err());
+        let two = OrdersKept { new_election: true, successor: "b".into(), ..OrdersKept::default() };
+        assert!(Orders::try_from(&two).is_err());
+    }
+}
