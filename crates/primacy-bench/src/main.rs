@@ -9,6 +9,7 @@ mod fenced;
 mod fleet;
 mod idle;
 mod micro;
+mod peers;
 mod place;
 mod plot;
 mod published;
@@ -36,7 +37,7 @@ struct Options {
     /// Where plots and raw figures go.
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
-    /// The stores to measure: sqlite, postgres, mariadb; the servers are private ones of this run.
+    /// The stores to measure: sqlite, postgres, mariadb, peers (three); the servers are private ones of this run.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sqlite")]
     store: Vec<Kind>,
     /// Numbers of candidates.
@@ -96,7 +97,7 @@ fn main() -> Result<()> {
     }
     let (mut failovers, mut costs) = (Vec::new(), Vec::new());
     for &kind in &options.store {
-        let place = Place::start(kind)?;
+        let place = Place::start(kind, &options.primacy)?;
         if wanted("renewal") {
             println!("{}", micro::renewal(&place)?);
         }
@@ -119,7 +120,8 @@ fn main() -> Result<()> {
                 println!("{idle}");
             }
         }
-        if wanted("registers") {
+        // Peers keep no registers.
+        if wanted("registers") && kind != Kind::Peers {
             registers(&options, &place, &mut costs)?;
         }
     }

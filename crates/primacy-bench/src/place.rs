@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -10,6 +11,8 @@ use primacy_servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
 use serde::Serialize;
 use tempfile::TempDir;
 
+use crate::peers::Peers;
+
 /// Which kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -17,6 +20,7 @@ pub(crate) enum Kind {
     Sqlite,
     Postgres,
     Mariadb,
+    Peers,
 }
 
 impl fmt::Display for Kind {
@@ -25,6 +29,7 @@ impl fmt::Display for Kind {
             Self::Sqlite => "SQLite",
             Self::Postgres => "PostgreSQL",
             Self::Mariadb => "MariaDB",
+            Self::Peers => "peers",
         })
     }
 }
@@ -40,6 +45,7 @@ enum Held {
     File(TempDir),
     Postgres(Postgres),
     Mariadb(MariaDb),
+    Peers(Peers),
 }
 
 /// One election in a store.
@@ -54,7 +60,7 @@ const CONNECTIONS: &str = "3000";
 
 impl Place {
     /// Starts it, with the settings of a production server: every commit is flushed.
-    pub(crate) fn start(kind: Kind) -> Result<Self> {
+    pub(crate) fn start(kind: Kind, primacy: &Path) -> Result<Self> {
         let held = match kind {
             Kind::Sqlite => Held::File(tempfile::tempdir()?),
             Kind::Postgres => {
@@ -63,6 +69,7 @@ impl Place {
             Kind::Mariadb => {
                 Held::Mariadb(MariaDb::start(&MariaDbOptions::default().set("max_connections", CONNECTIONS))?)
             }
+            Kind::Peers => Held::Peers(Peers::start(primacy)?),
         };
         Ok(Self { kind, held, elections: Cell::new(0) })
     }
@@ -72,6 +79,7 @@ impl Place {
             Held::File(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
             Held::Postgres(server) => server.url(),
             Held::Mariadb(server) => server.url(),
+            Held::Peers(peers) => peers.url(),
         }
     }
 
@@ -86,7 +94,7 @@ impl Place {
     pub(crate) fn statements(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
         match &self.held {
-            Held::File(_) => Ok(None),
+            Held::File(_) | Held::Peers(_) => Ok(None),
             Held::Postgres(server) => count(server.sql(
                 "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database WHERE datname IS NOT NULL",
             )?)
@@ -102,7 +110,7 @@ impl Place {
     pub(crate) fn rows_read(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
         match &self.held {
-            Held::File(_) => Ok(None),
+            Held::File(_) | Held::Peers(_) => Ok(None),
             Held::Postgres(server) => count(server.sql(
                 "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_user_tables",
             )?)
@@ -122,6 +130,7 @@ impl Place {
             Held::File(_) => None,
             Held::Postgres(server) => server.pid(),
             Held::Mariadb(server) => server.pid(),
+            Held::Peers(peers) => return peers.cpu(),
         };
         pid.map_or(Duration::ZERO, crate::cpu::with_children)
     }
