@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// A peer's name and where it listens, written `NAME@HOST:PORT`, or `HOST:PORT` if it is called like its host.
@@ -33,6 +34,21 @@ impl PeerAddress {
     /// What the peer is called.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where it listens: a name or an address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port that it listens at.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether it is on this machine, where nobody else can listen in.
+    pub fn is_here(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Host and port.
@@ -109,6 +125,21 @@ mod tests {
         }
         let plain: PeerAddress = "db-1:7000".parse().expect("a host");
         assert_eq!((plain.name(), &*plain.place()), ("db-1", "db-1:7000"));
+    }
+
+    #[test]
+    fn only_loopback_is_here() {
+        for (text, is_here) in [
+            ("a@127.0.0.1:7", true),
+            ("a@127.9.9.9:7", true),
+            ("a@[::1]:7", true),
+            ("localhost:7", true),
+            ("a@10.0.0.1:7", false),
+            ("localhost.example:7", false),
+            ("127.0.0.1@db:7", false),
+        ] {
+            assert_eq!(text.parse::<PeerAddress>().expect(text).is_here(), is_here, "{text}");
+        }
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::path::Path;
 
 use primacy_core::quorum::{Ask, Durable, Voter};
 
+use super::annals::Annals;
 use super::kept::Kept;
 use super::wire::Told;
 use crate::store::lineup::{Lineup, Past};
@@ -32,6 +34,7 @@ pub(super) struct Ballots {
     drift_ppm: u32,
     kept: Kept,
     elections: BTreeMap<ElectionName, Ballot>,
+    annals: Annals,
     /// Elections of which others should hear.
     stirred: BTreeSet<ElectionName>,
     must_flush: bool,
@@ -58,11 +61,14 @@ impl Ballot {
 
 impl Ballots {
     /// Those that a voter has kept, as its process starts.
-    pub(super) fn restarted(kept: Kept, drift_ppm: u32, now: Instant) -> Self {
-        let ballot =
-            |(name, durable): (&ElectionName, &Durable)| (name.clone(), Ballot::new(durable.clone(), drift_ppm, now));
+    pub(super) fn restarted(kept: Kept, folder: &Path, drift_ppm: u32, now: Instant) -> Self {
+        let (annals, mut past) = Annals::open(folder);
+        let ballot = |(name, durable): (&ElectionName, &Durable)| {
+            let ballot = Ballot::new(durable.clone(), drift_ppm, now);
+            (name.clone(), Ballot { past: past.remove(name).unwrap_or_default(), ..ballot })
+        };
         let elections = kept.elections.iter().map(ballot).collect();
-        Self { drift_ppm, kept, elections, stirred: BTreeSet::new(), must_flush: false }
+        Self { drift_ppm, kept, elections, annals, stirred: BTreeSet::new(), must_flush: false }
     }
 
     pub(super) const fn kept(&self) -> &Kept {
@@ -77,6 +83,11 @@ impl Ballots {
     /// What must be on disk before any answer leaves that was made since, if that is not so already.
     pub(super) fn unflushed(&mut self) -> Option<Kept> {
         mem::take(&mut self.must_flush).then(|| self.kept.clone())
+    }
+
+    /// Writes down who leads, for people.
+    pub(super) fn write_history(&mut self) {
+        self.annals.write();
     }
 
     /// Elections of which something has become known since, other than renewals.
@@ -106,6 +117,8 @@ impl Ballots {
                 if *term > before {
                     ballot.past.open(*term, holder, if was_bound { "removed" } else { TAKEN_OVER });
                     ballot.since = Some(now);
+                    // The one that has ended, and the one that begins.
+                    ballot.past.newest(2).for_each(|term| self.annals.note(&election, term));
                 }
                 ballot.lineup.leave(holder.id);
                 *term > before
@@ -113,9 +126,11 @@ impl Ballots {
             Ask::Release { term, beat, .. } if accepted => {
                 // What was taken back has never led.
                 if *beat == 0 {
-                    ballot.past.strike(*term)
+                    ballot.past.strike(*term);
+                    self.annals.strike(&election, *term);
                 } else {
-                    ballot.past.close(*term, &reason)
+                    ballot.past.close(*term, &reason);
+                    ballot.past.newest(1).for_each(|term| self.annals.note(&election, term));
                 }
                 was_bound
             }

@@ -7,7 +7,7 @@ use primacy_core::lease::{Record, Reply, Sighting};
 use primacy_core::quorum::{Clerk, Output};
 
 use super::pool::{Beside, Pool, carry_out};
-use super::store::failure;
+use super::store::{failure, no_registers};
 use super::wire::{self, Asked, Body, Probed, Question, Recall};
 use crate::store::row::{self, Verdict};
 use crate::store::{
@@ -223,11 +223,11 @@ impl Desk for PeersDesk {
     }
 
     fn members<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
-        Box::pin(std::future::ready(Ok(None)))
+        Box::pin(std::future::ready(Err(no_registers())))
     }
 
     fn events<'a>(&'a mut self, _: &'a ElectionName, _: u32) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        Box::pin(std::future::ready(Err(no_registers())))
     }
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {

@@ -1,6 +1,7 @@
 //! Elections among the processes themselves, with no database: each peer keeps a voter, and they talk over TLS.
 
 mod address;
+mod annals;
 mod ballot;
 pub mod certs;
 mod channel;

@@ -121,7 +121,7 @@ impl Peer {
         if voters.len() % 2 == 0 {
             warn!(voters = voters.len(), "an even number of voters survives no more losses than one less");
         }
-        let ballots = Ballots::restarted(kept, *drift_ppm, clock::now());
+        let ballots = Ballots::restarted(kept, folder, *drift_ppm, clock::now());
         let (post, inbox) = mpsc::channel(1_024);
         let (known, cluster) = watch::channel(cluster);
         let mut names: Vec<String> = voters.iter().map(|peer| peer.name().to_owned()).collect();
@@ -146,10 +146,15 @@ impl Peer {
         self.voter
     }
 
-    /// Waits until all voters know each other: from then on they grant leases.
-    pub async fn is_founded(&mut self) {
-        // If its sender is gone, so is the peer, and `run` tells why.
-        let _ = self.cluster.wait_for(Option::is_some).await;
+    /// Waits until all voters know each other: from then on they grant leases. Never ends if the peer ends first, and
+    /// [`run`](Self::run) tells why.
+    pub fn founded(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut cluster = self.cluster.clone();
+        async move {
+            if cluster.wait_for(Option::is_some).await.is_err() {
+                std::future::pending().await
+            }
+        }
     }
 
     /// Votes until it cannot any more.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
@@ -74,7 +73,7 @@ impl PeersStore {
             }
         };
         let is_plain = get("plaintext") == Some("yes");
-        if identity.is_none() && !is_plain && !peers.iter().all(is_here) {
+        if identity.is_none() && !is_plain && !peers.iter().all(PeerAddress::is_here) {
             return Err(invalid(
                 "peers on other machines are talked to over TLS: add ?certs=FOLDER&name=NAME, made by 'primacy peer certs' \
                  (or ?plaintext=yes, where everybody on the network may lead)"
@@ -91,13 +90,6 @@ impl PeersStore {
         let clerk = clerks.entry((election.clone(), candidate));
         Arc::clone(clerk.or_insert_with(|| Arc::new(Mutex::new(Clerk::new(pool.cluster.membership())))))
     }
-}
-
-/// Whether a peer is on this machine.
-pub(super) fn is_here(peer: &PeerAddress) -> bool {
-    let place = peer.place();
-    let host = place.rsplit_once(':').map_or(&*place, |(host, _)| host).trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl Store for PeersStore {
@@ -120,8 +112,7 @@ impl Store for PeersStore {
     }
 
     fn registry<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
-        let why = "peers keep no registers: '--protocol registers' needs a database".to_owned();
-        Box::pin(std::future::ready(Err(StoreError::Unusable(why))))
+        Box::pin(std::future::ready(Err(no_registers())))
     }
 
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
@@ -203,6 +194,11 @@ impl PeersSession {
             Err(error) => Err(failure(error, &self.pool)),
         }
     }
+}
+
+/// What peers say to whoever wants to be a member, or see members.
+pub(super) fn no_registers() -> StoreError {
+    StoreError::Unusable("peers keep no registers: the registers protocol and its members need a database".to_owned())
 }
 
 /// What a call without an end is for a candidate or an operator.

@@ -107,6 +107,18 @@ impl Past {
         }
     }
 
+    /// What was known of a leadership is known better.
+    #[cfg(feature = "peers")]
+    pub(crate) fn put(&mut self, term: Term) {
+        match self.0.iter_mut().find(|known| known.token == term.token) {
+            Some(known) => *known = term,
+            None => self.0.push(term),
+        }
+        if self.0.len() > TERMS_KEPT as usize {
+            self.0.remove(0);
+        }
+    }
+
     /// A leadership has never been one.
     #[cfg(feature = "peers")]
     pub(crate) fn strike(&mut self, token: Token) {

@@ -73,7 +73,13 @@ async fn all_voters_remember_across_a_restart_of_all() {
     let next = within("the next", async {
         tokio::select! { led = a.elected() => led, led = b.elected() => led }
     });
-    assert!(next.await.expect("elected").token() > led.token());
+    let next = next.await.expect("elected");
+    assert!(next.token() > led.token());
+    let mut desk = cluster.store().desk().await.expect("opens");
+    let terms = desk.history(&name(), 10).await.expect("a majority answers");
+    let tokens: Vec<_> = terms.iter().map(|term| (term.token, term.ended.is_some())).collect();
+    assert_eq!(tokens.first(), Some(&(next.token(), false)), "{tokens:?}");
+    assert!(tokens.contains(&(led.token(), true)), "what was before the restart is known too: {tokens:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

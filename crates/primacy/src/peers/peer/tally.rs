@@ -109,6 +109,7 @@ pub(super) async fn keep(
             tally.answers.push((out, number, Body::Probed(Probed { product, flushes_ns })));
         }
         tally.tell();
+        tally.ballots.write_history();
     }
 }
 
