@@ -18,9 +18,20 @@ use crate::{CandidateId, ElectionName, clock};
 /// How many looks a probe measures.
 const LOOKS: usize = 50;
 
+/// Who can listen and speak on the way to the peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Secrecy {
+    /// Those with certificates.
+    Proven,
+    /// Those on this machine.
+    Local,
+    /// Everybody.
+    Plain,
+}
+
 pub(super) struct PeersDesk {
     pool: Pool,
-    is_secure: bool,
+    secrecy: Secrecy,
 }
 
 /// A clerk that has looked at an election, and what it saw.
@@ -30,8 +41,8 @@ struct Seen {
 }
 
 impl PeersDesk {
-    pub(super) const fn new(pool: Pool, is_secure: bool) -> Self {
-        Self { pool, is_secure }
+    pub(super) const fn new(pool: Pool, secrecy: Secrecy) -> Self {
+        Self { pool, secrecy }
     }
 
     async fn call(
@@ -148,11 +159,11 @@ impl PeersDesk {
         flushes.sort_unstable();
         let count = self.pool.cluster.names().count();
         let product = probed.first().map_or_else(|| "peers".to_owned(), |probed| probed.product.clone());
-        Ok(Probe { product, renewals, findings: findings(count, self.pool.up(), &flushes, self.is_secure) })
+        Ok(Probe { product, renewals, findings: findings(count, self.pool.up(), &flushes, self.secrecy) })
     }
 }
 
-fn findings(count: usize, up: usize, flushes: &[u64], is_secure: bool) -> Vec<Finding> {
+fn findings(count: usize, up: usize, flushes: &[u64], secrecy: Secrecy) -> Vec<Finding> {
     let finding = |severity, code, message| Finding { severity, code, message };
     let spare = |count: usize| count.saturating_sub(1) / 2;
     let mut all = vec![if up == count {
@@ -177,13 +188,15 @@ fn findings(count: usize, up: usize, flushes: &[u64], is_secure: bool) -> Vec<Fi
         );
         all.push(finding(Severity::Fine, "durability", message));
     }
-    all.push(if is_secure {
-        finding(Severity::Fine, "encryption", "both sides prove who they are, over TLS".to_owned())
-    } else {
-        let message = "plain text: everybody who can connect to the peers can lead. Use certificates, unless all are on one \
-                       machine of your own";
-        finding(Severity::Warning, "encryption", message.to_owned())
-    });
+    let (severity, message) = match secrecy {
+        Secrecy::Proven => (Severity::Fine, "both sides of each connection prove who they are, over TLS"),
+        Secrecy::Local => (Severity::Fine, "plain text, on this machine only: all of its users can lead"),
+        Secrecy::Plain => (
+            Severity::Danger,
+            "plain text: everybody who can connect to the peers can lead. Use certificates: see 'primacy peer certs --help'",
+        ),
+    };
+    all.push(finding(severity, "encryption", message.to_owned()));
     all
 }
 

@@ -10,7 +10,7 @@ use primacy_core::quorum::Clerk;
 use tokio::sync::Mutex;
 
 use super::address::PeerAddress;
-use super::desk::PeersDesk;
+use super::desk::{PeersDesk, Secrecy};
 use super::pool::{Heard, Places, Pool, carry_out};
 use super::tls::{Identity, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
@@ -85,6 +85,14 @@ impl PeersStore {
         Ok(Self::new(peers, tls.transpose()?))
     }
 
+    fn secrecy(&self) -> Secrecy {
+        match &self.places.tls {
+            Some(_) => Secrecy::Proven,
+            None if self.places.peers.iter().all(PeerAddress::is_here) => Secrecy::Local,
+            None => Secrecy::Plain,
+        }
+    }
+
     fn clerk(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Clerk>> {
         let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
         let clerk = clerks.entry((election.clone(), candidate));
@@ -118,7 +126,7 @@ impl Store for PeersStore {
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.places, "an observer", None).await?;
-            Ok(Box::new(PeersDesk::new(pool, self.places.tls.is_some())) as Box<dyn Desk>)
+            Ok(Box::new(PeersDesk::new(pool, self.secrecy())) as Box<dyn Desk>)
         })
     }
 
