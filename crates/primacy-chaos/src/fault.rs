@@ -13,8 +13,12 @@ pub(crate) enum Need {
     Faketime,
     /// A disk of its own for the store.
     Disk,
-    /// A server that candidates reach through links of ours.
+    /// Candidates that reach the store through links of ours.
+    Link,
+    /// A server.
     Server,
+    /// Voters in the place of a server.
+    Peers,
     /// Candidates on hosts of their own, with a wire to the server's.
     Wire,
     /// A cluster of servers.
@@ -74,18 +78,18 @@ kinds! {
     Depose "depose" Nothing 1 "an operator deposes the leader",
     Pause "pause" Nothing 1 "an operator pauses the election and resumes it later",
     FillDisk "fill-disk" Disk 2 "the store's disk is full for a while",
-    Cut "cut" Server 1 "a candidate's connections are reset",
-    Mute "mute" Server 2 "nothing gets through between a candidate and the server",
-    MuteRequests "mute-requests" Server 2 "nothing gets through from a candidate to the server",
-    MuteAnswers "mute-answers" Server 2 "nothing gets through from the server to a candidate",
+    Cut "cut" Link 1 "a candidate's connections are reset",
+    Mute "mute" Link 2 "nothing gets through between a candidate and the server",
+    MuteRequests "mute-requests" Link 2 "nothing gets through from a candidate to the server",
+    MuteAnswers "mute-answers" Link 2 "nothing gets through from the server to a candidate",
     NetCut "net-cut" Wire 2 "no packet passes between a candidate's host and the server's",
     NetCutIn "net-cut-in" Wire 1 "no packet reaches a candidate's host",
     NetCutOut "net-cut-out" Wire 1 "no packet gets away from a candidate's host",
-    Slow "slow" Server 1 "everything between a candidate and the server takes longer",
-    SlowAnswers "slow-answers" Server 1 "everything from the server to a candidate takes longer",
-    Fade "fade" Server 2 "answers to a candidate take longer, and then nothing gets through from it",
-    Isolate "isolate" Server 1 "nothing gets through between all candidates and the server",
-    LoseAnswer "lose-answer" Server 2 "an answer to a candidate is lost, and its connection breaks",
+    Slow "slow" Link 1 "everything between a candidate and the server takes longer",
+    SlowAnswers "slow-answers" Link 1 "everything from the server to a candidate takes longer",
+    Fade "fade" Link 2 "answers to a candidate take longer, and then nothing gets through from it",
+    Isolate "isolate" Link 1 "nothing gets through between all candidates and the server",
+    LoseAnswer "lose-answer" Link 2 "an answer to a candidate is lost, and its connection breaks",
     EndSessions "end-sessions" Server 1 "the server ends some sessions",
     EndAllSessions "end-all-sessions" Server 1 "the server ends all sessions",
     LockTable "lock-table" Server 1 "somebody locks the election's table",
@@ -98,6 +102,11 @@ kinds! {
     FreezeStandby "freeze-standby" Synchronous 1 "the standby for which commits wait is stopped and goes on later",
     KillStandby "kill-standby" Synchronous 1 "kill -9 of the standby for which commits wait, which comes back later",
     KillServer "kill-server" Server 1 "kill -9 of the server, which comes back later",
+    FreezePeer "freeze-peer" Peers 2 "one voter of three is stopped and goes on later",
+    KillPeer "kill-peer" Peers 2 "kill -9 of one voter of three, which comes back later",
+    RestartPeers "restart-peers" Peers 2 "all voters are restarted, one after the other",
+    FreezePeers "freeze-peers" Peers 1 "two voters of three are stopped and go on later",
+    KillPeers "kill-peers" Peers 1 "kill -9 of two voters of three, which come back later",
 }
 
 impl Kind {
@@ -146,7 +155,19 @@ impl Kind {
                 | Self::FreezeStandby
                 | Self::KillStandby
                 | Self::KillServer
+                | Self::FreezePeers
+                | Self::KillPeers
         )
+    }
+
+    /// Whether it strikes one voter at a time, which nobody notices.
+    pub(crate) const fn strikes_a_voter(self) -> bool {
+        matches!(self, Self::FreezePeer | Self::KillPeer | Self::RestartPeers)
+    }
+
+    /// Whether it strikes the store itself. Of such faults there is one at a time.
+    pub(crate) const fn strikes_store(self) -> bool {
+        self.blocks() || self.strikes_a_voter()
     }
 
     /// Whether another server is the primary afterwards, which has to be followed again.
@@ -156,7 +177,7 @@ impl Kind {
 
     /// Whether it strikes one candidate, and not the store or the election.
     pub(crate) const fn has_target(self) -> bool {
-        !self.blocks() && !matches!(self, Self::Depose | Self::EndSessions | Self::EndAllSessions)
+        !self.strikes_store() && !matches!(self, Self::Depose | Self::EndSessions | Self::EndAllSessions)
     }
 
     /// Whether it strikes a candidate's way to the server.

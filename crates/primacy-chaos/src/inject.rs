@@ -14,7 +14,7 @@ use crate::judge::Stopped;
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::run::{Canary, Run};
-use crate::site::Server;
+use crate::site::{Peers, Server};
 
 /// At most so many faults at once.
 const AT_ONCE: usize = 3;
@@ -82,7 +82,7 @@ impl Run {
         } else {
             None
         };
-        if self.in_force.iter().any(|other| other.kind.blocks() && kind.blocks()) {
+        if self.in_force.iter().any(|other| other.kind.strikes_store() && kind.strikes_store()) {
             return false;
         }
         let aim = self.aim(place);
@@ -198,7 +198,17 @@ impl Run {
             let server = Arc::clone(server.as_ref()?);
             Some(Undo::Await(thread::spawn(move || harm(&server, span, draw))))
         };
+        let peers = self.site.peers.clone();
+        let to_peers = |harm: fn(&Peers, Duration, usize) -> Result<()>| {
+            let peers = Arc::clone(peers.as_ref()?);
+            Some(Undo::Await(thread::spawn(move || harm(&peers, span, draw))))
+        };
         match kind {
+            Kind::FreezePeer => return to_peers(|peers, span, draw| peers.freeze(span, draw, false)),
+            Kind::FreezePeers => return to_peers(|peers, span, draw| peers.freeze(span, draw, true)),
+            Kind::KillPeer => return to_peers(|peers, span, draw| peers.kill(span, draw, false)),
+            Kind::KillPeers => return to_peers(|peers, span, draw| peers.kill(span, draw, true)),
+            Kind::RestartPeers => return to_peers(|peers, _, draw| peers.restart(draw)),
             Kind::Depose => self.order(&["depose", "--no-wait", "--force"]),
             Kind::Pause => {
                 let mut command = self.recipe.operator(&self.site.url);

@@ -174,7 +174,7 @@ impl Run {
 
     fn prepare(setup: Setup) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("primacy-chaos-").tempdir()?;
-        let site = Site::start(&setup.store, folder.path())?;
+        let site = Site::start(&setup.store, folder.path(), &setup.primacy)?;
         let mut rng = Rng::new(setup.seed);
         let timing = TimingSettings { grace: setup.lease / 5, ..TimingSettings::new(setup.lease) };
         let timing = Timing::new(timing)?;
@@ -197,7 +197,7 @@ impl Run {
             places.push(recipe.place(format!("c{number}"), &site, rng.fork())?);
         }
         let mut timeline = Timeline::new(setup.prefix.clone(), setup.quiet);
-        if let Some(why) = setup.no_wires.as_ref().filter(|_| site.server.is_some()) {
+        if let Some(why) = setup.no_wires.as_ref().filter(|_| site.server.is_some() || site.peers.is_some()) {
             timeline.tell(why);
         }
         let witnessed = Witnessed::new(LATE_PROGRAM);

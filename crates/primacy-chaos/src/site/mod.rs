@@ -1,6 +1,7 @@
 //! The store that a run takes place on, and what can be done to it.
 
 mod pair;
+mod peers;
 mod server;
 mod wire;
 
@@ -14,11 +15,13 @@ use primacy_servers::{Disk, Proxy};
 
 use crate::fault::{Kind, Need};
 use crate::{work, world};
+pub(crate) use peers::Peers;
 pub(crate) use server::{Flavour, Server};
 use wire::Wire;
 
 /// The stores that runs can take place on.
-pub(crate) const STORES: &[&str] = &["sqlite", "postgres", "postgres-standby", "postgres-async", "mariadb", "galera"];
+pub(crate) const STORES: &[&str] =
+    &["sqlite", "postgres", "postgres-standby", "postgres-async", "mariadb", "galera", "peers"];
 
 /// The size of a small disk for a file, in megabytes: SQLite's log alone may take four, and more while somebody who was
 /// stopped reads.
@@ -36,6 +39,7 @@ pub(crate) struct Site {
     /// The file's own, if it has one.
     pub(crate) disk: Option<Disk>,
     pub(crate) server: Option<Arc<Server>>,
+    pub(crate) peers: Option<Arc<Peers>>,
 }
 
 /// A candidate's ways to the store.
@@ -51,13 +55,14 @@ pub(crate) struct Ways {
 
 impl Site {
     /// Starts the store, empty, and creates the fenced table.
-    pub(crate) fn start(store: &str, folder: &Path) -> Result<Self> {
+    pub(crate) fn start(store: &str, folder: &Path, primacy: &Path) -> Result<Self> {
         match store {
             "sqlite" => Self::sqlite(folder),
             "postgres" => Self::on(Server::start(Flavour::Postgres)?),
             "postgres-standby" => Self::on(Server::start(Flavour::PostgresStandby)?),
             "postgres-async" => Self::on(Server::start(Flavour::PostgresAsync)?),
             "mariadb" => Self::on(Server::start(Flavour::MariaDb)?),
+            "peers" => Self::peers(folder, primacy),
             "galera" => Self::on(Server::start(Flavour::Galera)?),
             _ => bail!("no store `{store}`; there are {}", STORES.join(", ")),
         }
@@ -74,7 +79,18 @@ impl Site {
             table: format!("sqlite:{}", table.display()),
             disk,
             server: None,
+            peers: None,
         })
+    }
+
+    /// What is fenced is in a file: voters keep no tables.
+    fn peers(folder: &Path, primacy: &Path) -> Result<Self> {
+        let table = folder.join("written.db");
+        work::create_in_file(&table)?;
+        let peers = Peers::start(primacy, folder)?;
+        let url = peers.url(&peers.own());
+        let table = format!("sqlite:{}", table.display());
+        Ok(Self { url, table, disk: None, server: None, peers: Some(Arc::new(peers)) })
     }
 
     fn on(server: Server) -> Result<Self> {
@@ -82,15 +98,19 @@ impl Site {
         let doors = server.doors();
         // One door is the same for all that a cluster's nodes or a pair's servers may do.
         let (url, table) = (server.url(&doors), server.url(&doors[..1]));
-        Ok(Self { url, table, disk: None, server: Some(Arc::new(server)) })
+        Ok(Self { url, table, disk: None, server: Some(Arc::new(server)), peers: None })
     }
 
     /// A candidate's own ways to the server.
     pub(crate) fn ways(&self) -> Result<Ways> {
-        let Some(server) = &self.server else { return Ok(Ways::default()) };
+        let ports = match (&self.server, &self.peers) {
+            (Some(server), _) => server.ports(),
+            (None, Some(peers)) => peers.ports(),
+            (None, None) => return Ok(Ways::default()),
+        };
         let wire = if world::is_own() { Some(Wire::lay()?) } else { None };
         let here = wire.as_ref().map_or(Ipv4Addr::LOCALHOST, Wire::our_address);
-        let proxies = || server.ports().into_iter().map(|port| Proxy::at(here, port)).collect::<Result<_, _>>();
+        let proxies = || ports.iter().map(|port| Proxy::at(here, *port)).collect::<Result<_, _>>();
         let (links, direct) = (proxies()?, if wire.is_some() { proxies()? } else { Vec::new() });
         Ok(Ways { links, wire, direct })
     }
@@ -98,6 +118,10 @@ impl Site {
     /// The store's URL on these ways, for a candidate; and where programs may find the fenced table: through one of the
     /// links, or with nothing in between.
     pub(crate) fn urls(&self, ways: &Ways) -> (String, Vec<String>) {
+        if let Some(peers) = &self.peers {
+            let through: Vec<_> = ways.links.iter().map(Proxy::address).collect();
+            return (peers.url(&through), vec![self.table.clone()]);
+        }
         let Some(server) = &self.server else { return (self.url.clone(), vec![self.table.clone()]) };
         let addresses = |proxies: &[Proxy]| proxies.iter().map(Proxy::address).collect::<Vec<_>>();
         let own = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
@@ -127,7 +151,9 @@ impl Site {
             Need::Disk => self.disk.is_some() || self.server.as_ref().is_some_and(|server| server.has_disk()),
             // A lock on a table binds one node only.
             Need::Server => flavour.is_some() && !(flavour == Some(Flavour::Galera) && kind == Kind::LockTable),
-            Need::Wire => flavour.is_some() && world::is_own(),
+            Need::Link => flavour.is_some() || self.peers.is_some(),
+            Need::Peers => self.peers.is_some(),
+            Need::Wire => (flavour.is_some() || self.peers.is_some()) && world::is_own(),
             Need::Cluster => flavour == Some(Flavour::Galera),
             Need::Standby => flavour.is_some_and(Flavour::is_pair),
             Need::Synchronous => flavour == Some(Flavour::PostgresStandby),
