@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::membership::{Membership, VoterId};
-use super::port::{Answer, Ask, Counts, Granted, Orders, View};
+use super::port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
 use super::views::Views;
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
 use crate::{CandidateId, Token};
@@ -123,6 +123,13 @@ impl Clerk {
         }
     }
 
+    /// A clerk that has asked nothing yet, for another election over the same connections: late answers to the other's
+    /// questions count for nothing.
+    #[must_use]
+    pub fn after(other: &Self) -> Self {
+        Self { round: other.round, ..Self::new(other.membership.clone()) }
+    }
+
     /// Begins a call. One that was under way is given up: its answers count for nothing any more (rule R8).
     pub fn begin(&mut self, request: Request, out: &mut Vec<Output>) {
         self.give_up(out);
@@ -142,7 +149,7 @@ impl Clerk {
                     self.step = Step::Looking { refuses: true };
                     return self.ask_all(&Ask::Read, out);
                 };
-                let (term, beat) = (version.token, version.beat + 1);
+                let (term, beat) = (version.token, version.beat.saturating_add(1));
                 let fulfilled = self.wish_of(fulfilled);
                 self.step = Step::Changing;
                 self.ask_all(&Ask::Renew { term, id, beat, lease, fulfilled }, out);
@@ -158,7 +165,8 @@ impl Clerk {
                 let fulfilled = self.wish_of(self.shown.as_ref().filter(is_deposed).map(|shown| shown.intent));
                 let lease = self.shown.as_ref().map(|shown| shown.lease).unwrap_or_default();
                 self.step = Step::Changing;
-                self.ask_all(&Ask::Release { term: version.token, id, beat: version.beat + 1, fulfilled }, out);
+                let beat = version.beat.saturating_add(1);
+                self.ask_all(&Ask::Release { term: version.token, id, beat, fulfilled }, out);
                 self.change = Some(Change { version, holder: None, lease, fulfilled });
             }
             // What waits is known to those who ask, and to no voter.
@@ -184,7 +192,7 @@ impl Clerk {
             return self.finish(Err(CallError::NotDone), out);
         };
         self.step = Step::Telling;
-        self.ask_all(&Ask::Release { term, id, beat: beat + 1, fulfilled: 0 }, out);
+        self.ask_all(&Ask::Release { term, id, beat: beat.saturating_add(1), fulfilled: 0 }, out);
     }
 
     /// The latest orders that it has heard of.
@@ -251,7 +259,7 @@ impl Clerk {
         let may = view.term < version.token && view.is_open_to(holder.id) && self.caught_up.insert(from);
         if may {
             let (term, holder, lease) = (version.token, holder.clone(), *lease);
-            let granted = Some(Granted { beat: version.beat + 1, fulfilled: *fulfilled });
+            let granted = Some(Granted { beat: version.beat.saturating_add(1), fulfilled: *fulfilled });
             let ask = Ask::Claim { term, holder, lease, seen: self.claimed_with, granted };
             out.push(Output::Send { to: from, round: self.round, ask });
         }
@@ -416,7 +424,7 @@ impl Clerk {
         self.note_orders(fulfilled);
         let orders = &self.orders;
         Record {
-            version: Version { beat: version.beat + 1, ..version },
+            version: Version { beat: version.beat.saturating_add(1), ..version },
             holder,
             lease,
             intent: orders.intent(),
@@ -425,14 +433,17 @@ impl Clerk {
         }
     }
 
-    /// Takes note of the orders that were heard of, and of wishes that have come true, up to `fulfilled` by what is done now.
     fn has_released(&self, token: Token) -> bool {
         self.shown.as_ref().is_some_and(|shown| shown.version.token == token && shown.holder.is_none())
     }
 
+    /// Takes note of the orders that were heard of, and of wishes that have come true, up to `fulfilled` by what is done now.
     fn note_orders(&mut self, fulfilled: u64) {
         self.heard.values().for_each(|view| self.orders.merge(&view.orders));
         self.fulfilled = self.fulfilled.max(fulfilled).max(self.views().fulfilled());
+        // What came true was ordered, though none of these voters may have it: later orders come after it, and later claims
+        // tell that it is done.
+        self.orders.merge(&Orders { wish: Ordered { count: self.fulfilled, value: None }, ..Orders::default() });
     }
 
     /// The wish among the orders that a record has called this count, if there are no later ones.

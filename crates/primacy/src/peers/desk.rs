@@ -31,24 +31,20 @@ pub(super) enum Secrecy {
 
 pub(super) struct PeersDesk {
     pool: Pool,
+    /// That of the election which was looked at last.
+    clerk: Clerk,
     secrecy: Secrecy,
 }
 
-/// A clerk that has looked at an election, and what it saw.
-struct Seen {
-    clerk: Clerk,
-    snapshot: Option<Snapshot>,
-}
-
 impl PeersDesk {
-    pub(super) const fn new(pool: Pool, secrecy: Secrecy) -> Self {
-        Self { pool, secrecy }
+    pub(super) fn new(pool: Pool, secrecy: Secrecy) -> Self {
+        let clerk = Clerk::new(pool.cluster.membership());
+        Self { pool, clerk, secrecy }
     }
 
     async fn call(
         &mut self,
         election: &ElectionName,
-        clerk: &mut Clerk,
         begin: impl FnOnce(&mut Clerk, &mut Vec<Output>),
         reason: &str,
     ) -> Result<(Reply, Beside), StoreError> {
@@ -60,21 +56,20 @@ impl PeersDesk {
             lists: true,
             reason: reason.to_owned(),
         };
-        let (result, beside) = carry_out(&mut self.pool, clerk, begin, dress).await;
+        let (result, beside) = carry_out(&mut self.pool, &mut self.clerk, begin, dress).await;
         Ok((result.map_err(|error| failure(error, &self.pool))?, beside))
     }
 
-    async fn look(&mut self, election: &ElectionName) -> Result<Seen, StoreError> {
-        let mut clerk = Clerk::new(self.pool.cluster.membership());
+    async fn look(&mut self, election: &ElectionName) -> Result<Option<Snapshot>, StoreError> {
+        self.clerk = Clerk::after(&self.clerk);
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| {
             clerk.begin(primacy_core::lease::Request::Look { announce: None }, out);
         };
-        let (reply, beside) = self.call(election, &mut clerk, begin, "").await?;
-        let snapshot = match reply {
+        let (reply, beside) = self.call(election, begin, "").await?;
+        Ok(match reply {
             Reply::Seen(seen) => snapshot_of(election, seen, &beside),
             _ => None,
-        };
-        Ok(Seen { clerk, snapshot })
+        })
     }
 
     async fn names(&mut self) -> Result<BTreeSet<ElectionName>, StoreError> {
@@ -87,7 +82,7 @@ impl PeersDesk {
     }
 
     async fn past(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, StoreError> {
-        let granted = self.look(election).await?.snapshot.map(|snapshot| snapshot.record.version.token);
+        let granted = self.look(election).await?.map(|snapshot| snapshot.record.version.token);
         let answers = self.pool.poll(&Body::Recall(Recall { election: election.as_str().to_owned(), limit })).await?;
         let mut terms: BTreeMap<_, Term> = BTreeMap::new();
         for body in answers.into_values() {
@@ -105,14 +100,13 @@ impl PeersDesk {
     }
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
-        let Seen { mut clerk, snapshot } = self.look(election).await?;
-        let Some(before) = snapshot else { return Ok(Ordered::NoSuchElection) };
+        let Some(before) = self.look(election).await? else { return Ok(Ordered::NoSuchElection) };
         let (record, ended) = match row::order(&before.record, before.leader().is_some(), order) {
             Verdict::Already => return Ok(Ordered::Already(before)),
             Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
             Verdict::Write(record, ended) => (record, ended),
         };
-        let mut orders = clerk.orders().clone();
+        let mut orders = self.clerk.orders().clone();
         let count = orders.next_count(rand::random());
         if record.wish != before.record.wish {
             orders.wish = primacy_core::quorum::Ordered { count, value: record.wish.clone() };
@@ -120,14 +114,14 @@ impl PeersDesk {
         if record.paused != before.record.paused {
             orders.paused = primacy_core::quorum::Ordered { count, value: record.paused };
         }
-        if orders == *clerk.orders() {
-            // What is only done at once is an order too: whoever has not seen it does not ask.
-            orders.wish.count = count;
+        if orders == *self.clerk.orders() {
+            // What is only done at once is an order too: whoever has not seen it does not ask. The last wish may have come true.
+            orders.wish = primacy_core::quorum::Ordered { count, value: record.wish };
         }
         {
             let token = order.token;
             let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, token, out);
-            if let (Reply::Conflict(seen), beside) = self.call(election, &mut clerk, begin, "").await? {
+            if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
                 return Ok(match snapshot_of(election, seen, &beside) {
                     Some(now) => Ordered::TokenChanged(now),
                     None => Ordered::NoSuchElection,
@@ -135,7 +129,7 @@ impl PeersDesk {
             }
         }
         if let Some(reason) = ended {
-            self.call(election, &mut clerk, Clerk::dismiss, reason.word()).await?;
+            self.call(election, Clerk::dismiss, reason.word()).await?;
         }
         Ok(Ordered::Written(before))
     }
@@ -214,14 +208,14 @@ fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside) -> Opti
 
 impl Desk for PeersDesk {
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
-        Box::pin(async move { Ok(self.look(election).await?.snapshot) })
+        Box::pin(async move { self.look(election).await })
     }
 
     fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for name in self.names().await? {
-                all.extend(self.look(&name).await?.snapshot);
+                all.extend(self.look(&name).await?);
             }
             Ok(all)
         })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::peers::{Peer, PeerError};
-use primacy::store::{Order, OrderKind, Ordered, Store, Why};
-use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Status, Timing};
+use primacy::store::{Holder, Order, OrderKind, Ordered, Record, Reply, Request, Store, Why};
+use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Status, Timing, Token};
 
 use crate::cluster::{Cluster, within};
 
@@ -122,4 +122,28 @@ async fn a_voter_whose_folder_was_lost_does_not_come_back_as_the_old_one() {
     let mut a = campaign(cluster.store(), "a", LONG);
     let led = within("a", a.elected()).await.expect("the other two are a majority");
     assert!(led.is_current());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_deposes_a_leader_at_once_does_not_name_it_again_by_an_order_that_came_true() {
+    let cluster = Cluster::start(3).await;
+    let (store, election) = (cluster.store(), name());
+    let mut desk = store.desk().await.expect("opens");
+    let mut say = async |kind| within("an order", desk.order(&election, Order { kind, token: None })).await;
+    for (bits, label) in [(1, "a"), (2, "b")] {
+        let label = Label::new(label).expect("valid");
+        let me = Holder { id: CandidateId::from_bits(bits), label: label.clone(), data: String::new() };
+        let mut session = store.session(&election, &me).await.expect("opens");
+        let Ok(Reply::Seen(seen)) = session.step(Request::Look { announce: None }).await else { panic!("a look") };
+        let expect = seen.record.as_ref().map(Record::expectation);
+        let ask = Request::Acquire { expect, floor: Token::NONE, holder: me, lease: LONG };
+        assert!(matches!(session.step(ask).await, Ok(Reply::Applied(_))));
+        if bits == 1 {
+            let promote = OrderKind::Promote { successor: Label::new("b").expect("valid"), now: true };
+            assert!(matches!(say(promote).await, Ok(Ordered::Written(_))));
+        }
+    }
+    assert!(matches!(say(OrderKind::Depose { now: true }).await, Ok(Ordered::Written(_))));
+    let seen = desk.snapshot(&election).await.expect("a majority answers").expect("it was held");
+    assert_eq!((seen.record.holder, seen.record.wish), (None, None));
 }
