@@ -176,6 +176,12 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
             return;
         }
         wait = (wait * 2).min(LATE);
+        // Whoever waits for months renews its certificate in the meantime, and must not have to start again for that.
+        if let Some(tls) = &ends.tls
+            && let Err(error) = tls.reload()
+        {
+            warn!(%error, "the certificates stay as they were");
+        }
         let dialing = dial(&peer, ends.tls.as_deref(), cluster_id.clone(), &ends.name);
         let Some(again) = deaf(dialing, &peer, &ends, &mut inbox).await else { return };
         greeted = again;
