@@ -13,10 +13,12 @@ use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Timing, TimingSettings, Token};
 
 use crate::output::failure::Failure;
+use peer::PeerArgs;
 use registers::{ProtocolName, Registers, RegistersArgs};
 
 mod duration;
 pub(crate) mod examples;
+pub(crate) mod peer;
 pub(crate) mod place;
 pub(crate) mod registers;
 pub(crate) mod secret;
@@ -160,6 +162,9 @@ pub(crate) enum Command {
     /// Try your timing and topology in simulated worlds full of faults
     #[command(after_help = examples::SIMULATE)]
     Simulate(SimulateArgs),
+    /// Take part in elections among peers, without a database: run one of the voters that grant the lease
+    #[command(after_help = examples::PEER)]
+    Peer(PeerArgs),
     /// Print the SQL that sets up a database, for an administrator
     #[command(after_help = examples::SCHEMA)]
     Schema(SchemaArgs),

@@ -110,6 +110,26 @@ The state machine of `primacy run` lives in worlds in which clocks drift, calls 
 decides everything in a world, so each can be seen again. No store is used.
 Exit codes: 0 no promise was broken, 2 wrong usage, 3 a promise was broken: please report it with the line it prints.";
 
+pub(crate) const PEER: &str = "\
+Examples:
+  primacy peer certs certs a b c web-1 web-2     one certificate for each peer and candidate
+  primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400
+  primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs
+
+Start one peer on each of three or five machines, with the same --peers. Elections go on while more than half of them live.
+Never copy the folder of a peer, and never bring an older copy of it back: that voter would vote twice.
+SIGHUP makes it read its certificates again. SIGTERM and SIGINT end it, and then the exit code is 0.
+Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no such port, folder in use or damaged,
+74 its file could not be written.";
+
+pub(crate) const PEER_CERTS: &str = "\
+Examples:
+  primacy peer certs certs a b c web-1 web-2
+  primacy peer certs certs a --days 30           a new one for a; the others stay
+
+Each peer and candidate needs ca.pem and the two files of its name. ca.key signs more, and is needed for nothing else.
+Exit codes: 0 made, 2 wrong usage or an authority of another kind in the folder, 74 a file could not be written.";
+
 pub(crate) const SCHEMA: &str = "\
 Examples:
   primacy schema postgres | psql \"$ADMIN_URL\"

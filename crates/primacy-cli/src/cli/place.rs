@@ -28,6 +28,11 @@ pub(crate) fn default_url() -> Result<String, PathBuf> {
     }
 }
 
+/// Where the voter with this name keeps its file unless told otherwise.
+pub(crate) fn voter_folder(name: &str) -> PathBuf {
+    default_folder().join(format!("peer-{name}"))
+}
+
 fn folder_from(var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if let Some(listed) = var("STATE_DIRECTORY") {
         // systemd separates several with a colon; paths with one are not possible there.

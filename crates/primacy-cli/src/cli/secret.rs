@@ -29,6 +29,10 @@ pub(crate) fn without(text: &str) -> String {
 
 fn hide_userinfo(word: &mut String) {
     let Some(begin) = word.find("//").map(|at| at + 2) else { return };
+    // Peers have names and ports, and nothing that is secret.
+    if word[..begin].ends_with("peers://") {
+        return;
+    }
     let Some(end) = word.rfind('@').filter(|end| *end > begin) else { return };
     let Some(colon) = word[begin..end].find(':').map(|at| begin + at + 1) else { return };
     if colon < end {
@@ -79,6 +83,9 @@ mod tests {
             "mysql://u:@h/d",
             "sqlite:/var/lib/primacy.db",
             "sqlite:/a//b:c@d/primacy.db",
+            "peers://a@10.0.0.1:7400,b@10.0.0.2:7400?certs=/etc/primacy&name=web-1",
+            "peers://10.0.0.1:7400,b@10.0.0.2:7400",
+            "'--store=peers://a@h:1,b@h:2' is no value",
             "an é: x@y, password= nothing",
             "",
         ] {

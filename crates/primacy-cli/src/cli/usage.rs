@@ -126,7 +126,7 @@ mod tests {
         refused(
             &[],
             &expect![
-                "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, doctor, simulate, schema, completions, man; see primacy --help"
+                "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, doctor, simulate, peer, schema, completions, man; see primacy --help"
             ],
         );
         refused(

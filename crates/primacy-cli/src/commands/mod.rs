@@ -8,6 +8,7 @@ use crate::cli::{Colour, Command, Common, place};
 use crate::output::failure::{Failure, code};
 use crate::output::{self, Output, logging};
 use reach::Reach;
+use tokio::runtime::Runtime;
 
 mod clocks;
 mod doctor;
@@ -20,6 +21,7 @@ mod orders;
 mod outcome;
 mod pages;
 mod pause;
+mod peer;
 mod reach;
 mod schema;
 mod simulate;
@@ -30,13 +32,14 @@ mod watch;
 
 /// Runs a command other than `run`.
 pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
-    logging::start(common, logging::OBSERVING);
+    logging::start(common, if matches!(command, Command::Peer(_)) { logging::VOTING } else { logging::OBSERVING });
     let mut output = Output::standard(common);
     let ended = match command {
         Command::Schema(args) => schema::run(&args, common, &mut output),
         Command::Completions(args) => pages::completions(&args, &mut output),
         Command::Man(args) => pages::man(&args, &mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
+        Command::Peer(args) => peer::run(&args, &mut output),
         command => with_store(command, common, &mut output),
     };
     output.erase();
@@ -73,11 +76,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             store.location()
         )));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let mut reach = Reach::new(store, common.election.clone(), common.wait);
         match command {
             Command::Status(args) => status::run(&args, &mut reach, output).await,
@@ -93,9 +92,19 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
             Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
-            Command::Run(_) | Command::Schema(_) | Command::Simulate(_) | Command::Completions(_) | Command::Man(_) => {
+            Command::Run(_)
+            | Command::Peer(_)
+            | Command::Schema(_)
+            | Command::Simulate(_)
+            | Command::Completions(_)
+            | Command::Man(_) => {
                 unreachable!("handled before a store is opened")
             }
         }
     })
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))
 }

@@ -29,6 +29,10 @@ fn of_store(common: &Common) -> Result<Database, Failure> {
         Some("postgres" | "postgresql") => Ok(Database::Postgres),
         Some("mysql" | "mariadb") => Ok(Database::Mysql),
         Some("sqlite") => Ok(Database::Sqlite),
+        Some("peers") => Err(Failure::refused(
+            "peers need no SQL: there is nothing to set up; for the fence of a database that keeps your data, name it: \
+             primacy schema --fence-only postgres, mysql or sqlite",
+        )),
         _ => Err(Failure::usage("say for which database: primacy schema postgres, mysql or sqlite")),
     }
 }

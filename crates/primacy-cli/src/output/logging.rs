@@ -13,6 +13,9 @@ pub(crate) const OBSERVING: &str = "error";
 /// What `run` logs by itself: what goes wrong while nobody looks.
 pub(crate) const RUNNING: &str = "warn";
 
+/// What a voter logs by itself: it has nothing else to say, and somebody may look later.
+pub(crate) const VOTING: &str = "primacy=info,warn";
+
 /// Starts logging at this level, unless the command line or the environment wants more or less. A second start does
 /// nothing.
 pub(crate) fn start(common: &Common, level: &str) {

@@ -183,6 +183,37 @@ pub(crate) struct Change {
     pub(crate) now: Option<State>,
 }
 
+/// One line of `primacy peer --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Voting {
+    pub(crate) schema: u32,
+    pub(crate) at_unix_ms: i64,
+    pub(crate) event: &'static str,
+    pub(crate) text: String,
+    pub(crate) peer: String,
+    pub(crate) voter: String,
+    pub(crate) address: String,
+    pub(crate) peers: Vec<String>,
+}
+
+/// `primacy peer certs --json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Certificates {
+    pub(crate) schema: u32,
+    pub(crate) folder: String,
+    pub(crate) days: u32,
+    pub(crate) authority: Pair,
+    pub(crate) made: Vec<Pair>,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
 /// `primacy members --json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Members {

@@ -17,7 +17,7 @@ mod link;
 pub(crate) mod program;
 mod runner;
 mod score;
-mod signals;
+pub(crate) mod signals;
 pub(crate) mod warden;
 mod wire;
 

@@ -38,7 +38,7 @@ impl Signals {
 }
 
 /// Whether this process ignores a signal, as it does if its parent did.
-pub(super) fn is_ignored(signal: Signal) -> bool {
+pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)

@@ -107,6 +107,19 @@ fn the_manual_has_an_example_for_each_command_with_json() {
     let headings: Vec<_> = examples().into_keys().collect();
     assert_eq!(
         headings,
-        ["doctor", "history", "list", "members", "members --watch", "pause", "promote", "simulate", "status", "watch"]
+        [
+            "doctor",
+            "history",
+            "list",
+            "members",
+            "members --watch",
+            "pause",
+            "peer",
+            "peer certs",
+            "promote",
+            "simulate",
+            "status",
+            "watch"
+        ]
     );
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "status",
     "list",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 15] = [
     "resume",
     "doctor",
     "simulate",
+    "peer",
     "schema",
     "completions",
     "man",
@@ -28,8 +29,8 @@ fn run(words: &[&str]) -> Ended {
 
 #[test]
 fn every_command_explains_itself_with_examples() {
-    for command in COMMANDS {
-        let ended = run(&[command, "--help"]);
+    for words in COMMANDS.iter().map(std::slice::from_ref).chain([&["peer", "certs"][..]]) {
+        let (ended, command) = (run(&[words, &["--help"]].concat()), words.join(" "));
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{command}");
         assert!(ended.out.contains("Examples:\n  primacy "), "{command}: {}", ended.out);
     }
@@ -59,7 +60,8 @@ fn completions_and_the_page_name_every_command() {
     assert!(page.contains(".TH primacy 1") && page.contains("primacy\\-promote(1)"), "{page}");
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(run(&["man", "--dir", folder.path().to_str().expect("UTF-8")]).code, 0);
-    assert_eq!(folder.path().read_dir().expect("a folder").count(), COMMANDS.len() + 1);
+    // Each has its page, and so have `primacy` and `primacy peer certs`.
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), COMMANDS.len() + 2);
     run(&["man", "--dir", "/nonexistent"]).is_one_line(74, "/nonexistent");
 }
 

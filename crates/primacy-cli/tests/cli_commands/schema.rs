@@ -33,6 +33,8 @@ fn without_a_word_it_is_that_of_the_store() {
     assert_eq!(run(&["schema"]), run(&["schema", "sqlite"]));
     let unknown = primacy(&["schema", "--store", "zookeeper://a"]).output().expect("it starts");
     Ended::of(unknown).is_one_line(2, "say for which database");
+    let peers = primacy(&["schema", "--store", "peers://a@127.0.0.1:1"]).output().expect("it starts");
+    Ended::of(peers).is_one_line(1, "there is nothing to set up");
     let wrong = primacy(&["schema", "oracle"]).output().expect("it starts");
     Ended::of(wrong).is_one_line(2, "choose one of postgres, mysql, sqlite");
 }

@@ -1,0 +1,184 @@
+//! `primacy peer`: which voter a process is, and how it proves that to the others.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use primacy::peers::tls::{Identity, Tls};
+use primacy::peers::{AddressError, PeerAddress, PeerError, PeerSettings};
+use primacy::{Timing, TimingSettings};
+
+use super::{examples, place};
+use crate::output::failure::Failure;
+
+/// `primacy peer`.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct PeerArgs {
+    /// Which of the peers this is
+    #[arg(long, env = "PRIMACY_NAME", value_name = "NAME", required = true)]
+    name: Option<String>,
+    /// All that vote, this one too, separated by commas: one to nine, three or five as a rule. The same for all
+    #[arg(long, value_name = "NAME@HOST:PORT,...", required = true)]
+    peers: Option<Voters>,
+    /// Where to listen [default: everywhere, or on loopback if its host is that, at the port that --peers says]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// The folder of its voter's file, which no other process may use, ever [default: peer-NAME in the state directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// A folder that `primacy peer certs` has filled: both sides of each connection prove who they are
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "key", "ca", "plaintext"])]
+    certs: Option<PathBuf>,
+    /// Its certificate, for its name, and those between that and the authority's, in PEM
+    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], conflicts_with = "plaintext")]
+    cert: Option<PathBuf>,
+    /// The key of its certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// The certificate of the authority that signs those of all, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    ca: Option<PathBuf>,
+    /// Believe everybody who can connect. Among peers on loopback that needs not be said
+    #[arg(long)]
+    plaintext: bool,
+    #[command(subcommand)]
+    pub(crate) command: Option<PeerCommand>,
+}
+
+/// What belongs to peers beside being one.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum PeerCommand {
+    /// Make certificates for peers and candidates, and the authority that signs them
+    #[command(after_help = examples::PEER_CERTS)]
+    Certs(CertsArgs),
+}
+
+/// `primacy peer certs`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CertsArgs {
+    /// Where to: if there is an authority, it signs again
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// For whom: 1 to 63 of a to z, 0 to 9, '-' and '.'. A certificate that is there is replaced
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    /// How long they last
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7_300))]
+    pub(crate) days: u32,
+}
+
+/// The voters, as they are named on the command line.
+#[derive(Clone, Debug)]
+struct Voters(Vec<PeerAddress>);
+
+impl FromStr for Voters {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        PeerAddress::list(text).map(Self)
+    }
+}
+
+impl PeerArgs {
+    /// How this process takes part, checked as a whole.
+    pub(crate) fn settings(&self) -> Result<PeerSettings, Failure> {
+        let (Some(name), Some(Voters(voters))) = (self.name.clone(), self.peers.clone()) else {
+            return Err(Failure::usage("--name and --peers are missing; see primacy peer --help"));
+        };
+        let Some(own) = voters.iter().find(|peer| peer.name() == name) else {
+            return Err(Failure::usage(PeerError::Stranger { name }.to_string()));
+        };
+        let listen = self.listen.unwrap_or_else(|| default_listen(own, has_ipv6()));
+        let tls = self.identity(&name).map(|identity| Tls::load(&identity).map(Arc::new)).transpose();
+        let tls = tls.map_err(|error| Failure::usage(format!("{error}; make certificates with primacy peer certs")))?;
+        let is_private = listen.ip().is_loopback() && voters.iter().all(PeerAddress::is_here);
+        if tls.is_none() && !self.plaintext && !is_private {
+            return Err(Failure::usage(
+                "peers on other machines talk over TLS: make certificates with primacy peer certs, and name their folder \
+                 with --certs (or give --plaintext, where everybody on the network may lead)",
+            ));
+        }
+        let folder = self.dir.clone().unwrap_or_else(|| place::voter_folder(&name));
+        let drift_ppm = TimingSettings::new(Timing::DEFAULT_LEASE).drift_ppm;
+        Ok(PeerSettings { name, listen, voters, folder, drift_ppm, tls })
+    }
+
+    fn identity(&self, name: &str) -> Option<Identity> {
+        if let Some(folder) = &self.certs {
+            return Some(Identity::within(folder, name));
+        }
+        let (certificate, key, authority) = (self.cert.clone()?, self.key.clone()?, self.ca.clone()?);
+        Some(Identity { certificate, key, authority })
+    }
+}
+
+/// Where a peer listens that is told nothing else: where others can reach it at the address that they were told.
+fn default_listen(own: &PeerAddress, has_ipv6: bool) -> SocketAddr {
+    let everywhere = match own.host().parse() {
+        Ok(address @ (IpAddr::V4(_) | IpAddr::V6(_))) if own.is_here() => address,
+        Ok(IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+        Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) if own.is_here() => Ipv4Addr::LOCALHOST.into(),
+        // A name may stand for addresses of either kind, and this takes both.
+        Err(_) if has_ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(everywhere, own.port())
+}
+
+fn has_ipv6() -> bool {
+    Path::new("/proc/net/if_inet6").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cli, Command};
+    use super::*;
+    use clap::Parser as _;
+
+    fn settings(words: &[&str]) -> Result<PeerSettings, Failure> {
+        let words = ["primacy", "peer", "--name", "a"].iter().chain(words);
+        let cli = Cli::try_parse_from(words).expect("known words");
+        let Command::Peer(args) = cli.command else { panic!("asked for peer") };
+        args.settings()
+    }
+
+    #[test]
+    fn a_peer_listens_where_the_others_look_for_it() {
+        for (own, has_ipv6, listen) in [
+            ("a@10.0.0.1:7400", true, "0.0.0.0:7400"),
+            ("a@127.0.0.1:7400", true, "127.0.0.1:7400"),
+            ("a@127.0.0.2:7400", true, "127.0.0.2:7400"),
+            ("a@[2001:db8::1]:7400", true, "[::]:7400"),
+            ("a@[::1]:7400", true, "[::1]:7400"),
+            ("a@db.example:7400", true, "[::]:7400"),
+            ("a@db.example:7400", false, "0.0.0.0:7400"),
+            ("a@localhost:7400", true, "127.0.0.1:7400"),
+        ] {
+            let own: PeerAddress = own.parse().expect(own);
+            assert_eq!(default_listen(&own, has_ipv6).to_string(), listen, "{own}");
+        }
+    }
+
+    #[test]
+    fn plain_text_leaves_the_machine_only_if_that_is_said() {
+        let here = ["--peers", "a@127.0.0.1:1,b@[::1]:2"];
+        assert!(settings(&here).is_ok());
+        let far = ["--peers", "a@127.0.0.1:1,b@10.0.0.1:2"];
+        let open = [&here[..], &["--listen", "0.0.0.0:1"]].concat();
+        for words in [&far[..], &open] {
+            let refused = settings(words).expect_err("it should be refused");
+            assert!(refused.code == 2 && refused.to_string().contains("primacy peer certs"), "{refused}");
+            assert!(settings(&[words, &["--plaintext"]].concat()).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_told_how_to_be_named() {
+        let refused = settings(&["--peers", "b@127.0.0.1:1"]).expect_err("it should be refused");
+        assert!(refused.code == 2 && refused.to_string().contains("as a@HOST:PORT"), "{refused}");
+    }
+}

@@ -1,0 +1,152 @@
+//! `primacy peer`: one of the voters of elections without a database, and the certificates by which they know each other.
+
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use nix::sys::signal::Signal;
+use primacy::peers::certs::{self, CertsError};
+use primacy::peers::tls::{Identity, Tls};
+use primacy::peers::{FileError, Peer, PeerAddress, PeerError, PeerSettings};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
+use crate::output::Output;
+use crate::output::failure::{Failure, code};
+use crate::output::schema::{self, SCHEMA};
+use crate::run::signals::is_ignored;
+
+pub(super) fn run(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
+    match &args.command {
+        Some(PeerCommand::Certs(args)) => make(args, output),
+        None => super::runtime()?.block_on(vote(args.settings()?, output)),
+    }
+}
+
+/// Votes until a signal asks for the end.
+async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure> {
+    let tls = settings.tls.clone();
+    // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
+    let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
+    let mut ends = Source::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
+    let mut reloads = Source::take(if tls.is_some() { &[Signal::SIGHUP] } else { &[] }).map_err(failed)?;
+    let name = settings.name.clone();
+    let voters: Vec<String> = settings.voters.iter().map(PeerAddress::to_string).collect();
+    let peer = Peer::start(settings).await.map_err(|error| failure(&error))?;
+    let (voter, address) = (peer.voter().to_string(), peer.address().to_string());
+    let told = |output: &mut Output, event, text: &str| {
+        output.json_line(&schema::Voting {
+            schema: SCHEMA,
+            at_unix_ms: Timestamp::now().as_millisecond(),
+            event,
+            text: text.to_owned(),
+            peer: name.clone(),
+            voter: voter.clone(),
+            address: address.clone(),
+            peers: voters.clone(),
+        })
+    };
+    told(output, "listening", &format!("{name} listens on {address}"))?;
+    let founded = peer.founded();
+    let voting = peer.run();
+    tokio::pin!(founded, voting);
+    let mut is_ready = false;
+    loop {
+        tokio::select! {
+            error = &mut voting => return Err(failure(&error)),
+            () = &mut founded, if !is_ready => {
+                is_ready = true;
+                let text = "ready: all voters know each other, and a majority of them grants leases";
+                info!("{text}");
+                told(output, "ready", text)?;
+            }
+            () = reloads.next() => tls.as_deref().into_iter().for_each(reload),
+            () = ends.next() => {
+                info!("{name} votes no more: it was asked to end");
+                return Ok(0);
+            }
+        }
+    }
+}
+
+fn reload(tls: &Tls) {
+    match tls.reload() {
+        Ok(()) => info!("the certificates have been read again, for connections from now on"),
+        Err(error) => warn!("the certificates stay as they were: {error}"),
+    }
+}
+
+/// Some signals, as one stream.
+struct Source(Vec<tokio::signal::unix::Signal>);
+
+impl Source {
+    /// What whoever started this wants ignored, as a shell does for what runs in its background, stays so.
+    fn take(wanted: &[Signal]) -> io::Result<Self> {
+        let wanted = wanted.iter().filter(|wanted| **wanted == Signal::SIGHUP || !is_ignored(**wanted));
+        Ok(Self(wanted.map(|wanted| signal(SignalKind::from_raw(*wanted as i32))).collect::<io::Result<_>>()?))
+    }
+
+    async fn next(&mut self) {
+        std::future::poll_fn(|cx| {
+            if self.0.iter_mut().any(|source| source.poll_recv(cx).is_ready()) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+/// Why a peer does not vote, with the exit code for it.
+fn failure(error: &PeerError) -> Failure {
+    let text = error.to_string();
+    match error {
+        PeerError::Stranger { .. } | PeerError::OtherVoters { .. } => Failure::usage(text),
+        PeerError::File(FileError::Unwritten { .. } | FileError::Poisoned { .. }) => Failure::new(code::OUTPUT, text),
+        PeerError::Listen { .. } => {
+            Failure::unavailable(text).with("end what listens there, or choose another address with --listen")
+        }
+        _ => Failure::unavailable(text),
+    }
+}
+
+fn make(args: &CertsArgs, output: &mut Output) -> Result<u8, Failure> {
+    let made = certs::make(&args.folder, &args.names, args.days).map_err(|error| {
+        let text = error.to_string();
+        match error {
+            CertsError::Io { .. } | CertsError::Making(_) => Failure::new(code::OUTPUT, text),
+            _ => Failure::usage(text),
+        }
+    })?;
+    let path = |path: &Path| path.display().to_string();
+    let authority = Identity::within(&args.folder, "ca");
+    let mut text = String::new();
+    for (name, files) in args.names.iter().zip(&made) {
+        text += &format!("{name}: {} and {}\n", path(&files.certificate), path(&files.key));
+    }
+    let (folder, days) = (path(&args.folder), args.days);
+    let (public, secret) = (path(&authority.certificate), path(&authority.key));
+    text += &format!(
+        "authority: {public} for all, and {secret}, which signs: keep that to yourself\n\n\
+         They last {days} days. Bring {public} and the two files of its name to each peer and candidate, then\n  \
+         primacy peer --certs {folder} --name NAME --peers NAME@HOST:PORT,...\n  \
+         primacy run --store 'peers://NAME@HOST:PORT,...?certs={folder}&name=NAME' -- ./program\n\
+         To renew them, do the same again, and send SIGHUP to the peers.\n"
+    );
+    output.text(&text)?;
+    let pair = |name: &str, files: &Identity| schema::Pair {
+        name: name.to_owned(),
+        certificate: path(&files.certificate),
+        key: path(&files.key),
+    };
+    output.json(&schema::Certificates {
+        schema: SCHEMA,
+        folder: folder.clone(),
+        days,
+        authority: pair("ca", &authority),
+        made: args.names.iter().zip(&made).map(|(name, files)| pair(name, files)).collect(),
+    })?;
+    Ok(0)
+}
