@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primacy_core::lease::{CallError, EndReason, Holder, Record, Reply, Request, Sighting, Version, Wish};
-use primacy_core::quorum::{Ask, Clerk, Counts, Durable, Membership, Ordered, Orders, Output, Round, Voter, VoterId};
+use primacy_core::quorum::{
+    Ask, Clerk, Counts, Durable, Granted, Membership, Ordered, Orders, Output, Round, Voter, VoterId,
+};
 use primacy_core::{CandidateId, Instant, Label, Token};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -51,7 +53,7 @@ impl Peers {
         let mut orders = Orders::default();
         self.voters.values().for_each(|voter| orders.merge(&voter.durable().orders));
         let count = orders.next_count(7);
-        let orders = Orders { wish: Ordered { count, value: wish }, paused: Ordered { count, value: paused } };
+        let orders = Orders { wish: Ordered::new(count, wish), paused: Ordered::new(count, paused) };
         let now = self.now;
         for voter in self.voters.values_mut() {
             voter.handle(&Ask::Order { orders: orders.clone(), token: None }, now);
@@ -281,7 +283,7 @@ fn a_voter_refuses_a_claim_that_has_not_seen_its_orders() {
         granted: None,
     };
     let all = voter.durable().orders.counts();
-    for unseen in [Counts::default(), Counts { wish: 0, ..all }, Counts { paused: 0, wish: u64::MAX }] {
+    for unseen in [Counts::default(), Counts { wish: 0, ..all }, Counts { paused: 0, wish: 1 << 21 }] {
         assert!(!voter.handle(&claim(unseen), Instant::ZERO).answer.accepted, "{unseen:?}");
     }
     let verdict = voter.handle(&claim(all), Instant::ZERO);
@@ -296,7 +298,7 @@ fn an_operator_is_told_that_an_order_stands_when_a_majority_has_it() {
     let first = applied(peers.ask(&mut a, "a"));
     peers.look(&mut desk);
     let count = desk.orders().next_count(7);
-    let orders = Orders { wish: Ordered { count, value: Some(Wish::NewElection) }, ..desk.orders().clone() };
+    let orders = Orders { wish: Ordered::new(count, Some(Wish::NewElection)), ..desk.orders().clone() };
     peers.cut(&[1, 2]);
     let mut out = Vec::new();
     desk.order(orders.clone(), Some(first.version.token), &mut out);
@@ -313,7 +315,7 @@ fn an_operator_is_told_that_an_order_stands_when_a_majority_has_it() {
     let second = applied(peers.ask(&mut Clerk::new(membership()), "b")).version.token;
     assert!(second > first.version.token);
     let count = desk.orders().next_count(8);
-    let late = Orders { wish: Ordered { count, value: Some(Wish::NewElection) }, ..orders };
+    let late = Orders { wish: Ordered::new(count, Some(Wish::NewElection)), ..orders };
     let mut out = Vec::new();
     desk.order(late, Some(first.version.token), &mut out);
     let Ok(Reply::Conflict(seen)) = peers.told(&mut desk, out) else { panic!("it was meant for another leader") };
@@ -336,11 +338,78 @@ fn an_operator_can_free_the_voters_of_a_leader_that_does_not_answer() {
 }
 
 #[test]
+fn an_order_against_a_token_is_not_for_later_leaders_though_a_voter_has_missed_them() {
+    let mut peers = Peers::new();
+    let (mut a, mut b, mut desk) = (Clerk::new(membership()), Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    let release = Request::Release { id: holder("a").id, version: first.version, reason: EndReason::Resigned };
+    applied(peers.call(&mut a, release));
+    peers.cut(&[3]);
+    let second = applied(peers.ask(&mut b, "b"));
+    peers.cut(&[]);
+    let (count, token) = (desk.orders().next_count(7), Some(first.version.token));
+    let wish = Ordered { count, value: Some(Wish::NewElection), until: token };
+    let mut out = Vec::new();
+    desk.order(Orders { wish, ..Orders::default() }, token, &mut out);
+    let Ok(Reply::Conflict(_)) = peers.told(&mut desk, out) else { panic!("two voters know of the later leader") };
+    let mut version = second.version;
+    for _ in 0..3 {
+        let renewed = applied(peers.renew(&mut b, "b", version));
+        assert_eq!(renewed.wish, None, "the third voter has it, and it is not meant");
+        version = renewed.version;
+    }
+}
+
+#[test]
+fn a_claim_that_may_have_been_granted_makes_a_look_wait_but_not_for_ever() {
+    let mut peers = Peers::new();
+    let mut b = Clerk::new(membership());
+    let term = Token::NONE.next(0);
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: None };
+    peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter").handle(&claim, peers.now);
+    let mut out = Vec::new();
+    b.begin(Request::Look { announce: None }, &mut out);
+    // The third voter says nothing, and nobody knows whether it will.
+    out.retain(|output| !matches!(output, Output::Send { to, .. } if *to == VoterId::from_bits(3)));
+    assert_eq!(peers.deliver(&mut b, out), [], "the third voter may know that it was granted");
+    assert!(b.is_curious());
+    let mut out = Vec::new();
+    b.conclude(&mut out);
+    let [Output::Done(Ok(Reply::Seen(seen)))] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(seen.record, None, "no majority has promised it");
+}
+
+#[test]
+fn no_number_is_used_up_by_one_mistaken_ask() {
+    let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
+    let claim = |term, seen, granted| Ask::Claim { term, holder: holder("a"), lease: LEASE, seen, granted };
+    let none = Counts::default();
+    let granted = |fulfilled| Some(Granted { beat: 1, fulfilled });
+    let order =
+        |count| Ask::Order { orders: Orders { paused: Ordered::new(count, true), ..Orders::default() }, token: None };
+    let one = Token::NONE.next(0);
+    for ask in [
+        claim(Token::MAX, none, None),
+        claim(one, Counts { wish: u64::MAX, paused: 0 }, None),
+        claim(one, none, granted(u64::MAX)),
+        order(u64::MAX),
+    ] {
+        let verdict = voter.handle(&ask, Instant::ZERO);
+        assert!(!verdict.answer.accepted && !verdict.must_flush, "{ask:?}");
+    }
+    assert!(voter.handle(&order(9 << 20), Instant::ZERO).answer.accepted);
+    let seen = voter.durable().orders.counts();
+    assert!(voter.handle(&claim(one, seen, None), Instant::ZERO).answer.accepted);
+    let renew = Ask::Renew { term: one, id: holder("a").id, beat: 2, lease: LEASE, fulfilled: u64::MAX };
+    assert!(!voter.handle(&renew, Instant::ZERO).answer.accepted);
+}
+
+#[test]
 fn an_order_against_a_token_is_refused_where_a_later_one_is_supported() {
     let mut peers = Peers::new();
     let first = applied(peers.ask(&mut Clerk::new(membership()), "a")).version.token;
     let voter = peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter");
-    let orders = Orders { paused: Ordered { count: 1 << 20, value: true }, ..Orders::default() };
+    let orders = Orders { paused: Ordered::new(1 << 20, true), ..Orders::default() };
     let mut order = |token| voter.handle(&Ask::Order { orders: orders.clone(), token }, Instant::ZERO).answer;
     assert!(!order(Some(Token::NONE)).accepted);
     let answer = order(Some(first));
@@ -434,7 +503,7 @@ fn an_order_given_after_one_that_came_true_elsewhere_is_not_taken_for_it() {
     applied(peers.ask(&mut a, "a"));
     peers.look(&mut desk);
     // One voter alone has it, and its operator was told that nobody knows.
-    let depose = |count| Orders { wish: Ordered { count, value: Some(Wish::NewElection) }, ..Orders::default() };
+    let depose = |count| Orders { wish: Ordered::new(count, Some(Wish::NewElection)), ..Orders::default() };
     peers.cut(&[1, 2]);
     let mut out = Vec::new();
     desk.order(depose(desk.orders().next_count(900)), None, &mut out);
@@ -462,7 +531,7 @@ fn an_order_that_came_true_once_is_not_obeyed_by_a_later_leader_though_few_voter
     applied(peers.ask(&mut Clerk::new(membership()), "a"));
     peers.look(&mut desk);
     let wish = Some(Wish::Successor(Label::new("b").expect("valid")));
-    let orders = Orders { wish: Ordered { count: desk.orders().next_count(7), value: wish }, ..Orders::default() };
+    let orders = Orders { wish: Ordered::new(desk.orders().next_count(7), wish), ..Orders::default() };
     peers.cut(&[1, 2]);
     let mut out = Vec::new();
     desk.order(orders, None, &mut out);

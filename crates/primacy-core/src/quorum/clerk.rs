@@ -222,6 +222,23 @@ impl Clerk {
         }
     }
 
+    /// Whether a majority has answered, and it waits for others' answers only to know better.
+    pub fn is_curious(&self) -> bool {
+        matches!(self.step, Step::Looking { .. }) && self.is_heard()
+    }
+
+    /// Nobody waits any longer for answers that have not come yet.
+    pub fn conclude(&mut self, out: &mut Vec<Output>) {
+        let pending: Vec<VoterId> = self.membership.voters().filter(|voter| !self.heard.contains_key(voter)).collect();
+        let round = self.round;
+        pending.into_iter().for_each(|voter| self.unheard(voter, round, out));
+    }
+
+    /// The voters that it asks.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
     /// The last record that it has shown.
     pub fn shown(&self) -> Option<&Record> {
         self.shown.as_ref()
@@ -428,8 +445,8 @@ impl Clerk {
             holder,
             lease,
             intent: orders.intent(),
-            wish: orders.wish_after(self.fulfilled),
-            paused: orders.paused.value,
+            wish: orders.wish_after(self.fulfilled, version.token),
+            paused: orders.is_paused(version.token),
         }
     }
 
@@ -443,7 +460,7 @@ impl Clerk {
         self.fulfilled = self.fulfilled.max(fulfilled).max(self.views().fulfilled());
         // What came true was ordered, though none of these voters may have it: later orders come after it, and later claims
         // tell that it is done.
-        self.orders.merge(&Orders { wish: Ordered { count: self.fulfilled, value: None }, ..Orders::default() });
+        self.orders.merge(&Orders { wish: Ordered::new(self.fulfilled, None), ..Orders::default() });
     }
 
     /// The wish among the orders that a record has called this count, if there are no later ones.
@@ -466,8 +483,9 @@ impl Clerk {
         let version = record.as_ref().map(|record| record.version).unwrap_or_default();
         match &self.shown {
             Some(shown) if version < shown.version && views.highest() >= shown.version.token => {
-                let (intent, wish, paused) = (orders.intent(), orders.wish_after(fulfilled), orders.paused.value);
-                Some(Record { intent, wish, paused, ..shown.clone() })
+                let token = shown.version.token;
+                let (wish, paused) = (orders.wish_after(fulfilled, token), orders.is_paused(token));
+                Some(Record { intent: orders.intent(), wish, paused, ..shown.clone() })
             }
             _ => record,
         }

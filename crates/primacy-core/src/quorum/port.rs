@@ -83,9 +83,21 @@ pub struct Ordered<T> {
     pub count: u64,
     /// What was ordered.
     pub value: T,
+    /// If set, it is meant for leaderships up to this token only: it may have reached voters that had missed a later one.
+    pub until: Option<Token>,
 }
 
 impl<T: Clone> Ordered<T> {
+    /// An order without such a bound.
+    pub const fn new(count: u64, value: T) -> Self {
+        Self { count, value, until: None }
+    }
+
+    /// Whether it is meant for a leadership with this token.
+    fn is_for(&self, granted: Token) -> bool {
+        self.until.is_none_or(|until| granted <= until)
+    }
+
     fn merge(&mut self, other: &Self) {
         if other.count > self.count {
             self.clone_from(other);
@@ -126,9 +138,15 @@ impl Orders {
         self.paused.merge(&other.paused);
     }
 
-    /// What is still wanted when wishes up to `fulfilled` have come true.
-    pub(super) fn wish_after(&self, fulfilled: u64) -> Option<Wish> {
-        self.wish.value.clone().filter(|_| self.wish.count > fulfilled)
+    /// What is still wanted of the leadership with this token, or of whoever comes after it, when wishes up to `fulfilled` have
+    /// come true.
+    pub(super) fn wish_after(&self, fulfilled: u64, granted: Token) -> Option<Wish> {
+        self.wish.value.clone().filter(|_| self.wish.count > fulfilled && self.wish.is_for(granted))
+    }
+
+    /// Whether nobody who does not lead already may take the lease, after the leadership with this token.
+    pub(super) fn is_paused(&self, granted: Token) -> bool {
+        self.paused.value && self.paused.is_for(granted)
     }
 
     /// The count of an order that comes after these.
@@ -193,8 +211,8 @@ mod tests {
 
     #[test]
     fn orders_of_different_kinds_that_cross_are_both_kept() {
-        let wish = Ordered { count: 5, value: Some(Wish::NewElection) };
-        let paused = Ordered { count: 6, value: true };
+        let wish = Ordered::new(5, Some(Wish::NewElection));
+        let paused = Ordered::new(6, true);
         let mut one = Orders { wish: wish.clone(), ..Orders::default() };
         let mut other = Orders { paused, ..Orders::default() };
         one.merge(&other.clone());

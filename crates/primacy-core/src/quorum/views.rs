@@ -49,12 +49,13 @@ impl Views<'_> {
     /// The election's record as the last grant and the latest orders make it, or `None` if nothing was ever granted or ordered.
     /// Wishes up to `fulfilled` have come true.
     pub(super) fn record(&self, orders: &Orders, fulfilled: u64) -> Option<Record> {
-        let (intent, wish, paused) = (orders.intent(), orders.wish_after(fulfilled), orders.paused.value);
-        let granted = self.granted();
+        let (intent, granted) = (orders.intent(), self.granted());
         if granted.is_none() && intent == 0 {
             return None;
         }
-        let Some((token, holder)) = granted else {
+        let token = granted.map_or(Token::NONE, |(token, _)| token);
+        let (wish, paused) = (orders.wish_after(fulfilled, token), orders.is_paused(token));
+        let Some((_, holder)) = granted else {
             let (version, lease) = (Version::default(), Duration::ZERO);
             return Some(Record { version, holder: None, lease, intent, wish, paused });
         };

@@ -84,6 +84,7 @@ impl Voter {
         let before = self.durable.clone();
         let accepted = match ask {
             Ask::Read => true,
+            ask if !self.is_sane(ask) => false,
             Ask::Claim { term, holder, lease, seen, granted } => {
                 let may = granted.is_some() || self.durable.orders.counts().is_within(*seen);
                 let accepted = self.claimed(*term, holder, *lease, may.then_some(seen.wish), now);
@@ -149,6 +150,26 @@ impl Voter {
     fn promise(&mut self, lease: Duration, now: Instant) {
         self.durable.lease = self.durable.lease.max(lease);
         self.bound_until = self.bound_until.max(now + stretched(lease, self.drift_ppm));
+    }
+
+    /// No numbers are used up by one mistaken or hostile ask, or nobody could ever be granted a later term, or be heard with a
+    /// later order.
+    fn is_sane(&self, ask: &Ask) -> bool {
+        /// Some four thousand million terms.
+        const TERMS: u64 = 1 << 32;
+        /// Some four million orders.
+        const COUNTS: u64 = 1 << 42;
+        let Durable { term: own, seen, orders, fulfilled, .. } = &self.durable;
+        let known = orders.wish.count.max(orders.paused.count).max(*seen).max(*fulfilled).saturating_add(COUNTS);
+        let (term, count) = match ask {
+            Ask::Read => return true,
+            Ask::Claim { term, seen, granted, .. } => {
+                (*term, seen.wish.max(seen.paused).max(granted.map_or(0, |granted| granted.fulfilled)))
+            }
+            Ask::Renew { term, fulfilled, .. } | Ask::Release { term, fulfilled, .. } => (*term, *fulfilled),
+            Ask::Order { orders, .. } => (Token::NONE, orders.wish.count.max(orders.paused.count)),
+        };
+        term.get() <= own.get().saturating_add(TERMS) && count <= known
     }
 
     fn note(&mut self, beat: u64, fulfilled: u64) {

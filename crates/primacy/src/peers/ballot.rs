@@ -14,6 +14,9 @@ use crate::store::row::TAKEN_OVER;
 use crate::store::{Holder, Term};
 use crate::{CandidateId, ElectionName, Instant};
 
+/// So many who wait are told of at once, whatever they publish: more do not fit into a frame.
+const LISTED_MOST: usize = 300;
+
 /// What is asked about an election, and by whom.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
@@ -142,7 +145,7 @@ impl Ballots {
         let told = Told {
             answer: verdict.answer,
             standing: ballot.lineup.drawn_standing(asker, holder, now),
-            waiting: if lists { ballot.lineup.list(holder, now).collect() } else { Vec::new() },
+            waiting: if lists { ballot.lineup.list(holder, now).take(LISTED_MOST).collect() } else { Vec::new() },
             held_for: ballot.since.map(|since| now.since(since)),
         };
         if verdict.must_flush {

@@ -108,25 +108,21 @@ impl PeersDesk {
         };
         let mut orders = self.clerk.orders().clone();
         let count = orders.next_count(rand::random());
-        if record.wish != before.record.wish {
-            orders.wish = primacy_core::quorum::Ordered { count, value: record.wish.clone() };
-        }
+        // A voter may have missed a later leadership, and not know that it is not meant.
+        let until = order.token;
         if record.paused != before.record.paused {
-            orders.paused = primacy_core::quorum::Ordered { count, value: record.paused };
+            orders.paused = primacy_core::quorum::Ordered { count, value: record.paused, until };
         }
-        if orders == *self.clerk.orders() {
+        if record.wish != before.record.wish || orders == *self.clerk.orders() {
             // What is only done at once is an order too: whoever has not seen it does not ask. The last wish may have come true.
-            orders.wish = primacy_core::quorum::Ordered { count, value: record.wish };
+            orders.wish = primacy_core::quorum::Ordered { count, value: record.wish, until };
         }
-        {
-            let token = order.token;
-            let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, token, out);
-            if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
-                return Ok(match snapshot_of(election, seen, &beside) {
-                    Some(now) => Ordered::TokenChanged(now),
-                    None => Ordered::NoSuchElection,
-                });
-            }
+        let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, until, out);
+        if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
+            return Ok(match snapshot_of(election, seen, &beside) {
+                Some(now) => Ordered::TokenChanged(now),
+                None => Ordered::NoSuchElection,
+            });
         }
         if let Some(reason) = ended {
             self.call(election, Clerk::dismiss, reason.word()).await?;

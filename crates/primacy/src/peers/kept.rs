@@ -148,6 +148,10 @@ struct ElectionEntry {
     paused_count: u64,
     #[prost(bool, tag = "12")]
     paused: bool,
+    #[prost(uint64, optional, tag = "13")]
+    wish_until: Option<u64>,
+    #[prost(uint64, optional, tag = "14")]
+    paused_until: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -183,6 +187,8 @@ impl ElectionEntry {
             wish: wish.value.map(WishEntry::of),
             paused_count: paused.count,
             paused: paused.value,
+            wish_until: wish.until.map(Token::get),
+            paused_until: paused.until.map(Token::get),
         }
     }
 
@@ -193,14 +199,16 @@ impl ElectionEntry {
             return Err(damage("a lease in it is no length of time"));
         }
         let wish = self.wish.map(WishEntry::checked).transpose()?;
+        let token = |number| Token::new(number).ok_or_else(|| damage("a term in it is too large"));
+        let until = |number: Option<u64>| number.map(token).transpose();
         let durable = Durable {
-            term: Token::new(self.term).ok_or_else(|| damage("a term in it is too large"))?,
+            term: token(self.term)?,
             holder: self.holder.map(HolderEntry::checked).transpose()?,
             seen: self.seen,
             lease: Duration::new(self.lease_seconds, self.lease_nanos),
             orders: Orders {
-                wish: Ordered { count: self.wish_count, value: wish },
-                paused: Ordered { count: self.paused_count, value: self.paused },
+                wish: Ordered { count: self.wish_count, value: wish, until: until(self.wish_until)? },
+                paused: Ordered { count: self.paused_count, value: self.paused, until: until(self.paused_until)? },
             },
             fulfilled: self.fulfilled,
         };
@@ -274,8 +282,8 @@ pub(super) mod tests {
             seen: number(random),
             lease: Duration::new(number(random), random.random_range(0..1_000_000_000)),
             orders: Orders {
-                wish: Ordered { count: number(random), value: wish },
-                paused: Ordered { count: number(random), value: random.random() },
+                wish: Ordered { count: number(random), value: wish, until: Token::new(number(random)) },
+                paused: Ordered::new(number(random), random.random()),
             },
             fulfilled: number(random),
         }

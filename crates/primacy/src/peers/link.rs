@@ -33,7 +33,7 @@ pub(super) struct Greeted {
 pub(super) async fn dial(peer: &PeerAddress, tls: Option<&Tls>, cluster: Vec<u8>, name: &str) -> io::Result<Greeted> {
     let greeting = async {
         let stream = TcpStream::connect(peer.place()).await?;
-        stream.set_nodelay(true)?;
+        channel::prepare(&stream)?;
         let wire: Box<dyn channel::Wire> = match tls {
             Some(tls) => Box::new(tls.connect(peer.name(), stream).await.map_err(io::Error::other)?),
             None => Box::new(stream),
@@ -124,10 +124,9 @@ impl Link {
         Self { peer, state, questions, task }
     }
 
-    /// Asks, if this voter is there. An answer, or word that there is none, comes back with this tag.
-    pub(super) fn ask(&self, voter: VoterId, tag: u64, body: Body) {
-        // If its task is gone, so is the runtime.
-        let _ = self.questions.send(Asking { voter, tag, body });
+    /// Asks, if this voter is there. An answer, or word that there is none, comes back with this tag; `false` if neither will.
+    pub(super) fn ask(&self, voter: VoterId, tag: u64, body: Body) -> bool {
+        self.questions.send(Asking { voter, tag, body }).is_ok()
     }
 
     pub(super) fn state(&self) -> State {

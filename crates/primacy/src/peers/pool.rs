@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
@@ -32,6 +33,9 @@ pub(super) struct Pool {
     /// Counts questions that no clerk asks.
     polls: u64,
 }
+
+/// For how long a look that could end waits for voters that might know of a later grant.
+const CURIOSITY: Duration = Duration::from_millis(20);
 
 /// No clerk counts so many rounds.
 const POLLS_FROM: u64 = 1 << 62;
@@ -87,8 +91,8 @@ impl Pool {
     /// Asks a voter. An answer or word that there will be none comes from [`heard`](Self::heard).
     pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
         match self.links.get(&voter) {
-            Some(link) => link.ask(voter, tag, body),
-            None => self.lost.push_back((voter, tag)),
+            Some(link) if link.ask(voter, tag, body) => {}
+            _ => self.lost.push_back((voter, tag)),
         }
     }
 
@@ -247,8 +251,16 @@ pub(super) async fn carry_out(
         if let Some(result) = send(pool, &mut out, &dress) {
             return (result, beside);
         }
-        let heard = pool.heard().await;
-        tell(clerk, heard, &mut beside, &mut out);
+        if clerk.is_curious() {
+            // A majority has answered. Who would only make it surer is not waited for as if it were needed: it may be gone.
+            match tokio::time::timeout(CURIOSITY, pool.heard()).await {
+                Ok(heard) => tell(clerk, heard, &mut beside, &mut out),
+                Err(_) => clerk.conclude(&mut out),
+            }
+        } else {
+            let heard = pool.heard().await;
+            tell(clerk, heard, &mut beside, &mut out);
+        }
     }
 }
 

@@ -190,6 +190,10 @@ impl PeersSession {
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
         let mut clerk = self.clerk.lock().await;
+        if *clerk.membership() != self.pool.cluster.membership() {
+            let why = "other voters than before answer there: this candidate has to start anew".to_owned();
+            return Err(StoreError::Unusable(why));
+        }
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.begin(request, out);
         let (result, beside) = carry_out(&mut self.pool, &mut clerk, begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.

@@ -241,6 +241,10 @@ pub(super) struct OrdersKept {
     pause_count: u64,
     #[prost(bool, tag = "5")]
     paused: bool,
+    #[prost(uint64, optional, tag = "6")]
+    wish_until: Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pause_until: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

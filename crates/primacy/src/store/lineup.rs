@@ -6,6 +6,9 @@ use super::row::{self, FORGOTTEN_AFTER, TERMS_KEPT, unix_ms};
 use super::{Holder, Standing, Term, Waiting};
 use crate::{CandidateId, Instant, Token};
 
+/// So many who wait are remembered for each election.
+const WAITING_MOST: usize = 10_000;
+
 /// Candidates that wait, in waiting order.
 #[derive(Debug, Default)]
 pub(crate) struct Lineup(Vec<Announced>);
@@ -22,11 +25,14 @@ impl Lineup {
     /// A candidate says that it waits. `lease`: that of the present holder.
     pub(crate) fn announce(&mut self, who: &Holder, note: String, lease: Option<Duration>, now: Instant) {
         self.0.retain(|waiting| now.since(waiting.seen) <= waiting.fresh_for * FORGOTTEN_AFTER);
+        let is_full = self.0.len() >= WAITING_MOST;
         let before = self.0.iter_mut().find(|waiting| waiting.who.id == who.id);
         let fresh_for = row::fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.seen)));
         let announced = Announced { who: who.clone(), note, seen: now, fresh_for };
         match before {
             Some(before) => *before = announced,
+            // Who is not in the list is merely not counted.
+            None if is_full => {}
             None => self.0.push(announced),
         }
     }

@@ -2,11 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore};
+use primacy::peers::{Peer, PeerAddress, PeerSettings, PeersStore};
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 /// Far more than anything here takes; a test that reaches it has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,7 +19,13 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 pub(crate) struct Cluster {
     pub(crate) addresses: Vec<PeerAddress>,
     folders: Vec<TempDir>,
-    running: Vec<Option<JoinHandle<PeerError>>>,
+    running: Vec<Option<Running>>,
+}
+
+/// A peer with a thread and a runtime of its own: when they are gone, so is everything of it, as with a process.
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Cluster {
@@ -63,15 +70,29 @@ impl Cluster {
 
     /// Starts one.
     pub(crate) async fn run(&mut self, n: usize) {
-        let peer = Peer::start(self.settings(n)).await.expect("it starts");
-        self.running[n] = Some(tokio::spawn(peer.run()));
+        let settings = self.settings(n);
+        let (stop, stopped) = oneshot::channel();
+        let (started, listens) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let peer = Peer::start(settings).await.expect("it starts");
+                started.send(()).expect("it is awaited");
+                tokio::select! {
+                    error = peer.run() => panic!("it votes no more: {error}"),
+                    _ = stopped => {}
+                }
+            });
+        });
+        listens.await.expect("it listens");
+        self.running[n] = Some(Running { stop, thread });
     }
 
     /// Ends one, as if its process were killed.
     pub(crate) async fn kill(&mut self, n: usize) {
-        let running = self.running[n].take().expect("it runs");
-        running.abort();
-        assert!(running.await.is_err_and(|error| error.is_cancelled()), "it ran until now");
+        let Running { stop, thread } = self.running[n].take().expect("it runs");
+        stop.send(()).expect("it ran until now");
+        tokio::task::spawn_blocking(|| thread.join()).await.expect("joined").expect("no panic");
     }
 
     /// Waits until this one has met the others.

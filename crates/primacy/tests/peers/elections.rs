@@ -147,3 +147,24 @@ async fn whoever_deposes_a_leader_at_once_does_not_name_it_again_by_an_order_tha
     let seen = desk.snapshot(&election).await.expect("a majority answers").expect("it was held");
     assert_eq!((seen.record.holder, seen.record.wish), (None, None));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_that_listens_and_says_nothing_holds_nobody_up() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.kill(2).await;
+    let silent = tokio::net::TcpListener::bind(cluster.addresses[2].place()).await.expect("it is free");
+    let held = tokio::spawn(async move {
+        let mut taken = Vec::new();
+        while let Ok(connection) = silent.accept().await {
+            taken.push(connection);
+        }
+    });
+    let mut a = campaign(cluster.store(), "a", SHORT);
+    let led = within("a", a.elected()).await.expect("two are a majority");
+    let mut b = campaign(cluster.store(), "b", SHORT);
+    within("b in line", waits(&b)).await;
+    led.resign().await;
+    let next = within("b", b.elected()).await.expect("two are a majority");
+    tokio::time::timeout(SHORT * 2, next.lost()).await.expect_err("it renews with two");
+    held.abort();
+}

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use primacy_core::quorum::VoterId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -22,8 +23,19 @@ use super::tally::{Out, Work};
 /// Answers of one connection that wait to be sent. Whoever reads none of them is cut off.
 const ANSWERS_MOST: usize = 1_024;
 
-/// Connections at one time.
-const CONNECTIONS_MOST: usize = 10_000;
+/// Connections at one time, if the system allows so many files.
+const CONNECTIONS_MOST: u64 = 10_000;
+
+/// Files that are kept for the voter itself: one that cannot write has to end.
+const FILES_KEPT: u64 = 64;
+
+/// As many connections as there may be. Asks the system for as many files as it allows.
+fn connections_most() -> usize {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1_024, 1_024));
+    let wanted = hard.min(CONNECTIONS_MOST + FILES_KEPT).max(soft);
+    let files = if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() { wanted } else { soft };
+    usize::try_from(files.saturating_sub(FILES_KEPT).clamp(1, CONNECTIONS_MOST)).unwrap_or(usize::MAX)
+}
 
 /// What every connection needs.
 pub(super) struct Door {
@@ -38,10 +50,11 @@ pub(super) struct Door {
 
 pub(super) async fn listen(listener: TcpListener, door: Arc<Door>) -> Result<(), PeerError> {
     let mut connections = JoinSet::new();
+    let most = connections_most();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, from)) if connections.len() < CONNECTIONS_MOST => {
+                Ok((stream, from)) if connections.len() < most => {
                     let door = Arc::clone(&door);
                     connections.spawn(async move { door.greet(stream, from).await });
                 }
@@ -68,7 +81,7 @@ impl Door {
     }
 
     async fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
+        channel::prepare(&stream)?;
         let (wire, proven): (Box<dyn channel::Wire>, _) = match &self.tls {
             Some(tls) => {
                 let proving = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
@@ -93,8 +106,11 @@ impl Door {
             cluster: self.cluster.borrow().as_ref().map(Into::into),
         };
         sender.send(0, Body::Welcome(welcome)).await?;
-        let (out, answers) = mpsc::channel(ANSWERS_MOST);
+        let (outbox, answers) = mpsc::channel(ANSWERS_MOST);
+        let out = Out { answers: outbox, end: Arc::default() };
+        let end = Arc::clone(&out.end);
         tokio::select! {
+            () = end.notified() => Err(io::Error::other("it does not read its answers")),
             ended = write(sender, answers) => ended,
             ended = self.read(receiver, out, proven.as_deref()) => ended,
         }
@@ -131,8 +147,7 @@ impl Door {
         let founds = matches!(body, Body::Found(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.name);
-            // If it is full, the connection is about to end.
-            let _ = out.try_send((number, Body::Refused(Refused { why, is_passing: true })));
+            out.post(number, Body::Refused(Refused { why, is_passing: true }));
             return Ok(None);
         }
         let out = out.clone();

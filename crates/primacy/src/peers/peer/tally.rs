@@ -1,11 +1,12 @@
 //! The one task that changes what a voter has promised, and flushes it before any answer leaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use primacy_core::quorum::Answer;
 use prost::Message as _;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info};
 
 use super::super::ballot::{Ballots, Question};
@@ -17,7 +18,24 @@ use super::PeerError;
 use crate::{CandidateId, ElectionName, clock};
 
 /// Where the answers of one connection go.
-pub(super) type Out = mpsc::Sender<(u64, Body)>;
+#[derive(Clone, Debug)]
+pub(super) struct Out {
+    pub(super) answers: mpsc::Sender<(u64, Body)>,
+    /// Rung when the connection is to end.
+    pub(super) end: Arc<Notify>,
+}
+
+impl Out {
+    /// Nobody waits for somebody who does not read its answers: its connection ends, so that it knows that it has missed some.
+    /// `false` if it has ended, or will.
+    pub(super) fn post(&self, number: u64, body: Body) -> bool {
+        let posted = self.answers.try_send((number, body)).is_ok();
+        if !posted {
+            self.end.notify_one();
+        }
+        posted
+    }
+}
 
 /// Something to do for somebody.
 pub(super) enum Work {
@@ -57,10 +75,13 @@ pub(super) enum Work {
     },
 }
 
+/// So many elections are listed: more do not fit into a frame.
+const NAMES_MOST: usize = 5_000;
+
 /// Works that are answered after one flush.
 const BATCH: usize = 256;
 
-/// How many flushes a probe measures.
+/// Of so many flushes it is remembered how long they took.
 const FLUSHES: usize = 20;
 
 struct Tally {
@@ -70,7 +91,8 @@ struct Tally {
     /// What leaves after the next flush.
     answers: Vec<(Out, u64, Body)>,
     founded: Option<(Cluster, oneshot::Sender<()>)>,
-    probes: Vec<(Out, u64)>,
+    /// How long the last flushes took, in nanoseconds.
+    flushes: VecDeque<u64>,
 }
 
 /// Takes works until nobody is left who could bring any.
@@ -83,8 +105,16 @@ pub(super) async fn keep(
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
 ) -> Result<(), PeerError> {
-    let mut tally =
-        Tally { ballots, watchers: BTreeMap::new(), known, answers: Vec::new(), founded: None, probes: Vec::new() };
+    let mut tally = Tally {
+        ballots,
+        watchers: BTreeMap::new(),
+        known,
+        answers: Vec::new(),
+        founded: None,
+        flushes: VecDeque::new(),
+    };
+    // A disk that does not work is known at once, and how long it takes.
+    file = tally.flush(file, tally.ballots.kept().clone()).await?;
     let mut works = Vec::with_capacity(BATCH);
     loop {
         let next_end = tally.ballots.next_end().map(|end| end.since(clock::now()) + Duration::from_micros(100));
@@ -99,39 +129,25 @@ pub(super) async fn keep(
         works.drain(..).for_each(|work| tally.take(work));
         tally.ballots.expire(clock::now());
         if let Some(kept) = tally.ballots.unflushed() {
-            file = flushed(file, kept).await?;
-        }
-        for (out, number) in std::mem::take(&mut tally.probes) {
-            let kept = tally.ballots.kept().clone();
-            let (same, flushes_ns) = measured(file, kept).await?;
-            file = same;
-            let product = concat!("primacy peer ", env!("CARGO_PKG_VERSION")).to_owned();
-            tally.answers.push((out, number, Body::Probed(Probed { product, flushes_ns })));
+            file = tally.flush(file, kept).await?;
         }
         tally.tell();
         tally.ballots.write_history();
     }
 }
 
-async fn flushed(mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
-    let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
-    written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).inspect_err(|error| {
-        error!(%error, "this voter answers nothing more");
-    })
-}
-
-/// Writes the same again, some times.
-async fn measured(mut file: VoterFile, kept: Kept) -> Result<(VoterFile, Vec<u64>), FileError> {
-    let mut spans = Vec::with_capacity(FLUSHES);
-    for _ in 0..FLUSHES {
-        let begin = clock::now();
-        file = flushed(file, kept.clone()).await?;
-        spans.push(u64::try_from(clock::now().since(begin).as_nanos()).unwrap_or(u64::MAX));
-    }
-    Ok((file, spans))
-}
-
 impl Tally {
+    async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
+        let begin = clock::now();
+        let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
+        let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        self.flushes.push_back(u64::try_from(clock::now().since(begin).as_nanos()).unwrap_or(u64::MAX));
+        if self.flushes.len() > FLUSHES {
+            self.flushes.pop_front();
+        }
+        written.inspect_err(|error| error!(%error, "this voter answers nothing more"))
+    }
+
     fn take(&mut self, work: Work) {
         match work {
             Work::Ask { number, question, out } => {
@@ -144,7 +160,7 @@ impl Tally {
                 // Whoever begins to listen looks once, and so misses nothing.
                 self.answers.push((out.clone(), 0, Body::Hint(election.as_str().to_owned())));
                 let watchers = self.watchers.entry(election).or_default();
-                watchers.retain(|out| !out.is_closed());
+                watchers.retain(|out| !out.answers.is_closed());
                 watchers.push(out);
             }
             Work::Leave { number, election, id, out } => {
@@ -152,14 +168,18 @@ impl Tally {
                 self.answers.push((out, number, Body::Left(true)));
             }
             Work::List { number, out } => {
-                let names = self.ballots.names().map(|name| name.as_str().to_owned()).collect();
+                let names = self.ballots.names().take(NAMES_MOST).map(|name| name.as_str().to_owned()).collect();
                 self.answers.push((out, number, Body::Listed(Names { names })));
             }
             Work::Recall { number, election, limit, out } => {
                 let terms = self.ballots.past(&election, limit).iter().map(Into::into).collect();
                 self.answers.push((out, number, Body::Recalled(Terms { terms })));
             }
-            Work::Probe { number, out } => self.probes.push((out, number)),
+            Work::Probe { number, out } => {
+                let product = concat!("primacy peer ", env!("CARGO_PKG_VERSION")).to_owned();
+                let flushes_ns = self.flushes.iter().copied().collect();
+                self.answers.push((out, number, Body::Probed(Probed { product, flushes_ns })));
+            }
             Work::Found { cluster, done } => {
                 if self.known.borrow().is_none() && self.founded.is_none() {
                     self.ballots.set_cluster(wire::Cluster::from(&cluster).encode_to_vec());
@@ -178,17 +198,12 @@ impl Tally {
             let _ = done.send(());
         }
         for (out, number, body) in self.answers.drain(..) {
-            post(&out, number, body);
+            out.post(number, body);
         }
         for election in self.ballots.stirred() {
             if let Some(watchers) = self.watchers.get_mut(&election) {
-                watchers.retain(|out| post(out, 0, Body::Hint(election.as_str().to_owned())));
+                watchers.retain(|out| out.post(0, Body::Hint(election.as_str().to_owned())));
             }
         }
     }
-}
-
-/// Somebody who does not read its answers loses them, and by that its connection: nobody waits for it.
-fn post(out: &Out, number: u64, body: Body) -> bool {
-    out.try_send((number, body)).is_ok()
 }

@@ -73,7 +73,16 @@ impl From<&Orders> for OrdersKept {
             None => (false, String::new()),
         };
         let (wish_count, pause_count) = (orders.wish.count, orders.paused.count);
-        Self { wish_count, new_election, successor, pause_count, paused: orders.paused.value }
+        let until = |until: Option<Token>| until.map(Token::get);
+        Self {
+            wish_count,
+            new_election,
+            successor,
+            wish_until: until(orders.wish.until),
+            pause_count,
+            paused: orders.paused.value,
+            pause_until: until(orders.paused.until),
+        }
     }
 }
 
@@ -90,8 +99,12 @@ impl TryFrom<&OrdersKept> for Orders {
             (true, _) => return Err(Malformed("two wishes at once")),
         };
         Ok(Self {
-            wish: Ordered { count: kept.wish_count, value: wish },
-            paused: Ordered { count: kept.pause_count, value: kept.paused },
+            wish: Ordered { count: kept.wish_count, value: wish, until: kept.wish_until.map(token).transpose()? },
+            paused: Ordered {
+                count: kept.pause_count,
+                value: kept.paused,
+                until: kept.pause_until.map(token).transpose()?,
+            },
         })
     }
 }
@@ -269,8 +282,10 @@ mod tests {
 
     fn asks() -> Vec<Ask> {
         let (term, id, lease) = (Token::MAX, holder().id, Duration::from_nanos(86_400_000_000_000));
-        let wish =
-            |value| Orders { wish: Ordered { count: 7, value }, paused: Ordered { count: u64::MAX, value: true } };
+        let wish = |value| Orders {
+            wish: Ordered { count: 7, value, until: Some(Token::MAX) },
+            paused: Ordered::new(u64::MAX, true),
+        };
         let orders = [None, Some(Wish::NewElection), Some(Wish::Successor(holder().label))].map(wish);
         let claim =
             |granted| Ask::Claim { term, holder: holder(), lease, seen: Counts { wish: 1, paused: 2 }, granted };
@@ -313,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_a_voter_tells_arrives_as_it_was_told() {
-        let orders = Orders { wish: Ordered { count: 4, value: Some(Wish::NewElection) }, ..Orders::default() };
+        let orders = Orders { wish: Ordered::new(4, Some(Wish::NewElection)), ..Orders::default() };
         let lease = Duration::from_millis(12_345);
         for (bound, holder) in [(None, None), (Some(Duration::ZERO), Some(holder())), (Some(lease), Some(holder()))] {
             let waiting = holder.iter().map(|who| Waiting {
