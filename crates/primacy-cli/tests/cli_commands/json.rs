@@ -99,6 +99,17 @@ fn every_answer_has_the_fields_of_the_manual() {
     is_documented("members --watch", &serde_json::from_str(last).expect("JSON"));
     is_documented("history", &world.json(&["history"]).1);
     is_documented("doctor", &world.json(&["doctor"]).1);
+    let certs = world.folder.path().join("certs");
+    is_documented("peer certs", &world.json(&["peer", "certs", certs.to_str().expect("UTF-8"), "a", "web-1"]).1);
+    let folder = world.folder.path().join("peer-a");
+    let words = ["peer", "--json", "--quiet", "--name", "a", "--peers", "a@127.0.0.1:1", "--listen", "127.0.0.1:0"];
+    let mut peer = world.start(&[&words[..], &["--dir", folder.to_str().expect("UTF-8")]].concat());
+    for event in ["listening", "ready"] {
+        let told = peer.json_line();
+        is_documented("peer", &told);
+        assert_eq!(told["event"], event);
+    }
+    peer.kill();
     is_documented("simulate", &world.json(&["simulate", "--seeds", "20"]).1);
 }
 

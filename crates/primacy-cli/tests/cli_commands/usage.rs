@@ -114,6 +114,41 @@ fn options_of_another_protocol_and_rounds_that_make_no_sense() {
 }
 
 #[test]
+fn peers_that_cannot_vote_and_certificates_that_cannot_be() {
+    let home = tempfile::tempdir().expect("a folder");
+    let with_home = |words: &[&str]| {
+        let mut command = primacy(words);
+        command.env("HOME", home.path()).env_remove("XDG_STATE_HOME");
+        Ended::of(command.output().expect("it starts"))
+    };
+    let peer = |words: &[&str]| with_home(&[&["peer", "--name", "a"], words].concat());
+    with_home(&["peer"]).is_one_line(2, "is missing");
+    peer(&[]).is_one_line(2, "--peers");
+    peer(&["--peers", "a"]).is_one_line(2, "write NAME@HOST:PORT");
+    peer(&["--peers", "a@h:1,a@h:2"]).is_one_line(2, "stands twice");
+    peer(&["--peers", "b@127.0.0.1:1"]).is_one_line(2, "'a' is not among the voters");
+    peer(&["--peers", "a@10.0.0.1:1"]).is_one_line(2, "make certificates with primacy peer certs");
+    peer(&["--peers", "a@10.0.0.1:1", "--certs", "/nonexistent"]).is_one_line(2, "/nonexistent/");
+    peer(&["--peers", "a@10.0.0.1:1", "--cert", "a.pem"]).is_one_line(2, "--ca");
+    peer(&["--peers", "a@10.0.0.1:1", "--certs", "c", "--plaintext"]).is_one_line(2, "cannot be used with");
+    peer(&["--peers", "a@127.0.0.1:1", "--listen", "here"]).is_one_line(2, "'here' is no value for --listen");
+    run(&["status", "--store", "peers://a@10.0.0.1:1"]).is_one_line(2, "made by 'primacy peer certs'");
+    run(&["status", "--store", "peers://a@127.0.0.1:1?cert=x"]).is_one_line(2, "cert, key and ca");
+    run(&["status", "--store", "peers://a@127.0.0.1:1", "--wait", "0s"]).is_one_line(69, "a@127.0.0.1:1");
+
+    let certs = home.path().join("certs");
+    let certs = certs.to_str().expect("UTF-8");
+    run(&["peer", "certs"]).is_one_line(2, "is missing");
+    run(&["peer", "certs", certs, "Web"]).is_one_line(2, "as in the name of a host");
+    run(&["peer", "certs", certs, "a", "--days", "0"]).is_one_line(2, "--days");
+    assert_eq!(home.path().read_dir().expect("a folder").count(), 0, "nothing was made");
+    assert_eq!(run(&["peer", "certs", certs, "a"]).code, 0);
+    std::fs::remove_file(format!("{certs}/ca.key")).expect("it was made");
+    run(&["peer", "certs", certs, "b"]).is_one_line(2, "ca.key is missing");
+    run(&["peer", "certs", "/proc/certs", "b"]).is_one_line(74, "/proc");
+}
+
+#[test]
 fn names_that_are_none() {
     let (world, _peers) = World::led(&["web-2"]);
     let before = world.snapshot();

@@ -44,6 +44,7 @@ impl Line {
 /// A store in a temporary folder and everything that runs on it.
 pub(crate) struct World {
     folder: TempDir,
+    store: String,
     lines: Receiver<Line>,
     writer: PipeWriter,
     log: Vec<Line>,
@@ -55,6 +56,16 @@ impl World {
     }
 
     pub(crate) fn within(folder: TempDir) -> Self {
+        let store = format!("sqlite:{}", folder.path().join("primacy.db").display());
+        Self::with(folder, store)
+    }
+
+    /// A world whose store is elsewhere.
+    pub(crate) fn on(store: String) -> Self {
+        Self::with(TempDir::new().expect("a temporary folder"), store)
+    }
+
+    fn with(folder: TempDir, store: String) -> Self {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -64,15 +75,15 @@ impl World {
                 }
             }
         });
-        Self { folder, lines, writer, log: Vec::new() }
+        Self { folder, store, lines, writer, log: Vec::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn store(&self) -> String {
-        format!("sqlite:{}", self.path("primacy.db").display())
+    pub(crate) fn store(&self) -> &str {
+        &self.store
     }
 
     /// `primacy ARGS` on this world's store, not started yet.
@@ -217,9 +228,17 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Its warden kills the program.
+        let warden: Option<i32> = self.children().split_whitespace().next().and_then(|pid| pid.parse().ok());
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Its warden kills the program, and gives back the lease while there is still a store to give it to.
+        let end = Instant::now() + PATIENCE / 4;
+        while let Some(warden) = warden.filter(|warden| lives(*warden)) {
+            if Instant::now() > end {
+                send(warden, Signal::SIGKILL);
+            }
+            thread::yield_now();
+        }
     }
 }
 

@@ -1,0 +1,189 @@
+//! Voters as processes: each with a folder and a port of its own, and what it says.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::world::{PATIENCE, World, send};
+
+/// The voters of one cluster.
+pub(crate) struct Cluster {
+    folder: TempDir,
+    peers: Vec<String>,
+    /// What each is told beside its name, its folder and the others.
+    options: Vec<String>,
+    voters: Vec<Option<Voter>>,
+}
+
+impl Cluster {
+    /// None of them runs yet.
+    pub(crate) fn planned(count: usize) -> Self {
+        let names = ["a", "b", "c", "d", "e"];
+        let peers = names.iter().take(count).map(|name| format!("{name}@127.0.0.1:{}", free_port())).collect();
+        let folder = TempDir::new().expect("a temporary folder");
+        Self { folder, peers, options: Vec::new(), voters: (0..count).map(|_| None).collect() }
+    }
+
+    /// The same over TLS.
+    pub(crate) fn with_certificates(mut self, others: &[&str]) -> Self {
+        self.certify(others);
+        self.options = vec!["--certs".to_owned(), self.certs()];
+        self
+    }
+
+    /// Makes a certificate for each voter, and for others, by the authority that is there, or a new one.
+    pub(crate) fn certify(&self, others: &[&str]) {
+        let certs = self.certs();
+        let names = self.peers.iter().filter_map(|peer| peer.split('@').next()).chain(others.iter().copied());
+        let words = ["peer", "certs", &certs].into_iter().chain(names);
+        let made = primacy(words).output().expect("it starts");
+        assert!(made.status.success(), "{made:?}");
+    }
+
+    pub(crate) fn certs(&self) -> String {
+        self.path("certs").to_str().expect("UTF-8").to_owned()
+    }
+
+    /// All of them run, and have been brought together.
+    pub(crate) fn start(mut self) -> Self {
+        (0..self.peers.len()).for_each(|n| self.run(n));
+        self.voters.iter().flatten().for_each(|voter| voter.await_event("ready"));
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// How all are named.
+    pub(crate) fn list(&self) -> String {
+        self.peers.join(",")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("peers://{}", self.list())
+    }
+
+    /// A world in which this is the store.
+    pub(crate) fn world(&self) -> World {
+        World::on(self.url())
+    }
+
+    /// The process of one, not started yet.
+    pub(crate) fn command(&self, n: usize) -> Command {
+        let name = self.peers[n].split('@').next().expect("each has a name");
+        let folder = self.path(name);
+        let mut command = primacy(["peer", "--json", "--name", name, "--peers", &self.list(), "--dir"]);
+        command.arg(folder).args(&self.options);
+        command
+    }
+
+    /// Starts one, and waits until it listens.
+    pub(crate) fn run(&mut self, n: usize) {
+        let voter = Voter::start(self.command(n));
+        voter.await_event("listening");
+        self.voters[n] = Some(voter);
+    }
+
+    /// One that runs.
+    pub(crate) fn voter(&self, n: usize) -> &Voter {
+        self.voters[n].as_ref().expect("it runs")
+    }
+
+    /// Ends one with a signal, and returns its exit code, if it was not killed.
+    pub(crate) fn end(&mut self, n: usize, signal: Signal) -> Option<i32> {
+        let mut voter = self.voters[n].take().expect("it runs");
+        send(i32::try_from(voter.child.id()).expect("pids are small"), signal);
+        voter.child.wait().expect("it was started").code()
+    }
+}
+
+/// `primacy` without a store, not started yet.
+pub(crate) fn primacy<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_primacy"));
+    command.args(words).env_remove("PRIMACY_STORE").env_remove("PRIMACY_NAME").env_remove("PRIMACY_LOG");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A running `primacy peer`.
+pub(crate) struct Voter {
+    child: Child,
+    events: Receiver<String>,
+    log: Receiver<String>,
+}
+
+impl Voter {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let events = lines(child.stdout.take().expect("it is piped"));
+        let log = lines(child.stderr.take().expect("it is piped"));
+        Self { child, events, log }
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        send(i32::try_from(self.child.id()).expect("pids are small"), signal);
+    }
+
+    fn await_event(&self, event: &str) {
+        await_line(&self.events, |line| {
+            serde_json::from_str::<Value>(line).is_ok_and(|told| told["event"] == event && told["schema"] == 1)
+        });
+    }
+
+    /// Waits until its log says this.
+    pub(crate) fn await_log(&self, says: &str) -> String {
+        await_line(&self.log, |line| line.contains(says))
+    }
+}
+
+impl Drop for Voter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+fn await_line(lines: &Receiver<String>, wanted: impl Fn(&str) -> bool) -> String {
+    let end = Instant::now() + PATIENCE;
+    let mut seen = Vec::new();
+    while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        if wanted(&line) {
+            return line;
+        }
+        seen.push(line);
+    }
+    panic!("it does not come; what came is {seen:#?}")
+}
+
+/// A port below those that the kernel gives to connections, so that nobody takes it between two lives of its voter.
+pub(crate) fn free_port() -> u16 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Tests that run at the same time in processes of their own begin at different ones.
+        let n = std::process::id().wrapping_mul(16).wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(12_000 + n % 20_000).expect("at most 32000");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
