@@ -124,7 +124,6 @@ pub(crate) enum Colour {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of them, read once")]
 pub(crate) enum Command {
     /// Run a program while, and only while, this candidate leads
     #[command(after_help = examples::RUN)]
