@@ -130,7 +130,7 @@ fn operators_see_and_steer_as_with_a_database() {
 
 #[test]
 fn both_sides_prove_who_they_are_and_certificates_are_renewed_under_way() {
-    let cluster = Cluster::planned(3).with_certificates(&["web-1"]).start();
+    let mut cluster = Cluster::planned(3).with_certificates(&["web-1"]).start();
     let mut world = World::on(format!("{}?certs={}&name=web-1", cluster.url(), cluster.certs()));
     let runner = world.start("web-1", LONG, &[]);
     let led = world.expect_start_after(0);
@@ -159,12 +159,19 @@ fn both_sides_prove_who_they_are_and_certificates_are_renewed_under_way() {
     }
     let (code, status) = json(&world, &["status"]);
     assert_eq!((code, &status["token"]), (0, &led.token.into()), "the connections that stand go on");
-    // The warden makes a connection of its own, with what is there by now.
+    // Connections that are made again show the new certificates, and so does the warden's own.
     let second = world.start("web-1", LONG, &[]);
     world.await_candidates(1);
-    runner.send(Signal::SIGKILL);
-    world.expect_start_after(led.token);
+    for n in 0..2 {
+        cluster.end(n, Signal::SIGKILL);
+        cluster.run(n);
+    }
+    assert_eq!(json(&world, &["depose"]).1["outcome"], "led", "whoever led has heard of it");
+    let next = world.expect_start_after(led.token);
+    let _third = world.start("web-1", LONG, &[]);
+    drop(runner);
     drop(second);
+    world.expect_start_after(next.token);
     world.assert_never_two();
 }
 
@@ -192,7 +199,10 @@ fn the_example_of_the_readme_works_as_it_stands() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = Path::new(env!("CARGO_BIN_EXE_primacy")).parent().expect("it is in a folder").display();
     let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", &format!("{example}\necho done\nwait")]).stdin(Stdio::null()).stdout(Stdio::piped());
+    shell
+        .args(["-c", &format!("{example}\nkill $!; wait $!; echo done; wait")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     shell.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap_or_default()));
     shell.env("TMPDIR", folder.path()).env_remove("PRIMACY_STORE").env_remove("PRIMACY_NAME").env_remove("PRIMACY_LOG");
     let mut child = shell.process_group(0).spawn().expect("there is a shell");

@@ -151,7 +151,7 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
     let mut wait = SOON;
     let mut cluster_id = Vec::new();
     // What is asked before there could be an answer waits for the first connection.
-    let mut greeted = dial(&peer, ends.tls.as_deref(), Vec::new(), &ends.name).await;
+    let mut greeted = dial_anew(&peer, &ends, Vec::new()).await;
     loop {
         match greeted {
             Ok(Greeted { voter, cluster, sender, receiver }) => {
@@ -175,16 +175,21 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
             return;
         }
         wait = (wait * 2).min(LATE);
-        // Whoever waits for months renews its certificate in the meantime, and must not have to start again for that.
-        if let Some(tls) = &ends.tls
-            && let Err(error) = tls.reload()
-        {
-            warn!(%error, "the certificates stay as they were");
-        }
-        let dialing = dial(&peer, ends.tls.as_deref(), cluster_id.clone(), &ends.name);
+        let dialing = dial_anew(&peer, &ends, cluster_id.clone());
         let Some(again) = deaf(dialing, &peer, &ends, &mut inbox).await else { return };
         greeted = again;
     }
+}
+
+/// Connects with the certificates that are there by now: whoever waits for months renews its own in the meantime, and must
+/// not have to start again for that.
+async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Result<Greeted> {
+    if let Some(tls) = &ends.tls
+        && let Err(error) = tls.reload()
+    {
+        warn!(%error, "the certificates stay as they were");
+    }
+    dial(peer, ends.tls.as_deref(), cluster, &ends.name).await
 }
 
 /// Does something during which nothing that is asked is answered. `None` when nobody asks any more.
