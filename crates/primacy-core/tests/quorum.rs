@@ -233,6 +233,20 @@ fn a_restarted_voter_is_bound_as_if_it_had_promised_just_now() {
 }
 
 #[test]
+fn a_release_is_remembered_across_a_restart_of_all() {
+    let mut peers = Peers::new();
+    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let first = applied(peers.ask(&mut a, "a"));
+    let renewed = applied(peers.renew(&mut a, "a", first.version));
+    let release = Request::Release { id: holder("a").id, version: renewed.version, reason: EndReason::Resigned };
+    let released = applied(peers.call(&mut a, release));
+    (1..=3).for_each(|voter| peers.restart(voter));
+    assert_eq!(peers.look(&mut b).record, Some(released), "and so is how often it was renewed");
+    assert!(!matches!(peers.renew(&mut a, "a", renewed.version), Ok(Reply::Applied(_))));
+    assert_eq!(applied(peers.ask(&mut b, "b")).version.token, first.version.token.next(0));
+}
+
+#[test]
 fn a_voter_that_missed_the_claim_supports_the_holder_from_its_next_renewal_on() {
     let mut peers = Peers::new();
     let mut a = Clerk::new(membership());

@@ -24,6 +24,8 @@ pub struct Durable {
     pub orders: Orders,
     /// Wishes up to this count have come true.
     pub fulfilled: u64,
+    /// If the holder has set it free in that term: the beat of its release, or 0 if the claim was taken back.
+    pub released: Option<u64>,
 }
 
 /// What follows from an ask.
@@ -46,7 +48,6 @@ pub struct Voter {
     /// Until when it is bound to the holder, on its own clock.
     bound_until: Instant,
     beat: u64,
-    released: bool,
     drift_ppm: u32,
     #[cfg(feature = "flaws")]
     pub(super) flaw: Option<Flaw>,
@@ -54,15 +55,15 @@ pub struct Voter {
 
 impl Voter {
     /// The voter with what its disk has kept, as its process starts. It may have promised a lease the moment before it ended,
-    /// so it is bound for as long as from now. `drift_ppm`: by how much the rate of its clock may be wrong, in millionths.
+    /// so it is bound for as long as from now, unless the holder had set it free. `drift_ppm`: by how much the rate of its clock may be wrong, in millionths.
     pub fn restarted(durable: Durable, drift_ppm: u32, now: Instant) -> Self {
         let bound_until =
             if durable.holder.is_some() { now + stretched(durable.lease, drift_ppm) } else { Instant::ZERO };
+        let beat = durable.released.unwrap_or_default();
         Self {
             durable,
             bound_until,
-            beat: 0,
-            released: false,
+            beat,
             drift_ppm,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -94,7 +95,7 @@ impl Voter {
                 accepted
             }
             Ask::Renew { term, id, beat, lease, fulfilled } => {
-                let supports = self.supports(*term, *id) && !self.released;
+                let supports = self.supports(*term, *id) && self.durable.released.is_none();
                 if supports {
                     self.promise(*lease, now);
                     self.note(*beat, *fulfilled);
@@ -104,8 +105,8 @@ impl Voter {
             Ask::Release { term, id, beat, fulfilled } => {
                 let supports = self.supports(*term, *id);
                 if supports {
-                    self.released = true;
                     self.note(*beat, *fulfilled);
+                    self.durable.released = self.durable.released.max(Some(*beat));
                 }
                 supports
             }
@@ -126,7 +127,7 @@ impl Voter {
         let same = self.has_supported(holder.id);
         if term == self.durable.term && (same || self.flawed_shares_terms()) {
             // Asked again, since the answer was lost; but what was taken back is not given again.
-            let may = !self.released && seen.is_none_or(|seen| seen == self.durable.seen);
+            let may = self.durable.released.is_none() && seen.is_none_or(|seen| seen == self.durable.seen);
             if may {
                 self.promise(lease, now);
             }
@@ -140,7 +141,7 @@ impl Voter {
             self.bound_until = Instant::ZERO;
         }
         (self.durable.term, self.durable.holder, self.durable.seen) = (term, Some(holder.clone()), seen);
-        (self.beat, self.released) = (1, false);
+        (self.beat, self.durable.released) = (1, None);
         self.promise(lease, now);
         true
     }
@@ -186,13 +187,14 @@ impl Voter {
     }
 
     fn is_free(&self, now: Instant) -> bool {
-        self.durable.holder.is_none() || self.released || now >= self.bound_until
+        self.durable.holder.is_none() || self.durable.released.is_some() || now >= self.bound_until
     }
 
     fn view(&self, now: Instant) -> View {
-        let Durable { term, holder, seen, lease, orders, fulfilled } = self.durable.clone();
+        let Durable { term, holder, seen, lease, orders, fulfilled, released } = self.durable.clone();
+        let released = released.is_some();
         let bound = (!self.is_free(now)).then(|| self.bound_until.since(now));
         let age = bound.map_or(Duration::ZERO, |left| stretched(lease, self.drift_ppm).saturating_sub(left));
-        View { term, holder, beat: self.beat, seen, lease, bound, age, released: self.released, orders, fulfilled }
+        View { term, holder, beat: self.beat, seen, lease, bound, age, released, orders, fulfilled }
     }
 }

@@ -152,6 +152,8 @@ struct ElectionEntry {
     wish_until: Option<u64>,
     #[prost(uint64, optional, tag = "14")]
     paused_until: Option<u64>,
+    #[prost(uint64, optional, tag = "15")]
+    released: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -174,7 +176,8 @@ enum WishEntry {
 
 impl ElectionEntry {
     fn of(name: &ElectionName, durable: &Durable) -> Self {
-        let Durable { term, holder, seen, lease, orders: Orders { wish, paused }, fulfilled } = durable.clone();
+        let Durable { term, holder, seen, lease, orders: Orders { wish, paused }, fulfilled, released } =
+            durable.clone();
         Self {
             name: name.as_str().to_string(),
             term: term.get(),
@@ -189,6 +192,7 @@ impl ElectionEntry {
             paused: paused.value,
             wish_until: wish.until.map(Token::get),
             paused_until: paused.until.map(Token::get),
+            released,
         }
     }
 
@@ -211,6 +215,7 @@ impl ElectionEntry {
                 paused: Ordered { count: self.paused_count, value: self.paused, until: until(self.paused_until)? },
             },
             fulfilled: self.fulfilled,
+            released: self.released,
         };
         let name = ElectionName::new(self.name).map_err(|error| damage(&format!("an election's name: {error}")))?;
         Ok((name, durable))
@@ -286,6 +291,7 @@ pub(super) mod tests {
                 paused: Ordered::new(number(random), random.random()),
             },
             fulfilled: number(random),
+            released: random.random::<bool>().then(|| number(random)),
         }
     }
 
