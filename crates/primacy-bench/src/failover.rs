@@ -69,6 +69,7 @@ impl Failover {
         let mut gaps_nanos = Vec::new();
         for _ in 0..repeats {
             fleet.await_waiting(candidates - 1)?;
+            leader = fleet.latest(leader);
             let at = clock::boot_nanos().unwrap_or(0);
             let next = strike(&mut fleet, event, &leader)?;
             gaps_nanos.push(next.nanos.saturating_sub(at));

@@ -147,6 +147,16 @@ impl Fleet {
         }
     }
 
+    /// Whoever leads now, as far as programs have told: while hundreds start on a few cores, the lead may change.
+    pub(crate) fn latest(&self, mut leader: Start) -> Start {
+        while let Ok(start) = self.lines.try_recv() {
+            if start.token > leader.token {
+                leader = start;
+            }
+        }
+        leader
+    }
+
     /// Waits until all but the leader have announced themselves, or are members with it.
     pub(crate) fn await_waiting(&self, count: usize) -> Result<()> {
         let end = Instant::now() + self.manner.lease() * 3 + SLACK;

@@ -103,7 +103,9 @@ impl Source {
 fn failure(error: &PeerError) -> Failure {
     let text = error.to_string();
     match error {
-        PeerError::Stranger { .. } | PeerError::OtherVoters { .. } => Failure::usage(text),
+        PeerError::Stranger { .. } | PeerError::OtherVoters { .. } | PeerError::Certificate { .. } => {
+            Failure::usage(text)
+        }
         PeerError::File(FileError::Unwritten { .. } | FileError::Poisoned { .. }) => Failure::new(code::OUTPUT, text),
         PeerError::Listen { .. } => {
             Failure::unavailable(text).with("end what listens there, or choose another address with --listen")

@@ -56,6 +56,22 @@ fn a_port_belongs_to_one_process() {
 }
 
 #[test]
+fn a_certificate_of_another_is_refused() {
+    let cluster = Cluster::planned(1);
+    let certs = cluster.path("certs");
+    let certs = certs.to_str().expect("UTF-8");
+    assert!(primacy(["peer", "certs", certs, "b", "--quiet"]).status().expect("it starts").success());
+    let (cert, key, ca) = (format!("{certs}/b.pem"), format!("{certs}/b.key"), format!("{certs}/ca.pem"));
+    let folder = cluster.path("a");
+    let folder = folder.to_str().expect("UTF-8");
+    let list = cluster.list();
+    let own = ["peer", "--name", "a", "--peers", &list, "--dir", folder];
+    let mut peer = primacy(own);
+    peer.args(["--cert", &cert, "--key", &key, "--ca", &ca]);
+    is_refused(peer, 2, &["the certificate is for 'b', not for 'a'"]);
+}
+
+#[test]
 fn a_damaged_file_is_refused_and_left_alone() {
     let mut cluster = Cluster::planned(3).start();
     cluster.end(1, Signal::SIGKILL);

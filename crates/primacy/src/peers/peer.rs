@@ -54,6 +54,14 @@ pub enum PeerError {
         /// What it is called.
         name: String,
     },
+    /// Its certificate is for another: nobody would believe that it is the one.
+    #[error("the certificate is for '{certified}', not for '{name}'; make one by 'primacy peer certs'")]
+    Certificate {
+        /// What it is called.
+        name: String,
+        /// Whom its certificate names first.
+        certified: String,
+    },
     /// It cannot listen.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -103,6 +111,9 @@ impl Peer {
         let PeerSettings { name, listen, voters, folder, drift_ppm, tls } = &settings;
         if !voters.iter().any(|voter| voter.name() == name) {
             return Err(PeerError::Stranger { name: name.clone() });
+        }
+        if let Some(certified) = tls.as_ref().map(|tls| tls.name()).filter(|certified| certified != name) {
+            return Err(PeerError::Certificate { name: name.clone(), certified });
         }
         let (file, kept) = VoterFile::open(folder, true)?;
         let voter = kept.voter();

@@ -17,7 +17,15 @@ use super::wire::{self, Asked, Body, Question, Waits};
 use crate::store::{BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, UrlError};
 use crate::{CandidateId, ElectionName};
 
-type Clerks = HashMap<(ElectionName, CandidateId), Arc<Mutex<Clerk>>>;
+/// What a candidate keeps for its whole life, whatever becomes of its connections.
+struct Seat {
+    /// The terms and rounds in it are never used again.
+    clerk: Clerk,
+    /// What it has told of itself last, while it waits: voters that have restarted since do not know.
+    waits: Option<Waits>,
+}
+
+type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
 
 /// Elections that are kept by peers: each grant is the promise of a majority.
 ///
@@ -25,8 +33,7 @@ type Clerks = HashMap<(ElectionName, CandidateId), Arc<Mutex<Clerk>>>;
 /// who they are. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any.
 pub struct PeersStore {
     places: Places,
-    /// One for each candidate, for its whole life: the terms and rounds in it are never used again.
-    clerks: StdMutex<Clerks>,
+    seats: StdMutex<Seats>,
 }
 
 impl fmt::Debug for PeersStore {
@@ -38,7 +45,7 @@ impl fmt::Debug for PeersStore {
 impl PeersStore {
     /// Those at these addresses.
     pub fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
-        Self { places: Places { peers, tls }, clerks: StdMutex::default() }
+        Self { places: Places { peers, tls }, seats: StdMutex::default() }
     }
 
     /// Reads what follows `peers:` in a URL.
@@ -93,10 +100,11 @@ impl PeersStore {
         }
     }
 
-    fn clerk(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Clerk>> {
-        let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
-        let clerk = clerks.entry((election.clone(), candidate));
-        Arc::clone(clerk.or_insert_with(|| Arc::new(Mutex::new(Clerk::new(pool.cluster.membership())))))
+    fn seat(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Seat>> {
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let seat = seats.entry((election.clone(), candidate));
+        let new = || Seat { clerk: Clerk::new(pool.cluster.membership()), waits: None };
+        Arc::clone(seat.or_insert_with(|| Arc::new(Mutex::new(new()))))
     }
 }
 
@@ -113,8 +121,8 @@ impl Store for PeersStore {
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.places, candidate.label.as_str(), None).await?;
-            let clerk = self.clerk(election, candidate.id, &pool);
-            let session = PeersSession { pool, clerk, election: election.clone(), me: candidate.clone() };
+            let seat = self.seat(election, candidate.id, &pool);
+            let session = PeersSession { pool, seat, election: election.clone(), me: candidate.clone() };
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -154,7 +162,7 @@ impl Hints for PeersHints {
 
 struct PeersSession {
     pool: Pool,
-    clerk: Arc<Mutex<Clerk>>,
+    seat: Arc<Mutex<Seat>>,
     election: ElectionName,
     me: Holder,
 }
@@ -167,12 +175,15 @@ impl Session for PeersSession {
 
 impl PeersSession {
     async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
-        let waits = match &request {
+        let mut seat = self.seat.lock().await;
+        match &request {
             Request::Look { announce: Some(why) } => {
-                Some(Waits { who: Some((&self.me).into()), note: why.to_string(), age_ns: 0 })
+                seat.waits = Some(Waits { who: Some((&self.me).into()), note: why.to_string(), age_ns: 0 });
             }
-            _ => None,
-        };
+            Request::Look { announce: None } | Request::Acquire { .. } => {}
+            _ => seat.waits = None,
+        }
+        let waits = seat.waits.clone();
         let reason = match &request {
             Request::Release { reason, .. } => reason.word(),
             _ => "",
@@ -189,13 +200,13 @@ impl PeersSession {
             let (election, id) = (self.election.as_str().to_owned(), wire::candidate_bytes(self.me.id));
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
-        let mut clerk = self.clerk.lock().await;
+        let clerk = &mut seat.clerk;
         if *clerk.membership() != self.pool.cluster.membership() {
             let why = "other voters than before answer there: this candidate has to start anew".to_owned();
             return Err(StoreError::Unusable(why));
         }
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.begin(request, out);
-        let (result, beside) = carry_out(&mut self.pool, &mut clerk, begin, dress).await;
+        let (result, beside) = carry_out(&mut self.pool, clerk, begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.
         let standing = beside.told.values().map(|told| told.standing).max_by_key(|standing| standing.others);
         let standing = standing.unwrap_or_default();

@@ -112,6 +112,11 @@ impl Tls {
         Ok(())
     }
 
+    /// Whom our certificate names first.
+    pub fn name(&self) -> String {
+        self.sides().name.clone()
+    }
+
     /// Makes a connection secure that another side has opened. It has no deadline of its own.
     ///
     /// # Errors
@@ -165,6 +170,8 @@ fn shared(sides: Sides) -> Arc<RwLock<Arc<Sides>>> {
 struct Sides {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
+    /// Whom our certificate names first.
+    name: String,
 }
 
 impl Sides {
@@ -180,7 +187,8 @@ impl Sides {
         if let Err(error) = verifier.verify_client_cert(first, between, now) {
             return Err(refused(&format!("{} (checked with {})", explain(&error, "it"), authority.display())));
         }
-        first_name(first).ok_or_else(|| refused(&format!("its first DNS name cannot name a peer: {NAME_RULE}")))?;
+        let name =
+            first_name(first).ok_or_else(|| refused(&format!("its first DNS name cannot name a peer: {NAME_RULE}")))?;
 
         let own = Arc::new(SingleCertAndKey::from(own));
         let server = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&[&TLS13]);
@@ -191,7 +199,7 @@ impl Sides {
         let client = client.map_err(|error| refused(&error))?.with_root_certificates(roots);
         let mut client = client.with_client_cert_resolver(own);
         client.resumption = Resumption::disabled();
-        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+        Ok(Self { server: Arc::new(server), client: Arc::new(client), name })
     }
 }
 

@@ -168,3 +168,29 @@ async fn a_voter_that_listens_and_says_nothing_holds_nobody_up() {
     tokio::time::timeout(SHORT * 2, next.lost()).await.expect_err("it renews with two");
     held.abort();
 }
+
+/// Or whoever resigns would believe that nobody else waits, for as long as a lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn voters_that_restart_are_told_again_who_waits() {
+    let mut cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", LONG);
+    let led = within("a", a.elected()).await.expect("elected");
+    let b = campaign(cluster.store(), "b", LONG);
+    within("b in line", waits(&b)).await;
+    for n in 0..2 {
+        cluster.kill(n).await;
+        cluster.run(n).await;
+    }
+    cluster.kill(2).await;
+    within("word of b", async {
+        loop {
+            let mut desk = cluster.store().desk().await.expect("two are a majority");
+            let seen = desk.snapshot(&name()).await.expect("a majority answers").expect("it is held");
+            if seen.candidates.iter().any(|waiting| waiting.who.label.as_str() == "b") {
+                return;
+            }
+        }
+    })
+    .await;
+    assert!(led.is_current());
+}

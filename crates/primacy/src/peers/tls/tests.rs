@@ -128,7 +128,7 @@ async fn a_client_without_a_certificate_is_refused() {
         .expect("it has that version")
         .with_root_certificates(roots(&folder.path().join("ca.pem")).expect("it is there"))
         .with_no_client_auth();
-    let sides = Sides { server: nobody.sides().server.clone(), client: Arc::new(bare) };
+    let sides = Sides { server: nobody.sides().server.clone(), client: Arc::new(bare), name: nobody.name() };
     *nobody.sides.write().expect("nobody panicked") = Arc::new(sides);
     let (server, client) = quarrel(&one, &nobody, "peer-1").await;
     assert!(server.contains("has shown no certificate"), "{server}");
