@@ -18,7 +18,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
     strike(shell, "release", &args)
 }
 
-/// The step `chaos` of `cargo xtask ci`: three quarters of a minute on each store, those with a database all at once, then the
+/// The step `chaos` of `cargo xtask ci`: half a minute and more on each store, those with a database all at once, then the
 /// planted bugs.
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     // What the tests have built is built already; and it checks overflows and debug assertions.
@@ -28,10 +28,10 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let seed = u32::from_str_radix(commit.trim().get(..8).unwrap_or_default(), 16).unwrap_or(1).to_string();
     // With the story: whoever reads of a failure has nothing else.
     let stores = "sqlite,postgres,postgres-standby,mariadb";
-    let args = ["--store", stores, "--protocol", "mixed", "--seconds", "45", "--seed", &seed];
+    let args = ["--store", stores, "--protocol", "mixed", "--seconds", "40", "--seed", &seed];
     strike(shell, "dev", &args)?;
     // Voters keep no registers.
-    strike(shell, "dev", &["--store", "peers", "--seconds", "45", "--seed", &seed])?;
+    strike(shell, "dev", &["--store", "peers", "--seconds", "30", "--seed", &seed])?;
     for (canary, stores) in CANARIES {
         say(&format!("  planted bug: {canary}"));
         let args = ["--canary", canary, "--store", stores, "--seconds", HUNT, "--seed", "5", "--quiet"];

@@ -6,7 +6,7 @@ use crate::shell::{Shell, Stopwatch, say};
 use crate::{boundary, chaos, services, tidy};
 
 /// A run that takes longer has failed: it would not be waited for.
-const LIMIT: Duration = Duration::from_secs(25 * 60);
+const LIMIT: Duration = Duration::from_secs(28 * 60);
 
 /// What a complete run writes, in MiB.
 const ROOM_MIB: u64 = 8 * 1024;
@@ -147,8 +147,21 @@ fn simulator(shell: &Shell, binary: &str, args: &[&str]) -> Result<(), String> {
     shell.cargo(&[&run, args].concat())
 }
 
+/// Searches that take longest; smaller ones like them are done here or in the tests. `primacy-model` without options does all.
+const LARGEST: &[&str] = &[
+    "--except=quorum: two ask",
+    "--except=quorum: BreaksPromise",
+    "--except=registers: the lease moves",
+    "--except=registers: stopped, and it moves",
+    "--except=two, a lease that changes, a call lost",
+    "--except=two, a lease that changes",
+    "--except=three, stopped, a call lost",
+    "--except=two, the row deleted",
+    "--except=two, other leases",
+];
+
 fn model(shell: &Shell) -> Result<(), String> {
-    simulator(shell, "primacy-model", &[])
+    simulator(shell, "primacy-model", LARGEST)
 }
 
 fn simulation(shell: &Shell) -> Result<(), String> {

@@ -1,8 +1,8 @@
 //! `primacy-model`: tries all that the protocols can do within stated bounds, and prints what it found.
 //!
 //! `primacy-model` runs every search and every canary; `--quick` the small searches only; a word runs those whose name
-//! contains it; `--longer=N` lets every search go on for N more ticks, which is a matter of patience and memory. Build
-//! it with `--profile sim`: it lives on speed.
+//! contains it, and `--except=NAME` leaves the one with that name out; `--longer=N` lets every search go on for N more ticks,
+//! which is a matter of patience and memory. Build it with `--profile sim`: it lives on speed.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,6 +14,8 @@ use primacy_sim::{company, quorum};
 /// No canary needs more than seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+const EXCEPT: &str = "--except=";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match run(&arguments, &mut io::stdout().lock()) {
@@ -24,15 +26,23 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
-    let known = |argument: &str| argument == "--quick" || argument.strip_prefix("--longer=").is_some_and(is_number);
+    let known = |argument: &str| {
+        argument == "--quick"
+            || argument.starts_with(EXCEPT)
+            || argument.strip_prefix("--longer=").is_some_and(is_number)
+    };
     if let Some(unknown) = arguments.iter().find(|argument| argument.starts_with('-') && !known(argument)) {
-        writeln!(io::stderr(), "unknown option {unknown}; there are --quick and --longer=N")?;
+        writeln!(io::stderr(), "unknown option {unknown}; there are --quick, --except=NAME and --longer=N")?;
         return Ok(false);
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let longer = arguments.iter().find_map(|argument| argument.strip_prefix("--longer=")?.parse().ok()).unwrap_or(0i8);
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
-    let wanted = |search: &Search| words.is_empty() || words.iter().any(|word| search.name.contains(word));
+    let except: Vec<&str> = arguments.iter().filter_map(|argument| argument.strip_prefix(EXCEPT)).collect();
+    let wanted = |search: &Search| {
+        let is_meant = words.is_empty() || words.iter().any(|word| search.name.contains(word));
+        is_meant && !except.contains(&search.name)
+    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut good = true;
     let mut total = (0, 0);
