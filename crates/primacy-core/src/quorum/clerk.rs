@@ -130,6 +130,11 @@ impl Clerk {
         Self { round: other.round, ..Self::new(other.membership.clone()) }
     }
 
+    /// The question that it asks now, or has asked last: answers to others count for nothing.
+    pub const fn round(&self) -> Round {
+        self.round
+    }
+
     /// Begins a call. One that was under way is given up: its answers count for nothing any more (rule R8).
     pub fn begin(&mut self, request: Request, out: &mut Vec<Output>) {
         self.give_up(out);

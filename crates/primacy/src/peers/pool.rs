@@ -83,7 +83,8 @@ impl Pool {
             if !begun.is_empty() {
                 select_all(begun.into_iter().map(|link| Box::pin(link.settled()))).await;
             } else if states.iter().all(|state| *state != State::Begun) && states.len() == links.len() {
-                return Err(StoreError::Unreachable(reasons(&links)));
+                let all: Vec<String> = links.iter().map(trouble).collect();
+                return Err(StoreError::Unreachable(format!("no majority of the voters: {}", all.join(", "))));
             }
         }
     }
@@ -166,11 +167,7 @@ impl Pool {
     }
 
     pub(super) fn reasons(&self) -> String {
-        let down = self.links.values().filter_map(|link| match link.state() {
-            State::Down(why) => Some(format!("{} ({why})", link.peer)),
-            State::Begun => Some(format!("{} (it does not answer)", link.peer)),
-            State::Up { .. } => None,
-        });
+        let down = self.links.values().filter(|link| !matches!(link.state(), State::Up { .. })).map(trouble);
         let down: Vec<String> = down.collect();
         if down.is_empty() {
             "no majority of the voters is free, or answers in time".to_owned()
@@ -199,14 +196,15 @@ fn cluster_of(states: &[State]) -> Result<Option<Cluster>, StoreError> {
     Ok(Some(first.clone()))
 }
 
-fn reasons(links: &[Link]) -> String {
-    let reason = |link: &Link| match link.state() {
-        State::Down(why) => format!("{} ({why})", link.peer),
-        State::Begun => format!("{} (it does not answer)", link.peer),
-        State::Up { cluster: None, .. } => format!("{} (it waits for the other voters)", link.peer),
-        State::Up { .. } => format!("{} (it is there)", link.peer),
+/// What stands in the way to a voter, for people.
+fn trouble(link: &Link) -> String {
+    let why = match link.state() {
+        State::Down(why) => why,
+        State::Begun => "it does not answer".to_owned(),
+        State::Up { cluster: None, .. } => "it waits for the other voters".to_owned(),
+        State::Up { .. } => "it is there".to_owned(),
     };
-    format!("no majority of the voters: {}", links.iter().map(reason).collect::<Vec<_>>().join(", "))
+    format!("{} ({why})", link.peer)
 }
 
 /// What was told beside the answers to one call.
@@ -287,8 +285,12 @@ fn tell(clerk: &mut Clerk, heard: Heard, beside: &mut Beside, out: &mut Vec<Outp
     match heard {
         Heard::Answer(voter, tag, body) => match answer(&body) {
             Ok(told) => {
+                let counts = Round(tag) == clerk.round();
                 clerk.answered(voter, Round(tag), told.answer.clone(), out);
-                beside.told.insert(voter, told);
+                // A late answer may be about an earlier call, and at a desk about another election.
+                if counts {
+                    beside.told.insert(voter, told);
+                }
             }
             Err(error) => {
                 tracing::warn!(%voter, %error, "an answer cannot be used");

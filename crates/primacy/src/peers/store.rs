@@ -122,6 +122,10 @@ impl Store for PeersStore {
         Box::pin(async move {
             let pool = Pool::open(&self.places, candidate.label.as_str(), None).await?;
             let seat = self.seat(election, candidate.id, &pool);
+            if *seat.lock().await.clerk.membership() != pool.cluster.membership() {
+                let why = "other voters than before answer there: this candidate has to start anew".to_owned();
+                return Err(StoreError::Unusable(why));
+            }
             let session = PeersSession { pool, seat, election: election.clone(), me: candidate.clone() };
             Ok(Box::new(session) as Box<dyn Session>)
         })
@@ -201,10 +205,6 @@ impl PeersSession {
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
         let clerk = &mut seat.clerk;
-        if *clerk.membership() != self.pool.cluster.membership() {
-            let why = "other voters than before answer there: this candidate has to start anew".to_owned();
-            return Err(StoreError::Unusable(why));
-        }
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.begin(request, out);
         let (result, beside) = carry_out(&mut self.pool, clerk, begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.
