@@ -202,6 +202,8 @@ impl Runner {
     // ---- leading ----
 
     async fn lead(&mut self, leadership: &Leadership) -> Led {
+        // The first look may have won at once, before anything else was seen of it.
+        logging::start(&self.job.common, logging::RUNNING);
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
