@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use primacy::select::{FailBack, Rank};
 use primacy::{Candidate, CandidateConfig, Election, Label, Protocol, Rounds, RoundsSettings};
 use serde::Serialize;
 
@@ -103,7 +102,7 @@ impl<'a> Meter<'a> {
 /// The paper's settings: rounds of 2 s, two of which may be missed, longer by 50 ms.
 pub(crate) fn protocol() -> Result<Protocol> {
     let rounds = Rounds::new(RoundsSettings::new(ROUND))?;
-    Ok(Protocol::Registers { rounds, rank: Some(Rank::default()), fail_back: FailBack::Never })
+    Ok(Protocol::Registers { rounds })
 }
 
 /// So many processes, each with so many candidates, each process with a connection of its own, all in this one.

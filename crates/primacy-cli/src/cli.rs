@@ -10,17 +10,19 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use primacy::store::{self, Store};
-use primacy::{ElectionName, Label, Timing, TimingSettings, Token};
+use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
 use crate::output::failure::Failure;
 use peer::PeerArgs;
-use registers::{ProtocolName, Registers, RegistersArgs};
+use preference::{Preference, PreferenceArgs};
+use registers::{ProtocolName, RegistersArgs};
 
 mod duration;
 pub(crate) mod examples;
 pub(crate) mod peer;
 pub(crate) mod place;
-pub(crate) mod registers;
+pub(crate) mod preference;
+mod registers;
 pub(crate) mod secret;
 pub(crate) mod usage;
 
@@ -200,9 +202,22 @@ pub(crate) struct RunArgs {
     /// The program and its arguments, executed directly, without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
-    /// Last, since its heading is that of all that follows.
+    /// Last, since their headings are those of all that follows.
     #[command(flatten)]
-    pub(crate) registers: RegistersArgs,
+    preference: PreferenceArgs,
+    #[command(flatten)]
+    registers: RegistersArgs,
+}
+
+/// How a candidate of `primacy run` takes part, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// How long its lease lasts, and what follows from that.
+    pub(crate) timing: Timing,
+    /// By which protocol.
+    pub(crate) protocol: Protocol,
+    /// How it stands beside others.
+    pub(crate) preference: Preference,
 }
 
 impl RunArgs {
@@ -211,22 +226,32 @@ impl RunArgs {
         self.name.clone().unwrap_or_else(default_label)
     }
 
-    /// The timing and what the protocol needs besides, checked as a whole.
-    pub(crate) fn part(&self, label: &Label) -> Result<(Timing, Option<Registers>), Failure> {
+    /// How it takes part, checked as a whole.
+    pub(crate) fn part(&self, label: &Label) -> Result<Part, Failure> {
         match self.protocol {
             ProtocolName::Lease => match self.registers.given() {
                 Some(option) => Err(Failure::usage(format!("{option} needs --protocol registers, too"))),
-                None => Ok((timing(self.lease.unwrap_or(Timing::DEFAULT_LEASE), self.grace)?, None)),
+                None => {
+                    let timing = timing(self.lease.unwrap_or(Timing::DEFAULT_LEASE), self.grace)?;
+                    let preference = self.preference.check(label, timing.lease() / 3)?;
+                    Ok(Part { timing, protocol: Protocol::Lease, preference })
+                }
             },
             ProtocolName::Registers if self.lease.is_some() => Err(Failure::usage(
                 "with --protocol registers the lease follows from the rounds, which may change; \
                  instead of --lease give --round, and --missed for how many of them it lasts",
             )),
             ProtocolName::Registers => {
-                let registers = self.registers.check(label)?;
-                let lease = registers.rounds.lease(registers.rounds.round());
+                let rounds = self.registers.rounds()?;
+                let preference = self.preference.check(label, rounds.round())?;
+                if preference.turn.is_some() {
+                    return Err(Failure::usage(
+                        "with --protocol registers the oldest is first among equals; leave --turn out",
+                    ));
+                }
+                let lease = rounds.lease(rounds.round());
                 let grace = self.grace.unwrap_or(DEFAULT_GRACE.min(lease / 4));
-                Ok((timing(lease, Some(grace))?, Some(registers)))
+                Ok(Part { timing: timing(lease, Some(grace))?, protocol: Protocol::Registers { rounds }, preference })
             }
         }
     }

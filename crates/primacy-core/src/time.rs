@@ -84,6 +84,37 @@ pub(crate) fn spread(span: Duration, entropy: &mut dyn FnMut() -> u64) -> Durati
     Duration::from_nanos(if nanos == 0 { 0 } else { entropy() % nanos })
 }
 
+/// A time with exponential distribution (J. von Neumann, *Various Techniques Used in Connection with Random Digits*, 1951):
+/// exact, and only by comparing, so that all machines draw the same without floating-point numbers.
+pub(crate) fn exponential(mean: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
+    if mean.is_zero() {
+        return mean;
+    }
+    // Whole means are passed with probability 1/e each; nobody waits for longer than these.
+    for whole in 0..64 {
+        let part = entropy();
+        let (mut last, mut falls) = (part, 1_u32);
+        loop {
+            let next = entropy();
+            if next >= last {
+                break;
+            }
+            (last, falls) = (next, falls.wrapping_add(1));
+        }
+        if falls % 2 == 1 {
+            let part = Duration::from_nanos(below(part, nanos(mean)));
+            return mean.saturating_mul(whole).saturating_add(part);
+        }
+    }
+    mean.saturating_mul(64)
+}
+
+/// `bits` scaled to a number below `end`.
+pub(crate) fn below(bits: u64, end: u64) -> u64 {
+    let scaled = (u128::from(bits) * u128::from(end)) >> 64;
+    u64::try_from(scaled).unwrap_or_default()
+}
+
 /// How long to wait after so many failures in a row: 10 ms, doubled with each up to `most`, half of it random.
 pub(crate) fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
     let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);

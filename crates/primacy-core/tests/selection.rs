@@ -290,6 +290,6 @@ fn noisy_scores_do_not_play_ping_pong() {
 }
 
 #[test]
-fn scores_fill_a_rank_with_a_name() {
-    assert_eq!(SCORES_MAX + 1, Rank::ELEMENTS_MAX);
+fn scores_fill_a_rank_with_a_name_and_a_turn() {
+    assert_eq!(SCORES_MAX + 2, Rank::ELEMENTS_MAX);
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use primacy_core::lease::{Candidate, Config, Context, Effect, Event};
+use primacy_core::select::{Rank, Turn};
 use primacy_core::{CandidateId, Instant};
 
 use crate::clock::Clock;
@@ -400,8 +401,22 @@ pub(crate) fn from_outside(event: &Event) -> bool {
     matches!(event, Event::Wake | Event::Hint | Event::Done { .. })
 }
 
+/// A preference for half of the candidates, drawn by their random identities.
+fn preference(id: CandidateId) -> (Rank, Turn) {
+    let [.., which, weight, place] = id.to_bits().to_be_bytes();
+    let turn = match which % 8 {
+        0 => Turn::Identity,
+        1 => Turn::Ring,
+        2 => Turn::Roulette { weight: u16::from(weight) },
+        _ => Turn::Arrival,
+    };
+    let place = if which % 8 < 4 { i32::from(place % 3) - 1 } else { 0 };
+    (Rank::new(&[place]).expect("one element"), turn)
+}
+
 fn config(id: CandidateId, label: primacy_core::Label, timing: primacy_core::Timing, bug: Option<Planted>) -> Config {
-    let config = Config::new(id, label, timing);
+    let (rank, turn) = preference(id);
+    let config = Config { rank: Some(rank), turn, ..Config::new(id, label, timing) };
     match bug {
         #[cfg(feature = "canaries")]
         Some(Planted::Core(flaw)) => Config { flaw: Some(flaw), ..config },

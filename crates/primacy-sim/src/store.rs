@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use primacy_core::lease::{Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
+use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Label, Token, registers};
 
 use crate::planted::Planted;
@@ -65,7 +66,8 @@ pub(crate) enum Ordered {
 }
 
 #[derive(Clone, Debug)]
-struct Announcement {
+struct Announced {
+    rank: Rank,
     arrival: u64,
     at: u64,
     lasts: u64,
@@ -93,7 +95,7 @@ pub(crate) struct Store {
     written_at: i64,
     /// How far that clock is off.
     clock_error: i64,
-    announced: BTreeMap<CandidateId, Announcement>,
+    announced: BTreeMap<CandidateId, Announced>,
     arrivals: u64,
     epoch: u32,
     /// Counts the starts of the only host of an embedded store.
@@ -158,8 +160,8 @@ impl Store {
     pub(crate) fn step(&mut self, now: u64, asker: &Asker, request: &Request) -> Reply {
         match request {
             Request::Look { announce } => {
-                if announce.is_some() {
-                    self.announce(now, asker);
+                if let Some(said) = announce {
+                    self.announce(now, asker, said.rank);
                 }
                 Reply::Seen(self.sighting(now, asker.id))
             }
@@ -283,9 +285,10 @@ impl Store {
 
     fn sighting(&mut self, now: u64, asker: CandidateId) -> Sighting {
         self.announced.retain(|_, announcement| announcement.at + announcement.lasts > now);
-        let own = self.announced.get(&asker).map(|announcement| announcement.arrival);
+        let place = |announced: &Announced| (announced.rank, announced.arrival);
+        let own = self.announced.get(&asker).map(place);
         let others = self.announced.iter().filter(|(id, _)| **id != asker);
-        let ahead = others.clone().filter(|(_, other)| own.is_none_or(|own| other.arrival < own)).count();
+        let ahead = others.clone().filter(|(_, other)| own.is_none_or(|own| place(other) < own)).count();
         let age = u64::try_from(self.clock(now).saturating_sub(self.written_at)).ok().map(Duration::from_nanos);
         Sighting {
             record: self.row.clone(),
@@ -296,11 +299,11 @@ impl Store {
         }
     }
 
-    fn announce(&mut self, now: u64, asker: &Asker) {
+    fn announce(&mut self, now: u64, asker: &Asker, rank: Rank) {
         self.arrivals += 1;
         let arrival = self.announced.get(&asker.id).map_or(self.arrivals, |known| known.arrival);
         let lasts = crate::nanos(asker.lease * 5 / 2);
-        self.announced.insert(asker.id, Announcement { arrival, at: now, lasts });
+        self.announced.insert(asker.id, Announced { rank, arrival, at: now, lasts });
     }
 
     /// Writes an operator's order into the row, unless another token than `token` has been granted.

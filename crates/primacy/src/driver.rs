@@ -5,17 +5,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why, Wish};
-use primacy_core::select::Rank;
+use primacy_core::select::{FailBack, FailBackWatch, Rank};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
 
+use crate::better::BetterWatch;
 use crate::clock::{self, Stride, SuspendWatch};
 use crate::group::{FromGroup, ToGroup};
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::line::{Line, Seat, from_group, sleep_until};
 use crate::status::{Status, StopReason, Trouble};
 use crate::store::{Reply, Store, StoreError};
-use crate::{ElectionName, Instant, Token};
+use crate::{CandidateId, ElectionName, Instant, Token};
 
 /// What the handles ask of the driver.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Drained { token: Token },
     /// How it stands by preference has changed; `None`: it never leads.
     Prefer { rank: Option<Rank> },
+    /// These wait while it leads with this token, and stand like this by preference.
+    SawWaiting { token: Token, waiting: Vec<(CandidateId, Rank)> },
 }
 
 /// What the handles hold of a driver.
@@ -46,6 +49,7 @@ pub(crate) fn start(
     store: Arc<dyn Store>,
     election: ElectionName,
     config: lease::Config,
+    fail_back: FailBack,
     seat: Option<Seat>,
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
@@ -61,6 +65,8 @@ pub(crate) fn start(
         leaderships: leadership_outbox,
         status: StatusOutbox { channel: status_outbox, reason: StopReason::DriverFailed },
         tenure: None,
+        fail_back,
+        better: FailBackWatch::new(fail_back),
         trouble: None,
         ever_reached: false,
         chosen: false,
@@ -94,6 +100,9 @@ struct Driver {
     status: StatusOutbox,
     commands: mpsc::UnboundedSender<Command>,
     leaderships: mpsc::UnboundedSender<Leadership>,
+    /// When it makes way for a better one that waits. In the `registers` protocol its group says so.
+    fail_back: FailBack,
+    better: FailBackWatch,
     trouble: Option<Trouble>,
     ever_reached: bool,
     /// Whether an operator wanted this candidate to lead when the last event came.
@@ -108,6 +117,10 @@ struct Tenure {
     phase: watch::Sender<Phase>,
     /// When work that was told to stop must be killed.
     overdue_at: Option<Instant>,
+    /// An operator wanted this candidate to lead.
+    chosen: bool,
+    /// Looks for a better one, until it is dropped.
+    _watch: Option<BetterWatch>,
 }
 
 impl Drop for Tenure {
@@ -128,9 +141,6 @@ impl Driver {
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
         let mut suspend = SuspendWatch::start();
         let mut events = VecDeque::from([Event::Campaign]);
-        if self.line.seat.as_ref().is_some_and(|seat| !seat.is_eligible()) {
-            events.push_front(Event::Abstain(true));
-        }
         loop {
             match suspend.check() {
                 Stride::Steady => {}
@@ -246,7 +256,18 @@ impl Driver {
         let belief = Arc::new(Belief::new(until));
         let timing = self.core.config().timing;
         let (phase, phases) = watch::channel(Phase::Leading { until, version, timing });
-        self.tenure = Some(Tenure { token, belief: Arc::clone(&belief), phase, overdue_at: None });
+        self.better.lead_begins();
+        let Line { store, election, .. } = &self.line;
+        let rule = if self.line.seat.is_none() { self.fail_back } else { FailBack::Never };
+        let watch = BetterWatch::start(store, election, token, &timing, rule, &self.commands);
+        self.tenure = Some(Tenure {
+            token,
+            belief: Arc::clone(&belief),
+            phase,
+            overdue_at: None,
+            chosen: self.chosen,
+            _watch: watch,
+        });
         let election = self.line.election.clone();
         let leadership = Leadership::new(election, token, belief, phases, self.commands.clone());
         // A candidate whose handle is gone drops the guard here, which says that its work has stopped.
@@ -266,12 +287,31 @@ impl Driver {
             Some(Command::Prefer { rank }) => {
                 if let Some(seat) = &mut self.line.seat {
                     seat.publish(|candidacy| candidacy.rank = rank);
-                    events.push_back(Event::Abstain(rank.is_none()));
+                }
+                events.push_back(Event::Prefer(rank));
+            }
+            Some(Command::SawWaiting { token, waiting }) if Some(token) == current => {
+                let own = self.core.config().rank.unwrap_or(Rank::LAST);
+                let others = waiting.iter().map(|(id, rank)| (*id, rank));
+                // An operator who wants this one to lead knows better.
+                if !self.tenure.as_ref().is_some_and(|tenure| tenure.chosen)
+                    && self.better.observe(clock::now(), &own, others).is_some()
+                {
+                    self.make_way(token, events);
                 }
             }
             // About a leadership of the past.
-            Some(Command::Resign { .. } | Command::Drained { .. }) => {}
+            Some(Command::Resign { .. } | Command::Drained { .. } | Command::SawWaiting { .. }) => {}
             Some(Command::Withdraw) | None => events.push_back(Event::Withdraw),
+        }
+    }
+
+    /// Gives the leadership to whoever is first in line.
+    fn make_way(&self, token: Token, events: &mut VecDeque<Event>) {
+        let view = self.core.view();
+        // While nobody may take it, or an operator says who shall, it is not given away.
+        if view.token == Some(token) && !view.paused && view.wish.is_none() {
+            events.push_back(Event::Resign);
         }
     }
 
@@ -321,13 +361,7 @@ impl Driver {
                     Err(error) => warn!(%error, ?round, "the lease does not follow the round time"),
                 }
             }
-            FromGroup::MakeWay { token } => {
-                let view = self.core.view();
-                // While nobody may take it, or an operator says who shall, it is not given away.
-                if view.token == Some(token) && !view.paused && view.wish.is_none() {
-                    events.push_back(Event::Resign);
-                }
-            }
+            FromGroup::MakeWay { token } => self.make_way(token, events),
             FromGroup::Left => {
                 events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use primacy_core::lease;
 use primacy_core::registers::Candidacy;
-use primacy_core::select::{FailBack, Rank};
+use primacy_core::select::{FailBack, Rank, Turn};
 use tokio::sync::{mpsc, watch};
 
 use crate::driver::{self, Command};
@@ -55,6 +55,14 @@ pub struct CandidateConfig {
     /// Its timing: by default a lease of 10 s, a quarter of it for the work to stop. In the `registers` protocol the rounds
     /// say how long a lease is, and this how long the work may take to stop.
     pub timing: Timing,
+    /// How it stands by preference: the smallest rank leads first. `None`: it never leads. Preference is never safety: who
+    /// leads is decided by the grant alone. [`Selector`](crate::select::Selector) makes ranks of names and scores.
+    pub rank: Option<Rank>,
+    /// When a leader makes way for a better one that is well. In the `registers` protocol the first candidate of a process
+    /// decides for all of them.
+    pub fail_back: FailBack,
+    /// In which order candidates of equal rank ask, in the `lease` protocol. In the `registers` protocol the oldest is first.
+    pub turn: Turn,
     /// By which protocol it takes part.
     pub protocol: Protocol,
     /// A planted bug, for proving that the checkers find it.
@@ -71,6 +79,9 @@ impl CandidateConfig {
             label,
             data: String::new(),
             timing,
+            rank: Some(Rank::default()),
+            fail_back: FailBack::Never,
+            turn: Turn::Arrival,
             protocol: Protocol::Lease,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -81,7 +92,8 @@ impl CandidateConfig {
 /// By which protocol a candidate takes part. Candidates of both protocols may stand in one election: the grant is the same.
 #[derive(Clone, Debug, Default)]
 pub enum Protocol {
-    /// Candidates wait in the order in which they came, and know of nobody but the leader.
+    /// Candidates wait in the order of their ranks, and among equals in that in which they came. They know of nobody but the
+    /// leader.
     #[default]
     Lease,
     /// All know who is alive; the oldest or the best leads; a round lasts as long as the slowest needs. After Niazi et al.,
@@ -89,10 +101,6 @@ pub enum Protocol {
     Registers {
         /// How long rounds last. The first candidate of a process in an election decides for all of them.
         rounds: Rounds,
-        /// How it stands by preference: the smallest rank leads. `None`: it never leads.
-        rank: Option<Rank>,
-        /// When a leader makes way for a better one. The first candidate of a process decides for all of them.
-        fail_back: FailBack,
     },
 }
 
@@ -135,25 +143,28 @@ impl Election {
     pub fn campaign_with(&self, config: CandidateConfig) -> Result<Candidate, SetupError> {
         // R5: random, and new for every candidate.
         let id = CandidateId::from_bits(rand::random());
-        let protocol = config.protocol;
+        let (protocol, fail_back) = (config.protocol, config.fail_back);
         let config = lease::Config {
             data: config.data,
+            rank: config.rank,
+            turn: config.turn,
             #[cfg(feature = "flaws")]
             flaw: config.flaw,
             ..lease::Config::new(id, config.label, config.timing)
         };
         let (seat, config) = match protocol {
             Protocol::Lease => (None, config),
-            Protocol::Registers { rounds, rank, fail_back } => {
+            Protocol::Registers { rounds } => {
                 let timing = config.timing.with_other_lease(rounds.lease(rounds.round()))?;
                 let group = self.group.join(&self.store, &self.name, Settings { rounds, fail_back })?;
-                let candidacy = Candidacy { id, label: config.label.clone(), data: config.data.clone(), rank };
+                let candidacy =
+                    Candidacy { id, label: config.label.clone(), data: config.data.clone(), rank: config.rank };
                 let longest = rounds.lease(rounds.most());
                 (Some(Seat::new(group, rounds, candidacy)), lease::Config { timing, longest, ..config })
             }
         };
         let membership = seat.as_ref().map(Seat::membership);
-        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, seat)?;
+        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, fail_back, seat)?;
         let driver::Handles { commands, leaderships, status } = handles;
         Ok(Candidate { id, commands, leaderships, status, membership })
     }
@@ -243,8 +254,8 @@ impl Candidate {
         self.status.clone()
     }
 
-    /// Says how it stands by preference from now on, in the `registers` protocol; `None`: it never leads. A leader that is
-    /// no longer the best makes way when and if its fail-back says so.
+    /// Says how it stands by preference from now on; `None`: it never leads. A leader that is no longer the best makes
+    /// way when and if its fail-back says so.
     pub fn prefer(&self, rank: Option<Rank>) {
         // A driver that has gone prefers nobody.
         let _ = self.commands.send(Command::Prefer { rank });

@@ -45,6 +45,7 @@
 //! | [`Status`] with [`Trouble`] | it is retried for you | yes, until the lease runs out |
 //! | [`store::StoreError::Unknown`] from a store | read back first | what the record says after reading back |
 
+mod better;
 pub mod clock;
 mod driver;
 mod election;

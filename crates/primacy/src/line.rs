@@ -70,11 +70,6 @@ impl Seat {
         self.candidacy.id
     }
 
-    /// Whether it may lead at all.
-    pub(crate) fn is_eligible(&self) -> bool {
-        self.candidacy.rank.is_some()
-    }
-
     /// The look that a record asked for at this time answers.
     pub(crate) fn take_look(&mut self, asked_at: Instant, answered: bool) -> Option<CallId> {
         self.unanswered = if answered { 0 } else { self.unanswered };

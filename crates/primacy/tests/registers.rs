@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use primacy::select::{FailBack, Rank};
+use primacy::select::Rank;
 use primacy::store::memory::MemoryStore;
 use primacy::store::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError};
 use primacy::{
@@ -28,7 +28,8 @@ fn process(store: &Arc<dyn Store>) -> Election {
 fn campaign(election: &Election, label: &str, rank: Option<Rank>) -> Candidate {
     let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
     config.timing = config.timing.with_other_lease(rounds().lease(ROUND)).unwrap_or(short());
-    config.protocol = Protocol::Registers { rounds: rounds(), rank, fail_back: FailBack::Never };
+    config.rank = rank;
+    config.protocol = Protocol::Registers { rounds: rounds() };
     election.campaign_with(config).expect("it starts")
 }
 

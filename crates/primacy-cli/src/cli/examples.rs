@@ -15,8 +15,9 @@ Examples:
   primacy run -- ./scheduler --port 8080
   primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing
   primacy run --lease 3s --grace 1s --once -- ./worker
-  primacy run --protocol registers --prefer db-1,'db-*' --never db-backup -- ./writer
-  primacy run --protocol registers --score-command ./how-fresh --score-class 100 -- ./writer
+  primacy run --prefer db-1,'db-*' --never db-backup -- ./writer
+  primacy run --score-command ./how-fresh --score-class 100 -- ./writer
+  primacy run --protocol registers --round 2s -- ./writer
 
 CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.

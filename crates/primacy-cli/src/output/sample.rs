@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use primacy::select::Rank;
 use primacy::store::{Holder, Record, Snapshot, Term, Version, Waiting, Wish};
 use primacy::{CandidateId, ElectionName, Label, Token};
 
@@ -26,7 +27,8 @@ pub(crate) fn holder(n: u8) -> Holder {
 }
 
 pub(crate) fn waiting(n: u8, note: &str, ago_ms: u64) -> Waiting {
-    Waiting { who: holder(n), note: note.to_owned(), age: Some(Duration::from_millis(ago_ms)) }
+    let rank = Some(Rank::default());
+    Waiting { who: holder(n), note: note.to_owned(), rank, age: Some(Duration::from_millis(ago_ms)) }
 }
 
 /// web-1 leads with token 17, web-2 and web-3 wait.

@@ -45,12 +45,18 @@ pub(crate) struct Candidate {
     #[serde(flatten)]
     who: Who,
     note: String,
+    rank: Option<String>,
     said_ago_ms: Option<Millis>,
 }
 
 impl From<&Waiting> for Candidate {
     fn from(waiting: &Waiting) -> Self {
-        Self { who: (&waiting.who).into(), note: waiting.note.clone(), said_ago_ms: waiting.age.map(Millis) }
+        Self {
+            who: (&waiting.who).into(),
+            note: waiting.note.clone(),
+            rank: waiting.rank.map(|rank| rank.to_string()),
+            said_ago_ms: waiting.age.map(Millis),
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use primacy::{CandidateConfig, Election, Protocol};
+use primacy::{CandidateConfig, Election};
 
-use crate::cli::registers::{Registers, Scoring};
-use crate::cli::{Common, RunArgs, place};
+use crate::cli::preference::{Preference, Scoring};
+use crate::cli::{Common, Part, RunArgs, place};
 use crate::output::logging;
 
 mod family;
@@ -88,7 +88,7 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
 fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let usage = |failure: crate::output::failure::Failure| Refusal::new(2, failure.to_string());
     let label = args.label();
-    let (timing, registers) = args.part(&label).map_err(usage)?;
+    let Part { timing, protocol, preference } = args.part(&label).map_err(usage)?;
     let store = common.open_store().map_err(usage)?;
     let store_url = common.store_url().map_err(usage)?;
     let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
@@ -105,11 +105,9 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let mut candidate = CandidateConfig::new(label);
     candidate.timing = timing;
     candidate.data = args.data;
-    let mut scoring = None;
-    if let Some(Registers { rounds, fail_back, rank, scoring: source }) = registers {
-        candidate.protocol = Protocol::Registers { rounds, rank, fail_back };
-        scoring = source;
-    }
+    candidate.protocol = protocol;
+    let Preference { rank, fail_back, turn, scoring } = preference;
+    (candidate.rank, candidate.fail_back, candidate.turn) = (rank, fail_back, turn.unwrap_or_default());
     Ok(Job {
         common: common.clone(),
         election: Election::new(store, common.election.clone()),

@@ -15,7 +15,7 @@ use primacy::{Instant, Label, clock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::cli::registers::Scoring;
+use crate::cli::preference::Scoring;
 use crate::output::shorten;
 use crate::output::span::span;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::select::Rank;
-use primacy::store::{EndReason, Holder, Record, Reply, Request, Session, Snapshot, Store, Why, registers};
+use primacy::store::{
+    Announcement, EndReason, Holder, Record, Reply, Request, Session, Snapshot, Store, Why, registers,
+};
 use primacy::{CandidateId, ElectionName, Label, Token};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -76,7 +78,7 @@ impl World {
     }
 
     pub(crate) fn announce(&self, peer: &mut Peer) {
-        self.step(peer, Request::Look { announce: Some(Why::NotLooked) });
+        self.step(peer, Request::Look { announce: Some(Announcement { why: Why::NotLooked, rank: Rank::default() }) });
     }
 
     pub(crate) fn leave(&self, peer: &mut Peer) {

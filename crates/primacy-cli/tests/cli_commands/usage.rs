@@ -79,18 +79,7 @@ fn options_of_another_protocol_and_rounds_that_make_no_sense() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = format!("sqlite:{}", folder.path().join("primacy.db").display());
     let with = |options: &[&str]| run(&[&["run", "--store", &store], options, &["--", "true"]].concat());
-    for option in [
-        ["--round", "1s"],
-        ["--missed", "3"],
-        ["--round-most", "9s"],
-        ["--prefer", "a"],
-        ["--never", "a"],
-        ["--score", "-1"],
-        ["--score-class", "10:2"],
-        ["--score-command", "echo 1"],
-        ["--score-every", "1s"],
-        ["--fail-back", "never"],
-    ] {
+    for option in [["--round", "1s"], ["--missed", "3"], ["--round-most", "9s"]] {
         with(&option).is_one_line(2, &format!("{} needs --protocol registers", option[0]));
     }
     let registers = |options: &[&str]| with(&[&["--protocol", "registers"], options].concat());
@@ -99,15 +88,20 @@ fn options_of_another_protocol_and_rounds_that_make_no_sense() {
     registers(&["--missed", "1"]).is_one_line(2, "choose 2 to 100");
     registers(&["--round-most", "1s"]).is_one_line(2, "choose at least the round time");
     registers(&["--grace", "4s"]).is_one_line(2, "does not fit in a lease of 4s");
-    registers(&["--prefer", "a,,b"]).is_one_line(2, "name 2 of the list");
-    registers(&["--prefer", "a", "--never", "a"]).is_one_line(2, "choose one of the two");
-    registers(&["--score", "NaN"]).is_one_line(2, "a score must be finite");
-    registers(&["--score-class", "10"]).is_one_line(2, "give --score or --score-command");
-    registers(&["--score", "1", "--score-class", "0"]).is_one_line(2, "choose at least 0.001");
-    registers(&["--score", "1", "--score-class", "1,1,1,1,1,1,1,1"]).is_one_line(2, "give at most 7");
-    registers(&["--score", "1e15"]).is_one_line(2, "too far from 0");
-    registers(&["--score-every", "1s"]).is_one_line(2, "give that, too");
-    registers(&["--fail-back", "soon"]).is_one_line(2, "or never");
+    registers(&["--turn", "ring"]).is_one_line(2, "leave --turn out");
+    for protocol in ["lease", "registers"] {
+        let prefers = |options: &[&str]| with(&[&["--protocol", protocol], options].concat());
+        prefers(&["--prefer", "a,,b"]).is_one_line(2, "name 2 of the list");
+        prefers(&["--prefer", "a", "--never", "a"]).is_one_line(2, "choose one of the two");
+        prefers(&["--score", "NaN"]).is_one_line(2, "a score must be finite");
+        prefers(&["--score-class", "10"]).is_one_line(2, "give --score or --score-command");
+        prefers(&["--score", "1", "--score-class", "0"]).is_one_line(2, "choose at least 0.001");
+        prefers(&["--score", "1", "--score-class", "1,1,1,1,1,1,1"]).is_one_line(2, "give at most 6");
+        prefers(&["--score", "1e15"]).is_one_line(2, "too far from 0");
+        prefers(&["--score-every", "1s"]).is_one_line(2, "give that, too");
+        prefers(&["--fail-back", "soon"]).is_one_line(2, "or never");
+        prefers(&["--turn", "random"]).is_one_line(2, "choose arrival, identity, ring");
+    }
     with(&["--protocol", "raft"]).is_one_line(2, "choose one of lease, registers");
     run(&["members", "--store", &store, "--count", "1"]).is_one_line(2, "--watch");
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "nothing was opened");

@@ -139,7 +139,16 @@ fn a_member_that_is_stopped_is_evicted_told_why_and_comes_back() {
 
 #[test]
 fn who_is_preferred_takes_the_lead_back() {
-    let options = with(SHORT, &["--prefer", "b", "--fail-back", "500ms"]);
+    takes_the_lead_back(SHORT);
+}
+
+#[test]
+fn who_is_preferred_takes_the_lead_back_by_leases_too() {
+    takes_the_lead_back(&["--lease", "1s", "--grace", "200ms"]);
+}
+
+fn takes_the_lead_back(options: &[&str]) {
+    let options = with(options, &["--prefer", "b", "--fail-back", "500ms"]);
     let mut world = World::new();
     let _first = world.start("a", &options, &[]);
     let led = world.expect_start_after(0);

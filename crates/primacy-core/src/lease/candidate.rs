@@ -13,6 +13,7 @@ use core::time::Duration;
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
 use super::record::{Record, Sighting, Standing, Version, Wish};
 use super::view::{Role, View, Why};
+use crate::select::{Rank, Turn};
 use crate::time::spread;
 use crate::{CandidateId, Instant, Label, Timing};
 
@@ -31,6 +32,10 @@ pub struct Config {
     /// The longest lease that anybody may hold without this candidate having seen it: what a lost record is waited out for
     /// at least.
     pub longest: Duration,
+    /// How it stands by preference: the smaller rank asks first. `None`: it never asks. A preference is never safety.
+    pub rank: Option<Rank>,
+    /// In which order those of equal rank ask.
+    pub turn: Turn,
     /// Its timing. Other candidates may have another (HAZARDS 9).
     pub timing: Timing,
     /// A planted bug, for proving that the checkers find it.
@@ -39,13 +44,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// A candidate that publishes nothing about itself.
+    /// A candidate that publishes nothing about itself, and waits in the order of arrival.
     pub fn new(id: CandidateId, label: Label, timing: Timing) -> Self {
         Self {
             id,
             label,
             data: String::new(),
             longest: timing.lease(),
+            rank: Some(Rank::default()),
+            turn: Turn::Arrival,
             timing,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -79,8 +86,10 @@ pub struct Candidate {
     seen: Option<Seen>,
     /// Where it stands, if somebody else says so than the store.
     placed: Option<Standing>,
-    /// It never asks.
-    abstains: bool,
+    /// Its turn among those of its rank, reckoned for the leader that it saw last. `None`: not reckoned yet.
+    turn: Option<i32>,
+    /// Who led when it looked last, though nobody may now.
+    last_leader: Option<CandidateId>,
     /// When its last call ended that may have changed the record, or has shown it: what was asked for by then may be older.
     settled_at: Instant,
     /// The highest version ever seen (rule R6).
@@ -182,7 +191,8 @@ impl Candidate {
             calls: 0,
             seen: None,
             placed: None,
-            abstains: false,
+            turn: None,
+            last_leader: None,
             settled_at: Instant::ZERO,
             highest: Version::default(),
             longest,
@@ -217,7 +227,7 @@ impl Candidate {
             Event::Done { call, result } => self.done(call, result, cx),
             Event::Placed(standing) => self.placed(standing),
             Event::Unplaced => self.placed = None,
-            Event::Abstain(abstains) => self.abstain(abstains, cx),
+            Event::Prefer(rank) => self.prefer(rank, cx),
             Event::Shown { sighting, asked_at } => self.shown(sighting, asked_at, cx),
             Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
@@ -312,9 +322,13 @@ impl Candidate {
     }
 
     /// Its own settings are no reason to break off what it does: it ends as by a resignation.
-    fn abstain(&mut self, abstains: bool, cx: &mut Context<'_>) {
-        self.abstains = abstains;
-        if abstains {
+    fn prefer(&mut self, rank: Option<Rank>, cx: &mut Context<'_>) {
+        if self.config.rank != rank {
+            self.config.rank = rank;
+            // Its new place is told with the next look.
+            self.next_announce = cx.now;
+        }
+        if rank.is_none() {
             self.resign_for(EndReason::Resigned, cx);
         }
     }

@@ -11,6 +11,6 @@ mod view;
 #[cfg(feature = "flaws")]
 pub use candidate::Flaw;
 pub use candidate::{Candidate, Config, Context};
-pub use port::{CallError, CallId, Effect, EndReason, Event, Reply, Request};
+pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Reply, Request};
 pub use record::{Expectation, Holder, Record, Sighting, Standing, Version, Wish};
 pub use view::{Role, View, Why};

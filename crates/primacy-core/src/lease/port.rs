@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::record::{Expectation, Holder, Record, Sighting, Standing, Version};
 use super::view::Why;
+use crate::select::Rank;
 use crate::{CandidateId, Instant, Label, Timing, Token};
 
 /// Names one call to the store. Never used twice by one candidate.
@@ -18,7 +19,7 @@ pub enum Request {
     /// Read the row. Answered by [`Reply::Seen`].
     Look {
         /// What to tell others about the waiting candidate; absent when it was told lately.
-        announce: Option<Why>,
+        announce: Option<Announcement>,
     },
     /// Take the lease: if the row is as expected (`None`: absent, with nothing above `floor` remembered, or a row that
     /// was granted and deleted since would count as the absence that was seen), make `holder` its holder, with the token
@@ -58,6 +59,16 @@ pub enum Request {
     },
     /// Forget the candidate's announcement. Answered by [`Reply::Left`].
     Leave,
+}
+
+/// What a waiting candidate tells others about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Announcement {
+    /// Why it does not lead.
+    pub why: Why,
+    /// Its place in the waiting order: before all whose rank is larger, and among equals by arrival (or, where arrivals
+    /// cannot be told, by identity).
+    pub rank: Rank,
 }
 
 /// What the store answered. Every reply is authoritative.
@@ -108,8 +119,9 @@ pub enum Event {
     Placed(Standing),
     /// Nobody else says any more where it stands: what a look says counts again.
     Unplaced,
-    /// Whether it never asks for the lease; one that leads hands over.
-    Abstain(bool),
+    /// From now on it stands like this by preference; the smaller rank asks first. `None`: it never asks for the lease, and
+    /// hands over if it leads.
+    Prefer(Option<Rank>),
     /// The record was read for others too, by a call that was sent at `asked_at`.
     Shown {
         /// The record.

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A [`Selector`] makes a [`Rank`] of a candidate's label and its scores: the place that [`Names`] gives it, then one
-//! class for each score. Whatever is equal in rank is decided as without preferences, by age.
+//! class for each score. Among equals in rank a [`Turn`] decides, which is the last element of a rank: by arrival, around a
+//! ring, or by a draw.
 //!
 //! ```
 //! use primacy_core::Label;
@@ -43,6 +44,7 @@ mod oracle;
 mod rank;
 mod score;
 mod selector;
+mod turn;
 
 pub use classes::{Classes, ClassesError};
 pub use fail_back::{FailBack, FailBackWatch};
@@ -51,3 +53,4 @@ pub use oracle::{Facts, Metric, Oracle, ScoreOracle, UnknownMetric};
 pub use rank::{Rank, RankError};
 pub use score::{SCORES_MAX, Score, ScoreError, Scores};
 pub use selector::{Selector, TooManyClasses};
+pub use turn::{Turn, UnknownTurn};

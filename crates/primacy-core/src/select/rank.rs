@@ -53,6 +53,9 @@ impl Rank {
     /// How many bytes [`to_bytes`](Self::to_bytes) gives, always.
     pub const BYTES: usize = 4 * Self::ELEMENTS_MAX;
 
+    /// Behind all others: the rank of who never asks.
+    pub const LAST: Self = Self([i32::MAX; Self::ELEMENTS_MAX]);
+
     /// The rank with these elements, the first of which counts most.
     ///
     /// # Errors
@@ -68,6 +71,14 @@ impl Rank {
     pub fn elements(&self) -> &[i32] {
         let used = self.0.iter().rposition(|element| *element != 0).map_or(0, |last| last + 1);
         &self.0[..used]
+    }
+
+    /// The same rank with this turn among its equals ([`Turn`](super::Turn)) as its last element.
+    #[must_use]
+    pub fn with_turn(mut self, turn: i32) -> Self {
+        let [.., last] = &mut self.0;
+        *last = turn;
+        self
     }
 
     /// The rank as bytes that compare byte by byte as ranks do, for a `BLOB`, `BYTEA` or `BINARY(32)` column to sort by.

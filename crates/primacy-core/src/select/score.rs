@@ -136,8 +136,9 @@ fn decimal(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -thousandths } else { thousandths })
 }
 
-/// The most scores that a candidate has: a [`Rank`](super::Rank) has one element more, for its name.
-pub const SCORES_MAX: usize = super::Rank::ELEMENTS_MAX - 1;
+/// The most scores that a candidate has: a [`Rank`](super::Rank) has two elements more, for its name and for its
+/// [`Turn`](super::Turn) among equals.
+pub const SCORES_MAX: usize = super::Rank::ELEMENTS_MAX - 2;
 
 /// A candidate's scores in order of priority: a later one decides only where all before it are in the same class.
 ///

@@ -4,7 +4,7 @@
 //! candidate a lease=10s grace=2s    a candidate called a
 //! standing a ahead=1 others=2       what the store tells it of the waiting order
 //! at 1.5s                           it is now 1.5 s
-//! a campaign|withdraw|resign|drained|wake|hint|suspended
+//! a campaign|withdraw|resign|drained|wake|hint|suspended|prefer RANK|prefer never
 //! a apply                           the store carries out a's call; the answer is under way
 //! a answer                          and the answer arrives
 //! a not-done | unknown              a's call ends with this error
@@ -23,8 +23,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use primacy_core::lease::{
-    CallError, CallId, Candidate, Config, Context, Effect, Event, Reply, Request, Sighting, Standing, Wish,
+    Announcement, CallError, CallId, Candidate, Config, Context, Effect, Event, Reply, Request, Sighting, Standing,
+    Wish,
 };
+use primacy_core::select::{Rank, Turn};
 use primacy_core::{CandidateId, Instant, Label, Timing, TimingSettings};
 use store::Row;
 
@@ -100,7 +102,8 @@ impl Stage {
         }
         let label = Label::new(*settings.get("label").unwrap_or(&name)).expect("a valid label");
         let id = CandidateId::from_bits(self.cast.len() as u128 + 1);
-        let config = Config::new(id, label, Timing::new(timing).expect("valid timing"));
+        let turn = settings.get("turn").map_or(Turn::Arrival, |turn| turn.parse().expect("a turn"));
+        let config = Config { turn, ..Config::new(id, label, Timing::new(timing).expect("valid timing")) };
         let actor = Actor {
             candidate: Candidate::new(config),
             standing: Standing::default(),
@@ -126,6 +129,8 @@ impl Stage {
                 let timing = Timing::with_lease(span(lease)).expect("valid timing");
                 self.handle(name, Event::Retime(timing));
             }
+            ["prefer", "never"] => self.handle(name, Event::Prefer(None)),
+            ["prefer", rank] => self.handle(name, Event::Prefer(Some(rank.parse().expect("a rank")))),
             ["hint"] => self.handle(name, Event::Hint),
             ["suspended"] => self.handle(name, Event::Suspended),
             ["apply"] => self.apply(name)?,
@@ -315,7 +320,10 @@ fn show_effect(effect: &Effect) -> String {
 fn show_request(request: &Request) -> String {
     match request {
         Request::Look { announce: None } => "look".to_owned(),
-        Request::Look { announce: Some(why) } => format!("look and say: {why}"),
+        Request::Look { announce: Some(Announcement { why, rank }) } if *rank == Rank::default() => {
+            format!("look and say: {why}")
+        }
+        Request::Look { announce: Some(Announcement { why, rank }) } => format!("look and say, ranked {rank}: {why}"),
         Request::Acquire { expect, floor, lease, .. } => {
             let expect = expect
                 .map_or("no row".to_owned(), |expect| format!("{} with orders {}", expect.version, expect.intent));

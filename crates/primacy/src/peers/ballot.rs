@@ -9,7 +9,7 @@ use primacy_core::quorum::{Ask, Durable, Voter};
 use super::annals::Annals;
 use super::kept::Kept;
 use super::wire::Told;
-use crate::store::lineup::{Lineup, Past};
+use crate::store::lineup::{Lineup, Past, Said};
 use crate::store::row::TAKEN_OVER;
 use crate::store::{Holder, Term};
 use crate::{CandidateId, ElectionName, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Question {
     /// Who asks.
     pub(super) asker: CandidateId,
     /// What it says of itself, if it waits and has not said so lately.
-    pub(super) announce: Option<(Holder, String)>,
+    pub(super) announce: Option<(Holder, Said)>,
     /// Whether all who wait are to be told of.
     pub(super) lists: bool,
     /// Why a leadership ends.
@@ -103,9 +103,9 @@ impl Ballots {
         let drift_ppm = self.drift_ppm;
         let ballot =
             self.elections.entry(election.clone()).or_insert_with(|| Ballot::new(Durable::default(), drift_ppm, now));
-        if let Some((who, note)) = announce {
+        if let Some((who, said)) = announce {
             let lease = ballot.voter.durable().lease;
-            ballot.lineup.announce(&who, note, (!lease.is_zero()).then_some(lease), now);
+            ballot.lineup.announce(&who, said, (!lease.is_zero()).then_some(lease), now);
         }
         let was_bound = ballot.voter.bound_until(now).is_some();
         let before = ballot.voter.durable().term;

@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::link::{Back, Ends, Link, State};
 use super::tls::Tls;
 use super::wire::{Asked, Body, Malformed, Question, Told};
+use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
 
 /// Where the voters are, and how they are talked to.
@@ -224,7 +225,7 @@ impl Beside {
                 None => all.push(waiting.clone()),
             }
         }
-        all.sort_by_key(|waiting| waiting.who.id);
+        all.sort_by_key(|waiting| (waiting.rank.unwrap_or(Rank::LAST), waiting.who.id));
         all
     }
 }

@@ -14,7 +14,9 @@ use super::desk::{PeersDesk, Secrecy};
 use super::pool::{Heard, Places, Pool, carry_out};
 use super::tls::{Identity, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
-use crate::store::{BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, UrlError};
+use crate::store::{
+    Announcement, BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, UrlError,
+};
 use crate::{CandidateId, ElectionName};
 
 /// What a candidate keeps for its whole life, whatever becomes of its connections.
@@ -181,8 +183,9 @@ impl PeersSession {
     async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
         let mut seat = self.seat.lock().await;
         match &request {
-            Request::Look { announce: Some(why) } => {
-                seat.waits = Some(Waits { who: Some((&self.me).into()), note: why.to_string(), age_ns: 0 });
+            Request::Look { announce: Some(Announcement { why, rank }) } => {
+                let (note, rank) = (why.to_string(), wire::rank_bytes(*rank));
+                seat.waits = Some(Waits { who: Some((&self.me).into()), note, age_ns: 0, rank });
             }
             Request::Look { announce: None } | Request::Acquire { .. } => {}
             _ => seat.waits = None,

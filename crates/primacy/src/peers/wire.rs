@@ -9,7 +9,7 @@ use std::time::Duration;
 use primacy_core::quorum::Answer;
 use prost::{Message, Oneof};
 
-pub(super) use convert::{candidate, candidate_bytes, election, voter, voter_bytes};
+pub(super) use convert::{candidate, candidate_bytes, election, rank, rank_bytes, voter, voter_bytes};
 
 use crate::store::{Standing, Waiting};
 
@@ -174,6 +174,9 @@ pub(super) struct Waits {
     /// How long ago it said so. In an answer only.
     #[prost(uint64, tag = "3")]
     pub(super) age_ns: u64,
+    /// Where it stands by preference, as bytes that sort; none for one without preferences.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(super) rank: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Message)]

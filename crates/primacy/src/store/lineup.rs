@@ -1,21 +1,36 @@
-//! Who waits for a lease, in the order in which they came, and who has led: as kept in the memory of a process.
+//! Who waits for a lease, in which order, and who has led: as kept in the memory of a process.
 
 use std::time::Duration;
 
 use super::row::{self, FORGOTTEN_AFTER, TERMS_KEPT, unix_ms};
-use super::{Holder, Standing, Term, Waiting};
+use super::{Announcement, Holder, Standing, Term, Waiting};
+use crate::select::Rank;
 use crate::{CandidateId, Instant, Token};
 
 /// So many who wait are remembered for each election.
 const WAITING_MOST: usize = 10_000;
 
-/// Candidates that wait, in waiting order.
+/// Candidates that wait, in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Lineup(Vec<Announced>);
+
+/// What a candidate says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) note: String,
+    pub(crate) rank: Rank,
+}
+
+impl From<&Announcement> for Said {
+    fn from(said: &Announcement) -> Self {
+        Self { note: said.why.to_string(), rank: said.rank }
+    }
+}
 
 #[derive(Debug)]
 struct Announced {
     who: Holder,
+    rank: Rank,
     note: String,
     seen: Instant,
     fresh_for: Duration,
@@ -23,12 +38,13 @@ struct Announced {
 
 impl Lineup {
     /// A candidate says that it waits. `lease`: that of the present holder.
-    pub(crate) fn announce(&mut self, who: &Holder, note: String, lease: Option<Duration>, now: Instant) {
+    pub(crate) fn announce(&mut self, who: &Holder, said: Said, lease: Option<Duration>, now: Instant) {
         self.0.retain(|waiting| now.since(waiting.seen) <= waiting.fresh_for * FORGOTTEN_AFTER);
         let is_full = self.0.len() >= WAITING_MOST;
         let before = self.0.iter_mut().find(|waiting| waiting.who.id == who.id);
         let fresh_for = row::fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.seen)));
-        let announced = Announced { who: who.clone(), note, seen: now, fresh_for };
+        let Said { note, rank } = said;
+        let announced = Announced { who: who.clone(), rank, note, seen: now, fresh_for };
         match before {
             Some(before) => *before = announced,
             // Who is not in the list is merely not counted.
@@ -44,35 +60,39 @@ impl Lineup {
 
     /// Where one candidate stands among those that have announced themselves lately and do not lead.
     pub(crate) fn standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
-        let place = self.0.iter().position(|waiting| waiting.who.id == me).unwrap_or(usize::MAX);
+        let own = self.0.iter().enumerate().find(|(_, waiting)| waiting.who.id == me);
+        let place = own.map(|(position, waiting)| (waiting.rank, position));
         let mut standing = Standing::default();
         for (position, waiting) in self.0.iter().enumerate() {
             if waiting.waits(holder, now) && waiting.who.id != me {
                 standing.others += 1;
-                standing.ahead += u32::from(position < place);
+                standing.ahead += u32::from(place.is_none_or(|place| (waiting.rank, position) < place));
             }
         }
         standing
     }
 
-    /// The same where the order is that of identities, which are random: many who keep such lists come to the same order.
+    /// The same where equals are in the order of identities, which are random: many who keep such lists come to the same order.
     #[cfg(feature = "peers")]
     pub(crate) fn drawn_standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
         let others = self.0.iter().filter(|waiting| waiting.waits(holder, now) && waiting.who.id != me);
+        let own = self.0.iter().find(|waiting| waiting.who.id == me).map_or(Rank::LAST, |waiting| waiting.rank);
         let mut standing = Standing::default();
         for other in others {
             standing.others += 1;
-            standing.ahead += u32::from(other.who.id < me);
+            standing.ahead += u32::from((other.rank, other.who.id) < (own, me));
         }
         standing
     }
 
     /// Those that have announced themselves lately and do not lead.
     pub(crate) fn list(&self, holder: Option<CandidateId>, now: Instant) -> impl Iterator<Item = Waiting> {
-        let fresh = self.0.iter().filter(move |waiting| waiting.waits(holder, now));
-        fresh.map(move |waiting| Waiting {
+        let mut fresh: Vec<_> = self.0.iter().filter(|waiting| waiting.waits(holder, now)).collect();
+        fresh.sort_by_key(|waiting| waiting.rank);
+        fresh.into_iter().map(move |waiting| Waiting {
             who: waiting.who.clone(),
             note: waiting.note.clone(),
+            rank: row::shown_rank(waiting.rank),
             age: Some(now.since(waiting.seen)),
         })
     }

@@ -151,9 +151,9 @@ impl MemorySession {
         let me = self.me.id;
         let applied = match request {
             Request::Look { announce } => {
-                if let Some(why) = announce {
+                if let Some(said) = announce {
                     let lease = kept.record().map(|record| record.lease);
-                    kept.lineup.announce(&self.me, why.to_string(), lease, now);
+                    kept.lineup.announce(&self.me, (&said).into(), lease, now);
                 }
                 return Ok(Reply::Seen(kept.sight(me, now)));
             }

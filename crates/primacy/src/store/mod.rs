@@ -18,10 +18,11 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
 use primacy_core::lease::CallError;
 pub use primacy_core::lease::{
-    EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
+    Announcement, EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
 };
 pub use primacy_core::registers;
 
@@ -168,6 +169,8 @@ pub struct Waiting {
     pub who: Holder,
     /// What it last said that it does, for people.
     pub note: String,
+    /// Where it stands by preference: who has a smaller rank asks first. `None`: it never leads.
+    pub rank: Option<Rank>,
     /// How long ago it said so, by the store's clock.
     pub age: Option<Duration>,
 }

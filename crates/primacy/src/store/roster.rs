@@ -53,6 +53,6 @@ pub(super) fn add_members(candidates: &mut Vec<Waiting>, record: &Record, round:
             continue;
         }
         let note = NOTES[usize::from(rank.is_none())].to_owned();
-        candidates.push(Waiting { who: super::Holder { id, label, data }, note, age });
+        candidates.push(Waiting { who: super::Holder { id, label, data }, note, rank, age });
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{EndReason, Expectation, Holder, Order, OrderKind, Record, Wish};
+use crate::select::Rank;
 use crate::{CandidateId, Label, Token};
 use primacy_core::lease::Version;
 
@@ -130,6 +131,11 @@ pub(super) fn fresh_for(holders_lease: Option<Duration>, since_last: Option<Dura
 
 /// After how many times its freshness an announcement is forgotten.
 pub(super) const FORGOTTEN_AFTER: u32 = 10;
+
+/// The rank of one that waits, as observers are shown it: none of one that never asks.
+pub(crate) fn shown_rank(rank: Rank) -> Option<Rank> {
+    (rank != Rank::LAST).then_some(rank)
+}
 
 /// Milliseconds since 1970 by the wall clock, for people only.
 pub(super) fn unix_ms() -> i64 {

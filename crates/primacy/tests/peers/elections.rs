@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::peers::{Peer, PeerError};
+use primacy::select::{FailBack, Rank};
 use primacy::store::{Holder, Order, OrderKind, Ordered, Record, Reply, Request, Store, Why};
 use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Status, Timing, Token};
 
@@ -39,6 +40,29 @@ async fn one_leads_at_a_time_and_hands_over() {
     first.resign().await;
     let second = within("b", b.elected()).await.expect("elected");
     assert!(second.token() > token);
+}
+
+/// The order among those that wait is the voters' to keep, and each of them has it from the candidates themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_makes_way_for_a_better_one() {
+    let cluster = Cluster::start(3).await;
+    let start = |label: &str, place: i32| {
+        let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+        config.timing = Timing::with_lease(SHORT).expect("valid");
+        config.rank = Rank::new(&[place]).ok();
+        config.fail_back = FailBack::After(SHORT / 2);
+        Election::new(cluster.store(), name()).campaign_with(config).expect("the system has a thread")
+    };
+    let mut a = start("a", 0);
+    let led = within("a", a.elected()).await.expect("elected");
+    let (_worse, mut best) = (start("worse", 9), start("best", -1));
+    within("the notice", led.lost()).await;
+    drop(led);
+    let _leads = within("the best", best.elected()).await.expect("elected");
+    let mut desk = cluster.store().desk().await.expect("opens");
+    let shown = desk.snapshot(&name()).await.expect("a majority answers").expect("there is one");
+    let waiting: Vec<_> = shown.candidates.iter().map(|one| (one.who.label.as_str(), one.rank)).collect();
+    assert_eq!(waiting.last(), Some(&("worse", Rank::new(&[9]).ok())), "{waiting:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

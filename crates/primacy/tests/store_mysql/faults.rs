@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
+use primacy::select::Rank;
 use primacy::store::mysql::Oddities;
-use primacy::store::{Order, OrderKind, Record, Reply, Request, Store, StoreError, Why};
+use primacy::store::{Announcement, Order, OrderKind, Record, Reply, Request, Store, StoreError, Why};
 use primacy::{Token, clock};
 use primacy_servers::{MariaDb, Proxy, Way};
 
@@ -100,7 +101,7 @@ async fn await_state(server: &MariaDb, state: &str) -> u64 {
 fn steps(a: &Actor, record: &Record) -> Vec<(&'static str, Request)> {
     vec![
         ("look", Request::Look { announce: None }),
-        ("announce", Request::Look { announce: Some(Why::Asking) }),
+        ("announce", Request::Look { announce: Some(Announcement { why: Why::Asking, rank: Rank::default() }) }),
         ("renew", a.renewal(record)),
         ("release", a.release(record)),
         ("leave", Request::Leave),

@@ -1,5 +1,6 @@
 //! The tables: made once by many, refused in another version, missing for observers.
 
+use primacy::select::Rank;
 use primacy::store::Store;
 
 use crate::support::{Actor, at, server, unusable};
@@ -20,7 +21,7 @@ async fn twenty_sessions_make_the_tables_at_once() {
     }
     let tables = server.sql("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'primacy'");
     assert_eq!(tables.expect("told").trim(), "6");
-    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "1");
+    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "2");
 }
 
 #[tokio::test]
@@ -28,13 +29,42 @@ async fn tables_of_another_version_are_refused_and_not_touched() {
     let server = server();
     let store = at(&server.url());
     drop(Actor::join(&store, "e", 1).await);
-    server.sql("UPDATE primacy_schema SET version = 2").expect("sets");
+    server.sql("UPDATE primacy_schema SET version = 3").expect("sets");
     for message in [
         unusable(Actor::try_join(&store, "e", 1).await, server.password()),
         unusable(store.desk().await.map(|_| ()), server.password()),
     ] {
-        assert!(message.contains("version 2") && message.contains("version 1"), "{message}");
+        assert!(message.contains("version 3") && message.contains("version 2"), "{message}");
     }
+}
+
+/// Tables from before ranks: candidates bring them forward, whoever runs with them goes on, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_observer() {
+    let server = server();
+    let store = at(&server.url());
+    let led = Actor::join(&store, "e", 1).await.take().await;
+    let mut old = Actor::join(&store, "e", 2).await;
+    old.announce().await;
+    server
+        .sql("ALTER TABLE primacy_candidate DROP COLUMN `rank`; UPDATE primacy_schema SET version = 1")
+        .expect("goes back");
+    assert!(unusable(store.desk().await.map(|_| ()), server.password()).contains("primacy run"));
+    let joining: Vec<_> = (3..10)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { Actor::try_join(&store, "e", number).await })
+        })
+        .collect();
+    for task in joining {
+        let mut actor = task.await.expect("no panic").expect("each gets its session");
+        assert_eq!(actor.look().await.record.as_ref(), Some(&led), "what was there is there");
+    }
+    let mut new = Actor::join(&store, "e", 3).await;
+    new.announce_as(Rank::new(&[-1]).expect("one")).await;
+    assert_eq!(new.look().await.standing.ahead, 0, "before the one that waited already");
+    assert_eq!(old.look().await.standing.ahead, 1);
+    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "2");
 }
 
 #[tokio::test]

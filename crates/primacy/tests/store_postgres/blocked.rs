@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use primacy::Token;
-use primacy::store::{Reply, Request, Store, StoreError, Why};
+use primacy::select::Rank;
+use primacy::store::{Announcement, Reply, Request, Store, StoreError, Why};
 use primacy_servers::{Postgres, PostgresOptions};
 use tokio::time::timeout;
 
@@ -47,7 +48,7 @@ async fn a_look_goes_on_when_announcements_cannot_be_written() {
     let record = a.take().await;
     let mut b = Actor::join(&store, "e", 2).await;
     admin.run("BEGIN; LOCK TABLE primacy_candidate IN SHARE MODE").await;
-    let announce = Request::Look { announce: Some(Why::Asking) };
+    let announce = Request::Look { announce: Some(Announcement { why: Why::Asking, rank: Rank::default() }) };
     let seen = timeout(Duration::from_secs(5), b.step(announce.clone())).await.expect("in time").expect("looks");
     assert!(matches!(seen, Reply::Seen(seen) if seen.record == Some(record.clone()) && seen.standing.others == 0));
     admin.until(BLOCKED, 0).await;

@@ -1,6 +1,7 @@
 //! The tables: created once, refused where they are another version's or were changed.
 
 use primacy::Token;
+use primacy::select::Rank;
 use primacy::store::{Reply, Request, Store};
 
 use crate::support::{Actor, Admin, at, election, server, unusable};
@@ -43,7 +44,7 @@ async fn tables_of_another_version_are_refused_and_left_alone() {
     let store = at(&server.url());
     Actor::join(&store, "e", 1).await.take().await;
     for (sql, why) in [
-        ("UPDATE primacy_schema SET version = 2", "newer"),
+        ("UPDATE primacy_schema SET version = 3", "newer"),
         ("UPDATE primacy_schema SET version = 0", "version 0"),
         ("DELETE FROM primacy_schema", "empty"),
     ] {
@@ -52,8 +53,41 @@ async fn tables_of_another_version_are_refused_and_left_alone() {
         assert!(message.contains(why) && message.contains("version"), "{message}");
         assert!(unusable(store.desk().await.map(drop)).contains(why));
     }
-    server.sql("INSERT INTO primacy_schema VALUES (1)").expect("repairs");
+    server.sql("INSERT INTO primacy_schema VALUES (2)").expect("repairs");
     assert!(Actor::join(&store, "e", 2).await.look().await.record.is_some());
+}
+
+/// Tables from before ranks: candidates bring them forward, whoever runs with them goes on, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_observer() {
+    let server = server();
+    let store = at(&server.url());
+    let led = Actor::join(&store, "e", 1).await.take().await;
+    let mut old = Actor::join(&store, "e", 2).await;
+    old.announce().await;
+    let back = "ALTER TABLE primacy_candidate DROP COLUMN rank; UPDATE primacy_schema SET version = 1";
+    server.sql(back).expect("goes back");
+    assert!(unusable(store.desk().await.map(drop)).contains("primacy run"));
+    let mut coming = tokio::task::JoinSet::new();
+    for number in 3..10 {
+        let url = server.url();
+        coming.spawn(async move { Actor::try_join(&at(&url), "e", number).await });
+    }
+    for actor in coming.join_all().await {
+        assert_eq!(actor.expect("a session").look().await.record.as_ref(), Some(&led), "what was there is there");
+    }
+    let mut new = Actor::join(&store, "e", 3).await;
+    new.announce_as(Rank::new(&[-1]).expect("one")).await;
+    assert_eq!(new.look().await.standing.ahead, 0, "before the one that waited already");
+    assert_eq!(old.look().await.standing.ahead, 1);
+    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told"), "2");
+    // A user without the right to change tables is told what to do; an administrator's SQL does the same.
+    server.sql(back).expect("goes back");
+    let admin = Admin::of(&server).await;
+    admin.run("ALTER TABLE primacy_candidate OWNER TO CURRENT_USER; GRANT ALL ON primacy_candidate TO primacy").await;
+    assert!(unusable(Actor::try_join(&store, "e", 4).await).contains("primacy schema"));
+    admin.run(&primacy::store::postgres::schema_sql()).await;
+    Actor::join(&store, "e", 4).await.announce().await;
 }
 
 /// Somebody else's newer program may create the tables while this one waits for its turn.

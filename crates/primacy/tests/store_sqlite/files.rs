@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use primacy::Token;
+use primacy::select::Rank;
 use primacy::store::{Reply, Store};
 
 use crate::support::{Actor, applied, at, election, place, sql, unusable};
@@ -78,15 +79,37 @@ async fn a_file_of_something_else_is_refused_and_left_alone() {
 async fn another_version_of_the_tables_is_refused_by_number() {
     let (_folder, path) = place();
     drop(Actor::join(&at(&path), "e", 1).await);
-    for version in [0, 2, 7] {
+    for version in [0, 3, 7] {
         sql(&path).pragma_update(None, "user_version", version).expect("writes");
         for why in [
             unusable(Actor::try_join(&at(&path), "e", 1).await, &path),
             unusable(at(&path).desk().await.map(|_| ()), &path),
         ] {
-            assert!(why.contains(&format!("version {version}")) && why.contains("version 1"), "{why}");
+            assert!(why.contains(&format!("version {version}")) && why.contains("version 2"), "{why}");
         }
     }
+}
+
+/// Tables from before ranks: candidates bring them forward, whoever runs with them goes on, and nothing is lost.
+#[tokio::test]
+async fn tables_of_version_1_are_brought_forward_by_a_candidate_and_not_by_an_observer() {
+    let (_folder, path) = place();
+    let mut running = Actor::join(&at(&path), "e", 1).await;
+    let led = running.take().await;
+    let mut old = Actor::join(&at(&path), "e", 2).await;
+    old.announce().await;
+    sql(&path)
+        .execute_batch("ALTER TABLE primacy_candidate DROP COLUMN rank; PRAGMA user_version = 1")
+        .expect("goes back");
+    assert!(unusable(at(&path).desk().await.map(|_| ()), &path).contains("primacy run"));
+    let mut new = Actor::join(&at(&path), "e", 3).await;
+    assert_eq!(new.announce().await.record, Some(led), "what was there is there");
+    new.announce_as(Rank::new(&[-1]).expect("one")).await;
+    assert_eq!(new.look().await.standing.ahead, 0, "before the one that waited already");
+    assert_eq!(old.look().await.standing.ahead, 1);
+    let version: i32 = sql(&path).pragma_query_value(None, "user_version", |row| row.get(0)).expect("reads");
+    assert_eq!(version, 2);
+    at(&path).desk().await.expect("observers are welcome again");
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use primacy::select::Rank;
 use primacy::store::{
-    EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Store, StoreError, Why,
+    Announcement, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Store, StoreError, Why,
 };
 use primacy::{CandidateId, ElectionName, Label, Token};
 
@@ -56,7 +57,13 @@ impl Actor {
     }
 
     pub(crate) async fn announce(&mut self) -> Sighting {
-        match self.step(Request::Look { announce: Some(Why::Asking) }).await {
+        self.announce_as(Rank::default()).await
+    }
+
+    /// Announces that it waits, standing like this by preference.
+    pub(crate) async fn announce_as(&mut self, rank: Rank) -> Sighting {
+        let announce = Some(Announcement { why: Why::Asking, rank });
+        match self.step(Request::Look { announce }).await {
             Ok(Reply::Seen(sighting)) => sighting,
             other => panic!("a look was answered with {other:?}"),
         }

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use crate::contest::PeerId;
-use crate::time::nanos;
 
 /// How peers avoid asking for votes at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,31 +25,6 @@ pub enum Launch {
 pub(super) fn mean(round_trip: Duration, others: usize, spread: u32) -> Duration {
     let others = u32::try_from(others).unwrap_or(u32::MAX).max(1);
     round_trip.saturating_mul(others).saturating_mul(spread)
-}
-
-/// A time with exponential distribution (J. von Neumann, *Various Techniques Used in Connection with Random Digits*, 1951):
-/// exact, and only by comparing, so that all machines draw the same without floating-point numbers.
-pub(super) fn exponential(mean: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
-    if mean.is_zero() {
-        return mean;
-    }
-    // Whole means are passed with probability 1/e each; nobody waits for longer than these.
-    for whole in 0..64 {
-        let part = entropy();
-        let (mut last, mut falls) = (part, 1_u32);
-        loop {
-            let next = entropy();
-            if next >= last {
-                break;
-            }
-            (last, falls) = (next, falls.wrapping_add(1));
-        }
-        if falls % 2 == 1 {
-            let part = Duration::from_nanos(super::below(part, nanos(mean)));
-            return mean.saturating_mul(whole).saturating_add(part);
-        }
-    }
-    mean.saturating_mul(64)
 }
 
 /// How many of `others` come before `me` in this term: those with a smaller hash, so that one who is gone changes the order

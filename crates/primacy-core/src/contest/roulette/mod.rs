@@ -18,6 +18,7 @@ pub use published::{Majority, Published, PublishedMessage, PublishedSettings, Ro
 pub use repaired::{Kept, Message, Roulette, Settings};
 
 use super::PeerId;
+use crate::time::below;
 
 /// How this peer's candidacies went, since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,10 +45,4 @@ fn draw<'a>(
         };
     }
     None
-}
-
-/// `bits` scaled to a number below `end`.
-fn below(bits: u64, end: u64) -> u64 {
-    let scaled = (u128::from(bits) * u128::from(end)) >> 64;
-    u64::try_from(scaled).unwrap_or_default()
 }

@@ -3,10 +3,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use super::{Tally, below, draw};
+use super::{Tally, draw};
 use crate::Instant;
 use crate::contest::{Contest, Context, Effect, Event, PeerId};
-use crate::time::spread;
+use crate::time::{below, spread};
 
 /// Numbers are in (0, 1), with the six decimal places that section 2.2, rule 1 finds sufficient.
 const WHOLE_PPM: u32 = 1_000_000;

@@ -3,11 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use super::launch::{Launch, exponential, mean, place};
+use super::launch::{Launch, mean, place};
 use super::{Tally, draw};
 use crate::Instant;
 use crate::contest::{Contest, Context, Effect, Event, PeerId};
-use crate::time::back_off;
+use crate::time::{back_off, exponential};
 
 /// A nominee that did not get the grant is not drawn for at most this long, however often that has happened.
 const EXCLUSION_MAX: Duration = Duration::from_secs(10);

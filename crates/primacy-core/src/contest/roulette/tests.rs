@@ -4,10 +4,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::launch::{exponential, place};
+use super::launch::place;
 use super::*;
 use crate::Instant;
 use crate::contest::{Contest, Context, Effect, Event};
+use crate::time::exponential;
 
 const ME: PeerId = PeerId(0);
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::super::port::{CallId, Effect, EndReason, Request};
+use super::super::port::{Announcement, CallId, Effect, EndReason, Request};
 use super::super::record::{Holder, Record, Version, Wish};
 use super::{Candidate, Config, Context, InFlight, Kind, State, Tenure};
 use crate::Instant;
@@ -83,7 +83,8 @@ impl Candidate {
     }
 
     pub(super) fn look(&mut self, deadline: Instant, cx: &mut Context<'_>) {
-        let announce = (cx.now >= self.next_announce).then(|| self.readiness().1);
+        let announce =
+            (cx.now >= self.next_announce).then(|| Announcement { why: self.readiness().1, rank: self.rank() });
         if announce.is_some() {
             self.announced = true;
             // The first announcement only takes a place in the waiting order: what it waits for is not known yet.

@@ -7,8 +7,9 @@ use super::super::view::Why;
 #[cfg(feature = "flaws")]
 use super::Flaw;
 use super::{Candidate, Context, Seen, State};
+use crate::select::Rank;
 use crate::time::spread;
-use crate::{Instant, Token};
+use crate::{CandidateId, Instant, Token};
 
 impl Candidate {
     /// The row as its own change has left it.
@@ -88,6 +89,7 @@ impl Candidate {
         if sighting.remembered > self.highest.token {
             self.highest = Version { token: sighting.remembered, beat: 0 };
         }
+        self.reckon_turn(holder, cx);
         self.seen = Some(match same {
             Some(seen) => Seen {
                 sighting,
@@ -101,9 +103,28 @@ impl Candidate {
         });
     }
 
+    /// A new leader is a new order of those that come after it.
+    fn reckon_turn(&mut self, holder: Option<CandidateId>, cx: &mut Context<'_>) {
+        let is_new = holder.is_some() && holder != self.last_leader;
+        if is_new {
+            self.last_leader = holder;
+        }
+        if self.turn.is_none() || (is_new && self.config.turn.follows_leaders()) {
+            let turn = self.config.turn.reckon(self.config.id, self.last_leader, cx.entropy);
+            if self.turn.replace(turn).is_some_and(|before| before != turn) {
+                self.next_announce = cx.now;
+            }
+        }
+    }
+
+    /// Its place in the waiting order.
+    pub(super) fn rank(&self) -> Rank {
+        self.config.rank.map_or(Rank::LAST, |rank| rank.with_turn(self.turn.unwrap_or_default()))
+    }
+
     /// The earliest time at which it may ask for the lease, if it may at all, and what it waits for now.
     pub(super) fn readiness(&self) -> (Option<Instant>, Why) {
-        if self.abstains {
+        if self.config.rank.is_none() {
             return (None, Why::Abstains);
         }
         let Some(seen) = &self.seen else { return (None, Why::NotLooked) };

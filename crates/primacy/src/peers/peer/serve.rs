@@ -19,6 +19,7 @@ use super::super::tls::{Tls, TlsError, peer_name};
 use super::super::wire::{self, Body, Hello, Malformed, Refused, VERSION, Welcome};
 use super::PeerError;
 use super::tally::{Out, Work};
+use crate::store::lineup::Said;
 
 /// Answers of one connection that wait to be sent. Whoever reads none of them is cut off.
 const ANSWERS_MOST: usize = 1_024;
@@ -185,7 +186,8 @@ impl Door {
 fn question(asked: wire::Question) -> Result<Question, Malformed> {
     let announce = asked.waits.as_ref().map(|waits| {
         let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
-        Ok((who.try_into()?, waits.note.chars().take(256).collect()))
+        let note = waits.note.chars().take(256).collect();
+        Ok((who.try_into()?, Said { note, rank: wire::rank(&waits.rank)? }))
     });
     Ok(Question {
         election: wire::election(&asked.election)?,

@@ -6,6 +6,8 @@ use primacy_core::lease::{Holder, Wish};
 use primacy_core::quorum::{Answer, Ask, Counts, Granted, Ordered, Orders, View, VoterId};
 
 use super::{Asked, Change, Claim, Malformed, Order, OrdersKept, Person, Reply, TermKept, Told, Waits};
+use crate::select::Rank;
+use crate::store::row::shown_rank;
 use crate::store::{Standing, Term, Waiting};
 use crate::{CandidateId, ElectionName, Label, Token};
 
@@ -185,6 +187,14 @@ fn lease(nanos: u64) -> Result<Duration, Malformed> {
     if lease > LONGEST { Err(Malformed("a lease of more than a day")) } else { Ok(lease) }
 }
 
+pub(in super::super) fn rank_bytes(rank: Rank) -> Vec<u8> {
+    if rank == Rank::default() { Vec::new() } else { rank.to_bytes().to_vec() }
+}
+
+pub(in super::super) fn rank(bytes: &[u8]) -> Result<Rank, Malformed> {
+    if bytes.is_empty() { Ok(Rank::default()) } else { Rank::from_bytes(bytes).map_err(|_| Malformed("a rank")) }
+}
+
 impl From<&Told> for Reply {
     fn from(told: &Told) -> Self {
         let Told { answer: Answer { accepted, view }, standing, waiting, held_for } = told;
@@ -192,6 +202,7 @@ impl From<&Told> for Reply {
             who: Some((&one.who).into()),
             note: one.note.clone(),
             age_ns: ns(one.age.unwrap_or_default()),
+            rank: rank_bytes(one.rank.unwrap_or(Rank::LAST)),
         });
         Self {
             accepted: *accepted,
@@ -220,7 +231,8 @@ impl TryFrom<&Reply> for Told {
         let orders = reply.orders.as_ref().map_or_else(|| Ok(Orders::default()), TryInto::try_into)?;
         let waiting = reply.waiting.iter().map(|one| {
             let age = Some(Duration::from_nanos(one.age_ns));
-            Ok(Waiting { who: holder(one.who.as_ref())?, note: one.note.clone(), age })
+            let rank = shown_rank(rank(&one.rank)?);
+            Ok(Waiting { who: holder(one.who.as_ref())?, note: one.note.clone(), rank, age })
         });
         let view = View {
             term: token(reply.term)?,
@@ -303,7 +315,8 @@ mod tests {
     }
 
     fn question(ask: &Ask) -> Question {
-        let waits = Waits { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1 };
+        let rank = rank_bytes(Rank::new(&[-3, 7]).expect("few"));
+        let waits = Waits { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1, rank };
         Question {
             election: "e".into(),
             asked: Some(ask.into()),
@@ -334,6 +347,7 @@ mod tests {
             let waiting = holder.iter().map(|who| Waiting {
                 who: who.clone(),
                 note: "n".into(),
+                rank: Rank::new(&[bound.map_or(0, |_| 4), -9]).ok(),
                 age: Some(Duration::from_nanos(1)),
             });
             let told = Told {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{
-    Desk, EndReason, Expectation, Holder, Order, OrderKind, Ordered, Record, Reply, Request, Session, Sighting,
-    Snapshot, Store, StoreError, Version, Why,
+    Announcement, Desk, EndReason, Expectation, Holder, Order, OrderKind, Ordered, Record, Reply, Request, Session,
+    Sighting, Snapshot, Store, StoreError, Version, Why,
 };
 use super::{Harness, Verdict};
+use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
 
 pub(super) type Outcome<T = ()> = Result<T, Verdict>;
@@ -94,10 +95,15 @@ impl Actor {
 
     /// Announces that it waits, and looks.
     pub(super) async fn announce(&mut self) -> Outcome<Sighting> {
-        self.look_and_say(Some(Why::Asking)).await
+        self.announce_as(Rank::default()).await
     }
 
-    async fn look_and_say(&mut self, announce: Option<Why>) -> Outcome<Sighting> {
+    /// The same, standing like this by preference.
+    pub(super) async fn announce_as(&mut self, rank: Rank) -> Outcome<Sighting> {
+        self.look_and_say(Some(Announcement { why: Why::Asking, rank })).await
+    }
+
+    async fn look_and_say(&mut self, announce: Option<Announcement>) -> Outcome<Sighting> {
         match self.step(Request::Look { announce }).await? {
             Reply::Seen(sighting) => Ok(sighting),
             other => Err(format!("a look was answered with {other:?}").into()),

@@ -1,8 +1,9 @@
 //! Checks of what waiting candidates tell each other.
 
-use super::super::{Request, Standing, Why};
+use super::super::{Announcement, Request, Standing, Why};
 use super::actor::{Outcome, Trial};
 use super::ensure;
+use crate::select::Rank;
 
 fn at(ahead: u32, others: u32) -> Standing {
     Standing { ahead, others, reserve: false }
@@ -32,6 +33,43 @@ pub(super) async fn waiting_order(trial: Trial<'_>) -> Outcome {
     let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
     let shown: Vec<_> = shown.into_iter().map(|waiting| waiting.who).collect();
     ensure!(shown == [a.me, b.me, c.me], "the candidates are shown as {shown:?}");
+    Ok(())
+}
+
+/// Who is preferred comes first, whoever came first; equals keep their order, and a rank may change.
+pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
+    let rank = |elements: &[i32]| Rank::new(elements).expect("few elements");
+    let mut leader = trial.candidate("leader").await?;
+    leader.take().await?;
+    let mut never = trial.candidate("never").await?;
+    let mut plain = trial.candidate("plain").await?;
+    let mut best = trial.candidate("best").await?;
+    never.announce_as(Rank::LAST).await?;
+    plain.announce().await?;
+    best.announce_as(rank(&[-1, 7])).await?;
+    for (actor, ahead) in [(&mut best, 0), (&mut plain, 1), (&mut never, 2)] {
+        let standing = actor.look().await?.standing;
+        ensure!(standing == at(ahead, 2), "{} stands at {standing:?}, not at {ahead}", actor.me.label);
+    }
+    let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
+    let shown: Vec<_> = shown.into_iter().map(|waiting| (waiting.who, waiting.rank)).collect();
+    let expected = [(&best, Some(rank(&[-1, 7]))), (&plain, Some(Rank::default())), (&never, None)]
+        .map(|(a, rank)| (a.me.clone(), rank));
+    ensure!(shown == expected, "the candidates are shown as {shown:?}");
+    // Below zero too, and whoever is moved.
+    for (low, high) in [(-2, -1), (-1, 1), (1, 2), (i32::MIN, i32::MAX)] {
+        for (first, last) in [(plain.me.id, never.me.id), (never.me.id, plain.me.id)] {
+            for actor in [&mut plain, &mut never] {
+                let element = if actor.me.id == first { low } else { high };
+                actor.announce_as(rank(&[0, element])).await?;
+            }
+            for actor in [&mut plain, &mut never] {
+                let place = if actor.me.id == last { 2 } else { 1 };
+                let standing = actor.look().await?.standing;
+                ensure!(standing == at(place, 2), "of {low} and {high}, one stands at {standing:?} and not at {place}");
+            }
+        }
+    }
     Ok(())
 }
 
@@ -89,7 +127,8 @@ pub(super) async fn note(trial: Trial<'_>) -> Outcome {
     let record = leader.take().await?;
     let mut a = trial.candidate("a").await?;
     for why in [Why::Paused, Why::Held { by: leader.me.label.clone(), token: record.version.token }] {
-        a.step(Request::Look { announce: Some(why.clone()) }).await?;
+        let announce = Some(Announcement { why: why.clone(), rank: Rank::default() });
+        a.step(Request::Look { announce }).await?;
         let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
         let [waiting] = &shown[..] else { return Err(format!("one candidate waits, but shown are {shown:?}").into()) };
         ensure!(waiting.note == why.to_string(), "'{why}' is shown as '{}'", waiting.note);

@@ -7,11 +7,13 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::{
-    Desk, EndReason, Expectation, Order, OrderKind, Ordered, Record, Reply, Request, Sighting, Store, StoreError, Why,
+    Announcement, Desk, EndReason, Expectation, Order, OrderKind, Ordered, Record, Reply, Request, Sighting, Store,
+    StoreError, Why,
 };
 use super::actor::{Actor, LEASE, Outcome, Trial, holder};
 use super::ensure;
 use super::replay::{Entry, Step, replay};
+use crate::select::Rank;
 use crate::{ElectionName, Token};
 
 /// Of many who ask for one version at once, one gets it, and its token is new.
@@ -180,7 +182,7 @@ impl Player {
                 holder: me,
                 lease: LEASE,
             },
-            (6, _) => Request::Look { announce: Some(Why::Asking) },
+            (6, _) => Request::Look { announce: Some(Announcement { why: Why::Asking, rank: Rank::default() }) },
             _ => Request::Look { announce: None },
         }
     }

@@ -128,6 +128,7 @@ checks! {
     "byte-exact" => names::byte_exact,
     "large-data" => names::large_data,
     "waiting-order" => announcements::waiting_order,
+    "ranks" => announcements::ranks,
     "winner-waits-no-more" => announcements::winner_waits_no_more,
     "leave" => announcements::leave,
     "former-leaders" => announcements::former_leaders,

@@ -14,6 +14,8 @@ pub(super) enum Fault {
     Outrun(StoreError),
     /// The tables are missing.
     NoTables(StoreError),
+    /// What was to be made is there already.
+    ThereAlready(StoreError),
     /// Anything else.
     Said(StoreError),
 }
@@ -27,7 +29,7 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Outrun(error) | Fault::NoTables(error) | Fault::Said(error) => error,
+            Fault::Outrun(error) | Fault::NoTables(error) | Fault::ThereAlready(error) | Fault::Said(error) => error,
         }
     }
 }
@@ -83,6 +85,8 @@ fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> 
                  an administrator",
             ));
         }
+        // Duplicate column name.
+        1060 => return Fault::ThereAlready(unusable("the tables are not as primacy made them")),
         1205 if !in_commit => unreachable("another transaction holds a lock for too long"),
         // WSREP has not yet prepared node for application use: checked before a statement begins.
         1047 if !in_commit => unreachable("this node is not part of its cluster's majority"),

@@ -41,8 +41,7 @@ fn optional_process(row: &mut Fields) -> Result<Option<ProcessId>, Fault> {
 }
 
 fn rank(row: &mut Fields) -> Result<Option<Rank>, Fault> {
-    let rank = row.optional_bytes()?.map(|bytes| Rank::from_bytes(&bytes)).transpose();
-    rank.map_err(|_| Fault::damaged("a rank"))
+    row.optional_bytes()?.map(|bytes| rows::rank(&bytes)).transpose()
 }
 
 fn whole(row: &mut Fields) -> Result<u64, Fault> {

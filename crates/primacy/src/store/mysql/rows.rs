@@ -6,11 +6,14 @@
 
 use std::time::Duration;
 
-use super::super::row::{FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT};
-use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
+use super::super::row::{self, FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT};
+use super::super::{
+    Announcement, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish,
+};
 use super::fault::Fault;
 use super::line::{Answer, Fields};
-use super::packet::{id, label, nanos, number, text};
+use super::packet::{bytes, id, label, nanos, number, text};
+use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
 
 const NEW_ELECTION: &str = "new-election";
@@ -40,7 +43,7 @@ pub(super) fn look(election: &ElectionName, me: CandidateId) -> String {
     let (election, me) = (text(election.as_str()), id(me));
     format!(
         "SELECT {COLUMNS}, t.token, {WRITABLE}, \
-             (SELECT CONCAT(COALESCE(SUM(m.id IS NULL OR c.joined < m.joined OR (c.joined = m.joined AND c.id < m.id)), 0), \
+             (SELECT CONCAT(COALESCE(SUM(m.id IS NULL OR (c.`rank`, c.joined, c.id) < (m.`rank`, m.joined, m.id)), 0), \
                             ' ', COUNT(*)) \
               FROM primacy_candidate AS c WHERE c.election = {election} AND c.id <> {me} AND {WAITS}) \
          FROM (SELECT 1 AS one) AS one \
@@ -319,16 +322,22 @@ pub(super) fn forget(election: &ElectionName) -> String {
     )
 }
 
+/// A rank as it is stored.
+pub(super) fn rank(bytes: &[u8]) -> Result<Rank, Fault> {
+    Rank::from_bytes(bytes).map_err(|_| Fault::damaged("a rank"))
+}
+
 /// Writes that `who` waits, keeping its place.
-pub(super) fn announce(election: &ElectionName, who: &Holder, note: &str, fresh_for: Duration) -> String {
+pub(super) fn announce(election: &ElectionName, who: &Holder, said: &Announcement, fresh_for: Duration) -> String {
     let name = text(election.as_str());
-    let (called, data, note, fresh) = (label(&who.label), text(&who.data), text(note), nanos(fresh_for));
+    let (called, data, fresh) = (label(&who.label), text(&who.data), nanos(fresh_for));
+    let (note, rank) = (text(&said.why.to_string()), bytes(&said.rank.to_bytes()));
     format!(
-        "INSERT INTO primacy_candidate (election, id, label, data, note, joined, seen_at, fresh_ns) \
-         SELECT {name}, {}, {called}, {data}, {note}, COALESCE(MAX(c.joined), 0) + 1, UTC_TIMESTAMP(6), {fresh} \
+        "INSERT INTO primacy_candidate (election, id, label, data, note, joined, seen_at, fresh_ns, `rank`) \
+         SELECT {name}, {}, {called}, {data}, {note}, COALESCE(MAX(c.joined), 0) + 1, UTC_TIMESTAMP(6), {fresh}, {rank} \
          FROM primacy_candidate AS c WHERE c.election = {name} \
          ON DUPLICATE KEY UPDATE label = {called}, data = {data}, note = {note}, seen_at = UTC_TIMESTAMP(6), \
-         fresh_ns = {fresh}",
+         fresh_ns = {fresh}, `rank` = {rank}",
         id(who.id)
     )
 }
@@ -342,9 +351,9 @@ pub(super) fn snapshots(election: Option<&ElectionName>) -> String {
     let filter = election.map_or(String::new(), |name| format!("WHERE e.election = {} ", text(name.as_str())));
     format!(
         "SELECT {COLUMNS}, {WRITABLE}, e.election, c.id, c.label, c.data, c.note, \
-             TIMESTAMPDIFF(MICROSECOND, c.seen_at, UTC_TIMESTAMP(6)) \
+             TIMESTAMPDIFF(MICROSECOND, c.seen_at, UTC_TIMESTAMP(6)), c.`rank` \
          FROM primacy_election AS e LEFT JOIN primacy_candidate AS c ON c.election = e.election AND {WAITS} \
-         {filter}ORDER BY e.election, c.joined, c.id"
+         {filter}ORDER BY e.election, c.`rank`, c.joined, c.id"
     )
 }
 
@@ -359,6 +368,7 @@ pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>
                 who: Holder { id: identity(&id)?, label: named(row.text()?)?, data: row.text()? },
                 note: row.text()?,
                 age: span(&mut row)?,
+                rank: row::shown_rank(rank(&row.optional_bytes()?.unwrap_or_default())?),
             }),
             None => None,
         };

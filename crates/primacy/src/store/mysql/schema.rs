@@ -8,7 +8,14 @@ use super::line::Line;
 use super::packet::Packet;
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// From version 1, which knew no ranks: whoever waits is of that without preferences. Only the second counts.
+const FROM_1: [&str; 2] = [
+    "ALTER TABLE primacy_candidate ADD COLUMN `rank` BINARY(32) NOT NULL \
+     DEFAULT X'8000000080000000800000008000000080000000800000008000000080000000'",
+    "UPDATE primacy_schema SET version = 2 WHERE version = 1",
+];
 
 /// Names are bytes, compared as bytes (rule R5): in a text column `a`, `A` and `a ` would be one election. `*_at` is the
 /// server's clock in UTC, for people and for ages.
@@ -46,6 +53,7 @@ const TABLES: [&str; 7] = [
     joined        BIGINT          NOT NULL,
     seen_at       DATETIME(6)     NOT NULL,
     fresh_ns      BIGINT          NOT NULL,
+    `rank`        BINARY(32)      NOT NULL,
     PRIMARY KEY (election, id)
 ) ENGINE = InnoDB",
     "CREATE TABLE IF NOT EXISTS primacy_term (
@@ -63,7 +71,7 @@ const TABLES: [&str; 7] = [
     beat          BIGINT          NOT NULL
 ) ENGINE = InnoDB",
     // Last: where it stands, everything stands.
-    "INSERT IGNORE INTO primacy_schema (one, version) VALUES (1, 1)",
+    "INSERT IGNORE INTO primacy_schema (one, version) VALUES (1, 2)",
 ];
 
 /// The version of the tables of the `registers` protocol, which stand beside the others: whoever knows only those goes on.
@@ -138,7 +146,7 @@ fn fence_procedure() -> Option<&'static str> {
 /// The SQL that an administrator runs where candidates have no right to make tables.
 pub fn schema_sql() -> String {
     let mut sql = String::from(
-        "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 1, for the client program mysql or mariadb. Run\n\
+        "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 2, for the client program mysql or mariadb. Run\n\
          -- it in that database; it may be run again. Candidates and operators then need no more than:\n\
          --   GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON `database`.* TO 'user'@'host';\n",
     );
@@ -146,6 +154,12 @@ pub fn schema_sql() -> String {
         sql.push('\n');
         sql.push_str(statement);
         sql.push_str(";\n");
+    }
+    sql.push_str(
+        "\n-- Where the tables are of version 1 (SELECT version FROM primacy_schema), take away the dashes first:\n",
+    );
+    for statement in FROM_1 {
+        sql.push_str(&format!("-- {};\n", statement.replace('\n', " ")));
     }
     sql.push('\n');
     sql.push_str(FENCE);
@@ -155,6 +169,7 @@ pub fn schema_sql() -> String {
 /// Makes the tables where they are missing, and refuses those of another version.
 pub(super) async fn make_or_check(line: &mut Line) -> Result<(), StoreError> {
     match version(line).await {
+        Ok(Some(1)) => migrate(line).await,
         Ok(Some(version)) => refuse_other(line, version),
         Ok(None) | Err(Fault::NoTables(_)) => make(line).await,
         Err(fault) => Err(fault.into()),
@@ -221,11 +236,29 @@ fn refuse_other(line: &Line, version: i64) -> Result<(), StoreError> {
     if version == VERSION {
         return Ok(());
     }
-    let what = if version > VERSION { "use a newer primacy" } else { "drop them, or name another database" };
+    let what = match version {
+        1 => "the first `primacy run` of this one changes them",
+        newer if newer > VERSION => "use a newer primacy",
+        _ => "drop them, or name another database",
+    };
     Err(StoreError::Unusable(format!(
         "{}: its tables are of version {version}, and this primacy knows version {VERSION}; {what}",
         line.host()
     )))
+}
+
+/// Another candidate, or an interrupted one, may have done the first step. Candidates that run with older tables go on.
+async fn migrate(line: &mut Line) -> Result<(), StoreError> {
+    for statement in FROM_1 {
+        match line.run_patiently(&Packet::read(statement.to_owned())).await {
+            Err(Fault::ThereAlready(_)) | Ok(_) => {}
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    match version(line).await? {
+        Some(version) => refuse_other(line, version),
+        None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", line.host()))),
+    }
 }
 
 /// Every statement makes what is missing and leaves what is there, and the version comes last. So it may be run by

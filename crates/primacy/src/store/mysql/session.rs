@@ -4,7 +4,8 @@ use tracing::debug;
 
 use super::super::row::Renewal;
 use super::super::{
-    BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
+    Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
+    Version, row,
 };
 use super::fault::Fault;
 use super::line::{Line, Purpose};
@@ -43,7 +44,7 @@ impl MysqlSession {
         match request {
             Request::Look { announce } => {
                 let seen = match announce {
-                    Some(why) => self.announce_and_look(&why).await?,
+                    Some(said) => self.announce_and_look(&said).await?,
                     None => self.look().await?,
                 };
                 Ok(Reply::Seen(seen.sighting))
@@ -85,16 +86,14 @@ impl MysqlSession {
     }
 
     /// A store that cannot be written just now can still be looked at.
-    async fn announce_and_look(&mut self, why: &Why) -> Result<Seen, StoreError> {
+    async fn announce_and_look(&mut self, said: &Announcement) -> Result<Seen, StoreError> {
         if !self.has_looked {
             self.look().await?;
         }
         let since_last = self.announced_at.map(|at| clock::now().since(at));
         let fresh_for = row::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
-        let mut statements = vec![
-            rows::announce(&self.election, &self.me, &why.to_string(), fresh_for),
-            rows::look(&self.election, self.me.id),
-        ];
+        let mut statements =
+            vec![rows::announce(&self.election, &self.me, said, fresh_for), rows::look(&self.election, self.me.id)];
         if self.announcements.is_multiple_of(FORGET_EVERY) {
             statements.insert(0, rows::forget(&self.election));
         }

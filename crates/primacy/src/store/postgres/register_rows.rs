@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Vars};
 use super::super::{Member, MemberEvent, MemberEventKind, Members, Sighting, Standing};
 use super::fault::Fault;
-use super::rows::{age, candidate, count, label, refuse_standby, seen, token};
+use super::rows::{self, age, candidate, count, label, refuse_standby, seen, token};
 use super::schema::Registers;
 use crate::ElectionName;
 use primacy_core::select::Rank;
@@ -167,5 +167,5 @@ fn process(id: &[u8]) -> Result<ProcessId, Fault> {
 }
 
 fn rank(bytes: Option<&[u8]>) -> Result<Option<Rank>, Fault> {
-    bytes.map(|bytes| Rank::from_bytes(bytes).map_err(|_| Fault::Damaged("a rank"))).transpose()
+    bytes.map(rows::rank).transpose()
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
+use super::super::row;
 use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
 use super::fault::Fault;
 use super::schema::STANDBY;
+use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
 
 /// What a wish is in the columns `wish` and `successor`.
@@ -95,6 +97,7 @@ pub(super) fn snapshots(rows: &[Row]) -> Result<Vec<Snapshot>, Fault> {
         let waiting = Waiting {
             who: holder(id, row.try_get(after + 4)?, row.try_get(after + 5)?)?,
             note: row.try_get(after + 6)?,
+            rank: row::shown_rank(rank(row.try_get(after + 8)?)?),
             age: age(row.try_get(after + 7)?),
         };
         snapshots.last_mut().ok_or(Fault::Damaged("an announcement"))?.candidates.push(waiting);
@@ -120,6 +123,11 @@ pub(super) fn terms(rows: &[Row]) -> Result<Vec<Term>, Fault> {
 /// A pooler or a proxy may have put another server behind an old connection.
 pub(super) fn refuse_standby(is_standby: bool) -> Result<(), Fault> {
     if is_standby { Err(Fault::Said(StoreError::Unusable(STANDBY.into()))) } else { Ok(()) }
+}
+
+/// A rank as it is stored.
+pub(super) fn rank(bytes: &[u8]) -> Result<Rank, Fault> {
+    Rank::from_bytes(bytes).map_err(|_| Fault::Damaged("a rank"))
 }
 
 fn holder(id: &[u8], name: &str, data: &[u8]) -> Result<Holder, Fault> {

@@ -7,7 +7,7 @@ use super::fault::{Fault, Stake};
 use super::link::{Link, Purpose};
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// The oldest server that takes every statement.
 const OLDEST: i32 = 120_000;
@@ -49,6 +49,7 @@ CREATE UNLOGGED TABLE primacy_candidate (
     joined       bigint       NOT NULL,
     seen_at      timestamptz  NOT NULL,
     fresh_ns     bigint       NOT NULL,
+    rank         bytea        NOT NULL CHECK (octet_length(rank) = 32),
     PRIMARY KEY (election, id)
 ) WITH (fillfactor = 50);
 CREATE TABLE primacy_term (
@@ -155,6 +156,22 @@ fn creation() -> String {
     creation_of(TABLES, "primacy_schema", VERSION)
 }
 
+/// From version 1, which knew no ranks, once: whoever waits is of that without preferences. It does not wait for long for
+/// whoever holds the table: all looks would wait behind it.
+fn migration() -> String {
+    format!(
+        "DO $primacy$ BEGIN
+PERFORM pg_advisory_xact_lock({LOCK});
+IF (SELECT max(version) FROM primacy_schema) = 1 THEN
+PERFORM set_config('lock_timeout', '1s', true);
+ALTER TABLE primacy_candidate ADD COLUMN rank bytea NOT NULL CHECK (octet_length(rank) = 32)
+    DEFAULT decode(repeat('80000000', 8), 'hex');
+UPDATE primacy_schema SET version = {VERSION};
+END IF;
+END $primacy$;"
+    )
+}
+
 fn creation_of_registers() -> String {
     creation_of(REGISTER_TABLES, "primacy_registers", REGISTERS)
 }
@@ -175,6 +192,9 @@ pub fn schema_sql() -> String {
         "-- primacy: tables of version {VERSION} for PostgreSQL {} and later, in the first schema of the search_path.
 {}
 
+-- Tables of version 1 become those of version {VERSION}.
+{}
+
 -- For the registers protocol alone: tables of version {REGISTERS}.
 {}
 
@@ -188,6 +208,7 @@ pub fn schema_sql() -> String {
 ",
         OLDEST / 10_000,
         creation(),
+        migration(),
         creation_of_registers(),
         FENCE.trim_end()
     )
@@ -274,7 +295,10 @@ impl Server {
                 self.encoding
             ));
         }
-        self.check_tables(shown)
+        match self.tables {
+            Some(Some(1)) if purpose == Purpose::Stand => Ok(()),
+            _ => self.check_tables(shown),
+        }
     }
 
     /// Refuses tables of another version.
@@ -285,7 +309,11 @@ impl Server {
             Some(None) => refuse("primacy_schema is empty, so the version of primacy's tables is unknown".into()),
             Some(Some(version)) => refuse(format!(
                 "its tables are of version {version}, and this primacy knows version {VERSION}; {}",
-                if version > VERSION { "use a newer primacy" } else { "name another database" }
+                match version {
+                    1 => "the first `primacy run` of this one changes them",
+                    newer if newer > VERSION => "use a newer primacy",
+                    _ => "name another database",
+                }
             )),
         }
     }
@@ -304,6 +332,11 @@ pub(super) async fn create(link: &mut Link) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Brings older tables to this version, if nobody does it first. Whoever runs with them goes on.
+pub(super) async fn migrate(link: &mut Link) -> Result<(), StoreError> {
+    create_tables(link, &migration()).await
+}
+
 async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError> {
     let Err(fault) = link.run_batch(creation, Stake::Reading).await else { return Ok(()) };
     let lacks_right = matches!(fault.code(), Some("42501" | "3F000"));
@@ -312,7 +345,7 @@ async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError
         return Err(error);
     }
     Err(StoreError::Unusable(format!(
-        "{}: there are no tables yet, and this user may not create them; let an administrator run the SQL that \
+        "{}: the tables are missing or old, and this user may not make them; let an administrator run the SQL that \
          `primacy schema` prints ({error})",
         link.shown()
     )))

@@ -9,7 +9,8 @@ use tracing::debug;
 
 use super::super::row::Renewal;
 use super::super::{
-    BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError, Version, Why, row,
+    Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
+    Version, row,
 };
 use super::bell::{Bells, Ringer};
 use super::fault::{Fault, Stake};
@@ -69,7 +70,7 @@ impl PostgresSession {
         };
         let taken = match request {
             Request::Look { announce: None } => self.look().await.map(Reply::Seen),
-            Request::Look { announce: Some(why) } => self.look_and_announce(&why).await.map(Reply::Seen),
+            Request::Look { announce: Some(said) } => self.look_and_announce(&said).await.map(Reply::Seen),
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, &holder, lease).await,
             Request::Renew { id, version, lease, fulfilled } => {
                 self.renew(Renewal { id, version, lease, fulfilled }).await
@@ -92,9 +93,9 @@ impl PostgresSession {
     }
 
     /// A store that cannot be written just now can still be looked at.
-    async fn look_and_announce(&mut self, why: &Why) -> Result<Sighting, Fault> {
+    async fn look_and_announce(&mut self, said: &Announcement) -> Result<Sighting, Fault> {
         let since_last = self.announced_at.map(|at| clock::now().since(at));
-        let note = why.to_string();
+        let (note, rank) = (said.why.to_string(), said.rank.to_bytes());
         let parameters = [
             self.election.as_str().into(),
             self.me.id.into(),
@@ -102,6 +103,7 @@ impl PostgresSession {
             self.me.data.as_bytes().into(),
             note.as_str().into(),
             row::fresh_for(self.lease, since_last).into(),
+            rank.as_slice().into(),
         ];
         let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
         match timeout(announcement_patience(self.lease), announcing).await {
@@ -225,8 +227,11 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
 /// A connection to a server that takes writes, with the tables that elections need.
 pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
     let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
-    if server.tables.is_none() {
-        schema::create(&mut link).await?;
+    if server.tables.is_none() || server.tables == Some(Some(1)) {
+        match server.tables {
+            None => schema::create(&mut link).await?,
+            Some(_) => schema::migrate(&mut link).await?,
+        }
         // Whoever came first may have made another version.
         let made = schema::inspect(&mut link).await?;
         made.check_tables(link.shown())?;

@@ -163,7 +163,7 @@ macro_rules! sighting {
             has_led_since!("m", "e"),
             " \
              CROSS JOIN LATERAL ( \
-                 SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.joined, c.id) < (m.joined, m.id)) AS ahead, \
+                 SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.rank, c.joined, c.id) < (m.rank, m.joined, m.id)) AS ahead, \
                         count(*) AS others \
                  FROM ",
             waiting!("$1", "(SELECT n.token FROM primacy_election AS n WHERE n.election = $1)"),
@@ -178,7 +178,7 @@ macro_rules! sighting {
 /// that was answered to anyone before.
 pub(super) const LOOK: &str = sighting!();
 
-/// A look that also announces: `$3` label, `$4` data, `$5` note, `$6` for how many nanoseconds it counts.
+/// A look that also announces: `$3` label, `$4` data, `$5` note, `$6` for how many nanoseconds it counts, `$7` rank.
 ///
 /// The parts that write touch announcements only, and commit without waiting for the disk. What the look tells is of the
 /// snapshot before them, as if it had come first; the candidate's own place is not needed to count those ahead of it.
@@ -194,12 +194,13 @@ pub(super) const ANNOUNCE: &str = concat!(
     within!("10"),
     " FOR UPDATE SKIP LOCKED)), \
      announced AS ( \
-         INSERT INTO primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns) \
+         INSERT INTO primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns, rank) \
          SELECT $1, $2, $3, $4, $5, \
-                (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = $1), clock_timestamp(), $6 \
+                (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = $1), clock_timestamp(), \
+                $6, $7 \
          FROM relaxed \
          ON CONFLICT (election, id) DO UPDATE SET label = excluded.label, data = excluded.data, note = excluded.note, \
-             seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns, \
+             seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns, rank = excluded.rank, \
              joined = CASE WHEN EXISTS (SELECT FROM primacy_election AS e WHERE e.election = $1 AND ",
     has_led_since!("c", "e"),
     ") THEN excluded.joined ELSE c.joined END) ",
@@ -426,13 +427,13 @@ macro_rules! snapshot {
             age!("e.granted_at"),
             ", e.election, c.id, c.label, c.data, c.note, ",
             age!("c.seen_at"),
-            " FROM (SELECT) AS one \
+            ", c.rank FROM (SELECT) AS one \
              LEFT JOIN primacy_election AS e ON ",
             $which,
             " LEFT JOIN LATERAL (SELECT c.* FROM ",
             waiting!("e.election", "e.token"),
             " AND c.id IS DISTINCT FROM e.holder) AS c ON true \
-             ORDER BY e.election, c.joined, c.id"
+             ORDER BY e.election, c.rank, c.joined, c.id"
         )
     };
 }

@@ -46,9 +46,10 @@ impl Db {
         // Before anything else is written: in this mode readers and the writer do not block each other.
         write_ahead(&conn, place).map_err(|fault| explain(fault, Phase::Before))?;
         let mut db = Self::around(conn, place)?;
-        if content == Content::Nothing {
+        if content != Content::Ours {
             db.write(Durability::Full, |conn| match schema::inspect(conn, place)? {
                 Content::Nothing => schema::create(conn).map(End::Commit),
+                Content::Older => schema::migrate(conn).map(End::Commit),
                 Content::Ours => Ok(End::Rollback(())),
             })?;
         }
@@ -73,6 +74,10 @@ impl Db {
         let conn = connect(place, OpenFlags::empty(), abandoned)?;
         match schema::inspect(&conn, place).map_err(|fault| fault.meaning(place, Phase::Before).error)? {
             Content::Nothing => Err(nothing()),
+            Content::Older => {
+                Err(place
+                    .unusable("an older primacy made its tables; the first `primacy run` of this one changes them"))
+            }
             Content::Ours => Self::around(conn, place),
         }
     }

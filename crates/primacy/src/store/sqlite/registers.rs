@@ -10,7 +10,7 @@ use super::super::row::unix_ms;
 use super::super::{Member, MemberEvent, MemberEventKind, Members};
 use super::fault::Fault;
 use super::host::{Host, Stamp};
-use super::rows::{blob, count, label, nanos, number, token};
+use super::rows::{self, blob, count, label, nanos, number, token};
 use crate::{CandidateId, ElectionName, Label};
 use primacy_core::select::Rank;
 
@@ -343,7 +343,7 @@ fn descriptor(row: &Row<'_>) -> Result<Descriptor, Fault> {
 }
 
 fn rank(stored: Option<[u8; Rank::BYTES]>) -> Result<Option<Rank>, Fault> {
-    stored.map(|bytes| Rank::from_bytes(&bytes).map_err(|_| Fault::Damaged("a rank"))).transpose()
+    stored.map(|bytes| rows::rank(&bytes)).transpose()
 }
 
 fn span(stored: i64) -> Result<Duration, Fault> {

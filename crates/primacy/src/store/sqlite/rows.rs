@@ -5,11 +5,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
 use super::super::roster;
-use super::super::row::{FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT, unix_ms};
-use super::super::{Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish};
+use super::super::row::{self, FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT, unix_ms};
+use super::super::{Announcement, Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish};
 use super::fault::Fault;
 use super::host::{Host, Stamp};
 use super::{registers, schema};
+use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
 
 /// A row and what the file knows beside it, of one moment.
@@ -263,12 +264,17 @@ pub(super) fn history(conn: &Connection, election: &ElectionName, limit: u32) ->
     Ok(terms)
 }
 
+/// A rank as it is stored.
+pub(super) fn rank(bytes: &[u8]) -> Result<Rank, Fault> {
+    Rank::from_bytes(bytes).map_err(|_| Fault::Damaged("a rank"))
+}
+
 /// Writes that `who` waits, keeping its place, and forgets those who have not been heard of for long.
 pub(super) fn announce(
     conn: &Connection,
     election: &ElectionName,
     who: &Holder,
-    note: &str,
+    said: &Announcement,
     host: &Host,
     fresh_for: Duration,
 ) -> Result<(), Fault> {
@@ -279,22 +285,23 @@ pub(super) fn announce(
     )?
     .execute(params![election.as_str(), stamp.boot, number(stamp.boot_ns), FORGOTTEN_AFTER])?;
     conn.prepare_cached(
-        "INSERT INTO primacy_candidate (election, id, label, data, note, joined, boot, seen_boot_ns, fresh_ns)
+        "INSERT INTO primacy_candidate (election, id, label, data, note, joined, boot, seen_boot_ns, fresh_ns, rank)
          VALUES (?1, ?2, ?3, ?4, ?5,
-                 (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = ?1), ?6, ?7, ?8)
+                 (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = ?1), ?6, ?7, ?8, ?9)
          ON CONFLICT (election, id) DO UPDATE SET
              label = excluded.label, data = excluded.data, note = excluded.note, boot = excluded.boot,
-             seen_boot_ns = excluded.seen_boot_ns, fresh_ns = excluded.fresh_ns",
+             seen_boot_ns = excluded.seen_boot_ns, fresh_ns = excluded.fresh_ns, rank = excluded.rank",
     )?
     .execute(params![
         election.as_str(),
         blob(who.id),
         who.label.as_str(),
         who.data,
-        note,
+        said.why.to_string(),
         stamp.boot,
         number(stamp.boot_ns),
-        nanos(fresh_for)
+        nanos(fresh_for),
+        said.rank.to_bytes()
     ])?;
     Ok(())
 }
@@ -318,8 +325,8 @@ macro_rules! waits {
 }
 
 const STANDING: &str = concat!(
-    "SELECT count(*) FILTER (WHERE joined < coalesce(
-         (SELECT joined FROM primacy_candidate WHERE election = ?1 AND id = ?4), 9223372036854775807)), count(*)
+    "SELECT count(*) FILTER (WHERE coalesce((rank, joined) <
+         (SELECT rank, joined FROM primacy_candidate WHERE election = ?1 AND id = ?4), 1)), count(*)
      FROM primacy_candidate WHERE id <> ?4 AND ",
     waits!()
 );
@@ -337,8 +344,11 @@ pub(super) fn standing(
         .query_row(parameters, |row| Ok(Standing { ahead: row.get(0)?, others: row.get(1)?, reserve: false }))?)
 }
 
-const WAITING: &str =
-    concat!("SELECT id, label, data, note, seen_boot_ns FROM primacy_candidate WHERE ", waits!(), " ORDER BY joined");
+const WAITING: &str = concat!(
+    "SELECT id, label, data, note, seen_boot_ns, rank FROM primacy_candidate WHERE ",
+    waits!(),
+    " ORDER BY rank, joined"
+);
 
 pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) -> Result<Option<Snapshot>, Fault> {
     let Some(row) = load(conn, election)?.row else { return Ok(None) };
@@ -351,6 +361,7 @@ pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) 
         candidates.push(Waiting {
             who: holder(waiting.get(0)?, waiting.get(1)?, waiting.get(2)?)?,
             note: waiting.get(3)?,
+            rank: row::shown_rank(rank(&waiting.get::<_, [u8; Rank::BYTES]>(5)?)?),
             age: host.age_of(seen),
         });
     }

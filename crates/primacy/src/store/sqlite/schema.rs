@@ -9,7 +9,13 @@ use super::place::Place;
 const APPLICATION: i32 = i32::from_be_bytes(*b"prmc");
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
+
+/// From version 1, which knew no ranks: whoever waits is of that without preferences.
+const FROM_1: &str = "
+ALTER TABLE primacy_candidate ADD COLUMN rank BLOB NOT NULL
+    DEFAULT x'8000000080000000800000008000000080000000800000008000000080000000' CHECK (length(rank) = 32);
+";
 
 /// Names are text without control characters, compared byte for byte (rule R5). Clocks: `*_unix_ms` is the wall clock
 /// and informs people; `*_boot_ns` is the boot clock of the boot in `boot`, and serves for ages.
@@ -44,6 +50,7 @@ CREATE TABLE primacy_candidate (
     boot             BLOB    CHECK (length(boot) = 16),
     seen_boot_ns     INTEGER NOT NULL,
     fresh_ns         INTEGER NOT NULL,
+    rank             BLOB    NOT NULL CHECK (length(rank) = 32),
     PRIMARY KEY (election, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -137,6 +144,8 @@ pub(super) enum Content {
     Nothing,
     /// Primacy's tables, of this version.
     Ours,
+    /// Primacy's tables, of version 1.
+    Older,
 }
 
 /// Reads what the file is, and refuses what is not for this program. Changes nothing.
@@ -154,6 +163,7 @@ pub(super) fn inspect(conn: &Connection, place: &Place) -> Result<Content, Fault
     match (application, version, tables) {
         (0, 0, 0) => Ok(Content::Nothing),
         (APPLICATION, VERSION, 1..) => Ok(Content::Ours),
+        (APPLICATION, 1, 1..) => Ok(Content::Older),
         (APPLICATION, _, _) => Err(Fault::Said(place.unusable(format_args!(
             "its tables are of version {version}, and this primacy knows version {VERSION}; {}",
             if version > VERSION { "use a newer primacy" } else { "move it away, or name another file" }
@@ -174,6 +184,14 @@ fn stamps(conn: &Connection) -> rusqlite::Result<(i32, i32, u32)> {
 pub(super) fn create(conn: &Connection) -> Result<(), Fault> {
     conn.execute_batch(TABLES)?;
     conn.pragma_update(None, "application_id", APPLICATION)?;
+    conn.pragma_update(None, "user_version", VERSION)?;
+    Ok(())
+}
+
+/// Makes tables of this version of those of version 1, to be called in a transaction that writes. Candidates of the older
+/// program that run go on; they are refused when they start again.
+pub(super) fn migrate(conn: &Connection) -> Result<(), Fault> {
+    conn.execute_batch(FROM_1)?;
     conn.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use tracing::debug;
 
 use super::super::row::Renewal;
 use super::super::{
-    BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing, StoreError,
-    Version, Why, row,
+    Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing,
+    StoreError, Version, row,
 };
 use super::board::Board;
 use super::db::{Db, Durability, End};
@@ -58,8 +58,8 @@ impl Steps {
     fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
         match request {
             Request::Look { announce } => {
-                if let Some(why) = announce {
-                    self.announce(&why);
+                if let Some(said) = announce {
+                    self.announce(&said);
                 }
                 self.look().map(Reply::Seen)
             }
@@ -85,15 +85,14 @@ impl Steps {
     }
 
     /// A store that cannot be written just now can still be looked at.
-    fn announce(&mut self, why: &Why) {
+    fn announce(&mut self, said: &Announcement) {
         let (election, me, host) = (self.election.clone(), self.me.clone(), self.db.host);
         let since_last = self.announced_at.map(|at| clock::now().since(at));
-        let note = why.to_string();
         let written = with_patience(ANNOUNCEMENT_PATIENCE, || {
             self.db.write(Durability::Normal, |conn| {
                 let lease = rows::load(conn, &election)?.record().map(|record| record.lease);
                 let fresh_for = row::fresh_for(lease, since_last);
-                rows::announce(conn, &election, &me, &note, &host, fresh_for).map(End::Commit)
+                rows::announce(conn, &election, &me, said, &host, fresh_for).map(End::Commit)
             })
         });
         match written {

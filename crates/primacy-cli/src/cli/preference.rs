@@ -1,0 +1,111 @@
+//! The options of `run` about who leads first, and what they come to together.
+
+use std::time::Duration;
+
+use clap::Args;
+use primacy::Label;
+use primacy::select::{Classes, FailBack, Names, Patterns, Rank, Scores, Selector, Turn};
+
+use super::duration;
+use crate::output::failure::Failure;
+
+/// Who leads first. A preference decides who asks first, and never who leads.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options about who leads first")]
+pub(crate) struct PreferenceArgs {
+    /// Who leads first, in this order: labels, or patterns such as 'web-*', with commas
+    #[arg(long, value_name = "NAMES")]
+    prefer: Option<Patterns>,
+    /// Who never leads, in the same way
+    #[arg(long, value_name = "NAMES")]
+    never: Option<Patterns>,
+    /// How good this candidate is: more is better; with commas several, the first counts most
+    #[arg(long, value_name = "SCORES", allow_hyphen_values = true)]
+    score: Option<Scores>,
+    /// How far apart scores must be to count, for each of them: WIDTH or WIDTH:MARGIN [default: any difference counts]
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', allow_hyphen_values = true)]
+    score_class: Vec<Classes>,
+    /// A command for sh whose first line of output is the score; while it fails, the last score stays
+    #[arg(long, value_name = "CMD")]
+    score_command: Option<String>,
+    /// How often to run it, and for how long at most [default: a third of the lease, or a round]
+    #[arg(long, value_name = "DUR", value_parser = interval, allow_hyphen_values = true)]
+    score_every: Option<Duration>,
+    /// After how long a leader makes way for a better one that is well, or never [default: 30s with --prefer or a
+    /// score, else never]
+    #[arg(long, value_name = "DUR", value_parser = fail_back, allow_hyphen_values = true)]
+    fail_back: Option<FailBack>,
+    /// Who is first among equals: arrival, identity, ring (the next after the last leader), roulette or roulette:WEIGHT (by
+    /// a draw) [default: arrival]
+    #[arg(long, value_name = "ORDER")]
+    turn: Option<Turn>,
+}
+
+/// What is preferred about a candidate, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Preference {
+    /// How it stands at first; `None`: it never leads.
+    pub(crate) rank: Option<Rank>,
+    /// When a leader makes way.
+    pub(crate) fail_back: FailBack,
+    /// Who is first among equals, if that was chosen.
+    pub(crate) turn: Option<Turn>,
+    /// Where its score comes from, if it changes.
+    pub(crate) scoring: Option<Scoring>,
+}
+
+/// A score that a command says again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Scoring {
+    /// Makes ranks of it.
+    pub(crate) selector: Selector,
+    /// For `sh -c`.
+    pub(crate) command: String,
+    /// How often, and for how long at most.
+    pub(crate) every: Duration,
+}
+
+impl PreferenceArgs {
+    /// All of it together, for the candidate with this label; `every` is how often its score is asked for by default.
+    pub(crate) fn check(&self, label: &Label, every: Duration) -> Result<Preference, Failure> {
+        let (prefer, never) = (self.prefer.clone().unwrap_or_default(), self.never.clone().unwrap_or_default());
+        let names = Names::new(prefer, never).map_err(|error| Failure::usage(format!("--prefer, --never: {error}")))?;
+        let scores = self.score.clone().unwrap_or_default();
+        if self.score_every.is_some() && self.score_command.is_none() {
+            return Err(Failure::usage("--score-every says how often to run a --score-command; give that, too"));
+        }
+        if !self.score_class.is_empty() && self.score.is_none() && self.score_command.is_none() {
+            return Err(Failure::usage("--score-class is about scores; give --score or --score-command, too"));
+        }
+        let usual = match self.score_command {
+            Some(_) => FailBack::After(FailBack::USUAL),
+            None => FailBack::usual(&names, &scores),
+        };
+        let classes = |error: &dyn std::fmt::Display| Failure::usage(format!("--score, --score-class: {error}"));
+        let mut selector = Selector::new(names, self.score_class.clone()).map_err(|error| classes(&error))?;
+        let rank = selector.rank(label, &scores).map_err(|error| classes(&error))?;
+        let every = self.score_every.unwrap_or(every);
+        Ok(Preference {
+            rank,
+            fail_back: self.fail_back.unwrap_or(usual),
+            turn: self.turn,
+            scoring: self.score_command.clone().map(|command| Scoring { selector, command, every }),
+        })
+    }
+}
+
+fn fail_back(text: &str) -> Result<FailBack, String> {
+    match text {
+        "never" => Ok(FailBack::Never),
+        text => duration::parse(text).map(FailBack::After).map_err(|error| format!("{error}; or never")),
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let every = duration::parse(text)?;
+    if (Duration::from_millis(50)..=Duration::from_secs(3_600)).contains(&every) {
+        Ok(every)
+    } else {
+        Err("choose 50ms to 1h".to_owned())
+    }
+}
