@@ -222,7 +222,7 @@ impl Steering<'_> {
     fn nobody_suits(&self, now: &Snapshot) -> String {
         let names: Vec<_> = now.candidates.iter().take(10).map(|waiting| waiting.who.label.to_string()).collect();
         let waiting = match now.candidates.len() {
-            0 => "nobody waits".to_owned(),
+            0 => "nobody waits who may lead".to_owned(),
             count if count > names.len() => format!("{} and {} more wait", names.join(", "), count - names.len()),
             _ => format!("waiting: {}", names.join(", ")),
         };

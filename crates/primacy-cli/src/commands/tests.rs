@@ -88,6 +88,7 @@ async fn an_order_without_waiting_returns_at_once() {
 async fn what_cannot_come_true_is_refused_before_anything_is_written() {
     let paused = with(led(), |snapshot| snapshot.record.paused = true);
     let alone = with(led(), |snapshot| snapshot.candidates.clear());
+    let unwilling = with(led(), |snapshot| snapshot.candidates.iter_mut().for_each(|waiting| waiting.rank = None));
     let stale = OrderArgs { token: Some(token(16)), ..args() };
     let web9 = Wanted::Promote(label("web-9"));
     let cases = [
@@ -96,6 +97,7 @@ async fn what_cannot_come_true_is_refused_before_anything_is_written() {
         (paused, Wanted::Depose, args(), "paused"),
         (alone.clone(), Wanted::Depose, args(), "no other candidate"),
         (alone, web2(), args(), "nobody waits"),
+        (unwilling, web2(), args(), "nobody waits"),
         (led(), web2(), stale.clone(), "the last granted token is 17, not 16"),
         (led(), Wanted::Promote(label("web-1")), stale, "the last granted token is 17, not 16"),
     ];

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use primacy::store::{Holder, Snapshot, Term, Wish};
+use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
 use primacy::{ElectionName, Timing};
 
 use super::schema::Lead;
@@ -89,14 +89,20 @@ fn why_vacant(snapshot: &Snapshot, history: &[Term]) -> Vec<String> {
         }
         _ => "Nobody leads: the lease is free.".to_owned(),
     };
-    let first = snapshot.candidates.first().map(|waiting| &waiting.who.label);
+    let first = able(snapshot).next().map(|waiting| &waiting.who.label);
     let next = match first {
         _ if snapshot.record.paused => "The election is paused, so nobody takes it until: primacy resume".to_owned(),
+        None if !snapshot.candidates.is_empty() => "All that wait never lead, as chosen with --never.".to_owned(),
         None => "No candidate waits. Start one: primacy run -- CMD".to_owned(),
         Some(label) if reserved_for_other(snapshot, label) => String::new(),
         Some(label) => format!("{label} is the first in the waiting order and takes it within moments."),
     };
     [why, next].into_iter().filter(|sentence| !sentence.is_empty()).collect()
+}
+
+/// Those that wait and may lead, in waiting order.
+fn able(snapshot: &Snapshot) -> impl Iterator<Item = &Waiting> {
+    snapshot.candidates.iter().filter(|waiting| waiting.rank.is_some())
 }
 
 fn reserved_for_other(snapshot: &Snapshot, label: &primacy::Label) -> bool {
@@ -111,10 +117,10 @@ fn successor_clause(snapshot: &Snapshot) -> String {
     if let Some(Wish::Successor(successor)) = &snapshot.record.wish {
         return format!("the order for {successor} decides who is next");
     }
-    let Some(first) = snapshot.candidates.first() else {
-        return "nobody takes its place, because no candidate waits (primacy run)".to_owned();
+    let Some(first) = able(snapshot).next() else {
+        return "nobody takes its place, because no candidate waits that may lead (primacy run)".to_owned();
     };
-    let of = match snapshot.candidates.len() {
+    let of = match able(snapshot).count() {
         1 => "the only candidate that waits".to_owned(),
         count => format!("the first of {count} that wait"),
     };
@@ -189,7 +195,7 @@ mod tests {
             Some(&with(led(), |snapshot| snapshot.candidates.clear())),
             &expect![[r#"
             web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
-            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and nobody takes its place, because no candidate waits (primacy run)."#]],
+            It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and nobody takes its place, because no candidate waits that may lead (primacy run)."#]],
         );
         check(
             Some(&with(led(), |snapshot| snapshot.record.paused = true)),

@@ -88,7 +88,7 @@ pub(crate) fn places<'a>(members: &'a Members, snapshot: Option<&Snapshot>) -> V
     placed
 }
 
-/// The snapshot without the members that cannot lead now: they never do, or are silent.
+/// The snapshot without those that cannot lead now: they never do, or are silent members.
 pub(crate) fn able(mut snapshot: Snapshot, members: Option<&Members>) -> Snapshot {
     if let Some(members) = members {
         let unable: BTreeSet<CandidateId> = places(members, Some(&snapshot))
@@ -98,6 +98,7 @@ pub(crate) fn able(mut snapshot: Snapshot, members: Option<&Members>) -> Snapsho
             .collect();
         snapshot.candidates.retain(|waiting| !unable.contains(&waiting.who.id));
     }
+    snapshot.candidates.retain(|waiting| waiting.rank.is_some());
     snapshot
 }
 
