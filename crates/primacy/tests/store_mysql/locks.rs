@@ -77,6 +77,25 @@ async fn a_locked_row_delays_changes_and_no_looks() {
 }
 
 /// An announcement that cannot be written does not keep a candidate from looking.
+/// A winner whose announcement somebody holds just then leads at once, and takes it away with its next renewal: once dead,
+/// it would stand before all others in line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_winners_announcement_that_is_held_goes_with_its_next_renewal() {
+    let server = server();
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    a.announce().await;
+    let mut other = connect(&server.admin_url()).await;
+    other.query_drop("START TRANSACTION; SELECT * FROM primacy_candidate FOR UPDATE").await.expect("locks");
+    let record = a.take().await;
+    let count = || server.sql("SELECT COUNT(*) FROM primacy_candidate").expect("told").trim().to_owned();
+    assert_eq!(count(), "1", "nobody waited for it");
+    other.query_drop("ROLLBACK").await.expect("ends");
+    let renewal = a.renewal(&record);
+    applied(a.step(renewal).await);
+    assert_eq!(count(), "0");
+}
+
 #[tokio::test]
 async fn a_look_goes_on_without_its_announcement() {
     let server = server();

@@ -266,7 +266,7 @@ async fn twenty_registries_make_the_tables_at_once_beside_candidates_that_know_n
     assert_eq!(desk.members(&election("e")).await.expect("told").expect("there").members.len(), 20);
     // The candidate that leads is a member, and so no waiting one.
     assert_eq!(desk.snapshot(&election("e")).await.expect("told").expect("there").candidates.len(), 19);
-    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "1");
+    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "2");
     older.look().await;
 }
 

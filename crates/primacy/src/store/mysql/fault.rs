@@ -35,6 +35,13 @@ impl From<Fault> for StoreError {
 }
 
 impl Fault {
+    /// What went wrong.
+    pub(super) fn error(&self) -> &StoreError {
+        match self {
+            Self::Outrun(error) | Self::NoTables(error) | Self::ThereAlready(error) | Self::Said(error) => error,
+        }
+    }
+
     /// A column holds what this program never writes.
     pub(super) fn damaged(what: &str) -> Self {
         Self::Said(StoreError::Unusable(format!(

@@ -227,17 +227,16 @@ impl Line {
         Ok(is_made.then_some(answers))
     }
 
-    /// Deletes what nobody needs, if it can be done at once. Whether it was is not told.
-    pub(super) async fn clear(&mut self, deletion: &str) {
+    /// Deletes what nobody needs, if it can be done at once. `false` if it was not.
+    pub(super) async fn clear(&mut self, deletion: &str) -> bool {
         // Elsewhere there is no such way to say it, and the wait is bounded by the session's settings.
         let at_once = if self.server.is_mariadb() {
             "SET STATEMENT innodb_lock_wait_timeout = 0, lock_wait_timeout = 0 FOR "
         } else {
             ""
         };
-        if let Err(fault) = self.run(&Packet::read(format!("{at_once}{deletion}"))).await {
-            debug!(error = %StoreError::from(fault), "what is no longer needed was not deleted");
-        }
+        let cleared = self.run(&Packet::read(format!("{at_once}{deletion}"))).await;
+        cleared.inspect_err(|fault| debug!(error = %fault.error(), "what is no longer needed was not deleted")).is_ok()
     }
 
     /// A round trip for each statement. When the cluster aborts a transaction between two statements of one packet,

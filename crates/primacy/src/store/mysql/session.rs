@@ -30,6 +30,8 @@ pub(super) struct MysqlSession {
     known: Option<Record>,
     announced_at: Option<Instant>,
     announcements: u32,
+    /// It leads, and its announcement may still be there.
+    is_announced: bool,
     has_looked: bool,
 }
 
@@ -37,7 +39,16 @@ impl MysqlSession {
     pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
         let line = Line::open(place, Purpose::Campaign).await?;
         let (election, me) = (election.clone(), me.clone());
-        Ok(Self { line, election, me, known: None, announced_at: None, announcements: 0, has_looked: false })
+        Ok(Self {
+            line,
+            election,
+            me,
+            known: None,
+            announced_at: None,
+            announcements: 0,
+            is_announced: false,
+            has_looked: false,
+        })
     }
 
     async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
@@ -55,14 +66,17 @@ impl MysqlSession {
                     |election: &ElectionName, seen: &Seen, new: &Record| rows::grant(election, seen, new, &holder);
                 let reply = self.change(false, grant, write).await?;
                 if matches!(reply, Reply::Applied(_)) {
-                    // Not in the transaction: a lock on the announcement would stop all grants. A holder is never
-                    // taken for a waiting candidate anyway.
-                    self.line.clear(&rows::withdraw(&self.election, holder.id)).await;
+                    self.is_announced = true;
+                    self.withdraw_announcement().await;
                 }
                 Ok(reply)
             }
             Request::Renew { id, version, lease, fulfilled } => {
-                self.renew(Renewal { id, version, lease, fulfilled }).await
+                let reply = self.renew(Renewal { id, version, lease, fulfilled }).await?;
+                if self.is_announced && matches!(reply, Reply::Applied(_)) {
+                    self.withdraw_announcement().await;
+                }
+                Ok(reply)
             }
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => {
@@ -70,6 +84,13 @@ impl MysqlSession {
                 Ok(Reply::Left)
             }
         }
+    }
+
+    /// Not in the transaction of a grant: a lock on the announcement would stop all grants. A holder is never taken for a
+    /// waiting candidate anyway, but one that has died would be, and hold up those behind it: so where somebody else holds
+    /// the row just now, the next renewal tries again.
+    async fn withdraw_announcement(&mut self) {
+        self.is_announced = !self.line.clear(&rows::withdraw(&self.election, self.me.id)).await;
     }
 
     async fn look(&mut self) -> Result<Seen, StoreError> {
