@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 #![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
 
+mod contests;
 mod cpu;
 mod failover;
 mod fenced;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use crate::failover::{Event, Failover};
 use crate::fleet::Manner;
@@ -76,6 +77,15 @@ struct Options {
     /// The program that the measured runners run. Not for people.
     #[arg(long, hide = true)]
     sentry: bool,
+    #[command(subcommand)]
+    instead: Option<Instead>,
+}
+
+/// What is measured instead of stores.
+#[derive(Subcommand)]
+enum Instead {
+    /// Contests among peers: who of them should lead, found out over real sockets
+    Peers(contests::Options),
 }
 
 impl Options {
@@ -91,6 +101,9 @@ fn main() -> Result<()> {
     }
     fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
+    if let Some(Instead::Peers(peers)) = &options.instead {
+        return contests::run(peers, &machine(), &options.out);
+    }
     println!("{}", machine());
     if wanted("is-current") {
         println!("{}", micro::is_current()?);

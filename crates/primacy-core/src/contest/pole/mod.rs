@@ -5,7 +5,6 @@
 //!
 //! Source: `pole-scores.md` §3.2 and §5.
 
-mod exclusions;
 mod published;
 mod repaired;
 mod standing;

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use super::exclusions::Exclusions;
 use super::standing::{Kept, Lead, PoleSettings, Standing};
 use crate::Instant;
+use crate::contest::exclusions::Exclusions;
 use crate::contest::{Contest, Context, Effect, Event, PeerId};
 use crate::select::{FailBackWatch, Rank};
 
