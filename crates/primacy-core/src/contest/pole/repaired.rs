@@ -129,12 +129,20 @@ impl Pole {
         (in_contact, self.rank.filter(|_| in_contact && !self.exclusions.contains(self.me, now)))
     }
 
+    /// By its own last word, and not lost since.
+    fn says_it_leads(&self, peer: PeerId, now: Instant) -> bool {
+        let said = self.fresh(peer, now).filter(|heard| !heard.is_lost);
+        said.and_then(|heard| heard.standing.leader).is_some_and(|leader| leader.peer == peer)
+    }
+
     /// Those who can lead now, but this peer.
     fn contenders(&self, now: Instant) -> impl Iterator<Item = (PeerId, &Rank)> {
         self.others.iter().filter_map(move |peer| {
             let Heard { standing, is_lost, .. } = self.fresh(*peer, now)?;
-            let leads = standing.leader.is_some_and(|leader| leader.peer == *peer);
-            let may = !leads && !is_lost && !self.exclusions.contains(*peer, now) && !self.down.contains(peer);
+            let may = !self.says_it_leads(*peer, now)
+                && !is_lost
+                && !self.exclusions.contains(*peer, now)
+                && !self.down.contains(peer);
             standing.rank.as_ref().filter(|_| may).map(|rank| (*peer, rank))
         })
     }
@@ -289,8 +297,10 @@ impl Pole {
         let open_until = self.open_until(&vacancy);
         if open_until <= now {
             let line = self.line(now);
+            // Who was named and says that it leads is in no line, and has what it was named for.
+            let stands = |named: &PeerId| line.contains(named) || self.says_it_leads(*named, now);
             if let Some((named, until)) = vacancy.named
-                && (until <= now || !line.contains(&named))
+                && (until <= now || !stands(&named))
             {
                 vacancy.tried.insert(named);
                 vacancy.named = None;

@@ -151,6 +151,19 @@ mod as_repaired {
     }
 
     #[test]
+    fn who_was_named_and_says_that_it_leads_is_not_passed_over() {
+        let mut b = Pole::new(B, (1..=5).map(PeerId), settings(), Kept::default());
+        b.set_rank(rank(2));
+        for (other, place) in [(A, 1), (C, 0), (PeerId(4), 4), (PeerId(5), 5)] {
+            step(&mut b, 0, heard(other, stands(place)));
+        }
+        step(&mut b, 0, Event::Led(C));
+        assert_eq!(named(&step(&mut b, 100, Event::Vacant)), [A]);
+        assert!(named(&step(&mut b, 101, heard(A, leads(A, 5, 1)))).is_empty(), "it has what it was named for");
+        assert_eq!(named(&step(&mut b, 150, Event::Wake)), [B], "but no grant was heard of within its slot");
+    }
+
+    #[test]
     fn the_lost_leader_is_no_contender_until_it_says_that_it_leads_no_more() {
         let mut b = Pole::new(B, ALL, settings(), Kept::default());
         b.set_rank(rank(2));
