@@ -39,7 +39,6 @@ struct Times {
     lease: Duration,
     renew_every: Duration,
     patience: Duration,
-    round_trip: Duration,
 }
 
 enum Office {
@@ -87,7 +86,6 @@ impl Grant {
                 lease: network.lease,
                 renew_every: network.renew_every(),
                 patience: network.grant_patience(),
-                round_trip: network.round_trip(),
             },
             quiet_until: now + network.lease + network.round_trip(),
             leader: None,
@@ -128,8 +126,8 @@ impl Grant {
 
     fn acquire(&mut self, expect: Option<Expectation>, now: Instant, out: &mut Vec<Out>) {
         let Office::Asking { sent, next, is_calling, .. } = &mut self.office else { return };
-        // Two round trips, and what a loaded machine takes.
-        (*sent, *next, *is_calling) = (now, now + self.times.round_trip * 2 + RETRY * 10, true);
+        // Long enough for two round trips and the flushes of a busy disk; then it is asked anew.
+        (*sent, *next, *is_calling) = (now, now + self.times.patience / 2, true);
         let (holder, lease) = (self.holder.clone(), self.times.lease);
         let request = Request::Acquire { expect, floor: Token::NONE, holder, lease };
         let mut outputs = Vec::new();
@@ -151,12 +149,12 @@ impl Grant {
     pub(super) fn tick(&mut self, now: Instant, out: &mut Vec<Out>) {
         match self.office {
             Office::Asking { until, .. } if until <= now => {
-                self.office = Office::Out;
+                self.stop_asking(now, out);
                 out.push(Out::Refused);
             }
             Office::Asking { ref mut next, is_calling: true, .. } if *next <= now => {
                 // Whoever has not answered does not. The call may go on without.
-                *next = now + self.times.round_trip + RETRY * 10;
+                *next = now + self.times.patience / 2;
                 let mut outputs = Vec::new();
                 self.clerk.conclude(&mut outputs);
                 self.carry_out(outputs, now, out);
@@ -174,6 +172,14 @@ impl Grant {
             self.is_told_vacant = true;
             out.push(Out::Vacant(self.leader.take()));
         }
+    }
+
+    /// Whoever supports it already need not be bound for nothing.
+    fn stop_asking(&mut self, now: Instant, out: &mut Vec<Out>) {
+        self.office = Office::Out;
+        let mut outputs = Vec::new();
+        self.clerk.begin(Request::Leave, &mut outputs);
+        self.carry_out(outputs, now, out);
     }
 
     fn lose(&mut self, out: &mut Vec<Out>) {
@@ -204,7 +210,7 @@ impl Grant {
             }
             (self.leader, self.is_told_vacant) = (Some(from), false);
             if let Office::Asking { .. } = self.office {
-                self.office = Office::Out;
+                self.stop_asking(now, out);
             }
         }
         verdict.answer
