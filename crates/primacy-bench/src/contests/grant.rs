@@ -197,7 +197,7 @@ impl Grant {
 
     pub(super) fn asked(&mut self, from: PeerId, round: Round, ask: &Ask, now: Instant, out: &mut Vec<Out>) {
         let answer = self.vote(from, ask, now, out);
-        out.push(Out::Send { to: from, frame: Frame::Answer { round, answer }, kind: kind(ask) });
+        out.push(Out::Send { to: from, frame: Box::new(Frame::Answer { round, answer }), kind: kind(ask) });
     }
 
     fn vote(&mut self, from: PeerId, ask: &Ask, now: Instant, out: &mut Vec<Out>) -> Answer {
@@ -232,7 +232,7 @@ impl Grant {
                     }
                     Output::Send { to, round, ask } => {
                         let kind = kind(&ask);
-                        out.push(Out::Send { to: peer(to), frame: Frame::Ask { round, ask }, kind });
+                        out.push(Out::Send { to: peer(to), frame: Box::new(Frame::Ask { round, ask }), kind });
                     }
                     Output::Done(result) => self.done(result.ok(), now, out),
                 }

@@ -38,7 +38,7 @@ pub(super) enum Inbound {
     Up,
     /// Its connection has ended.
     Down,
-    Frame(Frame),
+    Frame(Box<Frame>),
 }
 
 pub(super) struct Links {
@@ -112,7 +112,7 @@ impl Links {
         for peer in peers.into_iter().zip(open).filter(|(_, is_readable)| **is_readable).map(|(peer, _)| peer) {
             let Some(stream) = self.open.get_mut(&peer) else { continue };
             let (frames, is_open) = stream.read();
-            frames.into_iter().for_each(|frame| self.arrives(peer, Inbound::Frame(frame), now));
+            frames.into_iter().for_each(|frame| self.arrives(peer, Inbound::Frame(Box::new(frame)), now));
             if !is_open {
                 self.close(peer, now);
             }
@@ -126,7 +126,7 @@ impl Links {
                     self.close(peer, now);
                     self.open.insert(peer, stream);
                     self.arrives(peer, Inbound::Up, now);
-                    frames.for_each(|frame| self.arrives(peer, Inbound::Frame(frame), now));
+                    frames.for_each(|frame| self.arrives(peer, Inbound::Frame(Box::new(frame)), now));
                 }
                 None if is_open => self.strangers.push(stream),
                 _ => {}

@@ -183,12 +183,14 @@ impl<M: Machine> Peer<M> {
                 self.tell(Event::Down(from), now);
                 self.seat.gone(from, now, &mut out);
             }
-            Inbound::Frame(Frame::Contest { message }) => {
-                if let Some(message) = M::Message::read(&message) {
-                    self.tell(Event::Heard { from, message }, now);
+            Inbound::Frame(frame) => match *frame {
+                Frame::Contest { message } => {
+                    if let Some(message) = M::Message::read(&message) {
+                        self.tell(Event::Heard { from, message }, now);
+                    }
                 }
-            }
-            Inbound::Frame(frame) => self.seat.heard(from, frame, now, &mut out),
+                frame => self.seat.heard(from, frame, now, &mut out),
+            },
         }
         self.carry_out(out, now);
     }
@@ -232,7 +234,7 @@ impl<M: Machine> Peer<M> {
         for out in out {
             match out {
                 Out::Send { to, frame, kind } => {
-                    let is_question = matches!(frame, Frame::Ask { .. });
+                    let is_question = matches!(*frame, Frame::Ask { .. });
                     self.send(to, &frame, kind, now);
                     if is_question && !self.links.is_open(to) {
                         let mut out = Vec::new();

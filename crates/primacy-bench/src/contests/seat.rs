@@ -23,7 +23,7 @@ pub(super) enum Kind {
 pub(super) enum Out {
     Send {
         to: PeerId,
-        frame: Frame,
+        frame: Box<Frame>,
         kind: Kind,
     },
     /// Nobody leads; that one did, as far as this peer knew.
@@ -104,7 +104,11 @@ impl Belief {
         if self.leads() && self.beat_at <= now {
             self.beat_at = now + self.network.renew_every();
             out.push(Out::Renewed);
-            out.extend(self.others.iter().map(|to| Out::Send { to: *to, frame: Frame::Beat, kind: Kind::Beat }));
+            out.extend(self.others.iter().map(|to| Out::Send {
+                to: *to,
+                frame: Box::new(Frame::Beat),
+                kind: Kind::Beat,
+            }));
         }
         if !self.leads() && !self.is_told_vacant && self.until <= now {
             self.vacate(out);
