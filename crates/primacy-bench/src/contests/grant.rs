@@ -57,7 +57,8 @@ enum Office {
         version: Version,
         until: Instant,
         sent: Instant,
-        renew_at: Instant,
+        /// When it renews again, if the last call is over; or when that one has taken too long.
+        next: Instant,
     },
 }
 
@@ -103,7 +104,7 @@ impl Grant {
         let office = match self.office {
             Office::Out => None,
             Office::Asking { until, next, .. } => Some(until.min(next)),
-            Office::Leading { until, renew_at, .. } => Some(until.min(renew_at)),
+            Office::Leading { until, next, .. } => Some(until.min(next)),
         };
         let vacancy = (!self.is_told_vacant && !self.leads())
             .then(|| self.voter.bound_until(now).unwrap_or(now).max(self.quiet_until));
@@ -136,8 +137,9 @@ impl Grant {
     }
 
     fn renew(&mut self, now: Instant, out: &mut Vec<Out>) {
-        let Office::Leading { version, sent, renew_at, .. } = &mut self.office else { return };
-        (*sent, *renew_at) = (now, now + self.times.renew_every);
+        let Office::Leading { version, sent, next, .. } = &mut self.office else { return };
+        // Where peers are far away, an answer may take longer than a renewal should.
+        (*sent, *next) = (now, now + self.times.lease / 2);
         let (id, lease) = (self.holder.id, self.times.lease);
         let request = Request::Renew { id, version: *version, lease, fulfilled: None };
         let mut outputs = Vec::new();
@@ -164,7 +166,7 @@ impl Grant {
                 self.acquire(expect, now, out);
             }
             Office::Leading { until, .. } if until <= now => self.lose(out),
-            Office::Leading { renew_at, .. } if renew_at <= now => self.renew(now, out),
+            Office::Leading { next, .. } if next <= now => self.renew(now, out),
             _ => {}
         }
         let is_vacant = !self.leads() && self.voter.bound_until(now).is_none() && self.quiet_until <= now;
@@ -247,8 +249,8 @@ impl Grant {
             Office::Out => {}
             Office::Asking { token, sent, next, is_calling, .. } => match reply {
                 Some(Reply::Applied(record)) => {
-                    let until = *sent + believed;
-                    self.office = Office::Leading { version: record.version, until, sent: *sent, renew_at: now };
+                    let (version, until, sent) = (record.version, *sent + believed, *sent);
+                    self.office = Office::Leading { version, until, sent, next: now };
                     (self.leader, self.is_told_vacant) = (Some(self.me), false);
                     out.push(Out::Leads);
                     self.renew(now, out);
@@ -269,15 +271,18 @@ impl Grant {
                 }
                 _ => (*next, *is_calling) = (now + RETRY, false),
             },
-            Office::Leading { version, until, sent, .. } => match reply {
-                Some(Reply::Applied(record)) => {
-                    *version = record.version;
-                    *until = (*until).max(*sent + believed);
+            Office::Leading { version, until, sent, next } => {
+                *next = *sent + self.times.renew_every;
+                match reply {
+                    Some(Reply::Applied(record)) => {
+                        *version = record.version;
+                        *until = (*until).max(*sent + believed);
+                    }
+                    Some(Reply::Conflict(_)) => self.lose(out),
+                    // Nothing is known: the lease goes on, and so does its end.
+                    _ => {}
                 }
-                Some(Reply::Conflict(_)) => self.lose(out),
-                // Nothing is known: the lease goes on, and so does its end.
-                _ => {}
-            },
+            }
         }
     }
 }

@@ -80,11 +80,11 @@ impl fmt::Display for Figures {
             self.undecided,
             self.unplanned,
         )?;
-        if let Some(Rest { seconds, renewals, beats, contest_messages, cpu_seconds }) = self.rest {
+        if let Some(Rest { seconds, leaders, renewals, beats, contest_messages, cpu_seconds }) = self.rest {
             let (each, peers) = (renewals.max(1) as f64, f64::from(self.peers));
             writeln!(
                 f,
-                "  at rest for {seconds:.1} s: {renewals} renewals of {:.1} messages, {:.1} others a second; a peer uses {:.2} % of a core",
+                "  at rest for {seconds:.1} s, with {leaders} new leaders: {renewals} renewals of {:.1} messages, {:.1} others a second; a peer uses {:.2} % of a core",
                 beats as f64 / each,
                 contest_messages as f64 / seconds,
                 cpu_seconds / seconds / peers * 100.0,

@@ -58,6 +58,8 @@ pub(crate) struct Trial {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Rest {
     pub(super) seconds: f64,
+    /// New leaders meanwhile: then it was no rest.
+    pub(super) leaders: usize,
     pub(super) renewals: usize,
     /// Renewals or heartbeats, and their answers.
     pub(super) beats: usize,
@@ -185,7 +187,7 @@ fn told(log: &[Entry], old: PeerId, manner: Manner) -> Option<Trial> {
     })
 }
 
-/// What the group costs while nothing happens. Nothing, if something does.
+/// What the group costs while nothing happens.
 fn rest<M: Machine>(group: &mut Group<'_, M>, setup: &Setup) -> Option<Rest> {
     await_steady(group, setup)?;
     // What the start has left to do is no rest.
@@ -197,8 +199,9 @@ fn rest<M: Machine>(group: &mut Group<'_, M>, setup: &Setup) -> Option<Rest> {
     let (elapsed, used) = (group.now().since(begin), cpu().saturating_sub(before));
     let log = group.take_log();
     let many = |what: What| log.iter().filter(|entry| entry.what == what).count();
-    (many(What::Leads) == 0).then(|| Rest {
+    Some(Rest {
         seconds: elapsed.as_secs_f64(),
+        leaders: many(What::Leads),
         renewals: many(What::Renewed),
         beats: many(What::Sent(Kind::Beat)),
         contest_messages: many(What::Sent(Kind::Contest)),
