@@ -252,7 +252,7 @@ impl Grant {
                     let (version, until, sent) = (record.version, *sent + believed, *sent);
                     self.office = Office::Leading { version, until, sent, next: now };
                     (self.leader, self.is_told_vacant) = (Some(self.me), false);
-                    out.push(Out::Leads);
+                    out.extend([Out::Leads, Out::Until(until)]);
                     self.renew(now, out);
                 }
                 Some(Reply::Conflict(seen)) => {
@@ -277,6 +277,7 @@ impl Grant {
                     Some(Reply::Applied(record)) => {
                         *version = record.version;
                         *until = (*until).max(*sent + believed);
+                        out.push(Out::Until(*until));
                     }
                     Some(Reply::Conflict(_)) => self.lose(out),
                     // Nothing is known: the lease goes on, and so does its end.

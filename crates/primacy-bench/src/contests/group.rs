@@ -14,7 +14,7 @@ use primacy_core::Instant;
 use primacy_core::contest::PeerId;
 use tempfile::TempDir;
 
-use super::journal::{Entry, Journal, What};
+use super::journal::{Beliefs, Entry, Journal, What};
 use super::links::Clock;
 use super::network::Network;
 use super::peer::{Disk, Entropy, Machine, Peer, Start};
@@ -42,6 +42,9 @@ pub(super) struct Group<'a, M: Machine> {
     folder: TempDir,
     /// What was noted and not asked for yet.
     log: Vec<Entry>,
+    beliefs: Beliefs,
+    /// How often somebody was granted the lead while another could still believe in its own.
+    pub(super) overlaps: usize,
 }
 
 struct Member<K> {
@@ -73,6 +76,8 @@ impl<'a, M: Machine> Group<'a, M> {
             members: BTreeMap::new(),
             folder: tempfile::tempdir()?,
             log: Vec::new(),
+            beliefs: Beliefs::default(),
+            overlaps: 0,
         };
         for peer in (1..=peers).map(PeerId) {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -131,14 +136,21 @@ impl<'a, M: Machine> Group<'a, M> {
                 return false;
             }
             let entries = self.journal.take(until, self.clock);
-            for Entry { by, what, .. } in &entries {
+            for entry in &entries {
+                self.overlaps += usize::from(self.beliefs.overlap(*entry));
+                let Entry { by, what, .. } = entry;
                 let Some(member) = self.members.get_mut(by) else { continue };
                 match what {
                     What::Leads => member.leader = Some(*by),
                     What::Follows(leader) => member.leader = Some(*leader),
                     What::Vacant | What::Lost => member.leader = None,
                     What::Reaches(others) => member.reaches = *others,
-                    What::Stopped | What::Launched | What::Stands | What::Renewed | What::Sent(_) => {}
+                    What::Stopped
+                    | What::Launched
+                    | What::Stands
+                    | What::Renewed
+                    | What::Believes(_)
+                    | What::Sent(_) => {}
                 }
             }
             self.log.extend(entries);

@@ -262,6 +262,7 @@ impl<M: Machine> Peer<M> {
                     self.tell(Event::Led(leader), now);
                 }
                 Out::Believes(leader) => self.note(now, What::Follows(leader)),
+                Out::Until(until) => self.note(now, What::Believes(until)),
                 Out::Lost => self.note(now, What::Lost),
                 Out::Refused => self.tell(Event::Refused(self.me), now),
                 Out::Renewed => self.note(now, What::Renewed),

@@ -22,15 +22,16 @@ pub(crate) struct Figures {
     pub(super) lease_ms: u64,
     pub(super) undecided: usize,
     pub(super) unplanned: usize,
+    pub(super) overlaps: usize,
     pub(super) rest: Option<Rest>,
     pub(super) trials: Vec<Trial>,
 }
 
 impl Figures {
     pub(super) fn of(contest: Which, peers: u16, network: &super::network::Network, trials: Trials) -> Self {
-        let Trials { trials, undecided, unplanned, rest } = trials;
+        let Trials { trials, undecided, unplanned, overlaps, rest } = trials;
         let lease_ms = u64::try_from(network.lease.as_millis()).unwrap_or(u64::MAX);
-        Self { contest, peers, network: network.name, lease_ms, undecided, unplanned, rest, trials }
+        Self { contest, peers, network: network.name, lease_ms, undecided, unplanned, overlaps, rest, trials }
     }
 
     pub(super) fn name(&self) -> String {
@@ -70,7 +71,7 @@ impl fmt::Display for Figures {
         writeln!(
             f,
             "  messages: {:.1} in the mean, {} in the median, and {:.1} for the grant; two or more candidates in {:.1} %, two or more leaders in \
-             {:.1} %; the first candidate within 100 ms in {:.0} %; undecided {}, unplanned {}",
+             {:.1} %; the first candidate within 100 ms in {:.0} %; undecided {}, unplanned {}, overlaps {}",
             self.mean(|trial| trial.contest_messages),
             self.median(|trial| trial.contest_messages),
             self.mean(|trial| trial.grant_messages),
@@ -79,6 +80,7 @@ impl fmt::Display for Figures {
             self.share(|trial| trial.to_launch.is_some_and(|nanos| nanos <= 100_000_000)),
             self.undecided,
             self.unplanned,
+            self.overlaps,
         )?;
         if let Some(Rest { seconds, leaders, renewals, beats, contest_messages, cpu_seconds }) = self.rest {
             let (each, peers) = (renewals.max(1) as f64, f64::from(self.peers));

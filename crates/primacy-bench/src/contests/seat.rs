@@ -34,6 +34,8 @@ pub(super) enum Out {
     Led(PeerId),
     /// That one leads, by what the machine has said itself.
     Believes(PeerId),
+    /// This peer may believe until then that it leads.
+    Until(Instant),
     /// This peer leads no more.
     Lost,
     /// This peer's own nomination was in vain.

@@ -18,7 +18,7 @@ fn local() -> Network {
 fn every_repaired_contest_ends_with_one_grant_whether_the_leader_is_killed_or_falls_silent() {
     for contest in Which::value_variants().iter().copied().filter(|contest| contest.is_granted()) {
         let figures = few(contest, 3, local(), 2);
-        assert_eq!((figures.trials.len(), figures.undecided), (2, 0), "{figures}");
+        assert_eq!((figures.trials.len(), figures.undecided, figures.overlaps), (2, 0, 0), "{figures}");
         // A promise that is kept ends at the earliest a lease after the last renewal.
         let waited = figures.trials.iter().all(|trial| trial.to_suspicion + trial.to_lead >= 200_000_000);
         assert!(waited, "a lease was taken from a leader that could still believe in it: {figures}");

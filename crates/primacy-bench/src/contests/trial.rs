@@ -77,6 +77,8 @@ pub(super) struct Trials {
     pub(super) undecided: usize,
     /// Leaders that came while none had been stopped.
     pub(super) unplanned: usize,
+    /// Grants while another could still believe in its own: there must be none.
+    pub(super) overlaps: usize,
     pub(super) rest: Option<Rest>,
 }
 
@@ -106,6 +108,7 @@ pub(super) fn measure<M: Machine>(setup: &Setup, make: impl Fn(PeerId, M::Kept, 
         if all.trials.len() + all.undecided >= setup.elections && !setup.rest.is_zero() {
             all.rest = rest(&mut group, setup);
         }
+        all.overlaps += group.overlaps;
         group.end()?;
     }
     Ok(all)
