@@ -116,6 +116,7 @@ Examples:
   primacy peer certs certs a b c web-1 web-2     one certificate for each peer and candidate
   primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400
   primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs
+  primacy peer replace c c@10.0.0.3:7400         when the folder of c was lost
 
 Start one peer on each of three or five machines, with the same --peers. Elections go on while more than half of them live.
 Never copy the folder of a peer, and never bring an older copy of it back: that voter would vote twice.
@@ -130,6 +131,39 @@ Examples:
 
 Each peer and candidate needs ca.pem and the two files of its name. ca.key signs more, and is needed for nothing else.
 Exit codes: 0 made, 2 wrong usage or an authority of another kind in the folder, 74 a file could not be written.";
+
+pub(crate) const PEER_LIST: &str = "\
+Examples:
+  primacy peer list --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400?certs=certs&name=ops'
+
+Exit codes: 0 shown, 2 wrong usage, 69 no majority of the voters can be reached.";
+
+pub(crate) const PEER_ADD: &str = "\
+Examples:
+  primacy peer --name d --certs certs --peers a@10.0.0.1:7400,d@10.0.0.4:7400     on its machine: it waits
+  primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400     with PRIMACY_STORE, as for primacy run
+
+Elections go on meanwhile. It returns when the new voters vote, after one lease at most. If it ends early, do the same
+again: what has begun is finished, and what is done already is not done twice.
+Exit codes: 0 they vote, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
+69 no majority of the voters can be reached.";
+
+pub(crate) const PEER_REMOVE: &str = "\
+Examples:
+  primacy peer remove c         c ends by itself, and its folder can be removed
+
+A majority of those who stay must be up. If it ends early, do the same again.
+Exit codes: 0 they vote no more, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
+69 no majority of the voters can be reached.";
+
+pub(crate) const PEER_REPLACE: &str = "\
+Examples:
+  primacy peer replace c c@10.0.0.3:7400     c started again with an empty folder, since the old one was lost
+  primacy peer replace c d@10.0.0.4:7400     d in the place of c
+
+If it ends early, do the same again.
+Exit codes: 0 done, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
+69 no majority of the voters can be reached.";
 
 pub(crate) const SCHEMA: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use primacy::peers::tls::{Identity, Tls};
-use primacy::peers::{AddressError, PeerAddress, PeerError, PeerSettings};
+use primacy::peers::{AddressError, Exchange, PeerAddress, PeerError, PeerSettings};
 use primacy::{Timing, TimingSettings};
 
 use super::{examples, place};
@@ -54,6 +54,45 @@ pub(crate) enum PeerCommand {
     /// Make certificates for peers and candidates, and the authority that signs them
     #[command(after_help = examples::PEER_CERTS)]
     Certs(CertsArgs),
+    /// Show who votes
+    #[command(after_help = examples::PEER_LIST)]
+    List,
+    /// Take in voters, which run already and wait
+    #[command(after_help = examples::PEER_ADD)]
+    Add {
+        /// Those to take in
+        #[arg(value_name = "NAME@HOST:PORT", required = true)]
+        peers: Vec<PeerAddress>,
+    },
+    /// Take out voters, whether they still run or not
+    #[command(after_help = examples::PEER_REMOVE)]
+    Remove {
+        /// Those to take out
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Have a new voter, which runs already and waits, take the place of another
+    #[command(after_help = examples::PEER_REPLACE)]
+    Replace {
+        /// The voter to take out
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The voter to take in. It may have the same name and address
+        #[arg(value_name = "NAME@HOST:PORT")]
+        peer: PeerAddress,
+    },
+}
+
+impl PeerCommand {
+    /// Which voters come and go.
+    pub(crate) fn exchange(&self) -> Exchange {
+        match self {
+            Self::Certs(_) | Self::List => Exchange::default(),
+            Self::Add { peers } => Exchange { add: peers.clone(), remove: Vec::new() },
+            Self::Remove { names } => Exchange { add: Vec::new(), remove: names.clone() },
+            Self::Replace { name, peer } => Exchange { add: vec![peer.clone()], remove: vec![name.clone()] },
+        }
+    }
 }
 
 /// `primacy peer certs`.

@@ -28,18 +28,20 @@ mod simulate;
 mod status;
 #[cfg(test)]
 mod tests;
+mod voters;
 mod watch;
 
 /// Runs a command other than `run`.
 pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
-    logging::start(common, if matches!(command, Command::Peer(_)) { logging::VOTING } else { logging::OBSERVING });
+    let votes = matches!(&command, Command::Peer(args) if args.command.is_none());
+    logging::start(common, if votes { logging::VOTING } else { logging::OBSERVING });
     let mut output = Output::standard(common);
     let ended = match command {
         Command::Schema(args) => schema::run(&args, common, &mut output),
         Command::Completions(args) => pages::completions(&args, &mut output),
         Command::Man(args) => pages::man(&args, &mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
-        Command::Peer(args) => peer::run(&args, &mut output),
+        Command::Peer(args) => peer::run(&args, common, &mut output),
         command => with_store(command, common, &mut output),
     };
     output.erase();

@@ -11,15 +11,19 @@ use primacy::peers::{FileError, Peer, PeerAddress, PeerError, PeerSettings};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
+use super::voters;
+use crate::cli::Common;
 use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
 use crate::output::Output;
 use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, SCHEMA};
 use crate::run::signals::is_ignored;
 
-pub(super) fn run(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     match &args.command {
         Some(PeerCommand::Certs(args)) => make(args, output),
+        Some(PeerCommand::List) => super::runtime()?.block_on(voters::list(common, output)),
+        Some(command) => super::runtime()?.block_on(voters::exchange(&command.exchange(), common, output)),
         None => super::runtime()?.block_on(vote(args.settings()?, output)),
     }
 }
@@ -48,10 +52,10 @@ async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure
         })
     };
     told(output, "listening", &format!("{name} listens on {address}"))?;
-    let founded = peer.founded();
+    let (founded, outside) = (peer.founded(), peer.outside());
     let voting = peer.run();
-    tokio::pin!(founded, voting);
-    let mut is_ready = false;
+    tokio::pin!(founded, outside, voting);
+    let (mut is_ready, mut is_outside) = (false, false);
     loop {
         tokio::select! {
             error = &mut voting => return Err(failure(&error)),
@@ -60,6 +64,10 @@ async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure
                 let text = "ready: all voters know each other, and a majority of them grants leases";
                 info!("{text}");
                 told(output, "ready", text)?;
+            }
+            why = &mut outside, if !is_ready && !is_outside => {
+                is_outside = true;
+                told(output, "waiting", &why)?;
             }
             () = reloads.next() => tls.as_deref().into_iter().for_each(reload),
             () = ends.next() => {
@@ -103,7 +111,7 @@ impl Source {
 fn failure(error: &PeerError) -> Failure {
     let text = error.to_string();
     match error {
-        PeerError::Stranger { .. } | PeerError::OtherVoters { .. } | PeerError::Certificate { .. } => {
+        PeerError::Stranger { .. } | PeerError::OtherVoters { .. } | PeerError::Another { .. } | PeerError::Certificate { .. } => {
             Failure::usage(text)
         }
         PeerError::File(FileError::Unwritten { .. } | FileError::Poisoned { .. }) => Failure::new(code::OUTPUT, text),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use primacy::peers::VoterPlace;
 use primacy::store::{Holder, Member, MemberEvent, MemberEventKind, Snapshot, Term, Waiting, Wish};
 use serde::{Serialize, Serializer};
 
@@ -200,6 +201,39 @@ pub(crate) struct Voting {
     pub(crate) voter: String,
     pub(crate) address: String,
     pub(crate) peers: Vec<String>,
+}
+
+/// `primacy peer list`, `add`, `remove` and `replace` with `--json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Voters {
+    pub(crate) schema: u32,
+    pub(crate) store: String,
+    pub(crate) outcome: &'static str,
+    pub(crate) number: u64,
+    pub(crate) voters: Vec<VoterState>,
+    pub(crate) incoming: Option<Vec<VoterState>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct VoterState {
+    name: String,
+    address: String,
+    voter: String,
+    answers: bool,
+    trouble: Option<String>,
+}
+
+impl From<&VoterPlace> for VoterState {
+    fn from(place: &VoterPlace) -> Self {
+        Self {
+            name: place.address.name().to_owned(),
+            address: place.address.place(),
+            voter: place.voter.to_string(),
+            answers: place.trouble.is_none(),
+            trouble: place.trouble.clone(),
+        }
+    }
 }
 
 /// `primacy peer certs --json`.

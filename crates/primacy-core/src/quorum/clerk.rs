@@ -40,6 +40,8 @@ pub enum Output {
 pub struct Clerk {
     membership: Membership,
     round: Round,
+    /// What it asks in this round.
+    asks: Ask,
     step: Step,
     heard: BTreeMap<VoterId, View>,
     accepted: BTreeSet<VoterId>,
@@ -107,6 +109,7 @@ impl Clerk {
         Self {
             membership,
             round: Round::default(),
+            asks: Ask::Read,
             step: Step::Idle,
             heard: BTreeMap::new(),
             accepted: BTreeSet::new(),
@@ -239,6 +242,25 @@ impl Clerk {
         pending.into_iter().for_each(|voter| self.unheard(voter, round, out));
     }
 
+    /// The voters have been exchanged, as one of them has told: from now on these are asked. What was under way is asked of them
+    /// anew, but for a claim, which is taken back: nobody counts answers of different voters together.
+    pub fn moved(&mut self, membership: Membership, out: &mut Vec<Output>) {
+        if membership.number() <= self.membership.number() {
+            return;
+        }
+        self.membership = membership;
+        self.give_up(out);
+        match &self.step {
+            Step::Idle => {}
+            Step::Claiming { .. } => self.finish(Err(CallError::NotDone), out),
+            _ => {
+                let (change, ask) = (self.change.clone(), self.asks.clone());
+                self.ask_all(&ask, out);
+                self.change = change;
+            }
+        }
+    }
+
     /// The voters that it asks.
     pub fn membership(&self) -> &Membership {
         &self.membership
@@ -260,6 +282,7 @@ impl Clerk {
 
     fn ask_all(&mut self, ask: &Ask, out: &mut Vec<Output>) {
         self.round.0 += 1;
+        self.asks = ask.clone();
         self.change = None;
         self.caught_up.clear();
         self.heard.clear();

@@ -1,14 +1,14 @@
 //! Planted bugs of the quorum grant: each drops one of its rules, and each is found.
 
-#[cfg(feature = "flaws")]
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-use super::{Clerk, Voter};
 #[cfg(feature = "flaws")]
-use super::{Durable, Membership};
+use super::Membership;
+use super::{Change, Clerk, Configuration, Durable, Voter};
 #[cfg(feature = "flaws")]
 use crate::Instant;
-use crate::Token;
+use crate::{ElectionName, Token};
 
 /// A rule that is dropped.
 #[cfg(feature = "flaws")]
@@ -26,6 +26,16 @@ pub enum Flaw {
     ReusesTerms,
     /// A holder counts its lease from when it heard the answers. Of whoever drives a clerk.
     CountsFromAnswers,
+    /// The new voters vote alone as soon as the old ones have agreed on them.
+    SkipsJoint,
+    /// The new voters are not told what the old ones have granted.
+    SkipsHeritage,
+    /// The new voters vote alone although leases still hold that only the old ones have granted.
+    SkipsSettling,
+    /// What a majority may have taken for the next change is not proposed again.
+    IgnoresTaken,
+    /// A voter still answers those who count with the voters before it. Of whoever drives a voter.
+    AdmitsOld,
 }
 
 impl Voter {
@@ -73,5 +83,57 @@ impl Clerk {
             return Token::NONE;
         }
         self.asked
+    }
+}
+
+impl<C: Configuration> Change<C> {
+    /// As [`Change::new`], with a flaw.
+    #[cfg(feature = "flaws")]
+    pub fn flawed(current: C, wanted: Option<C>, by: u128, flaw: Option<Flaw>) -> Self {
+        let mut change = Self::new(current, wanted, by);
+        change.flaw = flaw;
+        change
+    }
+
+    #[cfg(feature = "flaws")]
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// What comes after the present voters, when this was chosen.
+    pub(super) fn flawed_successor(&self, chosen: C) -> C {
+        #[cfg(feature = "flaws")]
+        if self.has(Flaw::SkipsJoint) {
+            return chosen.settled().unwrap_or(chosen);
+        }
+        chosen
+    }
+
+    pub(super) fn flawed_ignores_taken(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.has(Flaw::IgnoresTaken);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    /// For how long the new voters do not vote alone.
+    pub(super) fn flawed_wait(&self, settles_in: Duration) -> Duration {
+        #[cfg(feature = "flaws")]
+        if self.has(Flaw::SkipsSettling) {
+            return Duration::ZERO;
+        }
+        settles_in
+    }
+
+    /// What the new voters are told.
+    pub(super) fn flawed_heritage(
+        &self,
+        heritage: BTreeMap<ElectionName, Durable>,
+    ) -> BTreeMap<ElectionName, Durable> {
+        #[cfg(feature = "flaws")]
+        if self.has(Flaw::SkipsHeritage) {
+            return BTreeMap::new();
+        }
+        heritage
     }
 }

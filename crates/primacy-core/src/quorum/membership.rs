@@ -46,22 +46,38 @@ pub enum MembershipError {
 
 /// Who votes. While it changes, a majority of the old voters and one of the new ones must agree (joint majorities: Ongaro,
 /// "Consensus: bridging theory and practice", 2014, section 4.3), so that no two majorities ever miss each other.
+///
+/// Changes are numbered: the voters that came together first have 0, and each step of a change, into the joint phase and out of
+/// it, adds one. Two with one number are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Membership {
+    number: u64,
     voters: BTreeSet<VoterId>,
     incoming: Option<BTreeSet<VoterId>>,
 }
 
 impl Membership {
-    /// These voters.
+    /// These voters, who have never changed.
     ///
     /// # Errors
     /// If there are none.
     pub fn new(voters: BTreeSet<VoterId>) -> Result<Self, MembershipError> {
-        if voters.is_empty() {
+        Self::numbered(0, voters, None)
+    }
+
+    /// What was written down or sent of one.
+    ///
+    /// # Errors
+    /// If nobody votes, before the change or after it.
+    pub fn numbered(
+        number: u64,
+        voters: BTreeSet<VoterId>,
+        incoming: Option<BTreeSet<VoterId>>,
+    ) -> Result<Self, MembershipError> {
+        if voters.is_empty() || incoming.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err(MembershipError::Empty);
         }
-        Ok(Self { voters, incoming: None })
+        Ok(Self { number, voters, incoming })
     }
 
     /// The same while it changes to these voters.
@@ -72,10 +88,29 @@ impl Membership {
         if self.incoming.is_some() {
             return Err(MembershipError::Changing);
         }
-        if incoming.is_empty() {
-            return Err(MembershipError::Empty);
-        }
-        Ok(Self { incoming: Some(incoming), ..self })
+        Self::numbered(self.number.saturating_add(1), self.voters, Some(incoming))
+    }
+
+    /// The new voters alone, if it changes: how its change ends.
+    #[must_use]
+    pub fn settled(&self) -> Option<Self> {
+        let voters = self.incoming.clone()?;
+        Some(Self { number: self.number.saturating_add(1), voters, incoming: None })
+    }
+
+    /// How many steps of changes came before it.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Those who vote, or did before the change.
+    pub const fn old(&self) -> &BTreeSet<VoterId> {
+        &self.voters
+    }
+
+    /// Those who vote after the change, while there is one.
+    pub const fn incoming(&self) -> Option<&BTreeSet<VoterId>> {
+        self.incoming.as_ref()
     }
 
     /// Everybody who is asked.
@@ -87,9 +122,13 @@ impl Membership {
 
     /// Whether those of whom `agrees` is true are enough.
     pub fn is_quorum(&self, agrees: impl Fn(VoterId) -> bool) -> bool {
-        let is_majority = |set: &BTreeSet<VoterId>| set.iter().filter(|voter| agrees(**voter)).count() * 2 > set.len();
-        is_majority(&self.voters) && self.incoming.as_ref().is_none_or(is_majority)
+        is_majority(&self.voters, &agrees) && self.incoming.as_ref().is_none_or(|new| is_majority(new, &agrees))
     }
+}
+
+/// Whether those of whom `agrees` is true are more than half of these.
+pub(super) fn is_majority(voters: &BTreeSet<VoterId>, agrees: impl Fn(VoterId) -> bool) -> bool {
+    voters.iter().filter(|voter| agrees(**voter)).count() * 2 > voters.len()
 }
 
 #[cfg(test)]
@@ -124,5 +163,14 @@ pub(super) mod tests {
         assert!(!agree(&joint, &[4, 5]), "the new ones alone");
         assert!(agree(&joint, &[1, 3, 4]), "two of each");
         assert!(!agree(&joint, &[1, 2, 4]), "one of the new");
+    }
+
+    #[test]
+    fn each_step_of_a_change_has_the_next_number() {
+        let joint = voters(3).joint((2..=4).map(VoterId::from_bits).collect()).expect("there are some");
+        let settled = joint.settled().expect("it changes");
+        assert_eq!([voters(3).number(), joint.number(), settled.number()], [0, 1, 2]);
+        assert!(agree(&settled, &[2, 4]) && !agree(&settled, &[1, 2]), "the new ones alone");
+        assert_eq!(settled.settled(), None);
     }
 }

@@ -5,16 +5,20 @@
 //! [`lease`](crate::lease), wardens, orders and observers do not know the difference. Why a majority's promise is as good as
 //! a row, and what must never be dropped from the rules: `docs/design/quorum.md`.
 
+mod change;
 mod clerk;
 mod flaws;
 mod membership;
 mod port;
+mod roll;
 mod views;
 mod voter;
 
+pub use change::{Change, ChangeOutput};
 pub use clerk::{Clerk, Output, Round};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use membership::{Membership, MembershipError, VoterId};
 pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
+pub use roll::{Ballot, Configuration, Elections, Report, Roll, RollAnswer, RollAsk};
 pub use voter::{Durable, Verdict, Voter};

@@ -4,6 +4,7 @@
 //! restarts voters. Time goes in ticks, and may go on at any moment. All clocks agree: what drift costs is the holder's margin,
 //! which the `lease` protocol keeps. A candidate here does no more than ask, renew, release and believe, by rule R1.
 
+mod exchange;
 mod properties;
 mod setup;
 mod world;

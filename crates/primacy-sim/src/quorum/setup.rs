@@ -2,7 +2,7 @@
 
 use primacy_core::quorum::Flaw;
 
-use super::properties::{INTEGRITY, ORDER};
+use super::properties::{AGREED, INTEGRITY, ORDER};
 
 /// How often what may happen, over a whole history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,6 +17,8 @@ pub struct Budget {
     pub losses: u8,
     /// Voters that are restarted.
     pub restarts: u8,
+    /// Times that each of those who exchange voters goes on after it had to wait.
+    pub resumes: u8,
 }
 
 /// One search.
@@ -28,6 +30,8 @@ pub struct Setup {
     pub voters: u8,
     /// How many candidates.
     pub candidates: u8,
+    /// Who shall vote instead, for each of those who exchange voters. The first voters are 0, 1 and so on.
+    pub exchanges: &'static [&'static [u8]],
     /// How many ticks. A lease is two.
     pub horizon: u8,
     /// What may happen.
@@ -47,25 +51,44 @@ pub struct Canary {
 
 impl Setup {
     fn new(name: &'static str, horizon: u8, budget: Budget) -> Self {
-        Self { name, voters: 3, candidates: 2, horizon, budget, flaw: None }
+        Self { name, voters: 3, candidates: 2, exchanges: &[], horizon, budget, flaw: None }
+    }
+
+    /// How many processes of voters there are, with those that do not vote yet.
+    pub(super) fn posts(&self) -> u8 {
+        let last = self.exchanges.iter().copied().flatten().map(|voter| voter + 1).max();
+        last.unwrap_or_default().max(self.voters)
     }
 }
 
-const ASKS: Budget = Budget { asks: 1, renewals: 0, releases: 0, losses: 0, restarts: 0 };
+const ASKS: Budget = Budget { asks: 1, renewals: 0, releases: 0, losses: 0, restarts: 0, resumes: 0 };
 
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
     let renewals = Budget { renewals: 1, losses: 1, ..ASKS };
     let release = Budget { renewals: 1, releases: 1, ..ASKS };
     let twice = Budget { asks: 2, renewals: 1, releases: 1, ..ASKS };
+    let goes_on = Budget { renewals: 2, losses: 1, restarts: 1, ..WAITS };
     vec![
         Setup::new("quorum: two ask", 2, ASKS),
         Setup { candidates: 1, ..Setup::new("quorum: one renews", 3, renewals) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },
         Setup { voters: 1, ..Setup::new("quorum: asked twice", 2, twice) },
+        Setup { voters: 1, exchanges: ANOTHER, ..Setup::new("voters: another, two ask", 3, WAITS) },
+        Setup { voters: 1, candidates: 1, exchanges: ANOTHER, ..Setup::new("voters: another, one renews", 3, goes_on) },
+        Setup { voters: 2, candidates: 1, exchanges: HALF, ..Setup::new("voters: one of two", 2, WAITS) },
+        Setup { candidates: 0, exchanges: RIVALS, ..Setup::new("voters: two exchange them", 0, WAITS) },
     ]
 }
+
+/// One voter in the place of the only one.
+const ANOTHER: &[&[u8]] = &[&[1]];
+/// One voter in the place of one of two.
+const HALF: &[&[u8]] = &[&[1, 2]];
+/// Each of two who exchange voters wants others.
+const RIVALS: &[&[u8]] = &[&[1], &[2]];
+const WAITS: Budget = Budget { resumes: 1, ..ASKS };
 
 /// Those that take seconds.
 pub fn smoke() -> Vec<Setup> {
@@ -73,6 +96,7 @@ pub fn smoke() -> Vec<Setup> {
     vec![
         Setup { voters: 2, ..Setup::new("quorum: two of two", 2, Budget { restarts: 1, ..ASKS }) },
         Setup { candidates: 1, ..Setup::new("quorum: one renews once", 2, renewals) },
+        Setup { voters: 1, candidates: 1, exchanges: ANOTHER, ..Setup::new("voters: another", 2, WAITS) },
     ]
 }
 
@@ -84,6 +108,11 @@ pub fn canaries() -> Vec<Canary> {
         setup: Setup { voters, flaw: Some(flaw), ..Setup::new(name, horizon, budget) },
         breaks,
     };
+    let exchange = |name, flaw, exchanges: &'static [&'static [u8]], breaks| {
+        let (voters, candidates) = if exchanges.len() > 1 { (3, 0) } else { (1, 2) };
+        let setup = Setup { voters, candidates, exchanges, flaw: Some(flaw), ..Setup::new(name, 3, WAITS) };
+        Canary { setup, breaks }
+    };
     vec![
         canary("quorum: NoBootWait", Flaw::NoBootWait, 1, 2, restart, INTEGRITY),
         canary("quorum: Forgets", Flaw::Forgets, 1, 3, restart, ORDER),
@@ -91,5 +120,10 @@ pub fn canaries() -> Vec<Canary> {
         canary("quorum: CountsFromAnswers", Flaw::CountsFromAnswers, 1, 4, ASKS, INTEGRITY),
         canary("quorum: SharesTerms", Flaw::SharesTerms, 2, 3, ASKS, ORDER),
         canary("quorum: BreaksPromise", Flaw::BreaksPromise, 3, 2, ASKS, INTEGRITY),
+        exchange("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, INTEGRITY),
+        exchange("voters: SkipsHeritage", Flaw::SkipsHeritage, ANOTHER, ORDER),
+        exchange("voters: SkipsSettling", Flaw::SkipsSettling, ANOTHER, INTEGRITY),
+        exchange("voters: AdmitsOld", Flaw::AdmitsOld, ANOTHER, INTEGRITY),
+        exchange("voters: IgnoresTaken", Flaw::IgnoresTaken, RIVALS, AGREED),
     ]
 }

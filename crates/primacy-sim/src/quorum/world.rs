@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use primacy_core::lease::{EndReason, Holder, Record, Reply, Request, Version};
-use primacy_core::quorum::{Answer, Ask, Clerk, Durable, Flaw, Membership, Output, Round, Voter, VoterId};
+use primacy_core::quorum::{Answer, Ask, Clerk, Flaw, Membership, Output, Round, VoterId};
 use primacy_core::{CandidateId, Instant, Label, Token};
 use stateright::{Model, Property};
 
-use super::properties::{self, CAUGHT_UP, MOVED, REFUSED, RELEASED, RENEWED};
+use super::exchange::{Driver, Post};
+use super::properties::{self, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED};
 use super::setup::{Budget, Setup};
 
 /// How long a lease lasts, in ticks.
@@ -23,6 +24,8 @@ struct Packet {
     candidate: u8,
     voter: u8,
     round: Round,
+    /// The voters that its clerk counts with.
+    of: Membership,
     content: Content,
 }
 
@@ -30,6 +33,8 @@ struct Packet {
 enum Content {
     Ask(Ask),
     Answer(Box<Answer>),
+    /// These are the voters by now.
+    Moved(Membership),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,8 +65,10 @@ pub(super) struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub(super) tick: u8,
-    pub(super) voters: Vec<Voter>,
+    pub(super) posts: Vec<Post>,
     pub(super) candidates: Vec<Candidate>,
+    /// Whoever exchanges voters, once it has begun.
+    pub(super) drivers: Vec<Option<Driver>>,
     packets: Vec<Packet>,
     budget: Budget,
     /// Who last led, with which token, and when that lease would have ended.
@@ -88,6 +95,14 @@ pub enum Step {
     Lose(usize),
     /// A voter restarts with what its disk has kept.
     Restart(u8),
+    /// Somebody begins to exchange the voters, by what this one tells of them.
+    Exchange(u8, u8),
+    /// What it asks of a voter arrives, and is answered.
+    Drive(u8, usize),
+    /// What it asks of a voter is lost, and it knows.
+    Miss(u8, usize),
+    /// It goes on after it has waited.
+    Resume(u8),
     /// Time goes on.
     Tick,
 }
@@ -97,8 +112,12 @@ fn holder(index: u8) -> Holder {
     Holder { id: CandidateId::from_bits(u128::from(index) + 1), label, data: String::new() }
 }
 
-fn voter_id(index: u8) -> VoterId {
+pub(super) fn voter_id(index: u8) -> VoterId {
     VoterId::from_bits(u128::from(index) + 1)
+}
+
+pub(super) fn index_of(voter: VoterId) -> usize {
+    usize::try_from(voter.to_bits() - 1).expect("a small one")
 }
 
 impl World {
@@ -129,8 +148,9 @@ impl World {
                 // Read below, in the order that was chosen.
                 Output::Send { to, round, ask: Ask::Read } => reads.push((to, round)),
                 Output::Send { to, round, ask } => {
-                    let voter = u8::try_from(to.to_bits() - 1).expect("a small one");
-                    self.packets.push(Packet { candidate: index, voter, round, content: Content::Ask(ask) });
+                    let voter = u8::try_from(index_of(to)).expect("a small one");
+                    let of = self.candidates[usize::from(index)].clerk.membership().clone();
+                    self.packets.push(Packet { candidate: index, voter, round, of, content: Content::Ask(ask) });
                 }
                 Output::Done(result) => {
                     let call = self.candidates[usize::from(index)].call.take();
@@ -145,11 +165,13 @@ impl World {
         let count = reads.len();
         for turn in 0..count {
             let (to, round) = reads[(first + turn) % count];
-            let voter = usize::try_from(to.to_bits() - 1).expect("a small one");
             let now = self.now();
-            let answer = self.voters[voter].handle(&Ask::Read, now).answer;
+            let clerk = &mut self.candidates[usize::from(index)].clerk;
             let mut out = Vec::new();
-            self.candidates[usize::from(index)].clerk.answered(to, round, answer, &mut out);
+            match self.posts[index_of(to)].answer(&Ask::Read, clerk.membership(), now, setup) {
+                Ok(answer) => clerk.answered(to, round, answer, &mut out),
+                Err(later) => clerk.moved(later, &mut out),
+            }
             self.carry_out(index, out, setup);
         }
     }
@@ -172,6 +194,9 @@ impl World {
             (Call::Acquire, Reply::Applied(record)) => self.believe(index, record.version, sent_at, setup),
             (Call::Renew, Reply::Applied(record)) if self.believes(usize::from(index)) => {
                 self.saw(RENEWED);
+                if self.candidates[usize::from(index)].clerk.membership().number() > 0 {
+                    self.saw(KEPT_ON);
+                }
                 self.believe(index, record.version, sent_at, setup);
             }
             (Call::Acquire, Reply::Conflict(_)) => self.saw(REFUSED),
@@ -201,26 +226,31 @@ impl World {
     }
 
     fn deliver(&mut self, at: usize, setup: &Setup) {
-        let Packet { candidate, voter, round, content } = self.packets.remove(at);
+        let Packet { candidate, voter, round, of, content } = self.packets.remove(at);
+        let mut out = Vec::new();
         match content {
             Content::Ask(ask) => {
                 let now = self.now();
-                let own = &mut self.voters[usize::from(voter)];
-                let missed = own.durable().clone();
-                let answer = own.handle(&ask, now).answer;
-                let is_late = matches!(ask, Ask::Claim { granted: Some(_), .. });
-                if answer.accepted && is_late && own.durable().term > missed.term {
-                    self.saw(CAUGHT_UP);
-                }
-                self.packets.push(Packet { candidate, voter, round, content: Content::Answer(Box::new(answer)) });
+                let own = &mut self.posts[usize::from(voter)];
+                let missed = own.voter.durable().term;
+                let content = match own.answer(&ask, &of, now, setup) {
+                    Ok(answer) => {
+                        let is_late = matches!(ask, Ask::Claim { granted: Some(_), .. });
+                        if answer.accepted && is_late && own.voter.durable().term > missed {
+                            self.saw(CAUGHT_UP);
+                        }
+                        Content::Answer(Box::new(answer))
+                    }
+                    Err(later) => Content::Moved(later),
+                };
+                self.packets.push(Packet { candidate, voter, round, of, content });
             }
             Content::Answer(answer) => {
-                let mut out = Vec::new();
-                let own = &mut self.candidates[usize::from(candidate)];
-                own.clerk.answered(voter_id(voter), round, *answer, &mut out);
-                self.carry_out(candidate, out, setup);
+                self.candidates[usize::from(candidate)].clerk.answered(voter_id(voter), round, *answer, &mut out);
             }
+            Content::Moved(later) => self.candidates[usize::from(candidate)].clerk.moved(later, &mut out),
         }
+        self.carry_out(candidate, out, setup);
     }
 
     /// What nobody waits for any more and changes nothing goes, and the rest has one order, so that equal states are equal.
@@ -229,13 +259,13 @@ impl World {
         self.packets.retain(|packet| {
             let waits = candidates[usize::from(packet.candidate)].call.is_some();
             match &packet.content {
-                Content::Answer(_) => waits,
+                Content::Answer(_) | Content::Moved(_) => waits,
                 Content::Ask(_) => true,
             }
         });
         // The order in which asks of one round were sent is kept.
         self.packets.sort_by_key(|packet| {
-            let is_answer = matches!(packet.content, Content::Answer(_));
+            let is_answer = !matches!(packet.content, Content::Ask(_));
             (packet.candidate, packet.voter, packet.round, is_answer)
         });
         let tick = self.tick;
@@ -252,9 +282,10 @@ impl Model for Grant {
     fn init_states(&self) -> Vec<World> {
         let setup = &self.0;
         let membership = Membership::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
-        let voter = Voter::flawed(Durable::default(), 0, Instant::ZERO, setup.flaw);
+        let post = |index| Post::new((index < setup.voters).then(|| membership.clone()), setup);
+        let posts = (0..setup.posts()).map(post).collect();
         let candidate = Candidate {
-            clerk: Clerk::flawed(membership, setup.flaw),
+            clerk: Clerk::flawed(membership.clone(), setup.flaw),
             call: None,
             belief: None,
             asks: setup.budget.asks,
@@ -262,7 +293,8 @@ impl Model for Grant {
         };
         vec![World {
             tick: 0,
-            voters: vec![voter; usize::from(setup.voters)],
+            posts,
+            drivers: vec![None; setup.exchanges.len()],
             candidates: vec![candidate; usize::from(setup.candidates)],
             packets: Vec::new(),
             budget: setup.budget,
@@ -292,9 +324,9 @@ impl Model for Grant {
                 }
                 // All candidates are alike: who begins is the first.
                 None if candidate.asks > 0 && (index == 0 || world.candidates[0].asks < self.0.budget.asks) => {
-                    // All voters are alike: the first that is read is the first.
-                    let is_first = index == 0 && candidate.asks == self.0.budget.asks;
-                    let firsts = if is_first { 1 } else { self.0.voters };
+                    // All voters are alike, if none are exchanged: the first that is read is the first.
+                    let is_first = index == 0 && candidate.asks == self.0.budget.asks && self.0.exchanges.is_empty();
+                    let firsts = if is_first { 1 } else { self.0.posts() };
                     actions.extend((0..firsts).map(|first| Step::Campaign(index, first)));
                 }
                 None => {}
@@ -316,7 +348,21 @@ impl Model for Grant {
             }
         }
         if world.budget.restarts > 0 {
-            actions.extend((0..self.0.voters).map(Step::Restart));
+            actions.extend((0..self.0.posts()).map(Step::Restart));
+        }
+        for (driver, index) in world.drivers.iter().zip(0..) {
+            let Some(driver) = driver else {
+                actions.extend((0..self.0.posts()).map(|post| Step::Exchange(index, post)));
+                continue;
+            };
+            let (asks, resumes) = driver.open();
+            actions.extend((0..asks).map(|at| Step::Drive(index, at)));
+            if world.budget.losses > 0 {
+                actions.extend((0..asks).map(|at| Step::Miss(index, at)));
+            }
+            if resumes {
+                actions.push(Step::Resume(index));
+            }
         }
         if world.tick < self.0.horizon {
             actions.push(Step::Tick);
@@ -329,8 +375,13 @@ impl Model for Grant {
         world.just.clear();
         match step {
             Step::Campaign(index, first) => {
-                world.candidates[usize::from(index)].first = first;
-                world.candidates[usize::from(index)].asks -= 1;
+                let own = &mut world.candidates[usize::from(index)];
+                own.first = first;
+                own.asks -= 1;
+                // Its greeting tells of the voters.
+                if let Some(known) = world.posts[usize::from(first)].roll.configuration() {
+                    own.clerk.moved(known.clone(), &mut Vec::new());
+                }
                 world.begin(index, Call::Look, Request::Look { announce: None }, setup);
             }
             Step::Renew(index) => {
@@ -354,9 +405,22 @@ impl Model for Grant {
             }
             Step::Restart(index) => {
                 world.budget.restarts -= 1;
-                let durable = world.voters[usize::from(index)].durable().clone();
-                world.voters[usize::from(index)] = Voter::flawed(durable, 0, world.now(), setup.flaw);
+                let post = &world.posts[usize::from(index)];
+                world.posts[usize::from(index)] = post.restarted(world.now(), setup.flaw);
             }
+            Step::Exchange(driver, post) => {
+                let begun = Driver::begin(driver, &world.posts[usize::from(post)], setup)?;
+                world.drivers[usize::from(driver)] = Some(begun);
+            }
+            Step::Drive(driver, at) => {
+                let now = world.now();
+                world.drivers[usize::from(driver)].as_mut()?.deliver(at, &mut world.posts, now);
+            }
+            Step::Miss(driver, at) => {
+                world.budget.losses -= 1;
+                world.drivers[usize::from(driver)].as_mut()?.lose(at);
+            }
+            Step::Resume(driver) => world.drivers[usize::from(driver)].as_mut()?.resume(),
             Step::Tick => world.tick += 1,
         }
         world.tidy();

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::path::Path;
 
-use primacy_core::quorum::{Ask, Durable, Voter};
+use primacy_core::quorum::{Ask, Durable, Elections, Roll, RollAnswer, RollAsk, Voter};
+use prost::Message as _;
 
 use super::annals::Annals;
+use super::cluster::Cluster;
 use super::kept::Kept;
-use super::wire::Told;
+use super::wire::{self, Malformed, NextKept, Told};
 use crate::store::lineup::{Lineup, Past, Said};
 use crate::store::row::TAKEN_OVER;
 use crate::store::{Holder, Term};
@@ -20,6 +22,8 @@ const LISTED_MOST: usize = 300;
 /// What is asked about an election, and by whom.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
+    /// The number of the voters that whoever asks counts with.
+    pub(super) voters: u64,
     pub(super) election: ElectionName,
     pub(super) ask: Ask,
     /// Who asks.
@@ -34,13 +38,45 @@ pub(super) struct Question {
 
 /// All elections of one voter.
 pub(super) struct Ballots {
-    drift_ppm: u32,
     kept: Kept,
-    elections: BTreeMap<ElectionName, Ballot>,
+    roll: Roll<Cluster>,
+    promises: Promises,
     annals: Annals,
     /// Elections of which others should hear.
     stirred: BTreeSet<ElectionName>,
     must_flush: bool,
+}
+
+struct Promises {
+    drift_ppm: u32,
+    elections: BTreeMap<ElectionName, Ballot>,
+}
+
+impl Elections for Promises {
+    fn bound_until(&self, now: Instant) -> Option<Instant> {
+        self.elections.values().filter_map(|ballot| ballot.voter.bound_until(now)).max()
+    }
+
+    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
+        let kept = self.elections.iter().map(|(name, ballot)| (name.clone(), ballot.voter.durable().clone()));
+        // Who only looked has left nothing behind.
+        kept.filter(|(_, durable)| *durable != Durable::default()).collect()
+    }
+
+    fn inherit(&mut self, election: &ElectionName, given: &Durable, now: Instant) -> bool {
+        let taken = self.of(election, now).voter.inherit(given, now);
+        let ballot = self.of(election, now);
+        ballot.bound_until = ballot.voter.bound_until(now);
+        taken
+    }
+}
+
+impl Promises {
+    fn of(&mut self, election: &ElectionName, now: Instant) -> &mut Ballot {
+        let drift_ppm = self.drift_ppm;
+        let new = || Ballot::new(Durable::default(), drift_ppm, now);
+        self.elections.entry(election.clone()).or_insert_with(new)
+    }
 }
 
 /// One of them.
@@ -64,23 +100,57 @@ impl Ballot {
 
 impl Ballots {
     /// Those that a voter has kept, as its process starts.
-    pub(super) fn restarted(kept: Kept, folder: &Path, drift_ppm: u32, now: Instant) -> Self {
+    ///
+    /// # Errors
+    /// If what it has kept of the voters cannot be read.
+    pub(super) fn restarted(kept: Kept, folder: &Path, drift_ppm: u32, now: Instant) -> Result<Self, Malformed> {
+        let decoded = |_| Malformed("what a voter has kept of the voters");
+        let cluster = kept.cluster.as_deref().map(wire::Cluster::decode).transpose().map_err(decoded)?;
+        let next = kept.next.as_deref().map(NextKept::decode).transpose().map_err(decoded)?;
+        let cluster = cluster.map(Cluster::try_from).transpose()?;
+        let (promised, taken) = next.map(NextKept::checked).transpose()?.unwrap_or_default();
         let (annals, mut past) = Annals::open(folder);
         let ballot = |(name, durable): (&ElectionName, &Durable)| {
             let ballot = Ballot::new(durable.clone(), drift_ppm, now);
             (name.clone(), Ballot { past: past.remove(name).unwrap_or_default(), ..ballot })
         };
-        let elections = kept.elections.iter().map(ballot).collect();
-        Self { drift_ppm, kept, elections, annals, stirred: BTreeSet::new(), must_flush: false }
+        let promises = Promises { drift_ppm, elections: kept.elections.iter().map(ballot).collect() };
+        let roll = Roll::restarted(cluster, promised, taken, &promises, now);
+        Ok(Self { kept, roll, promises, annals, stirred: BTreeSet::new(), must_flush: false })
     }
 
     pub(super) const fn kept(&self) -> &Kept {
         &self.kept
     }
 
-    pub(super) fn set_cluster(&mut self, cluster: Vec<u8>) {
-        self.kept.cluster = Some(cluster);
-        self.must_flush = true;
+    /// The voters that it has adopted last.
+    pub(super) const fn cluster(&self) -> Option<&Cluster> {
+        self.roll.configuration()
+    }
+
+    /// Answers something about who votes.
+    pub(super) fn roll(&mut self, ask: RollAsk<Cluster>, now: Instant) -> RollAnswer<Cluster> {
+        let before = self.roll.clone();
+        let given = match &ask {
+            RollAsk::Inherit { elections, .. } => elections.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let answer = self.roll.handle(ask, &mut self.promises, now);
+        for name in given {
+            if let Some(ballot) = self.promises.elections.get(&name)
+                && self.kept.elections.get(&name) != Some(ballot.voter.durable())
+            {
+                self.kept.elections.insert(name.clone(), ballot.voter.durable().clone());
+                self.stirred.insert(name);
+                self.must_flush = true;
+            }
+        }
+        if self.roll != before {
+            self.kept.cluster = self.roll.configuration().map(|cluster| wire::Cluster::from(cluster).encode_to_vec());
+            self.kept.next = Some(NextKept::of(self.roll.next()).encode_to_vec());
+            self.must_flush = true;
+        }
+        answer
     }
 
     /// What must be on disk before any answer leaves that was made since, if that is not so already.
@@ -98,11 +168,13 @@ impl Ballots {
         mem::take(&mut self.stirred)
     }
 
-    pub(super) fn answer(&mut self, question: Question, now: Instant) -> Told {
-        let Question { election, ask, asker, announce, lists, reason } = question;
-        let drift_ppm = self.drift_ppm;
-        let ballot =
-            self.elections.entry(election.clone()).or_insert_with(|| Ballot::new(Durable::default(), drift_ppm, now));
+    /// `None` if whoever asks counts with other voters: then nothing is done.
+    pub(super) fn answer(&mut self, question: Question, now: Instant) -> Option<Told> {
+        let Question { voters, election, ask, asker, announce, lists, reason } = question;
+        if !self.roll.admits(voters) {
+            return None;
+        }
+        let ballot = self.promises.of(&election, now);
         if let Some((who, said)) = announce {
             let lease = ballot.voter.durable().lease;
             ballot.lineup.announce(&who, said, (!lease.is_zero()).then_some(lease), now);
@@ -155,23 +227,23 @@ impl Ballots {
         if is_news {
             self.stirred.insert(election);
         }
-        told
+        Some(told)
     }
 
     pub(super) fn leave(&mut self, election: &ElectionName, id: CandidateId) {
-        if let Some(ballot) = self.elections.get_mut(election) {
+        if let Some(ballot) = self.promises.elections.get_mut(election) {
             ballot.lineup.leave(id);
         }
     }
 
     /// When the next promise ends of which nobody has been told that it did.
     pub(super) fn next_end(&self) -> Option<Instant> {
-        self.elections.values().filter_map(|ballot| ballot.bound_until).min()
+        self.promises.elections.values().filter_map(|ballot| ballot.bound_until).min()
     }
 
     /// Takes note of promises that have ended.
     pub(super) fn expire(&mut self, now: Instant) {
-        for (name, ballot) in &mut self.elections {
+        for (name, ballot) in &mut self.promises.elections {
             if ballot.bound_until.is_some_and(|until| until <= now) {
                 ballot.bound_until = None;
                 self.stirred.insert(name.clone());
@@ -185,6 +257,6 @@ impl Ballots {
     }
 
     pub(super) fn past(&self, election: &ElectionName, limit: u32) -> Vec<Term> {
-        self.elections.get(election).into_iter().flat_map(|ballot| ballot.past.newest(limit)).cloned().collect()
+        self.promises.elections.get(election).into_iter().flat_map(|ballot| ballot.past.newest(limit)).cloned().collect()
     }
 }

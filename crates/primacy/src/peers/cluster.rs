@@ -1,24 +1,45 @@
 //! Which voters grant leases together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use primacy_core::quorum::{Membership, VoterId};
+use primacy_core::quorum::{Configuration, Membership, VoterId};
 
 use super::address::PeerAddress;
 use super::wire::{self, Malformed, Member};
 
-/// The voters of one cluster: brought together once, and known to each of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Voters by name.
+pub(super) type Roster = BTreeMap<String, (VoterId, PeerAddress)>;
+
+/// The voters of one cluster: brought together once, exchanged in steps, and known to each of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cluster {
     id: u128,
-    /// By name.
-    voters: BTreeMap<String, (VoterId, PeerAddress)>,
+    /// Steps of changes so far.
+    number: u64,
+    voters: Roster,
+    /// Those who vote after the change that is under way.
+    incoming: Option<Roster>,
 }
 
 impl Cluster {
     /// A new one, of these voters. Their names and identities differ.
-    pub(super) fn of(voters: BTreeMap<String, (VoterId, PeerAddress)>) -> Self {
-        Self { id: rand::random(), voters }
+    pub(super) fn of(voters: Roster) -> Self {
+        Self { id: rand::random(), number: 0, voters, incoming: None }
+    }
+
+    /// The same while its voters are exchanged for these, of which there is one at least. It must not change already.
+    pub(super) fn joint(&self, incoming: Roster) -> Self {
+        Self { number: self.number.saturating_add(1), incoming: Some(incoming), ..self.clone() }
+    }
+
+    /// Those who vote, or did before the change that is under way.
+    pub(super) const fn voters(&self) -> &Roster {
+        &self.voters
+    }
+
+    /// Those who vote after the change that is under way.
+    pub(super) const fn incoming(&self) -> Option<&Roster> {
+        self.incoming.as_ref()
     }
 
     /// In order.
@@ -26,33 +47,67 @@ impl Cluster {
         self.voters.keys().map(String::as_str)
     }
 
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
+    /// Whether that voter is asked anything.
+    pub(super) fn has(&self, voter: VoterId) -> bool {
+        self.address_of(voter).is_some()
+    }
+
     pub(super) fn voter_named(&self, name: &str) -> Option<VoterId> {
         self.voters.get(name).map(|(voter, _)| *voter)
     }
 
+    /// Where all who are asked are. One that has moved is where it will be.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (VoterId, &PeerAddress)> {
-        self.voters.values().map(|(voter, address)| (*voter, address))
+        let new = self.incoming.iter().flat_map(BTreeMap::values);
+        let old = self.voters.values().filter(|(voter, _)| !self.incoming.iter().flat_map(BTreeMap::values).any(|(new, _)| new == voter));
+        old.chain(new).map(|(voter, address)| (*voter, address))
+    }
+
+    pub(super) fn address_of(&self, voter: VoterId) -> Option<&PeerAddress> {
+        self.addresses().find(|(other, _)| *other == voter).map(|(_, address)| address)
     }
 
     /// What names it in a greeting.
     pub(super) fn id_bytes(&self) -> Vec<u8> {
         self.id.to_be_bytes().to_vec()
     }
+}
 
-    pub(super) fn membership(&self) -> Membership {
-        Membership::new(self.voters.values().map(|(voter, _)| *voter).collect()).expect("it has voters")
+impl Configuration for Cluster {
+    fn membership(&self) -> Membership {
+        let ids = |roster: &Roster| roster.values().map(|(voter, _)| *voter).collect::<BTreeSet<_>>();
+        let all = Membership::numbered(self.number, ids(&self.voters), self.incoming.as_ref().map(ids));
+        all.expect("it has voters, before a change and after it")
+    }
+
+    fn settled(&self) -> Option<Self> {
+        let voters = self.incoming.clone()?;
+        Some(Self { id: self.id, number: self.number.saturating_add(1), voters, incoming: None })
     }
 }
 
 impl From<&Cluster> for wire::Cluster {
     fn from(cluster: &Cluster) -> Self {
-        let member = |(name, (voter, address)): (&String, &(VoterId, PeerAddress))| Member {
-            voter: wire::voter_bytes(*voter),
-            name: name.clone(),
-            address: address.to_string(),
-        };
-        Self { id: cluster.id_bytes(), voters: cluster.voters.iter().map(member).collect() }
+        let members = |roster: &Roster| roster.iter().map(member).collect();
+        Self {
+            id: cluster.id_bytes(),
+            voters: members(&cluster.voters),
+            number: cluster.number,
+            incoming: cluster.incoming.as_ref().map(members).unwrap_or_default(),
+        }
     }
+}
+
+fn member((name, (voter, address)): (&String, &(VoterId, PeerAddress))) -> Member {
+    Member { voter: wire::voter_bytes(*voter), name: name.clone(), address: address.to_string() }
 }
 
 impl TryFrom<wire::Cluster> for Cluster {
@@ -60,19 +115,22 @@ impl TryFrom<wire::Cluster> for Cluster {
 
     fn try_from(cluster: wire::Cluster) -> Result<Self, Malformed> {
         let id = <[u8; 16]>::try_from(&*cluster.id).map_err(|_| Malformed("a cluster without a name"))?;
-        let mut voters = BTreeMap::new();
-        for Member { voter, name, address } in &cluster.voters {
-            let address: PeerAddress = address.parse().map_err(|_| Malformed("a voter's address"))?;
-            if address.name() != name || voters.insert(name.clone(), (wire::voter(voter)?, address)).is_some() {
-                return Err(Malformed("two voters of one name"));
-            }
-        }
-        let mut identities: Vec<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
-        identities.sort_unstable();
-        identities.dedup();
-        if identities.is_empty() || identities.len() != voters.len() {
-            return Err(Malformed("no voters, or two that are one"));
-        }
-        Ok(Self { id: u128::from_be_bytes(id), voters })
+        let incoming = (!cluster.incoming.is_empty()).then(|| roster(&cluster.incoming)).transpose()?;
+        Ok(Self { id: u128::from_be_bytes(id), number: cluster.number, voters: roster(&cluster.voters)?, incoming })
     }
+}
+
+fn roster(members: &[Member]) -> Result<Roster, Malformed> {
+    let mut voters = Roster::new();
+    for Member { voter, name, address } in members {
+        let address: PeerAddress = address.parse().map_err(|_| Malformed("a voter's address"))?;
+        if address.name() != name || voters.insert(name.clone(), (wire::voter(voter)?, address)).is_some() {
+            return Err(Malformed("two voters of one name"));
+        }
+    }
+    let identities: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
+    if identities.is_empty() || identities.len() != voters.len() {
+        return Err(Malformed("no voters, or two that are one"));
+    }
+    Ok(voters)
 }

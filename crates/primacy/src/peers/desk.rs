@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primacy_core::lease::{Record, Reply, Sighting};
-use primacy_core::quorum::{Clerk, Output};
+use primacy_core::quorum::{Clerk, Configuration as _, Output};
 
 use super::pool::{Beside, Pool, carry_out};
 use super::store::{failure, no_registers};
@@ -49,6 +49,7 @@ impl PeersDesk {
         reason: &str,
     ) -> Result<(Reply, Beside), StoreError> {
         let dress = |asked: Asked| Question {
+            voters: 0,
             election: election.as_str().to_owned(),
             asked: Some(asked),
             waits: None,

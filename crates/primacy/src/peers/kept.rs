@@ -12,7 +12,7 @@ use prost::Message as _;
 /// The first bytes of every voter's file, of whatever format.
 const MAGIC: &[u8] = b"primacy voter\n";
 /// The format that is written here. A program refuses later ones: it would lose what it does not know.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 /// CRC-32C: finds every error in up to 32 neighbouring bits.
 const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
@@ -22,6 +22,8 @@ pub struct Kept {
     voter: VoterId,
     /// Who votes, as its own module encodes it. Absent until the voter has joined others.
     pub cluster: Option<Vec<u8>>,
+    /// What it has promised about the next voters, encoded likewise. Absent until anybody has begun to exchange them.
+    pub next: Option<Vec<u8>>,
     /// Its promise in each election that it has ever heard of.
     pub elections: BTreeMap<ElectionName, Durable>,
 }
@@ -29,7 +31,7 @@ pub struct Kept {
 impl Kept {
     /// That of a new voter, whose identity is drawn here. It knows of nothing.
     pub(super) fn drawn() -> Self {
-        Self { voter: VoterId::from_bits(rand::random()), cluster: None, elections: BTreeMap::new() }
+        Self { voter: VoterId::from_bits(rand::random()), cluster: None, next: None, elections: BTreeMap::new() }
     }
 
     /// Who it is. It never changes: a voter without its file is another voter.
@@ -41,7 +43,7 @@ impl Kept {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let elections = self.elections.iter().map(|(name, durable)| ElectionEntry::of(name, durable)).collect();
         let voter = self.voter.to_bits().to_be_bytes().to_vec();
-        sealed(FORMAT, &Body { voter, cluster: self.cluster.clone(), elections }.encode_to_vec())
+        sealed(FORMAT, &Body { voter, cluster: self.cluster.clone(), elections, next: self.next.clone() }.encode_to_vec())
     }
 
     /// Reads it back.
@@ -54,7 +56,8 @@ impl Kept {
                 return Err(damage("it names an election twice"));
             }
         }
-        Ok(Self { voter: VoterId::from_bits(bits(&body.voter)?), cluster: body.cluster, elections })
+        let voter = VoterId::from_bits(bits(&body.voter)?);
+        Ok(Self { voter, cluster: body.cluster, next: body.next, elections })
     }
 }
 
@@ -98,8 +101,9 @@ fn opened(bytes: &[u8]) -> Result<&[u8], Unfit> {
         return Err(damage("its checksum is wrong"));
     }
     match u32::from_be_bytes(*format) {
-        FORMAT => Ok(body),
         0 => Err(damage("there is no format 0")),
+        // The first knew nothing of exchanges.
+        1..=FORMAT => Ok(body),
         newer => Err(Unfit::Newer(newer)),
     }
 }
@@ -122,10 +126,13 @@ struct Body {
     cluster: Option<Vec<u8>>,
     #[prost(message, repeated, tag = "3")]
     elections: Vec<ElectionEntry>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    next: Option<Vec<u8>>,
 }
 
+/// One election, as voters also tell each other of it.
 #[derive(Clone, PartialEq, prost::Message)]
-struct ElectionEntry {
+pub(super) struct ElectionEntry {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(uint64, tag = "2")]
@@ -175,7 +182,7 @@ enum WishEntry {
 }
 
 impl ElectionEntry {
-    fn of(name: &ElectionName, durable: &Durable) -> Self {
+    pub(super) fn of(name: &ElectionName, durable: &Durable) -> Self {
         let Durable { term, holder, seen, lease, orders: Orders { wish, paused }, fulfilled, released } =
             durable.clone();
         Self {
@@ -197,7 +204,7 @@ impl ElectionEntry {
     }
 
     /// Everything that a voter may keep passes, or a file could be written that is refused afterwards.
-    fn checked(self) -> Result<(ElectionName, Durable), Unfit> {
+    pub(super) fn checked(self) -> Result<(ElectionName, Durable), Unfit> {
         const SECOND: u32 = 1_000_000_000;
         if self.lease_nanos >= SECOND {
             return Err(damage("a lease in it is no length of time"));
@@ -263,11 +270,12 @@ pub(super) mod tests {
     pub(in super::super) fn kept(seed: u64) -> Kept {
         let random = &mut StdRng::seed_from_u64(seed);
         let voter = VoterId::from_bits(random.random());
-        let cluster =
-            random.random::<bool>().then(|| (0..random.random_range(0..40)).map(|_| random.random()).collect());
+        let mut some =
+            || random.random::<bool>().then(|| (0..random.random_range(0..40)).map(|_| random.random()).collect());
+        let (cluster, next) = (some(), some());
         let elections = (0..random.random_range(0..6))
             .map(|_| (ElectionName::new(word(random, 1)).expect("a valid name"), durable(random)));
-        Kept { voter, cluster, elections: elections.collect() }
+        Kept { voter, cluster, next, elections: elections.collect() }
     }
 
     fn durable(random: &mut StdRng) -> Durable {
@@ -338,6 +346,8 @@ pub(super) mod tests {
         assert_eq!(Kept::from_bytes(b"SQLite format 3\0"), Err(Unfit::Foreign));
         assert_eq!(Kept::from_bytes(&sealed(FORMAT + 1, b"whatever")), Err(Unfit::Newer(FORMAT + 1)));
         assert!(matches!(Kept::from_bytes(&sealed(0, b"")), Err(Unfit::Damaged(_))));
+        let body = Body { voter: vec![7; 16], cluster: None, elections: vec![], next: None }.encode_to_vec();
+        assert!(Kept::from_bytes(&sealed(1, &body)).is_ok(), "files from before voters could be exchanged are read");
     }
 
     #[test]
@@ -345,7 +355,7 @@ pub(super) mod tests {
         let holder = HolderEntry { id: vec![7; 16], label: "web-1".into(), data: String::new() };
         let entry = ElectionEntry { name: "jobs".into(), holder: Some(holder.clone()), ..ElectionEntry::default() };
         let read = |voter: usize, elections: Vec<ElectionEntry>| {
-            let body = Body { voter: vec![1; voter], cluster: None, elections };
+            let body = Body { voter: vec![1; voter], cluster: None, elections, next: None };
             Kept::from_bytes(&sealed(FORMAT, &body.encode_to_vec()))
         };
         assert!(read(16, vec![entry.clone()]).is_ok(), "the example is right");

@@ -76,11 +76,13 @@ pub(super) enum State {
 /// What comes back from a voter.
 pub(super) enum Back {
     /// Its answer to the question with this tag.
-    Answer(u64, Box<Body>),
+    Answer(VoterId, u64, Box<Body>),
     /// No answer to that will come.
-    Lost(u64),
+    Lost(VoterId, u64),
     /// Something may have changed in the election that is watched.
     Hint,
+    /// These are the voters by now, it says.
+    Moved(Cluster),
 }
 
 struct Asking {
@@ -105,6 +107,7 @@ impl Drop for Link {
 }
 
 /// Who asks, what it watches, and what came back.
+#[derive(Clone)]
 pub(super) struct Ends {
     /// For people.
     pub(super) name: String,
@@ -112,7 +115,7 @@ pub(super) struct Ends {
     pub(super) tls: Option<Arc<Tls>>,
     /// The election whose hints are wanted.
     pub(super) watches: Option<String>,
-    pub(super) back: mpsc::UnboundedSender<(PeerAddress, Back)>,
+    pub(super) back: mpsc::UnboundedSender<Back>,
 }
 
 impl Link {
@@ -160,7 +163,7 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
                     cluster_id = cluster.id_bytes();
                 }
                 state.send_replace(State::Up { voter, cluster });
-                let error = converse(&peer, &ends, voter, sender, receiver, &mut inbox).await;
+                let error = converse(&ends, voter, sender, receiver, &mut inbox).await;
                 debug!(%peer, %error, "the connection to a voter has ended");
                 state.send_replace(State::Down(error.to_string()));
             }
@@ -171,12 +174,12 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
                 state.send_replace(State::Down(error.to_string()));
             }
         }
-        if deaf(tokio::time::sleep(wait), &peer, &ends, &mut inbox).await.is_none() {
+        if deaf(tokio::time::sleep(wait), &ends, &mut inbox).await.is_none() {
             return;
         }
         wait = (wait * 2).min(LATE);
         let dialing = dial_anew(&peer, &ends, cluster_id.clone());
-        let Some(again) = deaf(dialing, &peer, &ends, &mut inbox).await else { return };
+        let Some(again) = deaf(dialing, &ends, &mut inbox).await else { return };
         greeted = again;
     }
 }
@@ -195,7 +198,6 @@ async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Res
 /// Does something during which nothing that is asked is answered. `None` when nobody asks any more.
 async fn deaf<F: Future>(
     doing: F,
-    peer: &PeerAddress,
     ends: &Ends,
     inbox: &mut mpsc::UnboundedReceiver<Asking>,
 ) -> Option<F::Output> {
@@ -203,14 +205,17 @@ async fn deaf<F: Future>(
     loop {
         tokio::select! {
             done = &mut doing => return Some(done),
-            asking = inbox.recv() => drop(ends.back.send((peer.clone(), Back::Lost(asking?.tag)))),
+            asking = inbox.recv() => {
+                let Asking { voter, tag, .. } = asking?;
+                // Whoever asked may be gone.
+                drop(ends.back.send(Back::Lost(voter, tag)));
+            }
         }
     }
 }
 
 /// Asks and hears until the connection ends. Then nothing is left that waits for an answer.
 async fn converse(
-    peer: &PeerAddress,
     ends: &Ends,
     voter: VoterId,
     mut sender: Sender,
@@ -228,7 +233,7 @@ async fn converse(
         reader.abort();
         return error;
     }
-    let back = |back| drop(ends.back.send((peer.clone(), back)));
+    let back = |back| drop(ends.back.send(back));
     let error = loop {
         let silence = asked.first_key_value().map(|(_, (_, since))| *since + SILENCE);
         tokio::select! {
@@ -237,7 +242,7 @@ async fn converse(
                     break io::Error::other("nobody asks any more");
                 };
                 if meant != voter {
-                    back(Back::Lost(tag));
+                    back(Back::Lost(meant, tag));
                     continue;
                 }
                 number += 1;
@@ -249,9 +254,13 @@ async fn converse(
             }
             frame = answers.recv() => match frame {
                 Some(Ok((0, Body::Hint(_)))) => back(Back::Hint),
+                Some(Ok((0, Body::Moved(cluster)))) => match Cluster::try_from(cluster) {
+                    Ok(cluster) => back(Back::Moved(cluster)),
+                    Err(error) => break channel::invalid(error),
+                },
                 Some(Ok((number, body))) => {
                     if let Some((tag, _)) = asked.remove(&number) {
-                        back(Back::Answer(tag, Box::new(body)));
+                        back(Back::Answer(voter, tag, Box::new(body)));
                     }
                 }
                 Some(Err(error)) => break error,
@@ -264,7 +273,7 @@ async fn converse(
     };
     reader.abort();
     for (_, (tag, _)) in asked {
-        back(Back::Lost(tag));
+        back(Back::Lost(voter, tag));
     }
     error
 }

@@ -7,6 +7,7 @@ pub mod certs;
 mod channel;
 mod cluster;
 mod desk;
+mod exchange;
 mod file;
 mod kept;
 mod link;
@@ -17,6 +18,7 @@ pub mod tls;
 mod wire;
 
 pub use address::{AddressError, PeerAddress};
+pub use exchange::{Exchange, ExchangeError, Exchanged, Progress, VoterPlace, Voters};
 pub use file::{FileError, VoterFile};
 pub use kept::Kept;
 pub use peer::{Peer, PeerError, PeerSettings};

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use primacy_core::quorum::VoterId;
-use prost::Message as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -21,7 +20,6 @@ use super::ballot::Ballots;
 use super::cluster::Cluster;
 use super::file::{FileError, VoterFile};
 use super::tls::Tls;
-use super::wire;
 use crate::clock;
 
 /// How a peer takes part.
@@ -70,19 +68,25 @@ pub enum PeerError {
         /// Why not.
         source: io::Error,
     },
-    /// The others vote already, and this one is not one of them.
-    #[error(
-        "the other peers vote together already, and '{name}' among them is another voter than the one in {}: a voter whose \
-         folder was lost cannot come back under its old identity. Put the old folder back if it was only moved", folder.display()
-    )]
-    Replaced {
+    /// Its file is that of another of the voters.
+    #[error("the voter in {} is not '{name}': give each peer the folder that it had before", folder.display())]
+    Another {
         /// What it is called.
         name: String,
         /// Its folder.
         folder: PathBuf,
     },
+    /// The voters have been exchanged, and it is none of them any more.
+    #[error(
+        "this voter ({voter}) was taken out by an exchange of voters: it votes no more, and its folder can be removed. To have \
+         it vote again, start it with an empty folder, and take it in with 'primacy peer add'"
+    )]
+    Removed {
+        /// Who it was.
+        voter: VoterId,
+    },
     /// Its file names other voters than it was told now.
-    #[error("the voter in {} votes together with {kept}, not with {told}: name the same voters as before", folder.display())]
+    #[error("the voter in {} votes together with {kept}, not with {told}: name the same voters as before. They are exchanged by 'primacy peer add' and 'remove'", folder.display())]
     OtherVoters {
         /// Its folder.
         folder: PathBuf,
@@ -99,6 +103,7 @@ pub struct Peer {
     address: SocketAddr,
     voter: VoterId,
     cluster: watch::Receiver<Option<Cluster>>,
+    stranger: watch::Receiver<Option<String>>,
     tasks: JoinSet<Result<(), PeerError>>,
 }
 
@@ -117,11 +122,9 @@ impl Peer {
         }
         let (file, kept) = VoterFile::open(folder, true)?;
         let voter = kept.voter();
-        let cluster = kept.cluster.as_deref().map(|bytes| {
-            let cluster = wire::Cluster::decode(bytes).ok().and_then(|cluster| Cluster::try_from(cluster).ok());
-            cluster.ok_or_else(|| FileError::Damaged { file: folder.join("voter"), why: "it names no voters".into() })
-        });
-        let cluster = cluster.transpose()?;
+        let damaged = |error| FileError::Damaged { file: folder.join("voter"), why: format!("{error}") };
+        let ballots = Ballots::restarted(kept, folder, *drift_ppm, clock::now()).map_err(damaged)?;
+        let cluster = ballots.cluster().cloned();
         if let Some(cluster) = &cluster {
             check(cluster, &settings, voter)?;
         }
@@ -132,19 +135,19 @@ impl Peer {
         if voters.len() % 2 == 0 {
             warn!(voters = voters.len(), "an even number of voters survives no more losses than one less");
         }
-        let ballots = Ballots::restarted(kept, folder, *drift_ppm, clock::now());
         let (post, inbox) = mpsc::channel(1_024);
         let (known, cluster) = watch::channel(cluster);
+        let (outside, stranger) = watch::channel(None);
         let mut names: Vec<String> = voters.iter().map(|peer| peer.name().to_owned()).collect();
         names.sort_unstable();
         let (tls, post_box) = (tls.clone(), post.clone());
         let door = serve::Door { name: name.clone(), voter, names, tls, cluster: cluster.clone(), post: post_box };
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
-        tasks.spawn(tally::keep(file, ballots, inbox, known));
+        tasks.spawn(tally::keep(file, voter, ballots, inbox, known));
         tasks.spawn(serve::listen(listener, door));
-        tasks.spawn(found::bring_together(settings, voter, post, cluster.clone()));
-        Ok(Self { address, voter, cluster, tasks })
+        tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside));
+        Ok(Self { address, voter, cluster, stranger, tasks })
     }
 
     /// Where it listens.
@@ -168,6 +171,20 @@ impl Peer {
         }
     }
 
+    /// Waits until it is known that the others vote without this one, which waits to be taken in, and tells what to do. Never
+    /// ends if that does not happen.
+    pub fn outside(&self) -> impl Future<Output = String> + Send + use<> {
+        let mut stranger = self.stranger.clone();
+        async move {
+            while stranger.borrow_and_update().is_none() {
+                if stranger.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+            stranger.borrow().clone().unwrap_or_default()
+        }
+    }
+
     /// Votes until it cannot any more.
     ///
     /// # Errors
@@ -184,18 +201,23 @@ impl Peer {
     }
 }
 
-/// Whether these voters are those of the settings, and this one is one of them.
+/// Whether this voter is one of these, and they are those of the settings, if they were never exchanged: later those that vote
+/// are known to them alone.
 fn check(cluster: &Cluster, settings: &PeerSettings, voter: VoterId) -> Result<(), PeerError> {
     let PeerSettings { name, voters, folder, .. } = settings;
+    let Some(own) = cluster.address_of(voter) else { return Err(PeerError::Removed { voter }) };
+    if own.name() != name {
+        return Err(PeerError::Another { name: name.clone(), folder: folder.clone() });
+    }
     let kept: Vec<&str> = cluster.names().collect();
     let mut told: Vec<&str> = voters.iter().map(PeerAddress::name).collect();
     told.sort_unstable();
     if kept != told {
-        let (folder, kept, told) = (folder.clone(), kept.join(", "), told.join(", "));
-        return Err(PeerError::OtherVoters { folder, kept, told });
-    }
-    if cluster.voter_named(name) != Some(voter) {
-        return Err(PeerError::Replaced { name: name.clone(), folder: folder.clone() });
+        let (kept, told) = (kept.join(", "), told.join(", "));
+        if cluster.number() == 0 {
+            return Err(PeerError::OtherVoters { folder: folder.clone(), kept, told });
+        }
+        info!(%kept, %told, "the voters have been exchanged since they were named: those that are kept vote");
     }
     Ok(())
 }

@@ -1,19 +1,20 @@
 //! The ways to all voters of a cluster, and calls that a clerk carries out over them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Ask, Clerk, Output, Round, VoterId};
+use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, RollAsk, Round, VoterId};
 use tokio::sync::mpsc;
 
 use super::address::PeerAddress;
 use super::cluster::Cluster;
-use super::link::{Back, Ends, Link, State};
+pub(super) use super::link::Back as Heard;
+use super::link::{Ends, Link, State};
 use super::tls::Tls;
-use super::wire::{Asked, Body, Malformed, Question, Told};
+use super::wire::{Asked, Body, Malformed, Question, RollQuestion, Told};
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
 
@@ -22,13 +23,52 @@ use crate::store::{StoreError, Waiting};
 pub(super) struct Places {
     pub(super) peers: Vec<PeerAddress>,
     pub(super) tls: Option<Arc<Tls>>,
+    /// The latest voters that anybody here has heard of: they may all be others by now than those that were named.
+    known: Arc<Mutex<Option<Cluster>>>,
+}
+
+impl Places {
+    pub(super) fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
+        Self { peers, tls, known: Arc::default() }
+    }
+
+    fn known(&self) -> Option<Cluster> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where to look for these voters. One that was named is where it was named: there may be another way to it than the voters
+    /// have among each other. Only if voters were exchanged, it may be another by now.
+    fn ways(&self, cluster: &Cluster) -> BTreeSet<PeerAddress> {
+        let named = |name: &str| self.peers.iter().find(|peer| peer.name() == name);
+        let mut ways = BTreeSet::new();
+        for (_, peer) in cluster.addresses() {
+            let named = named(peer.name());
+            ways.extend(named.cloned());
+            if named.is_none() || cluster.number() > 0 {
+                ways.insert(peer.clone());
+            }
+        }
+        ways
+    }
+
+    fn note(&self, cluster: &Cluster) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_none_or(|known| known.number() < cluster.number()) {
+            *known = Some(cluster.clone());
+        }
+    }
 }
 
 /// One connection to each voter.
 pub(super) struct Pool {
-    links: BTreeMap<VoterId, Link>,
+    places: Places,
+    /// What each connection is made with.
+    ends: Ends,
+    links: BTreeMap<PeerAddress, Link>,
+    /// The number of the voters that each has been told of, and has kept.
+    told: BTreeMap<VoterId, u64>,
     pub(super) cluster: Cluster,
-    back: mpsc::UnboundedReceiver<(PeerAddress, Back)>,
+    back: mpsc::UnboundedReceiver<Heard>,
     /// Questions that could not even be asked.
     lost: VecDeque<(VoterId, u64)>,
     /// Counts questions that no clerk asks.
@@ -41,12 +81,8 @@ const CURIOSITY: Duration = Duration::from_millis(20);
 /// No clerk counts so many rounds.
 const POLLS_FROM: u64 = 1 << 62;
 
-/// What came back from a voter.
-pub(super) enum Heard {
-    Answer(VoterId, u64, Box<Body>),
-    Lost(VoterId, u64),
-    Hint,
-}
+/// With the number of the voters that are told of: nobody waits for an answer to that.
+const TOLD: u64 = 1 << 63;
 
 impl Pool {
     /// Connects to all voters, and returns when a majority can be asked.
@@ -55,18 +91,21 @@ impl Pool {
     /// If none can: where each failed, and why.
     pub(super) async fn open(places: &Places, name: &str, watches: Option<&str>) -> Result<Self, StoreError> {
         let (outbox, back) = mpsc::unbounded_channel();
-        let link = |peer: PeerAddress| {
-            let (tls, back) = (places.tls.clone(), outbox.clone());
-            Link::open(peer, Ends { name: name.to_owned(), tls, watches: watches.map(str::to_owned), back })
+        let ends = Ends {
+            name: name.to_owned(),
+            tls: places.tls.clone(),
+            watches: watches.map(str::to_owned),
+            back: outbox,
         };
-        let mut links: Vec<Link> = places.peers.iter().cloned().map(&link).collect();
+        let link = |peer: &PeerAddress| Link::open(peer.clone(), ends.clone());
+        let mut links: Vec<Link> = places.peers.iter().map(link).collect();
         loop {
             let states: Vec<State> = links.iter().map(Link::state).collect();
-            if let Some(cluster) = cluster_of(&states)? {
-                // Voters that were not named here.
-                for (_, peer) in cluster.addresses() {
-                    if links.iter().all(|link| link.peer.name() != peer.name()) {
-                        links.push(link(peer.clone()));
+            let cluster = cluster_of(places.known(), &states)?;
+            if let Some(cluster) = &cluster {
+                for peer in places.ways(cluster) {
+                    if links.iter().all(|link| link.peer != peer) {
+                        links.push(link(&peer));
                     }
                 }
                 let up = states.iter().filter_map(|state| match state {
@@ -75,9 +114,13 @@ impl Pool {
                 });
                 let up: Vec<VoterId> = up.collect();
                 if cluster.membership().is_quorum(|voter| up.contains(&voter)) {
-                    let voter = |link: Link| Some((cluster.voter_named(link.peer.name())?, link));
-                    let links = links.into_iter().filter_map(voter).collect();
-                    return Ok(Self { links, cluster, back, lost: VecDeque::new(), polls: POLLS_FROM });
+                    places.note(cluster);
+                    let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
+                    let (places, cluster) = (places.clone(), cluster.clone());
+                    let (told, lost) = (BTreeMap::new(), VecDeque::new());
+                    let mut pool = Self { places, ends, links, told, cluster, back, lost, polls: POLLS_FROM };
+                    pool.connect();
+                    return Ok(pool);
                 }
             }
             let begun: Vec<_> = links.iter_mut().filter(|link| link.state() == State::Begun).collect();
@@ -85,17 +128,82 @@ impl Pool {
                 select_all(begun.into_iter().map(|link| Box::pin(link.settled()))).await;
             } else if states.iter().all(|state| *state != State::Begun) && states.len() == links.len() {
                 let all: Vec<String> = links.iter().map(trouble).collect();
-                return Err(StoreError::Unreachable(format!("no majority of the voters: {}", all.join(", "))));
+                let hint = if cluster.is_none() { "; if the voters were exchanged, name those of now" } else { "" };
+                return Err(StoreError::Unreachable(format!("no majority of the voters: {}{hint}", all.join(", "))));
             }
         }
     }
 
-    /// Asks a voter. An answer or word that there will be none comes from [`heard`](Self::heard).
-    pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
-        match self.links.get(&voter) {
-            Some(link) if link.ask(voter, tag, body) => {}
-            _ => self.lost.push_back((voter, tag)),
+    /// Links to the voters, and to nobody else.
+    fn connect(&mut self) {
+        let ways = self.places.ways(&self.cluster);
+        self.links.retain(|peer, _| ways.contains(peer));
+        for peer in ways {
+            let ends = &self.ends;
+            self.links.entry(peer).or_insert_with_key(|peer| Link::open(peer.clone(), ends.clone()));
         }
+    }
+
+    /// The way to a voter: one on which it answers, if there is any.
+    fn link(&self, voter: VoterId) -> Option<&Link> {
+        let name = self.cluster.address_of(voter)?.name();
+        let mut links = self.links.values().filter(|link| link.peer.name() == name);
+        let first = links.clone().next();
+        links.find(|link| matches!(link.state(), State::Up { voter: there, .. } if there == voter)).or(first)
+    }
+
+    pub(super) fn is_up(&self, voter: VoterId) -> bool {
+        let state = self.link(voter).map(Link::state);
+        matches!(state, Some(State::Up { voter: there, .. }) if there == voter)
+    }
+
+    /// What stands in the way to a voter, if anything.
+    pub(super) fn trouble(&self, voter: VoterId) -> Option<String> {
+        match self.link(voter).map(Link::state)? {
+            State::Down(why) => Some(why),
+            State::Begun => Some("it does not answer".to_owned()),
+            State::Up { voter: there, .. } => (there != voter).then(|| "another voter answers there".to_owned()),
+        }
+    }
+
+    /// These are the voters, says somebody who can know. Questions from now on are for them, if they are later ones.
+    pub(super) fn learn(&mut self, cluster: &Cluster) {
+        if cluster.is_same(&self.cluster) && cluster.number() > self.cluster.number() {
+            self.cluster = cluster.clone();
+            self.places.note(cluster);
+            self.connect();
+        }
+    }
+
+    /// Takes note of what others here have heard of.
+    fn catch_up(&mut self) {
+        if let Some(known) = self.places.known() {
+            self.learn(&known);
+        }
+    }
+
+    /// Asks a voter. An answer or word that there will be none comes from [`heard`](Self::heard). A voter that may have missed
+    /// an exchange is told of it first: it would not answer otherwise.
+    pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
+        let number = self.cluster.number();
+        let asked = self.link(voter).is_some_and(|link| {
+            let knows = |state| matches!(state, State::Up { cluster: Some(known), .. } if known.number() >= number);
+            if number > 0 && self.told.get(&voter) != Some(&number) && !knows(link.state()) {
+                for adopt in RollQuestion::of(&RollAsk::Adopt(self.cluster.clone())) {
+                    link.ask(voter, TOLD | number, Body::Roll(adopt));
+                }
+            }
+            link.ask(voter, tag, body)
+        });
+        if !asked {
+            self.lost.push_back((voter, tag));
+        }
+    }
+
+    /// Of a question that no clerk asks, and that was not asked before.
+    pub(super) fn tag(&mut self) -> u64 {
+        self.polls += 1;
+        self.polls
     }
 
     /// Asks all voters what no clerk asks, and waits until each has answered or will not.
@@ -103,8 +211,7 @@ impl Pool {
     /// # Errors
     /// If no majority has answered.
     pub(super) async fn poll(&mut self, body: &Body) -> Result<BTreeMap<VoterId, Body>, StoreError> {
-        self.polls += 1;
-        let tag = self.polls;
+        let tag = self.tag();
         let membership = self.cluster.membership();
         let mut open: BTreeSet<VoterId> = membership.voters().collect();
         open.iter().for_each(|voter| self.ask(*voter, tag, body.clone()));
@@ -130,18 +237,12 @@ impl Pool {
 
     /// What comes back next.
     pub(super) async fn heard(&mut self) -> Heard {
-        loop {
-            if let Some((voter, tag)) = self.lost.pop_front() {
-                return Heard::Lost(voter, tag);
-            }
-            match self.back.recv().await {
-                Some(back) => {
-                    if let Some(heard) = self.of(back) {
-                        return heard;
-                    }
-                }
-                None => std::future::pending().await,
-            }
+        if let Some((voter, tag)) = self.lost.pop_front() {
+            return Heard::Lost(voter, tag);
+        }
+        match self.back.recv().await {
+            Some(heard) => self.noted(heard),
+            None => std::future::pending().await,
         }
     }
 
@@ -150,26 +251,30 @@ impl Pool {
         if let Some((voter, tag)) = self.lost.pop_front() {
             return Some(Heard::Lost(voter, tag));
         }
-        loop {
-            let back = self.back.try_recv().ok()?;
-            if let Some(heard) = self.of(back) {
-                return Some(heard);
-            }
-        }
+        let heard = self.back.try_recv().ok()?;
+        Some(self.noted(heard))
     }
 
-    fn of(&self, (peer, back): (PeerAddress, Back)) -> Option<Heard> {
-        let voter = self.cluster.voter_named(peer.name())?;
-        Some(match back {
-            Back::Answer(tag, body) => Heard::Answer(voter, tag, body),
-            Back::Lost(tag) => Heard::Lost(voter, tag),
-            Back::Hint => Heard::Hint,
-        })
+    /// Whatever else it says, it may tell of later voters.
+    fn noted(&mut self, heard: Heard) -> Heard {
+        match &heard {
+            Heard::Moved(cluster) => self.learn(cluster),
+            Heard::Answer(voter, tag @ TOLD.., _) => drop(self.told.insert(*voter, tag ^ TOLD)),
+            Heard::Answer(_, _, body) => {
+                if let Body::Moved(cluster) = &**body
+                    && let Ok(cluster) = Cluster::try_from(cluster.clone())
+                {
+                    self.learn(&cluster);
+                }
+            }
+            Heard::Lost(..) | Heard::Hint => {}
+        }
+        heard
     }
 
     pub(super) fn reasons(&self) -> String {
-        let down = self.links.values().filter(|link| !matches!(link.state(), State::Up { .. })).map(trouble);
-        let down: Vec<String> = down.collect();
+        let down = |(voter, peer)| Some(format!("{peer} ({})", self.trouble(voter)?));
+        let down: Vec<String> = self.cluster.addresses().filter_map(down).collect();
         if down.is_empty() {
             "no majority of the voters is free, or answers in time".to_owned()
         } else {
@@ -179,22 +284,33 @@ impl Pool {
 
     /// How many voters are connected now.
     pub(super) fn up(&self) -> usize {
-        self.links.values().filter(|link| matches!(link.state(), State::Up { .. })).count()
+        self.cluster.addresses().filter(|(voter, _)| self.is_up(*voter)).count()
     }
 }
 
-/// The cluster that the peers tell of.
-fn cluster_of(states: &[State]) -> Result<Option<Cluster>, StoreError> {
-    let mut told = states.iter().filter_map(|state| match state {
-        State::Up { cluster, .. } => cluster.as_ref(),
+/// The latest voters that the peers tell of, or that are known already.
+fn cluster_of(known: Option<Cluster>, states: &[State]) -> Result<Option<Cluster>, StoreError> {
+    let told = states.iter().filter_map(|state| match state {
+        State::Up { cluster, .. } => cluster.clone(),
         State::Begun | State::Down(_) => None,
     });
-    let Some(first) = told.next() else { return Ok(None) };
-    if told.any(|other| other != first) {
-        let why = "the peers that were named belong to different clusters: name those of one".to_owned();
-        return Err(StoreError::Unusable(why));
+    let mut latest: Option<Cluster> = None;
+    let was_known = known.is_some();
+    for cluster in known.into_iter().chain(told) {
+        match &latest {
+            Some(other) if !other.is_same(&cluster) && was_known => {
+                let why = "other voters than before answer there: this candidate has to start anew";
+                return Err(StoreError::Unusable(why.to_owned()));
+            }
+            Some(other) if !other.is_same(&cluster) => {
+                let why = "the peers that were named belong to different clusters: name those of one";
+                return Err(StoreError::Unusable(why.to_owned()));
+            }
+            Some(other) if other.number() >= cluster.number() => {}
+            _ => latest = Some(cluster),
+        }
     }
-    Ok(Some(first.clone()))
+    Ok(latest)
 }
 
 /// What stands in the way to a voter, for people.
@@ -239,9 +355,11 @@ pub(super) async fn carry_out(
 ) -> (Result<Reply, CallError>, Beside) {
     let mut beside = Beside::default();
     let mut out = Vec::new();
+    pool.catch_up();
+    clerk.moved(pool.cluster.membership(), &mut out);
     // What came too late for the last call may still be worth something: a voter that has to catch up.
     while let Some(heard) = pool.heard_already() {
-        tell(clerk, heard, &mut beside, &mut out);
+        tell(pool, clerk, heard, &mut beside, &mut out);
         send(pool, &mut out, &dress);
     }
     beside.told.clear();
@@ -253,12 +371,12 @@ pub(super) async fn carry_out(
         if clerk.is_curious() {
             // A majority has answered. Who would only make it surer is not waited for as if it were needed: it may be gone.
             match tokio::time::timeout(CURIOSITY, pool.heard()).await {
-                Ok(heard) => tell(clerk, heard, &mut beside, &mut out),
+                Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
                 Err(_) => clerk.conclude(&mut out),
             }
         } else {
             let heard = pool.heard().await;
-            tell(clerk, heard, &mut beside, &mut out);
+            tell(pool, clerk, heard, &mut beside, &mut out);
         }
     }
 }
@@ -274,7 +392,8 @@ fn send(
         match output {
             Output::Send { to, round, ask } => {
                 let asked = <Asked as From<&Ask>>::from(&ask);
-                pool.ask(to, round.0, Body::Ask(dress(asked)));
+                let voters = pool.cluster.number();
+                pool.ask(to, round.0, Body::Ask(Question { voters, ..dress(asked) }));
             }
             Output::Done(result) => done = Some(result),
         }
@@ -282,8 +401,14 @@ fn send(
     done
 }
 
-fn tell(clerk: &mut Clerk, heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
+fn tell(pool: &Pool, clerk: &mut Clerk, heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
+    if pool.cluster.number() > clerk.membership().number() {
+        // What was told beside answers of other voters is told again.
+        beside.told.clear();
+        return clerk.moved(pool.cluster.membership(), out);
+    }
     match heard {
+        Heard::Answer(_, TOLD.., _) | Heard::Lost(_, TOLD..) => {}
         Heard::Answer(voter, tag, body) => match answer(&body) {
             Ok(told) => {
                 let counts = Round(tag) == clerk.round();
@@ -299,7 +424,7 @@ fn tell(clerk: &mut Clerk, heard: Heard, beside: &mut Beside, out: &mut Vec<Outp
             }
         },
         Heard::Lost(voter, tag) => clerk.unheard(voter, Round(tag), out),
-        Heard::Hint => {}
+        Heard::Hint | Heard::Moved(_) => {}
     }
 }
 

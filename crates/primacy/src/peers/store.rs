@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use primacy_core::lease::CallError;
-use primacy_core::quorum::Clerk;
+use primacy_core::quorum::{Clerk, Configuration as _};
 use tokio::sync::Mutex;
 
 use super::address::PeerAddress;
@@ -34,7 +34,7 @@ type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
 /// Written `peers://[NAME@]HOST:PORT,…`. With `?certs=FOLDER&name=NAME`, or with `?cert=FILE&key=FILE&ca=FILE`, both sides prove
 /// who they are. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any.
 pub struct PeersStore {
-    places: Places,
+    pub(super) places: Places,
     seats: StdMutex<Seats>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for PeersStore {
 impl PeersStore {
     /// Those at these addresses.
     pub fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
-        Self { places: Places { peers, tls }, seats: StdMutex::default() }
+        Self { places: Places::new(peers, tls), seats: StdMutex::default() }
     }
 
     /// Reads what follows `peers:` in a URL.
@@ -124,10 +124,6 @@ impl Store for PeersStore {
         Box::pin(async move {
             let pool = Pool::open(&self.places, candidate.label.as_str(), None).await?;
             let seat = self.seat(election, candidate.id, &pool);
-            if *seat.lock().await.clerk.membership() != pool.cluster.membership() {
-                let why = "other voters than before answer there: this candidate has to start anew".to_owned();
-                return Err(StoreError::Unusable(why));
-            }
             let session = PeersSession { pool, seat, election: election.clone(), me: candidate.clone() };
             Ok(Box::new(session) as Box<dyn Session>)
         })
@@ -158,7 +154,8 @@ impl Hints for PeersHints {
     fn next(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             loop {
-                if let Heard::Hint = self.0.heard().await {
+                // Voters that are new have not been listened to.
+                if let Heard::Hint | Heard::Moved(_) = self.0.heard().await {
                     return;
                 }
             }
@@ -196,6 +193,7 @@ impl PeersSession {
             _ => "",
         };
         let dress = |asked: Asked| Question {
+            voters: 0,
             election: self.election.as_str().to_owned(),
             asked: Some(asked),
             waits: waits.clone(),

@@ -3,6 +3,7 @@
 //! Every value that comes in is checked before it is used. A frame that cannot be read ends its connection.
 
 mod convert;
+mod rolls;
 
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use primacy_core::quorum::Answer;
 use prost::{Message, Oneof};
 
 pub(super) use convert::{candidate, candidate_bytes, election, rank, rank_bytes, voter, voter_bytes};
+pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply};
 
 use crate::store::{Standing, Waiting};
 
 /// The version of this protocol. A peer of another version is refused with a clear message.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The longest frame that is read, in bytes.
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
@@ -24,7 +26,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Frame {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
-    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
+    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
     pub(super) body: Option<Body>,
 }
 
@@ -72,6 +74,14 @@ pub(super) enum Body {
     Leave(Leave),
     #[prost(bool, tag = "17")]
     Left(bool),
+    /// The voters are these by now. A question that counted with others was not even read.
+    #[prost(message, tag = "18")]
+    Moved(Cluster),
+    /// Something about who votes.
+    #[prost(message, tag = "19")]
+    Roll(RollQuestion),
+    #[prost(message, tag = "20")]
+    Rolled(RollReply),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -109,6 +119,12 @@ pub(super) struct Cluster {
     pub(super) id: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
     pub(super) voters: Vec<Member>,
+    /// Steps of changes so far.
+    #[prost(uint64, tag = "3")]
+    pub(super) number: u64,
+    /// Those who vote after the change that is under way, if one is.
+    #[prost(message, repeated, tag = "4")]
+    pub(super) incoming: Vec<Member>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
@@ -149,6 +165,9 @@ pub(super) struct Question {
     /// Why a leadership ends, for the voter's history.
     #[prost(string, tag = "10")]
     pub(super) reason: String,
+    /// The number of the voters that whoever asks counts with.
+    #[prost(uint64, tag = "11")]
+    pub(super) voters: u64,
 }
 
 #[derive(Clone, PartialEq, Oneof)]

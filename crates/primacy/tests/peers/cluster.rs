@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use primacy::peers::{Peer, PeerAddress, PeerSettings, PeersStore};
+use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -19,6 +19,8 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 pub(crate) struct Cluster {
     pub(crate) addresses: Vec<PeerAddress>,
     folders: Vec<TempDir>,
+    /// So many are told of each other; others wait to be taken in.
+    first: usize,
     running: Vec<Option<Running>>,
 }
 
@@ -41,6 +43,18 @@ impl Cluster {
         cluster
     }
 
+    /// Peers that have been brought together, and more that wait to be taken in.
+    pub(crate) async fn start_with(count: usize, more: usize) -> Self {
+        let mut cluster = Self { first: count, ..Self::planned(count + more) };
+        for n in 0..count + more {
+            cluster.run(n).await;
+        }
+        for n in 0..count {
+            within("the voters to meet", cluster.meet(n)).await;
+        }
+        cluster
+    }
+
     /// Peers of which none runs yet.
     pub(crate) fn planned(count: usize) -> Self {
         // Each port is free until its socket is gone, and nobody here asks for one of a given number.
@@ -53,15 +67,19 @@ impl Cluster {
         };
         let addresses = sockets.iter().enumerate().map(address).collect();
         let folders = (0..count).map(|_| tempfile::tempdir().expect("a folder")).collect();
-        Self { addresses, folders, running: (0..count).map(|_| None).collect() }
+        Self { addresses, folders, first: count, running: (0..count).map(|_| None).collect() }
     }
 
     pub(crate) fn settings(&self, n: usize) -> PeerSettings {
         let place: SocketAddr = self.addresses[n].place().parse().expect("an address");
+        let mut voters = self.addresses[..self.first].to_vec();
+        if n >= self.first {
+            voters.push(self.addresses[n].clone());
+        }
         PeerSettings {
             name: self.addresses[n].name().to_owned(),
             listen: place,
-            voters: self.addresses.clone(),
+            voters,
             folder: self.folders[n].path().to_owned(),
             drift_ppm: 20_000,
             tls: None,
@@ -79,7 +97,7 @@ impl Cluster {
                 let peer = Peer::start(settings).await.expect("it starts");
                 started.send(()).expect("it is awaited");
                 tokio::select! {
-                    error = peer.run() => panic!("it votes no more: {error}"),
+                    error = peer.run() => assert!(matches!(error, PeerError::Removed { .. }), "{error}"),
                     _ = stopped => {}
                 }
             });
@@ -101,6 +119,19 @@ impl Cluster {
         while primacy::store::Store::desk(&own).await.is_err() {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits until one has ended by itself.
+    pub(crate) async fn ends(&mut self, n: usize) {
+        let Running { stop, thread } = self.running[n].take().expect("it runs");
+        let ended = tokio::task::spawn_blocking(|| thread.join());
+        within("its end", ended).await.expect("joined").expect("no panic");
+        drop(stop);
+    }
+
+    /// The store of whoever was told of the first voters only.
+    pub(crate) fn first_store(&self) -> Arc<PeersStore> {
+        Arc::new(PeersStore::new(self.addresses[..self.first].to_vec(), None))
     }
 
     pub(crate) fn folder(&self, n: usize) -> &std::path::Path {

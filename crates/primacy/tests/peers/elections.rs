@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::peers::{Peer, PeerError};
+use primacy::peers::Peer;
 use primacy::select::{FailBack, Rank};
 use primacy::store::{Holder, Order, OrderKind, Ordered, Record, Reply, Request, Store, Why};
 use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Status, Timing, Token};
@@ -141,8 +141,8 @@ async fn a_voter_whose_folder_was_lost_does_not_come_back_as_the_old_one() {
         std::fs::remove_file(cluster.folder(1).join(file)).expect("it was there");
     }
     let peer = Peer::start(cluster.settings(1)).await.expect("it starts");
-    let error = within("its end", peer.run()).await;
-    assert!(matches!(error, PeerError::Replaced { .. }), "{error}");
+    let why = within("it to know", peer.outside()).await;
+    assert!(why.contains("primacy peer replace b b@127.0.0.1:"), "{why}");
     let mut a = campaign(cluster.store(), "a", LONG);
     let led = within("a", a.elected()).await.expect("the other two are a majority");
     assert!(led.is_current());

@@ -3,3 +3,4 @@
 mod cluster;
 mod conformance;
 mod elections;
+mod exchange;

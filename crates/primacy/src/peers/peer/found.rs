@@ -6,19 +6,19 @@
 //! keeps that on its own disk before it tells anybody; whoever is told keeps it too, if it is one of them, and tells it to
 //! others that ask. Had two peers the right to decide, two different decisions could be made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use primacy_core::quorum::VoterId;
+use primacy_core::quorum::{Configuration as _, VoterId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
 use super::super::address::PeerAddress;
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, Roster};
 use super::super::link::{Greeted, dial};
 use super::super::wire::Body;
 use super::tally::Work;
-use super::{PeerError, PeerSettings, check};
+use super::{PeerError, PeerSettings};
 
 /// How often the others are asked.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -26,34 +26,62 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// After so many times, people are told what is waited for, and then every so often.
 const PATIENCE: u64 = 25;
 
-/// Brings the voters together, or waits until another peer has. Never ends but with an error.
+/// Brings the voters together, or waits until another peer has; and one that comes back hears whether they have been exchanged
+/// without it. Never ends.
 pub(super) async fn bring_together(
     settings: PeerSettings,
     voter: VoterId,
     post: mpsc::Sender<Work>,
     known: watch::Receiver<Option<Cluster>>,
+    stranger: watch::Sender<Option<String>>,
 ) -> Result<(), PeerError> {
     let others: Vec<&PeerAddress> = settings.voters.iter().filter(|peer| peer.name() != settings.name).collect();
     let decides = others.iter().all(|peer| settings.name.as_str() < peer.name());
-    let mut told = BTreeSet::new();
+    let (mut told, mut heard) = (BTreeSet::new(), BTreeSet::from([voter]));
     for turn in 1_u64.. {
         let cluster = known.borrow().clone();
-        match cluster {
-            Some(_) if !decides || told.len() == others.len() => std::future::pending().await,
-            Some(cluster) => tell(&cluster, &settings, &others, &mut told).await,
-            None => {
-                if let Some(cluster) = ask(&settings, voter, &others, decides, turn.is_multiple_of(PATIENCE)).await? {
-                    let (done, kept) = oneshot::channel();
-                    let _ = post.send(Work::Found { cluster, done }).await;
-                    // If it cannot be kept, the task that keeps it tells why.
-                    let _ = kept.await;
-                    continue;
-                }
+        let news = match cluster {
+            Some(cluster) if decides && cluster.number() == 0 && told.len() < others.len() => {
+                tell(&cluster, &settings, &others, &mut told).await;
+                None
             }
+            Some(cluster) if !cluster.membership().is_quorum(|voter| heard.contains(&voter)) => {
+                hear(&cluster, &settings, &mut heard).await
+            }
+            Some(_) => std::future::pending().await,
+            None => {
+                let complains = turn.is_multiple_of(PATIENCE);
+                ask(&settings, voter, &others, decides, complains, &stranger).await
+            }
+        };
+        if let Some(cluster) = news {
+            let (done, kept) = oneshot::channel();
+            let _ = post.send(Work::Found { cluster, done }).await;
+            // If it cannot be kept, the task that keeps it tells why.
+            let _ = kept.await;
+            continue;
         }
         tokio::time::sleep(AGAIN).await;
     }
     Ok(())
+}
+
+/// Later voters than these, if one of these knows of any.
+async fn hear(cluster: &Cluster, settings: &PeerSettings, heard: &mut BTreeSet<VoterId>) -> Option<Cluster> {
+    for (voter, peer) in cluster.addresses().filter(|(voter, _)| !heard.contains(voter)).collect::<Vec<_>>() {
+        let greeted = dial(peer, settings.tls.as_deref(), cluster.id_bytes(), &settings.name).await;
+        match greeted {
+            Ok(Greeted { cluster: Some(told), .. }) if told.is_same(cluster) && told.number() > cluster.number() => {
+                return Some(told);
+            }
+            Ok(Greeted { voter: there, .. }) if there == voter => {
+                heard.insert(voter);
+            }
+            Ok(_) => debug!(%peer, "another voter answers there"),
+            Err(error) => debug!(%peer, %error, "could not be asked"),
+        }
+    }
+    None
 }
 
 /// The voters that this peer is to vote with, if that can be known now.
@@ -63,16 +91,17 @@ async fn ask(
     others: &[&PeerAddress],
     decides: bool,
     complains: bool,
-) -> Result<Option<Cluster>, PeerError> {
+    stranger: &watch::Sender<Option<String>>,
+) -> Option<Cluster> {
     let own = settings.voters.iter().find(|peer| peer.name() == settings.name).cloned();
-    let mut voters: BTreeMap<String, (VoterId, PeerAddress)> =
-        own.map(|own| (settings.name.clone(), (voter, own))).into_iter().collect();
+    let mut voters: Roster = own.into_iter().map(|own| (settings.name.clone(), (voter, own))).collect();
     let mut missing = Vec::new();
     for peer in others {
         match dial(peer, settings.tls.as_deref(), Vec::new(), &settings.name).await {
+            Ok(Greeted { cluster: Some(cluster), .. }) if cluster.has(voter) => return Some(cluster),
             Ok(Greeted { cluster: Some(cluster), .. }) => {
-                check(&cluster, settings, voter)?;
-                return Ok(Some(cluster));
+                outside(&cluster, settings, stranger, complains);
+                return None;
             }
             Ok(Greeted { voter, cluster: None, .. }) => {
                 voters.insert(peer.name().to_owned(), (voter, (*peer).clone()));
@@ -88,9 +117,37 @@ async fn ask(
     let distinct: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
     if distinct.len() < voters.len() {
         warn!("two addresses lead to one voter: each peer needs an address and a folder of its own");
-        return Ok(None);
+        return None;
     }
-    Ok((decides && missing.is_empty()).then(|| Cluster::of(voters)))
+    (decides && missing.is_empty()).then(|| Cluster::of(voters))
+}
+
+/// Says that the others vote without this one, and how it is taken in.
+fn outside(
+    cluster: &Cluster,
+    settings: &PeerSettings,
+    stranger: &watch::Sender<Option<String>>,
+    complains: bool,
+) {
+    let name = &settings.name;
+    let own = settings.voters.iter().find(|peer| peer.name() == name).map(ToString::to_string).unwrap_or_default();
+    let why = if cluster.voter_named(name).is_some() {
+        format!(
+            "the other peers vote with another '{name}' than the voter in {}, which is new. If the old folder was only moved, \
+             put it back; if it was lost, take this voter in instead: primacy peer replace {name} {own}",
+            settings.folder.display()
+        )
+    } else {
+        let voters = cluster.names().collect::<Vec<_>>().join(", ");
+        format!("{voters} vote together without '{name}': take it in with primacy peer add {own}")
+    };
+    let is_new = stranger.borrow().as_ref() != Some(&why);
+    if is_new || complains {
+        warn!("{why}");
+    }
+    if is_new {
+        stranger.send_replace(Some(why));
+    }
 }
 
 /// Tells those who have not been told yet.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use primacy_core::quorum::VoterId;
+use primacy_core::quorum::{RollAsk, VoterId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use super::super::ballot::Question;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
 use super::super::tls::{Tls, TlsError, peer_name};
-use super::super::wire::{self, Body, Hello, Malformed, Refused, VERSION, Welcome};
+use super::super::wire::{self, Body, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
 use super::PeerError;
 use super::tally::{Out, Work};
 use crate::store::lineup::Said;
@@ -145,7 +145,7 @@ impl Door {
     }
 
     fn work(&self, number: u64, body: Body, out: &Out, proven: Option<&str>) -> Result<Option<Work>, Malformed> {
-        let founds = matches!(body, Body::Found(_));
+        let founds = matches!(body, Body::Found(_) | Body::Roll(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.name);
             out.post(number, Body::Refused(Refused { why, is_passing: true }));
@@ -164,9 +164,23 @@ impl Door {
                 Work::Recall { number, election: wire::election(&recall.election)?, limit: recall.limit, out }
             }
             Body::Probe(_) => Work::Probe { number, out },
+            Body::Roll(question) => Work::Roll { number, page: Box::new(self.rolled(question)?), out },
             Body::Found(cluster) => Work::Found { cluster: self.founded(cluster, proven)?, done: oneshot::channel().0 },
             _ => return Err(Malformed("something that only a voter says")),
         }))
+    }
+
+    /// What is asked about who votes, if it is about this voter's cluster. One that has none yet is taken into another, which
+    /// has come together without it.
+    fn rolled(&self, question: RollQuestion) -> Result<Page, Malformed> {
+        let page = question.checked()?;
+        let own = self.cluster.borrow();
+        let fits = match (&page.ask, own.as_ref()) {
+            (RollAsk::Adopt(cluster) | RollAsk::Take { proposal: cluster, .. }, Some(own)) => cluster.is_same(own),
+            (RollAsk::Adopt(cluster), None) => cluster.number() > 0 && cluster.has(self.voter),
+            _ => true,
+        };
+        if fits { Ok(page) } else { Err(Malformed("voters that this one has nothing to do with")) }
     }
 
     /// Voters that this one is told to vote with. Whoever tells it has asked all of them, this one too.
@@ -175,7 +189,8 @@ impl Door {
         if self.tls.is_some() && proven != self.names.first().map(String::as_str) {
             return Err(Malformed("voters that another peer has to bring together"));
         }
-        if cluster.voter_named(&self.name) == Some(self.voter) && cluster.names().eq(self.names.iter()) {
+        let is_first = cluster.number() == 0 && self.cluster.borrow().is_none();
+        if is_first && cluster.voter_named(&self.name) == Some(self.voter) && cluster.names().eq(self.names.iter()) {
             Ok(cluster)
         } else {
             Err(Malformed("other voters than this one was told of"))
@@ -190,6 +205,7 @@ fn question(asked: wire::Question) -> Result<Question, Malformed> {
         Ok((who.try_into()?, Said { note, rank: wire::rank(&waits.rank)? }))
     });
     Ok(Question {
+        voters: asked.voters,
         election: wire::election(&asked.election)?,
         ask: asked.asked.as_ref().ok_or(Malformed("a question that asks nothing"))?.try_into()?,
         asker: wire::candidate(&asked.asker)?,

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy_core::quorum::Answer;
-use prost::Message as _;
+use primacy_core::quorum::{Answer, RollAsk, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info};
 
@@ -13,7 +12,7 @@ use super::super::ballot::{Ballots, Question};
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::kept::Kept;
-use super::super::wire::{self, Body, Names, Probed, Terms};
+use super::super::wire::{Body, Names, Page, Probed, RollReply, Terms};
 use super::PeerError;
 use crate::{CandidateId, ElectionName, clock};
 
@@ -68,6 +67,11 @@ pub(super) enum Work {
         number: u64,
         out: Out,
     },
+    Roll {
+        number: u64,
+        page: Box<Page>,
+        out: Out,
+    },
     /// These are the voters. Told when that is on disk.
     Found {
         cluster: Cluster,
@@ -84,13 +88,16 @@ const BATCH: usize = 256;
 /// Of so many flushes it is remembered how long they took.
 const FLUSHES: usize = 20;
 
+/// So long what a voter has answered can still leave when it votes no more.
+const LINGER: Duration = Duration::from_secs(1);
+
 struct Tally {
     ballots: Ballots,
     watchers: BTreeMap<ElectionName, Vec<Out>>,
     known: watch::Sender<Option<Cluster>>,
     /// What leaves after the next flush.
     answers: Vec<(Out, u64, Body)>,
-    founded: Option<(Cluster, oneshot::Sender<()>)>,
+    founded: Vec<oneshot::Sender<()>>,
     /// How long the last flushes took, in nanoseconds.
     flushes: VecDeque<u64>,
 }
@@ -98,9 +105,10 @@ struct Tally {
 /// Takes works until nobody is left who could bring any.
 ///
 /// # Errors
-/// If the voter's file cannot be written: it then says nothing more.
+/// If the voter's file cannot be written: it then says nothing more. If others vote in its place by now.
 pub(super) async fn keep(
     mut file: VoterFile,
+    voter: VoterId,
     ballots: Ballots,
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
@@ -110,7 +118,7 @@ pub(super) async fn keep(
         watchers: BTreeMap::new(),
         known,
         answers: Vec::new(),
-        founded: None,
+        founded: Vec::new(),
         flushes: VecDeque::new(),
     };
     // A disk that does not work is known at once, and how long it takes.
@@ -133,6 +141,10 @@ pub(super) async fn keep(
         }
         tally.tell();
         tally.ballots.write_history();
+        if tally.ballots.cluster().is_some_and(|cluster| !cluster.has(voter)) {
+            tokio::time::sleep(LINGER).await;
+            return Err(PeerError::Removed { voter });
+        }
     }
 }
 
@@ -151,10 +163,13 @@ impl Tally {
     fn take(&mut self, work: Work) {
         match work {
             Work::Ask { number, question, out } => {
-                let told = self.ballots.answer(*question, clock::now());
-                let Answer { accepted, view } = &told.answer;
-                debug!(accepted, term = %view.term, "answered");
-                self.answers.push((out, number, Body::Answer((&told).into())));
+                if let Some(told) = self.ballots.answer(*question, clock::now()) {
+                    let Answer { accepted, view } = &told.answer;
+                    debug!(accepted, term = %view.term, "answered");
+                    self.answers.push((out, number, Body::Answer((&told).into())));
+                } else if let Some(cluster) = self.ballots.cluster() {
+                    self.answers.push((out, number, Body::Moved(cluster.into())));
+                }
             }
             Work::Watch { election, out } => {
                 // Whoever begins to listen looks once, and so misses nothing.
@@ -180,20 +195,35 @@ impl Tally {
                 let flushes_ns = self.flushes.iter().copied().collect();
                 self.answers.push((out, number, Body::Probed(Probed { product, flushes_ns })));
             }
+            Work::Roll { number, page, out } => {
+                let Page { ask, after } = *page;
+                let answer = self.ballots.roll(ask, clock::now());
+                self.answers.push((out, number, Body::Rolled(RollReply::of(&answer, after.as_ref()))));
+            }
             Work::Found { cluster, done } => {
-                if self.known.borrow().is_none() && self.founded.is_none() {
-                    self.ballots.set_cluster(wire::Cluster::from(&cluster).encode_to_vec());
-                    self.founded = Some((cluster, done));
-                }
+                self.ballots.roll(RollAsk::Adopt(cluster), clock::now());
+                self.founded.push(done);
             }
         }
     }
 
     /// What was done is on disk: now others may hear of it.
     fn tell(&mut self) {
-        if let Some((cluster, done)) = self.founded.take() {
-            info!(voters = %cluster.names().collect::<Vec<_>>().join(", "), "the voters have been brought together");
-            self.known.send_replace(Some(cluster));
+        if let Some(cluster) = self.ballots.cluster().filter(|cluster| self.known.borrow().as_ref() != Some(cluster)) {
+            let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
+            let voters = names(&mut cluster.names());
+            match cluster.incoming() {
+                Some(new) => info!(%voters, new = %names(&mut new.keys().map(String::as_str)), "the voters are exchanged"),
+                None if cluster.number() == 0 => info!(%voters, "the voters have been brought together"),
+                None => info!(%voters, "the voters have been exchanged"),
+            }
+            self.known.send_replace(Some(cluster.clone()));
+            // Whoever only listens would not hear of it otherwise.
+            for watchers in self.watchers.values_mut() {
+                watchers.retain(|out| out.post(0, Body::Moved(cluster.into())));
+            }
+        }
+        for done in self.founded.drain(..) {
             // Whoever has asked may be gone.
             let _ = done.send(());
         }

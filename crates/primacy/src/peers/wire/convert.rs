@@ -318,6 +318,7 @@ mod tests {
         let rank = rank_bytes(Rank::new(&[-3, 7]).expect("few"));
         let waits = Waits { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1, rank };
         Question {
+            voters: 3,
             election: "e".into(),
             asked: Some(ask.into()),
             waits: Some(waits),

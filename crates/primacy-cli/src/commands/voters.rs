@@ -1,0 +1,136 @@
+//! `primacy peer list`, `add`, `remove` and `replace`: who votes, and who shall.
+
+use std::time::Duration;
+
+use primacy::peers::{Exchange, ExchangeError, Exchanged, PeersStore, Progress, VoterPlace, Voters};
+use primacy::store::{Store as _, StoreError};
+
+use crate::cli::Common;
+use crate::output::Output;
+use crate::output::failure::{Failure, code};
+use crate::output::schema::{self, SCHEMA};
+use crate::output::shorten;
+use crate::output::span::span;
+use crate::output::style::Tone;
+use crate::output::table::{Cell, table};
+
+/// How often voters that cannot be reached are tried again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+fn open(common: &Common) -> Result<PeersStore, Failure> {
+    let url = common.store_url()?;
+    let rest = url.strip_prefix("peers:").ok_or_else(|| {
+        Failure::usage("name the voters, some of them at least: --store peers://NAME@HOST:PORT,... or PRIMACY_STORE")
+    })?;
+    PeersStore::parse(rest).map_err(|error| Failure::usage(format!("--store: {error}")))
+}
+
+/// Until a majority can be reached, for as long as somebody wants to wait.
+async fn reached(store: &PeersStore, common: &Common) -> Result<Voters, Failure> {
+    let wait = common.wait.unwrap_or(Common::DEFAULT_WAIT);
+    let mut last = None;
+    let trying = async {
+        loop {
+            match store.voters().await {
+                Err(error @ (StoreError::Unreachable(_) | StoreError::Unknown(_))) => last = Some(error),
+                settled => return settled,
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    };
+    // One attempt is made even if nobody wants to wait.
+    let settled = tokio::time::timeout(wait.max(Duration::from_secs(3)), trying).await;
+    let settled = settled.unwrap_or_else(|_| {
+        Err(last.unwrap_or_else(|| StoreError::Unreachable("the voters do not answer".to_owned())))
+    });
+    settled.map_err(|error| Failure::unavailable(error.to_string()))
+}
+
+/// Who votes.
+pub(super) async fn list(common: &Common, output: &mut Output) -> Result<u8, Failure> {
+    let store = open(common)?;
+    let voters = reached(&store, common).await?;
+    let mut text = match &voters.incoming {
+        None => summary(&voters),
+        Some(_) => format!("{}; an exchange is under way", summary(&voters)),
+    };
+    text += &format!("\n{}", places(&voters.voters, output));
+    if let Some(incoming) = &voters.incoming {
+        text += &format!("those who vote after it:\n{}", places(incoming, output));
+        text += "To finish it: primacy peer add, remove or replace, the same as before.\n";
+    }
+    output.text(&text)?;
+    tell("listed", &store, &voters, output)?;
+    Ok(0)
+}
+
+/// Exchanges voters.
+pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut Output) -> Result<u8, Failure> {
+    let store = open(common)?;
+    reached(&store, common).await?;
+    let told = |progress| {
+        output.remark(&match progress {
+            Progress::Finishing => "an exchange of voters is under way: it is finished first".to_owned(),
+            Progress::Begun => {
+                "begun: majorities of the old and of the new voters grant leases together. If this ends early, do the same \
+                 again"
+                    .to_owned()
+            }
+            Progress::Waiting(left) => format!(
+                "the new voters vote alone in {}, when leases have ended or been renewed that only old ones granted",
+                span(left)
+            ),
+            _ => return,
+        });
+    };
+    let mut told = told;
+    let Exchanged { voters, is_changed, .. } = store.exchange(exchange, &mut told).await.map_err(failure)?;
+    let outcome = if is_changed { "exchanged" } else { "already" };
+    let head = if is_changed { "" } else { "nothing to do: " };
+    output.text(&format!("{head}{}\n{}", summary(&voters), places(&voters.voters, output)))?;
+    if voters.voters.len() % 2 == 0 {
+        output.remark("an even number of voters survives no more losses than one less");
+    }
+    tell(outcome, &store, &voters, output)?;
+    Ok(0)
+}
+
+fn summary(voters: &Voters) -> String {
+    let count = voters.voters.len();
+    match count.saturating_sub(1) / 2 {
+        0 => format!("{count} vote; none may be lost"),
+        spare => format!("{count} vote; {spare} of them may be lost"),
+    }
+}
+
+fn places(voters: &[VoterPlace], output: &Output) -> String {
+    let row = |place: &VoterPlace| {
+        let (state, tone) = match &place.trouble {
+            None => ("answers".to_owned(), Tone::Plain),
+            Some(why) => (shorten(why, 200), Tone::Notice),
+        };
+        vec![Cell::plain(place.address.name()), Cell::plain(place.address.place()), Cell::new(state, tone)]
+    };
+    table(&voters.iter().map(row).collect::<Vec<_>>(), 2, output.palette)
+}
+
+fn tell(outcome: &'static str, store: &PeersStore, voters: &Voters, output: &mut Output) -> Result<(), Failure> {
+    let told = |places: &[VoterPlace]| places.iter().map(schema::VoterState::from).collect();
+    output.json(&schema::Voters {
+        schema: SCHEMA,
+        store: shorten(&store.location(), 400),
+        outcome,
+        number: voters.number,
+        voters: told(&voters.voters),
+        incoming: voters.incoming.as_deref().map(told),
+    })
+}
+
+fn failure(error: ExchangeError) -> Failure {
+    let text = error.to_string();
+    match error {
+        ExchangeError::Store(_) => Failure::unavailable(text),
+        ExchangeError::Stuck { .. } => Failure::new(code::PENDING, text),
+        _ => Failure::refused(text),
+    }
+}

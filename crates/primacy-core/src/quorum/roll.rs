@@ -1,0 +1,216 @@
+//! One voter's part in who votes: the configuration that it has, and what it has promised about the next one.
+
+use alloc::collections::BTreeMap;
+use core::fmt::Debug;
+use core::time::Duration;
+
+use super::membership::Membership;
+use super::voter::Durable;
+use crate::{ElectionName, Instant};
+
+/// Who votes, with whatever else is known of them, such as where they are. Two that have one number are equal.
+pub trait Configuration: Clone + Debug + Eq {
+    /// Their majorities, and the number.
+    fn membership(&self) -> Membership;
+
+    /// How the change ends, if it changes: the new voters alone.
+    #[must_use]
+    fn settled(&self) -> Option<Self>;
+}
+
+impl Configuration for Membership {
+    fn membership(&self) -> Membership {
+        self.clone()
+    }
+
+    fn settled(&self) -> Option<Self> {
+        Self::settled(self)
+    }
+}
+
+/// One attempt to begin a change. Of two attempts the larger one counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// Above those that were heard of.
+    pub count: u64,
+    /// Random bits of whoever attempts it: no two attempts are alike.
+    pub by: u128,
+}
+
+/// Something about who votes that a voter is asked. Asking again does nothing twice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RollAsk<C> {
+    /// That it take nothing for the change after this number of any attempt before this one, and tell what it has taken.
+    Prepare {
+        /// The number of what changes.
+        number: u64,
+        /// The attempt.
+        ballot: Ballot,
+    },
+    /// That it take this for the change after this number. A change that a majority has taken in one attempt is the one.
+    Take {
+        /// The number of what changes.
+        number: u64,
+        /// The attempt.
+        ballot: Ballot,
+        /// The same voters and those that are to come.
+        proposal: C,
+    },
+    /// That these are the voters by now: from then on it answers nobody who counts with those before them. Only what
+    /// can be no other is sent.
+    Adopt(C),
+    /// What it has promised, now that it answers by this number.
+    Report {
+        /// Of a change.
+        number: u64,
+    },
+    /// That it take over what the old voters may have granted.
+    Inherit {
+        /// Of a change.
+        number: u64,
+        /// By election.
+        elections: BTreeMap<ElectionName, Durable>,
+    },
+}
+
+/// What a voter answers to that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RollAnswer<C> {
+    /// It is done, and on disk.
+    Done,
+    /// Nothing of earlier attempts will be taken. This was, by the last of them that reached it.
+    Prepared(Option<(Ballot, C)>),
+    /// It has heard of this later attempt, and does nothing for earlier ones.
+    Outbid(Ballot),
+    /// It has other voters than were meant, or none yet, and did nothing.
+    Elsewhere(Option<C>),
+    /// What it has promised.
+    Reported(Report),
+    /// It is bound to somebody else than those who are to be taken over, and cannot yet.
+    NotYet,
+}
+
+/// What a voter has promised, told after it began to answer by the number of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// Until all that it has promised before has ended, or zero. What was promised since is promised by the new voters too.
+    pub settles_in: Duration,
+    /// By election.
+    pub elections: BTreeMap<ElectionName, Durable>,
+}
+
+/// All that a voter has promised, as its roll needs it.
+pub trait Elections {
+    /// Until when it is bound by any of its promises, if it is.
+    fn bound_until(&self, now: Instant) -> Option<Instant>;
+
+    /// What its disk has of them.
+    fn kept(&self) -> BTreeMap<ElectionName, Durable>;
+
+    /// Does [`Voter::inherit`](super::Voter::inherit) in one election.
+    fn inherit(&mut self, election: &ElectionName, given: &Durable, now: Instant) -> bool;
+}
+
+/// One voter's part in who votes. All but a point in time is kept on disk, flushed before any answer leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Roll<C> {
+    configuration: Option<C>,
+    promised: Ballot,
+    taken: Option<(Ballot, C)>,
+    /// Until when promises last that it made before it had this configuration, or before it was restarted.
+    settles_at: Instant,
+}
+
+impl<C: Configuration> Roll<C> {
+    /// That of a voter which has never been one.
+    pub const fn new() -> Self {
+        let promised = Ballot { count: 0, by: 0 };
+        Self { configuration: None, promised, taken: None, settles_at: Instant::ZERO }
+    }
+
+    /// What the disk of a voter has kept, as its process starts.
+    pub fn restarted(
+        configuration: Option<C>,
+        promised: Ballot,
+        taken: Option<(Ballot, C)>,
+        elections: &impl Elections,
+        now: Instant,
+    ) -> Self {
+        let settles_at = elections.bound_until(now).unwrap_or(Instant::ZERO);
+        Self { configuration, promised, taken, settles_at }
+    }
+
+    /// The voters that it has adopted last.
+    pub const fn configuration(&self) -> Option<&C> {
+        self.configuration.as_ref()
+    }
+
+    /// The last attempt at the next change that it has promised itself to, and what it has taken for it.
+    pub const fn next(&self) -> (Ballot, Option<&(Ballot, C)>) {
+        (self.promised, self.taken.as_ref())
+    }
+
+    /// Whether a question that counts with the voters of this number is answered.
+    pub fn admits(&self, number: u64) -> bool {
+        self.configuration.as_ref().is_some_and(|own| own.membership().number() == number)
+    }
+
+    /// Answers what it is asked at that time. Whatever of it has changed must be flushed before the answer leaves.
+    pub fn handle(&mut self, ask: RollAsk<C>, elections: &mut impl Elections, now: Instant) -> RollAnswer<C> {
+        match ask {
+            RollAsk::Adopt(configuration) => self.adopt(configuration, elections, now),
+            RollAsk::Prepare { number, ballot } => {
+                self.bid(number, ballot, |own| RollAnswer::Prepared(own.taken.clone()))
+            }
+            RollAsk::Take { number, ballot, proposal } => self.bid(number, ballot, |own| {
+                own.taken = Some((ballot, proposal));
+                RollAnswer::Done
+            }),
+            RollAsk::Report { number } | RollAsk::Inherit { number, .. } if !self.admits(number) => self.elsewhere(),
+            RollAsk::Report { .. } => {
+                let settles_in = self.settles_at.since(now);
+                RollAnswer::Reported(Report { settles_in, elections: elections.kept() })
+            }
+            RollAsk::Inherit { elections: given, .. } => {
+                let refused = given.iter().filter(|(name, given)| !elections.inherit(name, given, now)).count();
+                if refused == 0 { RollAnswer::Done } else { RollAnswer::NotYet }
+            }
+        }
+    }
+
+    /// Takes these in the place of its own if they are later. What was taken for the change before them means nothing any more.
+    fn adopt(&mut self, configuration: C, elections: &impl Elections, now: Instant) -> RollAnswer<C> {
+        let number = configuration.membership().number();
+        match self.configuration.as_ref().map(|own| own.membership().number()) {
+            Some(own) if own > number => self.elsewhere(),
+            Some(own) if own == number => RollAnswer::Done,
+            _ => {
+                *self = Self::restarted(Some(configuration), Ballot::default(), None, elections, now);
+                RollAnswer::Done
+            }
+        }
+    }
+
+    /// A ballot of one decision, as an acceptor of Lamport, "Paxos made simple", 2001.
+    fn bid(&mut self, number: u64, ballot: Ballot, then: impl FnOnce(&mut Self) -> RollAnswer<C>) -> RollAnswer<C> {
+        let is_meant = |own: &C| own.membership().number() == number && own.settled().is_none();
+        if !self.configuration.as_ref().is_some_and(is_meant) {
+            return self.elsewhere();
+        }
+        if ballot < self.promised {
+            return RollAnswer::Outbid(self.promised);
+        }
+        self.promised = ballot;
+        then(self)
+    }
+
+    fn elsewhere(&self) -> RollAnswer<C> {
+        RollAnswer::Elsewhere(self.configuration.clone())
+    }
+}
+
+impl<C: Configuration> Default for Roll<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

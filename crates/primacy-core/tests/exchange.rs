@@ -1,0 +1,319 @@
+//! Voters that are exchanged while they grant leases: each step, and what comes between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use primacy_core::lease::{CallError, Holder, Record, Reply, Request};
+use primacy_core::quorum::{
+    Ballot, Change, ChangeOutput, Clerk, Durable, Elections, Membership, Output, Roll, RollAnswer, RollAsk, Voter,
+    VoterId,
+};
+use primacy_core::{CandidateId, ElectionName, Instant, Label, Token};
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn ids(voters: &[u128]) -> BTreeSet<VoterId> {
+    voters.iter().copied().map(VoterId::from_bits).collect()
+}
+
+fn name() -> ElectionName {
+    ElectionName::new("e").expect("valid")
+}
+
+fn holder(name: &str) -> Holder {
+    let bits = name.bytes().fold(0, |bits, byte| bits << 8 | u128::from(byte));
+    Holder { id: CandidateId::from_bits(bits), label: Label::new(name).expect("valid"), data: String::new() }
+}
+
+struct Post {
+    voter: Voter,
+    roll: Roll<Membership>,
+}
+
+struct Only<'a>(&'a mut Voter);
+
+impl Elections for Only<'_> {
+    fn bound_until(&self, now: Instant) -> Option<Instant> {
+        self.0.bound_until(now)
+    }
+
+    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
+        [(name(), self.0.durable().clone())].into()
+    }
+
+    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) -> bool {
+        self.0.inherit(given, now)
+    }
+}
+
+/// Voters 1 to 5, of whom some vote, and who of them can be reached.
+struct Peers {
+    now: Instant,
+    posts: BTreeMap<VoterId, Post>,
+    cut: BTreeSet<VoterId>,
+}
+
+impl Peers {
+    fn new(voting: &[u128]) -> Self {
+        let first = Membership::new(ids(voting)).expect("there are some");
+        let post = |id: VoterId| {
+            let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
+            let known = voting.contains(&id.to_bits()).then(|| first.clone());
+            let roll = Roll::restarted(known, Ballot::default(), None, &Only(&mut voter), Instant::ZERO);
+            (id, Post { voter, roll })
+        };
+        Self {
+            now: Instant::ZERO,
+            posts: ids(&[1, 2, 3, 4, 5]).into_iter().map(post).collect(),
+            cut: BTreeSet::new(),
+        }
+    }
+
+    fn post(&mut self, voter: VoterId) -> &mut Post {
+        self.posts.get_mut(&voter).expect("there is one")
+    }
+
+    fn roll(&mut self, voter: VoterId, ask: RollAsk<Membership>) -> RollAnswer<Membership> {
+        let now = self.now;
+        let Post { voter, roll } = self.post(voter);
+        roll.handle(ask, &mut Only(voter), now)
+    }
+
+    /// Who votes, as this voter knows.
+    fn known(&self, voter: u128) -> &Membership {
+        self.posts[&VoterId::from_bits(voter)].roll.configuration().expect("it knows of some")
+    }
+
+    /// From what the first voter knows to these, until it has to wait or is over; gives what it says then.
+    fn change(&mut self, to: &[u128], by: u128) -> (Change<Membership>, ChangeOutput<Membership>) {
+        let current = self.known(1).clone();
+        let wanted = current.clone().joint(ids(to)).ok();
+        let mut change = Change::new(current, wanted, by);
+        let said = self.go_on(&mut change);
+        (change, said)
+    }
+
+    fn go_on(&mut self, change: &mut Change<Membership>) -> ChangeOutput<Membership> {
+        let mut out = Vec::new();
+        change.resume(&mut out);
+        loop {
+            let mut next = Vec::new();
+            for output in out {
+                match output {
+                    ChangeOutput::Send { to, round, .. } if self.cut.contains(&to) => {
+                        change.unheard(to, round, &mut next);
+                    }
+                    ChangeOutput::Send { to, round, ask } => {
+                        let answer = self.roll(to, ask);
+                        change.answered(to, round, answer, &mut next);
+                    }
+                    ChangeOutput::Begun(_) => {}
+                    end => return end,
+                }
+            }
+            assert!(!next.is_empty(), "it goes on or says why not");
+            out = next;
+        }
+    }
+
+    fn call(&mut self, clerk: &mut Clerk, request: Request) -> Result<Reply, CallError> {
+        let mut out = Vec::new();
+        clerk.begin(request, &mut out);
+        loop {
+            let mut next = Vec::new();
+            for output in out {
+                match output {
+                    Output::Done(result) => return result,
+                    Output::Send { to, round, .. } if self.cut.contains(&to) => clerk.unheard(to, round, &mut next),
+                    Output::Send { to, round, ask } => {
+                        let of = clerk.membership().clone();
+                        self.roll(to, RollAsk::Adopt(of.clone()));
+                        let now = self.now;
+                        let post = self.post(to);
+                        if post.roll.admits(of.number()) {
+                            let answer = post.voter.handle(&ask, now).answer;
+                            clerk.answered(to, round, answer, &mut next);
+                        } else if let Some(later) = post.roll.configuration() {
+                            clerk.moved(later.clone(), &mut next);
+                        }
+                    }
+                }
+            }
+            out = next;
+        }
+    }
+
+    fn ask(&mut self, clerk: &mut Clerk, name: &str) -> Result<Reply, CallError> {
+        let Ok(Reply::Seen(seen)) = self.call(clerk, Request::Look { announce: None }) else {
+            panic!("a majority is there")
+        };
+        let expect = seen.record.as_ref().map(Record::expectation);
+        self.call(clerk, Request::Acquire { expect, floor: Token::NONE, holder: holder(name), lease: LEASE })
+    }
+
+    fn lead(&mut self, clerk: &mut Clerk, name: &str) -> Record {
+        match self.ask(clerk, name) {
+            Ok(Reply::Applied(record)) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn renew(&mut self, clerk: &mut Clerk, name: &str, record: &Record) -> Record {
+        let request = Request::Renew { id: holder(name).id, version: record.version, lease: LEASE, fulfilled: None };
+        match self.call(clerk, request) {
+            Ok(Reply::Applied(record)) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn clerk(voters: &[u128]) -> Clerk {
+    Clerk::new(Membership::new(ids(voters)).expect("there are some"))
+}
+
+fn settled(number: u64, voters: &[u128]) -> ChangeOutput<Membership> {
+    ChangeOutput::Done(Membership::numbered(number, ids(voters), None).expect("there are some"))
+}
+
+#[test]
+fn a_leader_renews_while_all_its_voters_are_exchanged() {
+    let mut peers = Peers::new(&[1, 2]);
+    let mut a = clerk(&[1, 2]);
+    let mut led = peers.lead(&mut a, "a");
+    let (mut change, said) = peers.change(&[3, 4, 5], 7);
+    assert_eq!(said, ChangeOutput::Wait(LEASE), "the lease was granted by the old voters alone");
+    led = peers.renew(&mut a, "a", &led);
+    assert_eq!((led.version.token, a.membership().number()), (Token::NONE.next(0), 1));
+    assert!(peers.posts[&VoterId::from_bits(3)].voter.bound_until(peers.now).is_some(), "the new ones are bound too");
+    peers.now = peers.now + LEASE / 2;
+    led = peers.renew(&mut a, "a", &led);
+    peers.now = peers.now + LEASE / 2;
+    assert_eq!(peers.go_on(&mut change), settled(2, &[3, 4, 5]));
+    led = peers.renew(&mut a, "a", &led);
+    assert_eq!((led.version.beat, a.membership().number()), (4, 2));
+    peers.cut = ids(&[1, 2]);
+    peers.renew(&mut a, "a", &led);
+}
+
+#[test]
+fn voters_that_granted_nothing_hand_over_at_once_and_a_token_is_never_given_twice() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = clerk(&[1, 2, 3]);
+    let led = peers.lead(&mut a, "a");
+    peers.now = peers.now + LEASE;
+    assert_eq!(peers.change(&[4, 5], 7).1, settled(2, &[4, 5]));
+    let mut b = clerk(&[1, 2, 3]);
+    let next = peers.lead(&mut b, "b");
+    assert_eq!(next.version.token, led.version.token.next(0));
+}
+
+#[test]
+fn a_claim_that_only_a_few_heard_of_is_not_taken_over_when_all_report() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = clerk(&[1, 2, 3]);
+    let led = peers.lead(&mut a, "a");
+    let stray = primacy_core::quorum::Ask::Claim {
+        term: led.version.token.next(0),
+        holder: holder("a"),
+        lease: LEASE,
+        seen: primacy_core::quorum::Counts::default(),
+        granted: None,
+    };
+    let now = peers.now;
+    assert!(peers.post(VoterId::from_bits(3)).voter.handle(&stray, now).answer.accepted);
+    peers.now = peers.now + LEASE;
+    assert_eq!(peers.change(&[4, 5], 7).1, settled(2, &[4, 5]));
+    let inherited = peers.posts[&VoterId::from_bits(4)].voter.durable().term;
+    assert_eq!(inherited, led.version.token);
+}
+
+#[test]
+fn without_a_report_the_highest_term_that_anybody_has_is_taken_over() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = clerk(&[1, 2, 3]);
+    peers.cut = ids(&[1]);
+    let led = peers.lead(&mut a, "a");
+    peers.now = peers.now + LEASE;
+    peers.cut = ids(&[3]);
+    assert_eq!(peers.change(&[1, 4, 5], 7).1, settled(2, &[1, 4, 5]));
+    for voter in [1, 4, 5] {
+        assert_eq!(peers.posts[&VoterId::from_bits(voter)].voter.durable().term, led.version.token, "{voter}");
+    }
+}
+
+#[test]
+fn a_change_whose_driver_is_gone_is_finished_by_the_next() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = clerk(&[1, 2, 3]);
+    peers.lead(&mut a, "a");
+    assert_eq!(peers.change(&[1, 2, 4], 7).1, ChangeOutput::Wait(LEASE));
+    peers.now = peers.now + LEASE;
+    // Another wants others; the one that has begun comes first.
+    assert_eq!(peers.change(&[1, 2, 5], 8).1, settled(2, &[1, 2, 4]));
+    assert_eq!(peers.change(&[1, 2, 5], 8).1, settled(4, &[1, 2, 5]));
+}
+
+#[test]
+fn what_a_majority_may_have_taken_is_what_the_next_attempt_proposes() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let first = peers.known(1).clone();
+    let (one, other) = (first.clone().joint(ids(&[4])), first.clone().joint(ids(&[5])));
+    let (one, other) = (one.expect("it does not change"), other.expect("it does not change"));
+    let ballot = Ballot { count: 1, by: 7 };
+    for voter in [1, 2] {
+        let voter = VoterId::from_bits(voter);
+        assert_eq!(peers.roll(voter, RollAsk::Prepare { number: 0, ballot }), RollAnswer::Prepared(None));
+        let take = RollAsk::Take { number: 0, ballot, proposal: one.clone() };
+        assert_eq!(peers.roll(voter, take), RollAnswer::Done);
+    }
+    let late = Ballot { count: 1, by: 6 };
+    let take = RollAsk::Take { number: 0, ballot: late, proposal: other.clone() };
+    assert_eq!(peers.roll(VoterId::from_bits(1), take), RollAnswer::Outbid(ballot));
+    assert_eq!(peers.change(&[5], 8).1, settled(2, &[4]));
+}
+
+#[test]
+fn a_change_that_reaches_no_majority_begins_nothing() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    peers.cut = ids(&[2, 3]);
+    assert_eq!(peers.change(&[1, 4, 5], 7).1, ChangeOutput::Stuck(vec![VoterId::from_bits(2), VoterId::from_bits(3)]));
+    assert_eq!(peers.known(1).number(), 0);
+}
+
+#[test]
+fn the_new_voters_do_not_vote_alone_before_a_majority_of_them_is_there() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    peers.cut = ids(&[4, 5]);
+    assert!(matches!(peers.change(&[3, 4, 5], 7).1, ChangeOutput::Stuck(_)));
+    assert_eq!(peers.known(1).number(), 1, "it has begun");
+    assert!(matches!(peers.call(&mut clerk(&[1, 2, 3]), Request::Look { announce: None }), Err(CallError::NotDone)));
+    peers.cut.clear();
+    assert_eq!(peers.change(&[3, 4, 5], 7).1, settled(2, &[3, 4, 5]));
+}
+
+#[test]
+fn a_claim_that_is_overtaken_by_a_change_is_given_up() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = clerk(&[1, 2, 3]);
+    let mut out = Vec::new();
+    a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
+    let now = peers.now;
+    let mut claims = Vec::new();
+    for output in out {
+        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
+        let answer = peers.post(to).voter.handle(&ask, now).answer;
+        a.answered(to, round, answer, &mut claims);
+    }
+    let joint = peers.known(1).clone().joint(ids(&[3, 4, 5])).expect("it does not change");
+    let mut out = Vec::new();
+    a.moved(joint, &mut out);
+    assert_eq!(out.pop(), Some(Output::Done(Err(CallError::NotDone))));
+    let is_back = |output: &Output| matches!(output, Output::Send { ask: primacy_core::quorum::Ask::Release { beat: 0, .. }, .. });
+    assert!(out.len() == 5 && out.iter().all(is_back), "{out:?}");
+    for output in claims {
+        let Output::Send { to, round, ask } = output else { panic!("{output:?}") };
+        let answer = peers.post(to).voter.handle(&ask, now).answer;
+        a.answered(to, round, answer, &mut out);
+    }
+    assert_eq!(a.shown(), None, "answers that come late make nobody lead");
+}

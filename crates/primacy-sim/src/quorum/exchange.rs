@@ -1,0 +1,138 @@
+//! Voters that are exchanged under way: what each knows of who votes, and whoever exchanges them.
+
+use std::collections::BTreeMap;
+
+use primacy_core::quorum::{
+    Answer, Ask, Ballot, Change, ChangeOutput, Durable, Elections, Flaw, Membership, Roll, RollAsk, Voter, VoterId,
+};
+use primacy_core::{ElectionName, Instant};
+
+use super::setup::Setup;
+
+/// A voter's process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Post {
+    pub(super) voter: Voter,
+    pub(super) roll: Roll<Membership>,
+}
+
+/// The one election of this world.
+struct Only<'a>(&'a mut Voter);
+
+impl Elections for Only<'_> {
+    fn bound_until(&self, now: Instant) -> Option<Instant> {
+        self.0.bound_until(now)
+    }
+
+    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
+        [(name(), self.0.durable().clone())].into()
+    }
+
+    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) -> bool {
+        self.0.inherit(given, now)
+    }
+}
+
+fn name() -> ElectionName {
+    ElectionName::new("e").expect("a letter is a valid name")
+}
+
+impl Post {
+    pub(super) fn new(configuration: Option<Membership>, setup: &Setup) -> Self {
+        let mut voter = Voter::flawed(Durable::default(), 0, Instant::ZERO, setup.flaw);
+        let roll = Roll::restarted(configuration, Ballot::default(), None, &Only(&mut voter), Instant::ZERO);
+        Self { voter, roll }
+    }
+
+    pub(super) fn restarted(&self, now: Instant, flaw: Option<Flaw>) -> Self {
+        let mut voter = Voter::flawed(self.voter.durable().clone(), 0, now, flaw);
+        let ((promised, taken), configuration) = (self.roll.next(), self.roll.configuration().cloned());
+        let roll = Roll::restarted(configuration, promised, taken.cloned(), &Only(&mut voter), now);
+        Self { voter, roll }
+    }
+
+    /// A candidate's ask, from a clerk that counts with these voters. `Err`: there are later ones.
+    pub(super) fn answer(&mut self, ask: &Ask, of: &Membership, now: Instant, setup: &Setup) -> Result<Answer, Membership> {
+        // Whoever asks tells those that are behind first.
+        self.drive(RollAsk::Adopt(of.clone()), now);
+        let has = |own: &Membership| own.number() > of.number();
+        match self.roll.configuration().filter(|own| has(own)) {
+            Some(later) if setup.flaw != Some(Flaw::AdmitsOld) => Err(later.clone()),
+            _ => Ok(self.voter.handle(ask, now).answer),
+        }
+    }
+
+    fn drive(&mut self, ask: RollAsk<Membership>, now: Instant) -> primacy_core::quorum::RollAnswer<Membership> {
+        self.roll.handle(ask, &mut Only(&mut self.voter), now)
+    }
+}
+
+/// Whoever exchanges voters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Driver {
+    change: Change<Membership>,
+    /// How often it may still go on after it has waited.
+    resumes: u8,
+    is_waiting: bool,
+    pub(super) is_done: bool,
+    /// Asks that have not arrived.
+    asks: Vec<(VoterId, u64, RollAsk<Membership>)>,
+}
+
+impl Driver {
+    /// One that has been told of the voters by this one.
+    pub(super) fn begin(index: u8, post: &Post, setup: &Setup) -> Option<Self> {
+        let current = post.roll.configuration()?.clone();
+        let target = setup.exchanges.get(usize::from(index))?.iter().map(|voter| super::world::voter_id(*voter));
+        let wanted = current.clone().joint(target.collect()).ok();
+        let change = Change::flawed(current, wanted, u128::from(index), setup.flaw);
+        let mut driver =
+            Self { change, resumes: setup.budget.resumes, is_waiting: true, is_done: false, asks: Vec::new() };
+        driver.go_on();
+        Some(driver)
+    }
+
+    pub(super) fn go_on(&mut self) {
+        let mut out = Vec::new();
+        self.is_waiting = false;
+        self.change.resume(&mut out);
+        self.carry_out(out);
+    }
+
+    /// What can happen next: so many asks can arrive, or be lost; and whether it can go on.
+    pub(super) fn open(&self) -> (usize, bool) {
+        (self.asks.len(), self.is_waiting && self.resumes > 0)
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.resumes -= 1;
+        self.go_on();
+    }
+
+    /// An ask arrives and is answered.
+    pub(super) fn deliver(&mut self, at: usize, posts: &mut [Post], now: Instant) {
+        let (to, round, ask) = self.asks.remove(at);
+        let answer = posts[super::world::index_of(to)].drive(ask, now);
+        let mut out = Vec::new();
+        self.change.answered(to, round, answer, &mut out);
+        self.carry_out(out);
+    }
+
+    pub(super) fn lose(&mut self, at: usize) {
+        let (to, round, _) = self.asks.remove(at);
+        let mut out = Vec::new();
+        self.change.unheard(to, round, &mut out);
+        self.carry_out(out);
+    }
+
+    fn carry_out(&mut self, out: Vec<ChangeOutput<Membership>>) {
+        for output in out {
+            match output {
+                ChangeOutput::Send { to, round, ask } => self.asks.push((to, round, ask)),
+                ChangeOutput::Wait(_) => self.is_waiting = true,
+                ChangeOutput::Done(_) => self.is_done = true,
+                ChangeOutput::Begun(_) | ChangeOutput::Stuck(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Exchanging the voters of a cluster while it elects.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use primacy_core::quorum::{Change, ChangeOutput, Report, RollAnswer, VoterId};
+
+use super::address::{AddressError, PeerAddress};
+use super::cluster::{Cluster, Roster};
+use super::link::{Greeted, dial};
+use super::pool::{Heard, Pool};
+use super::store::PeersStore;
+use super::wire::{Body, Malformed, RollQuestion};
+use crate::store::StoreError;
+
+/// Which voters come and go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// Those that come. Each must run already, and wait.
+    pub add: Vec<PeerAddress>,
+    /// The names of those that go. One that does not vote has gone already.
+    pub remove: Vec<String>,
+}
+
+/// One of the voters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VoterPlace {
+    /// What it is called, and where it listens.
+    pub address: PeerAddress,
+    /// Its identity.
+    pub voter: VoterId,
+    /// What stands in the way to it, or `None` if it can be asked.
+    pub trouble: Option<String>,
+}
+
+/// Who votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Voters {
+    /// Steps of exchanges so far: two for each exchange.
+    pub number: u64,
+    /// Those who vote; during an exchange the old ones.
+    pub voters: Vec<VoterPlace>,
+    /// During an exchange: the new ones.
+    pub incoming: Option<Vec<VoterPlace>>,
+}
+
+/// How an exchange has gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchanged {
+    /// Who votes now.
+    pub voters: Voters,
+    /// Whether anybody came or went by it.
+    pub is_changed: bool,
+    /// Whether an exchange was under way, and has been finished first.
+    pub has_finished: bool,
+}
+
+/// What an exchange tells on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// An exchange is under way that somebody else has begun, and is finished first.
+    Finishing,
+    /// It has begun: majorities of the old and of the new voters must agree from now on. It can be finished and not undone.
+    Begun,
+    /// Leases still hold that only old voters have granted: the new ones do not vote alone for so long.
+    Waiting(Duration),
+}
+
+/// Why voters have not been exchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The voters cannot be reached. Nothing was changed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A voter that is to come cannot be asked. Nothing was changed.
+    #[error("{peer} cannot be reached: {why}. Start it first; it waits to be taken in")]
+    NotReached {
+        /// Which one.
+        peer: PeerAddress,
+        /// Why not.
+        why: String,
+    },
+    /// A voter that is to come votes elsewhere. Nothing was changed.
+    #[error("{peer} votes in another cluster: a new voter starts with an empty folder, and is told of more peers than itself")]
+    Foreign {
+        /// Which one.
+        peer: PeerAddress,
+    },
+    /// Another voter has its name. Nothing was changed.
+    #[error("another voter called '{name}' votes already: have the new one take its place with 'primacy peer replace {name}', or name it otherwise")]
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// Too many would vote, or nobody. Nothing was changed.
+    #[error("{0} peers cannot vote: one to nine can, three or five as a rule")]
+    Count(usize),
+    /// The new voters could not grant anything. Nothing was changed.
+    #[error("no majority of the new voters can be reached: {missing}. Nothing was changed")]
+    Minority {
+        /// Who cannot, and why.
+        missing: String,
+    },
+    /// It cannot go on. It may have begun, and is then finished by the next exchange.
+    #[error("the exchange could not be finished: no majority of the {whose} voters answers; not heard: {silent}. Bring them back, and do the same again")]
+    Stuck {
+        /// Of which voters a majority is needed.
+        whose: &'static str,
+        /// Who has not answered.
+        silent: String,
+    },
+    /// Others exchange voters all the time.
+    #[error("others exchange voters at the same time, and were sooner again and again: look who votes, and try once more")]
+    Rivals,
+}
+
+impl From<AddressError> for ExchangeError {
+    fn from(error: AddressError) -> Self {
+        match error {
+            AddressError::Count(count) => Self::Count(count),
+            error => Self::Store(StoreError::Unusable(error.to_string())),
+        }
+    }
+}
+
+/// So often others may be sooner.
+const RIVALS_MOST: usize = 10;
+
+/// The most voters.
+const VOTERS_MOST: usize = 9;
+
+impl PeersStore {
+    /// Who votes now, as far as a majority of them knows.
+    ///
+    /// # Errors
+    /// If no majority can be reached.
+    pub async fn voters(&self) -> Result<Voters, StoreError> {
+        let mut pool = Pool::open(&self.places, "an operator", None).await?;
+        // Whoever knows of later voters says so.
+        pool.poll(&Body::List(true)).await?;
+        Ok(voters_of(&pool))
+    }
+
+    /// Exchanges voters, and returns when a majority of the new ones votes without the old ones. An exchange that is under way
+    /// is finished first, whoever has begun it. It may be given up at any moment, and the same be asked again.
+    ///
+    /// # Errors
+    /// If it cannot begin, which changes nothing; or cannot be finished: then majorities of both the old and the new voters
+    /// go on granting leases, and the next exchange finishes it.
+    pub async fn exchange(
+        &self,
+        exchange: &Exchange,
+        told: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Exchanged, ExchangeError> {
+        let mut pool = Pool::open(&self.places, "an operator", None).await?;
+        let (mut is_changed, mut has_finished) = (false, false);
+        for _ in 0..RIVALS_MOST {
+            has_finished |= drive(&mut pool, None, &mut |progress| match progress {
+                Progress::Begun => told(Progress::Finishing),
+                progress => told(progress),
+            })
+            .await?;
+            let Some(target) = self.plan(&pool, exchange).await? else {
+                let voters = voters_of(&pool);
+                return Ok(Exchanged { voters, is_changed, has_finished });
+            };
+            let wanted = pool.cluster.joint(target);
+            is_changed |= drive(&mut pool, Some(wanted), told).await?;
+        }
+        Err(ExchangeError::Rivals)
+    }
+
+    /// Who is to vote, if those are others than vote now.
+    async fn plan(&self, pool: &Pool, exchange: &Exchange) -> Result<Option<Roster>, ExchangeError> {
+        let current = &pool.cluster;
+        let mut target = current.voters().clone();
+        target.retain(|name, _| !exchange.remove.contains(name));
+        let mut missing: BTreeMap<VoterId, String> =
+            current.addresses().filter_map(|(voter, _)| Some((voter, pool.trouble(voter)?))).collect();
+        for peer in &exchange.add {
+            let greeted = dial(peer, self.places.tls.as_deref(), Vec::new(), "an operator").await;
+            let Greeted { voter, cluster, .. } =
+                greeted.map_err(|error| ExchangeError::NotReached { peer: peer.clone(), why: error.to_string() })?;
+            if cluster.is_some_and(|cluster| !cluster.is_same(current)) {
+                return Err(ExchangeError::Foreign { peer: peer.clone() });
+            }
+            missing.remove(&voter);
+            match target.get(peer.name()) {
+                Some((other, _)) if *other != voter => {
+                    return Err(ExchangeError::Taken { name: peer.name().to_owned() });
+                }
+                _ => drop(target.insert(peer.name().to_owned(), (voter, peer.clone()))),
+            }
+        }
+        if target == *current.voters() {
+            return Ok(None);
+        }
+        let count = target.len();
+        if count == 0 || count > VOTERS_MOST {
+            return Err(ExchangeError::Count(count));
+        }
+        let list: Vec<String> = target.values().map(|(_, peer)| peer.to_string()).collect();
+        PeerAddress::list(&list.join(","))?;
+        missing.retain(|voter, _| target.values().any(|(wanted, _)| wanted == voter));
+        if (count - missing.len().min(count)) * 2 <= count {
+            let missing: Vec<String> = missing.into_values().collect();
+            return Err(ExchangeError::Minority { missing: missing.join(", ") });
+        }
+        Ok(Some(target))
+    }
+}
+
+fn voters_of(pool: &Pool) -> Voters {
+    let places = |roster: &Roster| {
+        let place = |(voter, address): &(VoterId, PeerAddress)| VoterPlace {
+            address: address.clone(),
+            voter: *voter,
+            trouble: pool.trouble(*voter),
+        };
+        roster.values().map(place).collect()
+    };
+    let cluster = &pool.cluster;
+    Voters {
+        number: cluster.number(),
+        voters: places(cluster.voters()),
+        incoming: cluster.incoming().map(places),
+    }
+}
+
+/// What a voter has answered to the parts of one question so far.
+struct Parts {
+    /// How many answers are to come.
+    open: usize,
+    said: RollAnswer<Cluster>,
+}
+
+/// From the voters of the pool to these, or to the end of what is under way. Returns whether anything was under way or begun.
+async fn drive(
+    pool: &mut Pool,
+    wanted: Option<Cluster>,
+    told: &mut (dyn FnMut(Progress) + Send),
+) -> Result<bool, ExchangeError> {
+    let mut change = Change::new(pool.cluster.clone(), wanted, rand::random());
+    let mut out = Vec::new();
+    change.resume(&mut out);
+    let mut has_begun = false;
+    let (mut round, mut tag) = (0, 0);
+    let mut parts: BTreeMap<VoterId, Parts> = BTreeMap::new();
+    loop {
+        pool.learn(change.current());
+        for output in std::mem::take(&mut out) {
+            match output {
+                ChangeOutput::Send { to, round: new, ask } => {
+                    if new != round {
+                        (round, tag) = (new, pool.tag());
+                        parts.clear();
+                    }
+                    let questions = RollQuestion::of(&ask);
+                    parts.insert(to, Parts { open: questions.len(), said: RollAnswer::Done });
+                    questions.into_iter().for_each(|question| pool.ask(to, tag, Body::Roll(question)));
+                }
+                ChangeOutput::Begun(_) if has_begun => {}
+                ChangeOutput::Begun(_) => {
+                    has_begun = true;
+                    told(Progress::Begun);
+                }
+                ChangeOutput::Wait(span) => {
+                    if !span.is_zero() {
+                        told(Progress::Waiting(span));
+                    }
+                    // Two that are in each other's way do not meet again.
+                    let more = Duration::from_millis(rand::random_range(20..200));
+                    tokio::time::sleep(span.saturating_add(more)).await;
+                    change.resume(&mut out);
+                }
+                ChangeOutput::Done(cluster) => {
+                    pool.learn(&cluster);
+                    return Ok(has_begun);
+                }
+                ChangeOutput::Stuck(silent) => {
+                    let name = |voter| match pool.cluster.address_of(voter) {
+                        Some(peer) => format!("{peer} ({})", pool.trouble(voter).unwrap_or_else(|| "no answer".into())),
+                        None => voter.to_string(),
+                    };
+                    let silent: Vec<String> = silent.into_iter().map(name).collect();
+                    let whose = if has_begun || pool.cluster.incoming().is_some() { "old and of the new" } else { "present" };
+                    return Err(ExchangeError::Stuck { whose, silent: silent.join(", ") });
+                }
+            }
+        }
+        if !out.is_empty() {
+            continue;
+        }
+        match pool.heard().await {
+            Heard::Answer(voter, same, body) if same == tag => match answer(*body, pool, voter, tag, &change, &mut parts) {
+                Ok(Some(answer)) => change.answered(voter, round, answer, &mut out),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%voter, %error, "an answer cannot be used");
+                    change.unheard(voter, round, &mut out);
+                }
+            },
+            Heard::Lost(voter, same) if same == tag => change.unheard(voter, round, &mut out),
+            _ => {}
+        }
+    }
+}
+
+/// The whole answer of a voter, once all parts of it are there.
+fn answer(
+    body: Body,
+    pool: &mut Pool,
+    voter: VoterId,
+    tag: u64,
+    change: &Change<Cluster>,
+    parts: &mut BTreeMap<VoterId, Parts>,
+) -> Result<Option<RollAnswer<Cluster>>, Malformed> {
+    let Body::Rolled(reply) = body else { return Err(Malformed("an answer to another question")) };
+    let (said, more) = reply.checked()?;
+    let Some(own) = parts.get_mut(&voter) else { return Ok(None) };
+    if more && let RollAnswer::Reported(report) = &said
+        && let Some((last, _)) = report.elections.last_key_value()
+    {
+        own.open += 1;
+        let next = RollQuestion::report(change.current().number(), last.as_str());
+        pool.ask(voter, tag, Body::Roll(next));
+    }
+    own.open = own.open.saturating_sub(1);
+    own.said = match (std::mem::replace(&mut own.said, RollAnswer::Done), said) {
+        (RollAnswer::Reported(mut all), RollAnswer::Reported(Report { elections, settles_in })) => {
+            all.elections.extend(elections);
+            all.settles_in = all.settles_in.max(settles_in);
+            RollAnswer::Reported(all)
+        }
+        (before @ (RollAnswer::NotYet | RollAnswer::Elsewhere(_)), _) => before,
+        (_, said) => said,
+    };
+    Ok((own.open == 0).then(|| own.said.clone()))
+}

@@ -1,0 +1,380 @@
+//! What is said about who votes, on the wire, and back again, checked. Some of it also stands in a voter's file.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use primacy_core::ElectionName;
+use primacy_core::quorum::{Ballot, Durable, Report, RollAnswer, RollAsk};
+use prost::{Message, Oneof};
+
+use super::super::cluster::Cluster as Known;
+use super::super::kept::ElectionEntry;
+use super::{Cluster, Malformed};
+
+/// As much of what a voter has promised as is sent in one frame, in bytes.
+const PAGE_BYTES: usize = super::FRAME_BYTES_MAX / 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
+struct BallotKept {
+    #[prost(uint64, tag = "1")]
+    count: u64,
+    #[prost(uint64, tag = "2")]
+    by_high: u64,
+    #[prost(uint64, tag = "3")]
+    by_low: u64,
+}
+
+/// What a voter has taken for the next change.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+struct TakenKept {
+    #[prost(message, optional, tag = "1")]
+    ballot: Option<BallotKept>,
+    #[prost(message, optional, tag = "2")]
+    proposal: Option<Cluster>,
+}
+
+/// What a voter has promised about the next change, as its file holds it.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub(in super::super) struct NextKept {
+    #[prost(message, optional, tag = "1")]
+    promised: Option<BallotKept>,
+    #[prost(message, optional, tag = "2")]
+    taken: Option<TakenKept>,
+}
+
+/// Some elections with what is kept of them.
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct ElectionsKept {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<ElectionEntry>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct RollQuestion {
+    #[prost(uint64, tag = "1")]
+    number: u64,
+    #[prost(message, optional, tag = "2")]
+    ballot: Option<BallotKept>,
+    #[prost(oneof = "RollAsked", tags = "3, 4, 5, 6, 7")]
+    asked: Option<RollAsked>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum RollAsked {
+    #[prost(bool, tag = "3")]
+    Prepare(bool),
+    #[prost(message, tag = "4")]
+    Take(Cluster),
+    #[prost(message, tag = "5")]
+    Adopt(Cluster),
+    /// What comes after this election in the order of names; empty: from the first on.
+    #[prost(string, tag = "6")]
+    Report(String),
+    #[prost(message, tag = "7")]
+    Inherit(ElectionsKept),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct RollReply {
+    #[prost(oneof = "RollSaid", tags = "1, 2, 3, 4, 5, 6")]
+    said: Option<RollSaid>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum RollSaid {
+    #[prost(bool, tag = "1")]
+    Done(bool),
+    #[prost(message, tag = "2")]
+    Prepared(TakenKept),
+    #[prost(message, tag = "3")]
+    Outbid(BallotKept),
+    #[prost(message, tag = "4")]
+    Elsewhere(ElsewhereKept),
+    #[prost(message, tag = "5")]
+    Reported(PageKept),
+    #[prost(bool, tag = "6")]
+    NotYet(bool),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+struct ElsewhereKept {
+    #[prost(message, optional, tag = "1")]
+    cluster: Option<Cluster>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PageKept {
+    #[prost(uint64, tag = "1")]
+    settles_in_ns: u64,
+    #[prost(message, optional, tag = "2")]
+    elections: Option<ElectionsKept>,
+    /// Set if there are more after these.
+    #[prost(bool, tag = "3")]
+    more: bool,
+}
+
+/// A question as it comes in.
+pub(in super::super) struct Page {
+    pub(in super::super) ask: RollAsk<Known>,
+    /// A report is wanted of what comes after this election.
+    pub(in super::super) after: Option<ElectionName>,
+}
+
+impl From<Ballot> for BallotKept {
+    fn from(Ballot { count, by }: Ballot) -> Self {
+        let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
+        Self { count, by_high: half(by >> 64), by_low: half(by) }
+    }
+}
+
+impl From<BallotKept> for Ballot {
+    fn from(kept: BallotKept) -> Self {
+        Self { count: kept.count, by: u128::from(kept.by_high) << 64 | u128::from(kept.by_low) }
+    }
+}
+
+impl TakenKept {
+    fn of(taken: Option<&(Ballot, Known)>) -> Self {
+        Self { ballot: taken.map(|(ballot, _)| (*ballot).into()), proposal: taken.map(|(_, known)| known.into()) }
+    }
+
+    fn checked(self) -> Result<Option<(Ballot, Known)>, Malformed> {
+        match (self.ballot, self.proposal) {
+            (Some(ballot), Some(proposal)) => Ok(Some((ballot.into(), proposal.try_into()?))),
+            (None, None) => Ok(None),
+            _ => Err(Malformed("half of what a voter has taken")),
+        }
+    }
+}
+
+impl NextKept {
+    pub(in super::super) fn of((promised, taken): (Ballot, Option<&(Ballot, Known)>)) -> Self {
+        Self { promised: Some(promised.into()), taken: Some(TakenKept::of(taken)) }
+    }
+
+    pub(in super::super) fn checked(self) -> Result<(Ballot, Option<(Ballot, Known)>), Malformed> {
+        let promised = self.promised.ok_or(Malformed("no attempt"))?.into();
+        Ok((promised, self.taken.unwrap_or_default().checked()?))
+    }
+}
+
+impl ElectionsKept {
+    fn checked(self) -> Result<BTreeMap<ElectionName, Durable>, Malformed> {
+        let checked = |entry: ElectionEntry| entry.checked().map_err(|_| Malformed("what no voter keeps of an election"));
+        self.entries.into_iter().map(checked).collect()
+    }
+
+    /// As many of them as fit into a frame.
+    fn page<'a>(elections: impl Iterator<Item = (&'a ElectionName, &'a Durable)>) -> Self {
+        let mut bytes = 0;
+        let mut page = Self::default();
+        for (name, durable) in elections {
+            let entry = ElectionEntry::of(name, durable);
+            bytes += entry.encoded_len() + 8;
+            if bytes > PAGE_BYTES && !page.entries.is_empty() {
+                break;
+            }
+            page.entries.push(entry);
+        }
+        page
+    }
+}
+
+impl RollQuestion {
+    /// As many questions as its content needs.
+    pub(in super::super) fn of(ask: &RollAsk<Known>) -> Vec<Self> {
+        let one = |number, ballot: Option<Ballot>, asked| Self {
+            number,
+            ballot: ballot.map(Into::into),
+            asked: Some(asked),
+        };
+        match ask {
+            RollAsk::Prepare { number, ballot } => vec![one(*number, Some(*ballot), RollAsked::Prepare(true))],
+            RollAsk::Take { number, ballot, proposal } => {
+                vec![one(*number, Some(*ballot), RollAsked::Take(proposal.into()))]
+            }
+            RollAsk::Adopt(cluster) => vec![one(cluster.number(), None, RollAsked::Adopt(cluster.into()))],
+            RollAsk::Report { number } => vec![Self::report(*number, "")],
+            RollAsk::Inherit { number, elections } => {
+                let (mut all, mut sent) = (Vec::new(), 0);
+                while sent < elections.len() || all.is_empty() {
+                    let page = ElectionsKept::page(elections.iter().skip(sent));
+                    sent += page.entries.len();
+                    all.push(one(*number, None, RollAsked::Inherit(page)));
+                }
+                all
+            }
+        }
+    }
+
+    /// What a voter has promised in the elections after this one.
+    pub(in super::super) fn report(number: u64, after: &str) -> Self {
+        Self { number, ballot: None, asked: Some(RollAsked::Report(after.to_owned())) }
+    }
+
+    pub(in super::super) fn checked(self) -> Result<Page, Malformed> {
+        let number = self.number;
+        let ballot = || self.ballot.map(Ballot::from).ok_or(Malformed("no attempt"));
+        let mut from = None;
+        let ask = match self.asked.ok_or(Malformed("a question that asks nothing"))? {
+            RollAsked::Prepare(_) => RollAsk::Prepare { number, ballot: ballot()? },
+            RollAsked::Take(proposal) => RollAsk::Take { number, ballot: ballot()?, proposal: proposal.try_into()? },
+            RollAsked::Adopt(cluster) => RollAsk::Adopt(cluster.try_into()?),
+            RollAsked::Report(after) => {
+                from = (!after.is_empty()).then(|| super::election(&after)).transpose()?;
+                RollAsk::Report { number }
+            }
+            RollAsked::Inherit(elections) => RollAsk::Inherit { number, elections: elections.checked()? },
+        };
+        Ok(Page { ask, after: from })
+    }
+}
+
+impl RollReply {
+    /// Of a report: what comes after this election.
+    pub(in super::super) fn of(answer: &RollAnswer<Known>, after: Option<&ElectionName>) -> Self {
+        let said = match answer {
+            RollAnswer::Done => RollSaid::Done(true),
+            RollAnswer::Prepared(taken) => RollSaid::Prepared(TakenKept::of(taken.as_ref())),
+            RollAnswer::Outbid(ballot) => RollSaid::Outbid((*ballot).into()),
+            RollAnswer::Elsewhere(known) => {
+                RollSaid::Elsewhere(ElsewhereKept { cluster: known.as_ref().map(Into::into) })
+            }
+            RollAnswer::NotYet => RollSaid::NotYet(true),
+            RollAnswer::Reported(Report { settles_in, elections }) => {
+                let rest = || elections.iter().filter(|(name, _)| after.is_none_or(|after| *name > after));
+                let page = ElectionsKept::page(rest());
+                let more = page.entries.len() < rest().count();
+                let settles_in_ns = u64::try_from(settles_in.as_nanos()).unwrap_or(u64::MAX);
+                RollSaid::Reported(PageKept { settles_in_ns, elections: Some(page), more })
+            }
+        };
+        Self { said: Some(said) }
+    }
+
+    /// What it says, and of a report whether there is more.
+    pub(in super::super) fn checked(self) -> Result<(RollAnswer<Known>, bool), Malformed> {
+        let mut is_more = false;
+        let answer = match self.said.ok_or(Malformed("an answer that says nothing"))? {
+            RollSaid::Done(_) => RollAnswer::Done,
+            RollSaid::Prepared(taken) => RollAnswer::Prepared(taken.checked()?),
+            RollSaid::Outbid(ballot) => RollAnswer::Outbid(ballot.into()),
+            RollSaid::Elsewhere(other) => {
+                RollAnswer::Elsewhere(other.cluster.map(Known::try_from).transpose()?)
+            }
+            RollSaid::NotYet(_) => RollAnswer::NotYet,
+            RollSaid::Reported(page) => {
+                is_more = page.more;
+                let settles_in = Duration::from_nanos(page.settles_in_ns);
+                RollAnswer::Reported(Report { settles_in, elections: page.elections.unwrap_or_default().checked()? })
+            }
+        };
+        Ok((answer, is_more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use primacy_core::quorum::VoterId;
+
+    use super::super::super::cluster::Roster;
+    use super::super::super::kept::tests::kept;
+    use super::*;
+
+    fn cluster() -> Known {
+        let roster = |names: &[&str]| -> Roster {
+            let voter = |name: &&str| {
+                let id = VoterId::from_bits(u128::from(name.as_bytes()[0]) << 100);
+                ((*name).to_owned(), (id, format!("{name}@h:1").parse().expect("an address")))
+            };
+            names.iter().map(voter).collect()
+        };
+        Known::of(roster(&["a", "b", "c"])).joint(roster(&["b", "c", "d"]))
+    }
+
+    fn elections() -> BTreeMap<ElectionName, Durable> {
+        (0..40).flat_map(|seed| kept(seed).elections).collect()
+    }
+
+    #[test]
+    fn what_is_asked_about_voters_arrives_as_it_was_asked() {
+        let ballot = Ballot { count: u64::MAX, by: u128::MAX - 7 };
+        let asks = [
+            RollAsk::Prepare { number: 3, ballot },
+            RollAsk::Take { number: 3, ballot, proposal: cluster() },
+            RollAsk::Adopt(cluster()),
+            RollAsk::Report { number: u64::MAX },
+            RollAsk::Inherit { number: 1, elections: elections() },
+            RollAsk::Inherit { number: 1, elections: BTreeMap::new() },
+        ];
+        for ask in asks {
+            let questions = RollQuestion::of(&ask);
+            let read = RollQuestion::decode(&*questions[0].encode_to_vec()).expect("it is whole");
+            assert_eq!(read.checked().expect("it is right").ask, ask);
+        }
+    }
+
+    #[test]
+    fn what_a_voter_says_of_voters_arrives_as_it_was_said() {
+        let ballot = Ballot { count: 2, by: 9 };
+        let report = Report { settles_in: Duration::from_nanos(5), elections: elections() };
+        let answers = [
+            RollAnswer::Done,
+            RollAnswer::Prepared(None),
+            RollAnswer::Prepared(Some((ballot, cluster()))),
+            RollAnswer::Outbid(ballot),
+            RollAnswer::Elsewhere(None),
+            RollAnswer::Elsewhere(Some(cluster())),
+            RollAnswer::Reported(report),
+            RollAnswer::NotYet,
+        ];
+        for answer in answers {
+            let bytes = RollReply::of(&answer, None).encode_to_vec();
+            let read = RollReply::decode(&*bytes).expect("it is whole").checked();
+            assert_eq!(read.expect("it is right"), (answer, false));
+        }
+        let next = (ballot, Some((ballot, cluster())));
+        let bytes = NextKept::of((next.0, next.1.as_ref())).encode_to_vec();
+        assert_eq!(NextKept::decode(&*bytes).expect("it is whole").checked(), Ok(next));
+    }
+
+    #[test]
+    fn what_does_not_fit_into_a_frame_comes_in_several() {
+        let data = "x".repeat(1_000);
+        let long = |n: u32| {
+            let (_, mut durable) = elections().into_iter().next().expect("there are some");
+            durable.holder = Some(crate::store::Holder {
+                id: crate::CandidateId::from_bits(1),
+                label: crate::Label::new("a").expect("valid"),
+                data: data.clone(),
+            });
+            (ElectionName::new(format!("e{n:05}")).expect("valid"), durable)
+        };
+        let all: BTreeMap<_, _> = (0..3_000).map(long).collect();
+        let questions = RollQuestion::of(&RollAsk::Inherit { number: 1, elections: all.clone() });
+        assert!(questions.len() > 4, "{}", questions.len());
+        let mut given = BTreeMap::new();
+        for question in questions {
+            assert!(question.encoded_len() < super::super::FRAME_BYTES_MAX);
+            let RollAsk::Inherit { elections, .. } = question.checked().expect("it is right").ask else { panic!() };
+            given.extend(elections);
+        }
+        assert_eq!(given, all);
+
+        let answer = RollAnswer::Reported(Report { settles_in: Duration::ZERO, elections: all.clone() });
+        let (mut told, mut after) = (BTreeMap::new(), None);
+        loop {
+            let reply = RollReply::of(&answer, after.as_ref());
+            assert!(reply.encoded_len() < super::super::FRAME_BYTES_MAX);
+            let (RollAnswer::Reported(report), more) = reply.checked().expect("it is right") else { panic!() };
+            after = report.elections.last_key_value().map(|(name, _)| name.clone());
+            told.extend(report.elections);
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(told, all);
+    }
+}
