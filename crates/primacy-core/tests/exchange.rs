@@ -62,11 +62,7 @@ impl Peers {
             let roll = Roll::restarted(known, Ballot::default(), None, &Only(&mut voter), Instant::ZERO);
             (id, Post { voter, roll })
         };
-        Self {
-            now: Instant::ZERO,
-            posts: ids(&[1, 2, 3, 4, 5]).into_iter().map(post).collect(),
-            cut: BTreeSet::new(),
-        }
+        Self { now: Instant::ZERO, posts: ids(&[1, 2, 3, 4, 5]).into_iter().map(post).collect(), cut: BTreeSet::new() }
     }
 
     fn post(&mut self, voter: VoterId) -> &mut Post {
@@ -308,7 +304,9 @@ fn a_claim_that_is_overtaken_by_a_change_is_given_up() {
     let mut out = Vec::new();
     a.moved(joint, &mut out);
     assert_eq!(out.pop(), Some(Output::Done(Err(CallError::NotDone))));
-    let is_back = |output: &Output| matches!(output, Output::Send { ask: primacy_core::quorum::Ask::Release { beat: 0, .. }, .. });
+    let is_back = |output: &Output| {
+        matches!(output, Output::Send { ask: primacy_core::quorum::Ask::Release { beat: 0, .. }, .. })
+    };
     assert!(out.len() == 5 && out.iter().all(is_back), "{out:?}");
     for output in claims {
         let Output::Send { to, round, ask } = output else { panic!("{output:?}") };

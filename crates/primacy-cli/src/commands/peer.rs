@@ -111,9 +111,10 @@ impl Source {
 fn failure(error: &PeerError) -> Failure {
     let text = error.to_string();
     match error {
-        PeerError::Stranger { .. } | PeerError::OtherVoters { .. } | PeerError::Another { .. } | PeerError::Certificate { .. } => {
-            Failure::usage(text)
-        }
+        PeerError::Stranger { .. }
+        | PeerError::OtherVoters { .. }
+        | PeerError::Another { .. }
+        | PeerError::Certificate { .. } => Failure::usage(text),
         PeerError::File(FileError::Unwritten { .. } | FileError::Poisoned { .. }) => Failure::new(code::OUTPUT, text),
         PeerError::Listen { .. } => {
             Failure::unavailable(text).with("end what listens there, or choose another address with --listen")

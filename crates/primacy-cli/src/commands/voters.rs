@@ -68,7 +68,7 @@ pub(super) async fn list(common: &Common, output: &mut Output) -> Result<u8, Fai
 pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     let store = open(common)?;
     reached(&store, common).await?;
-    let told = |progress| {
+    let mut told = |progress| {
         output.remark(&match progress {
             Progress::Finishing => "an exchange of voters is under way: it is finished first".to_owned(),
             Progress::Begun => {
@@ -83,7 +83,6 @@ pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut 
             _ => return,
         });
     };
-    let mut told = told;
     let Exchanged { voters, is_changed, .. } = store.exchange(exchange, &mut told).await.map_err(failure)?;
     let outcome = if is_changed { "exchanged" } else { "already" };
     let head = if is_changed { "" } else { "nothing to do: " };

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "patience with other processes, not leases, is measured here")]
 
 mod deaths;
+mod exchange;
 mod lifecycle;
 mod operators;
 mod pauses;

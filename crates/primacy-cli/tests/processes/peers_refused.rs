@@ -28,7 +28,7 @@ fn other_voters_than_before_are_refused() {
     is_refused(
         peer(&others),
         2,
-        &["votes together with a, b, c, not with a, b, c, d", "name the same voters as before"],
+        &["votes together with a, b, c, not with a, b, c, d", "name the same voters as before", "primacy peer add"],
     );
     is_refused(peer("c@127.0.0.1:1"), 2, &["not with c"]);
     cluster.run(2);
@@ -81,17 +81,4 @@ fn a_damaged_file_is_refused_and_left_alone() {
     fs::write(&file, &bytes).expect("it can be written");
     is_refused(cluster.command(1), 69, &["b/voter is damaged", "move the folder away"]);
     assert_eq!(fs::read(&file).expect("it is there"), bytes);
-}
-
-#[test]
-fn a_voter_whose_folder_was_lost_does_not_vote() {
-    let mut cluster = Cluster::planned(3).start();
-    cluster.end(2, Signal::SIGKILL);
-    fs::rename(cluster.path("c"), cluster.path("lost")).expect("it is there");
-    let mut command = cluster.command(2);
-    command.stdout(std::process::Stdio::null());
-    is_refused(command, 69, &["whose folder was lost cannot come back", "Put the old folder back"]);
-    fs::remove_dir_all(cluster.path("c")).expect("a new one was made");
-    fs::rename(cluster.path("lost"), cluster.path("c")).expect("it is there");
-    cluster.run(2);
 }

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 use crate::world::{PATIENCE, World, send};
 
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
 /// The voters of one cluster.
 pub(crate) struct Cluster {
     folder: TempDir,
@@ -27,8 +29,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// None of them runs yet.
     pub(crate) fn planned(count: usize) -> Self {
-        let names = ["a", "b", "c", "d", "e"];
-        let peers = names.iter().take(count).map(|name| format!("{name}@127.0.0.1:{}", free_port())).collect();
+        let peers = NAMES.iter().take(count).map(|name| format!("{name}@127.0.0.1:{}", free_port())).collect();
         let folder = TempDir::new().expect("a temporary folder");
         Self { folder, peers, options: Vec::new(), voters: (0..count).map(|_| None).collect() }
     }
@@ -58,6 +59,34 @@ impl Cluster {
         (0..self.peers.len()).for_each(|n| self.run(n));
         self.voters.iter().flatten().for_each(|voter| voter.await_event("ready"));
         self
+    }
+
+    /// One more runs, and waits to be taken in. Gives its number.
+    pub(crate) fn add(&mut self) -> usize {
+        let n = self.peers.len();
+        let name = NAMES[n];
+        self.peers.push(format!("{name}@127.0.0.1:{}", free_port()));
+        self.voters.push(None);
+        self.run_outside(n);
+        n
+    }
+
+    /// Starts one that the others vote without, and waits until it knows that.
+    pub(crate) fn run_outside(&mut self, n: usize) {
+        let voter = Voter::start(self.command(n));
+        voter.await_event("waiting");
+        self.voters[n] = Some(voter);
+    }
+
+    /// How one is named.
+    pub(crate) fn peer(&self, n: usize) -> &str {
+        &self.peers[n]
+    }
+
+    /// Waits until one has ended by itself, and gives its exit code.
+    pub(crate) fn ended(&mut self, n: usize) -> Option<i32> {
+        let mut voter = self.voters[n].take().expect("it runs");
+        voter.child.wait().expect("it was started").code()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -88,11 +88,15 @@ impl<C: Configuration> Change<C> {
 
     /// Begins, or goes on after it has waited.
     pub fn resume(&mut self, out: &mut Vec<ChangeOutput<C>>) {
-        if self.step == Step::Waiting {
-            self.step = Step::Adopting;
-            let ask = RollAsk::Adopt(self.current.clone());
-            self.ask(self.current.membership().voters().collect(), &ask, out);
+        if self.step != Step::Waiting {
+            return;
         }
+        let membership = self.current.membership();
+        if membership.incoming().is_none() && self.has_next() {
+            return self.prepare(&membership, out);
+        }
+        self.step = Step::Adopting;
+        self.ask(membership.voters().collect(), &RollAsk::Adopt(self.current.clone()), out);
     }
 
     /// Those that are known to vote.
@@ -201,10 +205,19 @@ impl<C: Configuration> Change<C> {
             let old = membership.old().iter().copied().collect();
             return self.ask(old, &RollAsk::Report { number: membership.number() }, out);
         }
-        let is_next = |wanted: &&C| wanted.membership().number() == membership.number().saturating_add(1);
-        if self.wanted.as_ref().filter(is_next).is_none() {
-            return self.end(ChangeOutput::Done(self.current.clone()), out);
+        if self.has_next() {
+            return self.prepare(membership, out);
         }
+        self.end(ChangeOutput::Done(self.current.clone()), out);
+    }
+
+    /// Whether what is wanted comes next.
+    fn has_next(&self) -> bool {
+        let next = self.number_of(&self.current).saturating_add(1);
+        self.wanted.as_ref().is_some_and(|wanted| self.number_of(wanted) == next)
+    }
+
+    fn prepare(&mut self, membership: &Membership, out: &mut Vec<ChangeOutput<C>>) {
         // No attempt proposes two things.
         self.ballot.count = self.ballot.count.saturating_add(1);
         self.step = Step::Preparing;
@@ -225,8 +238,7 @@ impl<C: Configuration> Change<C> {
         let taken = taken.max_by_key(|(ballot, _)| *ballot).map(|(_, proposal)| proposal);
         let taken = taken.filter(|_| !self.flawed_ignores_taken());
         let Some(proposal) = taken.or_else(|| self.wanted.clone()) else { return };
-        let ask =
-            RollAsk::Take { number: membership.number(), ballot: self.ballot, proposal: proposal.clone() };
+        let ask = RollAsk::Take { number: membership.number(), ballot: self.ballot, proposal: proposal.clone() };
         self.step = Step::Taking(proposal);
         self.ask(membership.old().iter().copied().collect(), &ask, out);
     }
@@ -329,7 +341,7 @@ fn heritage(reports: &BTreeMap<VoterId, Report>, voters: usize) -> BTreeMap<Elec
         let of_it = || kept.iter().filter(|kept| kept.term == term);
         let mut given = Durable { term, ..Durable::default() };
         kept.iter().for_each(|kept| given.orders.merge(&kept.orders));
-        given.holder = of_it().find_map(|kept| kept.holder.clone()) ;
+        given.holder = of_it().find_map(|kept| kept.holder.clone());
         given.seen = of_it().map(|kept| kept.seen).max().unwrap_or_default();
         given.lease = of_it().map(|kept| kept.lease).max().unwrap_or_default();
         given.released = of_it().filter_map(|kept| kept.released).max();

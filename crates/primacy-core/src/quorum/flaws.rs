@@ -126,10 +126,7 @@ impl<C: Configuration> Change<C> {
     }
 
     /// What the new voters are told.
-    pub(super) fn flawed_heritage(
-        &self,
-        heritage: BTreeMap<ElectionName, Durable>,
-    ) -> BTreeMap<ElectionName, Durable> {
+    pub(super) fn flawed_heritage(&self, heritage: BTreeMap<ElectionName, Durable>) -> BTreeMap<ElectionName, Durable> {
         #[cfg(feature = "flaws")]
         if self.has(Flaw::SkipsHeritage) {
             return BTreeMap::new();

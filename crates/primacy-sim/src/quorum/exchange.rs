@@ -52,7 +52,13 @@ impl Post {
     }
 
     /// A candidate's ask, from a clerk that counts with these voters. `Err`: there are later ones.
-    pub(super) fn answer(&mut self, ask: &Ask, of: &Membership, now: Instant, setup: &Setup) -> Result<Answer, Membership> {
+    pub(super) fn answer(
+        &mut self,
+        ask: &Ask,
+        of: &Membership,
+        now: Instant,
+        setup: &Setup,
+    ) -> Result<Answer, Membership> {
         // Whoever asks tells those that are behind first.
         self.drive(RollAsk::Adopt(of.clone()), now);
         let has = |own: &Membership| own.number() > of.number();
@@ -70,7 +76,10 @@ impl Post {
 /// Whoever exchanges voters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Driver {
-    change: Change<Membership>,
+    /// `None` when it is over.
+    change: Option<Change<Membership>>,
+    /// In a world without candidates nothing is left to see when it has begun.
+    ends_begun: bool,
     /// How often it may still go on after it has waited.
     resumes: u8,
     is_waiting: bool,
@@ -86,17 +95,16 @@ impl Driver {
         let target = setup.exchanges.get(usize::from(index))?.iter().map(|voter| super::world::voter_id(*voter));
         let wanted = current.clone().joint(target.collect()).ok();
         let change = Change::flawed(current, wanted, u128::from(index), setup.flaw);
-        let mut driver =
-            Self { change, resumes: setup.budget.resumes, is_waiting: true, is_done: false, asks: Vec::new() };
+        let (resumes, ends_begun) = (setup.budget.resumes, setup.candidates == 0);
+        let change = Some(change);
+        let mut driver = Self { change, ends_begun, resumes, is_waiting: true, is_done: false, asks: Vec::new() };
         driver.go_on();
         Some(driver)
     }
 
     pub(super) fn go_on(&mut self) {
-        let mut out = Vec::new();
         self.is_waiting = false;
-        self.change.resume(&mut out);
-        self.carry_out(out);
+        self.step(|change, out| change.resume(out));
     }
 
     /// What can happen next: so many asks can arrive, or be lost; and whether it can go on.
@@ -113,26 +121,31 @@ impl Driver {
     pub(super) fn deliver(&mut self, at: usize, posts: &mut [Post], now: Instant) {
         let (to, round, ask) = self.asks.remove(at);
         let answer = posts[super::world::index_of(to)].drive(ask, now);
-        let mut out = Vec::new();
-        self.change.answered(to, round, answer, &mut out);
-        self.carry_out(out);
+        self.step(|change, out| change.answered(to, round, answer, out));
     }
 
     pub(super) fn lose(&mut self, at: usize) {
         let (to, round, _) = self.asks.remove(at);
-        let mut out = Vec::new();
-        self.change.unheard(to, round, &mut out);
-        self.carry_out(out);
+        self.step(|change, out| change.unheard(to, round, out));
     }
 
-    fn carry_out(&mut self, out: Vec<ChangeOutput<Membership>>) {
+    fn step(&mut self, does: impl FnOnce(&mut Change<Membership>, &mut Vec<ChangeOutput<Membership>>)) {
+        let mut out = Vec::new();
+        if let Some(change) = &mut self.change {
+            does(change, &mut out);
+        }
         for output in out {
             match output {
                 ChangeOutput::Send { to, round, ask } => self.asks.push((to, round, ask)),
                 ChangeOutput::Wait(_) => self.is_waiting = true,
-                ChangeOutput::Done(_) => self.is_done = true,
-                ChangeOutput::Begun(_) | ChangeOutput::Stuck(_) => {}
+                ChangeOutput::Begun(_) if !self.ends_begun => {}
+                ChangeOutput::Done(_) | ChangeOutput::Begun(_) => (self.is_done, self.change) = (true, None),
+                ChangeOutput::Stuck(_) => self.change = None,
             }
+        }
+        if self.change.is_none() {
+            // What it has asked may still arrive, but nothing of it can do anything.
+            self.asks.retain(|(_, _, ask)| !matches!(ask, RollAsk::Report { .. } | RollAsk::Prepare { .. }));
         }
     }
 }

@@ -68,15 +68,15 @@ pub fn catalogue() -> Vec<Setup> {
     let renewals = Budget { renewals: 1, losses: 1, ..ASKS };
     let release = Budget { renewals: 1, releases: 1, ..ASKS };
     let twice = Budget { asks: 2, renewals: 1, releases: 1, ..ASKS };
-    let goes_on = Budget { renewals: 2, losses: 1, restarts: 1, ..WAITS };
+    let goes_on = Budget { renewals: 1, ..WAITS };
     vec![
         Setup::new("quorum: two ask", 2, ASKS),
         Setup { candidates: 1, ..Setup::new("quorum: one renews", 3, renewals) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },
         Setup { voters: 1, ..Setup::new("quorum: asked twice", 2, twice) },
-        Setup { voters: 1, exchanges: ANOTHER, ..Setup::new("voters: another, two ask", 3, WAITS) },
-        Setup { voters: 1, candidates: 1, exchanges: ANOTHER, ..Setup::new("voters: another, one renews", 3, goes_on) },
+        Setup { voters: 1, exchanges: ANOTHER, ..Setup::new("voters: another, two ask", 2, WAITS) },
+        Setup { voters: 1, candidates: 1, exchanges: ANOTHER, ..Setup::new("voters: another, one renews", 2, goes_on) },
         Setup { voters: 2, candidates: 1, exchanges: HALF, ..Setup::new("voters: one of two", 2, WAITS) },
         Setup { candidates: 0, exchanges: RIVALS, ..Setup::new("voters: two exchange them", 0, WAITS) },
     ]
@@ -108,9 +108,11 @@ pub fn canaries() -> Vec<Canary> {
         setup: Setup { voters, flaw: Some(flaw), ..Setup::new(name, horizon, budget) },
         breaks,
     };
-    let exchange = |name, flaw, exchanges: &'static [&'static [u8]], breaks| {
-        let (voters, candidates) = if exchanges.len() > 1 { (3, 0) } else { (1, 2) };
-        let setup = Setup { voters, candidates, exchanges, flaw: Some(flaw), ..Setup::new(name, 3, WAITS) };
+    // All of it happens in no time: even so it goes wrong.
+    let release = Budget { releases: 1, ..ASKS };
+    let exchange = |name, flaw, exchanges: &'static [&'static [u8]], budget, breaks| {
+        let candidates = if exchanges.len() > 1 { 0 } else { 2 };
+        let setup = Setup { voters: 1, candidates, exchanges, flaw: Some(flaw), ..Setup::new(name, 0, budget) };
         Canary { setup, breaks }
     };
     vec![
@@ -120,10 +122,10 @@ pub fn canaries() -> Vec<Canary> {
         canary("quorum: CountsFromAnswers", Flaw::CountsFromAnswers, 1, 4, ASKS, INTEGRITY),
         canary("quorum: SharesTerms", Flaw::SharesTerms, 2, 3, ASKS, ORDER),
         canary("quorum: BreaksPromise", Flaw::BreaksPromise, 3, 2, ASKS, INTEGRITY),
-        exchange("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, INTEGRITY),
-        exchange("voters: SkipsHeritage", Flaw::SkipsHeritage, ANOTHER, ORDER),
-        exchange("voters: SkipsSettling", Flaw::SkipsSettling, ANOTHER, INTEGRITY),
-        exchange("voters: AdmitsOld", Flaw::AdmitsOld, ANOTHER, INTEGRITY),
-        exchange("voters: IgnoresTaken", Flaw::IgnoresTaken, RIVALS, AGREED),
+        exchange("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, ASKS, INTEGRITY),
+        exchange("voters: SkipsHeritage", Flaw::SkipsHeritage, ANOTHER, release, ORDER),
+        exchange("voters: SkipsSettling", Flaw::SkipsSettling, ANOTHER, ASKS, INTEGRITY),
+        exchange("voters: AdmitsOld", Flaw::AdmitsOld, ANOTHER, ASKS, INTEGRITY),
+        exchange("voters: IgnoresTaken", Flaw::IgnoresTaken, RIVALS, ASKS, AGREED),
     ]
 }

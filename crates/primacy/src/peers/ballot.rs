@@ -257,6 +257,12 @@ impl Ballots {
     }
 
     pub(super) fn past(&self, election: &ElectionName, limit: u32) -> Vec<Term> {
-        self.promises.elections.get(election).into_iter().flat_map(|ballot| ballot.past.newest(limit)).cloned().collect()
+        self.promises
+            .elections
+            .get(election)
+            .into_iter()
+            .flat_map(|ballot| ballot.past.newest(limit))
+            .cloned()
+            .collect()
     }
 }

@@ -67,7 +67,10 @@ impl Cluster {
     /// Where all who are asked are. One that has moved is where it will be.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (VoterId, &PeerAddress)> {
         let new = self.incoming.iter().flat_map(BTreeMap::values);
-        let old = self.voters.values().filter(|(voter, _)| !self.incoming.iter().flat_map(BTreeMap::values).any(|(new, _)| new == voter));
+        let old = self
+            .voters
+            .values()
+            .filter(|(voter, _)| !self.incoming.iter().flat_map(BTreeMap::values).any(|(new, _)| new == voter));
         old.chain(new).map(|(voter, address)| (*voter, address))
     }
 

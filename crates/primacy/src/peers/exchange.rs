@@ -83,13 +83,17 @@ pub enum ExchangeError {
         why: String,
     },
     /// A voter that is to come votes elsewhere. Nothing was changed.
-    #[error("{peer} votes in another cluster: a new voter starts with an empty folder, and is told of more peers than itself")]
+    #[error(
+        "{peer} votes in another cluster: a new voter starts with an empty folder, and is told of more peers than itself"
+    )]
     Foreign {
         /// Which one.
         peer: PeerAddress,
     },
     /// Another voter has its name. Nothing was changed.
-    #[error("another voter called '{name}' votes already: have the new one take its place with 'primacy peer replace {name}', or name it otherwise")]
+    #[error(
+        "another voter called '{name}' votes already: have the new one take its place with 'primacy peer replace {name}', or name it otherwise"
+    )]
     Taken {
         /// The name.
         name: String,
@@ -104,7 +108,9 @@ pub enum ExchangeError {
         missing: String,
     },
     /// It cannot go on. It may have begun, and is then finished by the next exchange.
-    #[error("the exchange could not be finished: no majority of the {whose} voters answers; not heard: {silent}. Bring them back, and do the same again")]
+    #[error(
+        "the exchange could not be finished: no majority of the {whose} voters answers; not heard: {silent}. Bring them back, and do the same again"
+    )]
     Stuck {
         /// Of which voters a majority is needed.
         whose: &'static str,
@@ -112,7 +118,9 @@ pub enum ExchangeError {
         silent: String,
     },
     /// Others exchange voters all the time.
-    #[error("others exchange voters at the same time, and were sooner again and again: look who votes, and try once more")]
+    #[error(
+        "others exchange voters at the same time, and were sooner again and again: look who votes, and try once more"
+    )]
     Rivals,
 }
 
@@ -152,7 +160,7 @@ impl PeersStore {
     pub async fn exchange(
         &self,
         exchange: &Exchange,
-        told: &mut (dyn FnMut(Progress) + Send),
+        told: &mut dyn FnMut(Progress),
     ) -> Result<Exchanged, ExchangeError> {
         let mut pool = Pool::open(&self.places, "an operator", None).await?;
         let (mut is_changed, mut has_finished) = (false, false);
@@ -222,11 +230,7 @@ fn voters_of(pool: &Pool) -> Voters {
         roster.values().map(place).collect()
     };
     let cluster = &pool.cluster;
-    Voters {
-        number: cluster.number(),
-        voters: places(cluster.voters()),
-        incoming: cluster.incoming().map(places),
-    }
+    Voters { number: cluster.number(), voters: places(cluster.voters()), incoming: cluster.incoming().map(places) }
 }
 
 /// What a voter has answered to the parts of one question so far.
@@ -240,7 +244,7 @@ struct Parts {
 async fn drive(
     pool: &mut Pool,
     wanted: Option<Cluster>,
-    told: &mut (dyn FnMut(Progress) + Send),
+    told: &mut dyn FnMut(Progress),
 ) -> Result<bool, ExchangeError> {
     let mut change = Change::new(pool.cluster.clone(), wanted, rand::random());
     let mut out = Vec::new();
@@ -285,7 +289,8 @@ async fn drive(
                         None => voter.to_string(),
                     };
                     let silent: Vec<String> = silent.into_iter().map(name).collect();
-                    let whose = if has_begun || pool.cluster.incoming().is_some() { "old and of the new" } else { "present" };
+                    let whose =
+                        if has_begun || pool.cluster.incoming().is_some() { "old and of the new" } else { "present" };
                     return Err(ExchangeError::Stuck { whose, silent: silent.join(", ") });
                 }
             }
@@ -294,14 +299,16 @@ async fn drive(
             continue;
         }
         match pool.heard().await {
-            Heard::Answer(voter, same, body) if same == tag => match answer(*body, pool, voter, tag, &change, &mut parts) {
-                Ok(Some(answer)) => change.answered(voter, round, answer, &mut out),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(%voter, %error, "an answer cannot be used");
-                    change.unheard(voter, round, &mut out);
+            Heard::Answer(voter, same, body) if same == tag => {
+                match answer(*body, pool, voter, tag, &change, &mut parts) {
+                    Ok(Some(answer)) => change.answered(voter, round, answer, &mut out),
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(%voter, %error, "an answer cannot be used");
+                        change.unheard(voter, round, &mut out);
+                    }
                 }
-            },
+            }
             Heard::Lost(voter, same) if same == tag => change.unheard(voter, round, &mut out),
             _ => {}
         }
@@ -320,7 +327,8 @@ fn answer(
     let Body::Rolled(reply) = body else { return Err(Malformed("an answer to another question")) };
     let (said, more) = reply.checked()?;
     let Some(own) = parts.get_mut(&voter) else { return Ok(None) };
-    if more && let RollAnswer::Reported(report) = &said
+    if more
+        && let RollAnswer::Reported(report) = &said
         && let Some((last, _)) = report.elections.last_key_value()
     {
         own.open += 1;

@@ -43,7 +43,10 @@ impl Kept {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let elections = self.elections.iter().map(|(name, durable)| ElectionEntry::of(name, durable)).collect();
         let voter = self.voter.to_bits().to_be_bytes().to_vec();
-        sealed(FORMAT, &Body { voter, cluster: self.cluster.clone(), elections, next: self.next.clone() }.encode_to_vec())
+        sealed(
+            FORMAT,
+            &Body { voter, cluster: self.cluster.clone(), elections, next: self.next.clone() }.encode_to_vec(),
+        )
     }
 
     /// Reads it back.

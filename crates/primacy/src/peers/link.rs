@@ -196,11 +196,7 @@ async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Res
 }
 
 /// Does something during which nothing that is asked is answered. `None` when nobody asks any more.
-async fn deaf<F: Future>(
-    doing: F,
-    ends: &Ends,
-    inbox: &mut mpsc::UnboundedReceiver<Asking>,
-) -> Option<F::Output> {
+async fn deaf<F: Future>(doing: F, ends: &Ends, inbox: &mut mpsc::UnboundedReceiver<Asking>) -> Option<F::Output> {
     tokio::pin!(doing);
     loop {
         tokio::select! {

@@ -91,12 +91,8 @@ impl Pool {
     /// If none can: where each failed, and why.
     pub(super) async fn open(places: &Places, name: &str, watches: Option<&str>) -> Result<Self, StoreError> {
         let (outbox, back) = mpsc::unbounded_channel();
-        let ends = Ends {
-            name: name.to_owned(),
-            tls: places.tls.clone(),
-            watches: watches.map(str::to_owned),
-            back: outbox,
-        };
+        let ends =
+            Ends { name: name.to_owned(), tls: places.tls.clone(), watches: watches.map(str::to_owned), back: outbox };
         let link = |peer: &PeerAddress| Link::open(peer.clone(), ends.clone());
         let mut links: Vec<Link> = places.peers.iter().map(link).collect();
         loop {

@@ -123,12 +123,7 @@ async fn ask(
 }
 
 /// Says that the others vote without this one, and how it is taken in.
-fn outside(
-    cluster: &Cluster,
-    settings: &PeerSettings,
-    stranger: &watch::Sender<Option<String>>,
-    complains: bool,
-) {
+fn outside(cluster: &Cluster, settings: &PeerSettings, stranger: &watch::Sender<Option<String>>, complains: bool) {
     let name = &settings.name;
     let own = settings.voters.iter().find(|peer| peer.name() == name).map(ToString::to_string).unwrap_or_default();
     let why = if cluster.voter_named(name).is_some() {

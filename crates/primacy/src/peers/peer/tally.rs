@@ -213,7 +213,9 @@ impl Tally {
             let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
             let voters = names(&mut cluster.names());
             match cluster.incoming() {
-                Some(new) => info!(%voters, new = %names(&mut new.keys().map(String::as_str)), "the voters are exchanged"),
+                Some(new) => {
+                    info!(%voters, new = %names(&mut new.keys().map(String::as_str)), "the voters are exchanged")
+                }
                 None if cluster.number() == 0 => info!(%voters, "the voters have been brought together"),
                 None => info!(%voters, "the voters have been exchanged"),
             }

@@ -160,7 +160,8 @@ impl NextKept {
 
 impl ElectionsKept {
     fn checked(self) -> Result<BTreeMap<ElectionName, Durable>, Malformed> {
-        let checked = |entry: ElectionEntry| entry.checked().map_err(|_| Malformed("what no voter keeps of an election"));
+        let checked =
+            |entry: ElectionEntry| entry.checked().map_err(|_| Malformed("what no voter keeps of an election"));
         self.entries.into_iter().map(checked).collect()
     }
 
@@ -183,11 +184,8 @@ impl ElectionsKept {
 impl RollQuestion {
     /// As many questions as its content needs.
     pub(in super::super) fn of(ask: &RollAsk<Known>) -> Vec<Self> {
-        let one = |number, ballot: Option<Ballot>, asked| Self {
-            number,
-            ballot: ballot.map(Into::into),
-            asked: Some(asked),
-        };
+        let one =
+            |number, ballot: Option<Ballot>, asked| Self { number, ballot: ballot.map(Into::into), asked: Some(asked) };
         match ask {
             RollAsk::Prepare { number, ballot } => vec![one(*number, Some(*ballot), RollAsked::Prepare(true))],
             RollAsk::Take { number, ballot, proposal } => {
@@ -259,9 +257,7 @@ impl RollReply {
             RollSaid::Done(_) => RollAnswer::Done,
             RollSaid::Prepared(taken) => RollAnswer::Prepared(taken.checked()?),
             RollSaid::Outbid(ballot) => RollAnswer::Outbid(ballot.into()),
-            RollSaid::Elsewhere(other) => {
-                RollAnswer::Elsewhere(other.cluster.map(Known::try_from).transpose()?)
-            }
+            RollSaid::Elsewhere(other) => RollAnswer::Elsewhere(other.cluster.map(Known::try_from).transpose()?),
             RollSaid::NotYet(_) => RollAnswer::NotYet,
             RollSaid::Reported(page) => {
                 is_more = page.more;

@@ -1,0 +1,141 @@
+//! Voters that come and go under real runners, by the command that does it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::voters::Cluster;
+use crate::world::{Line, World};
+
+const LEASE: &[&str] = &["--lease", "2s", "--grace", "200ms"];
+const LEASE_NANOS: u64 = 2_000_000_000;
+
+/// `primacy peer WORDS --json`: its exit code, what it said in all and what it remarked.
+fn peer(world: &World, words: &[&str]) -> (Option<i32>, Value, String) {
+    let words = ["peer"].iter().chain(words).chain(&["--json"]);
+    let output = world.primacy(words).output().expect("it starts");
+    let remarks = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), remarks)
+}
+
+fn names(told: &Value) -> Vec<&str> {
+    let voters = told["voters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    voters.iter().filter_map(|voter| voter["name"].as_str()).collect()
+}
+
+/// The same program still works two leases from now.
+fn goes_on(world: &mut World, led: &Line) {
+    let from = world.log().iter().map(|line| line.nanos).max().expect("it has told something");
+    let on = world.expect("two leases to pass", |line| line.nanos > from + 2 * LEASE_NANOS);
+    assert_eq!((on.token, on.pid), (led.token, led.pid));
+}
+
+#[test]
+fn voters_are_taken_in_and_taken_out_and_the_program_never_stops() {
+    let mut cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let _runner = world.start("web-1", LEASE, &[]);
+    let led = world.expect_start_after(0);
+    let (d, e) = (cluster.add(), cluster.add());
+    let (code, told, said) = peer(&world, &["add", cluster.peer(d), cluster.peer(e)]);
+    assert_eq!(
+        (code, &told["outcome"], names(&told)),
+        (Some(0), &"exchanged".into(), vec!["a", "b", "c", "d", "e"]),
+        "{said}"
+    );
+    assert!(said.contains("begun:") && said.contains("the new voters vote alone in"), "{said}");
+    let (code, told, said) = peer(&world, &["add", cluster.peer(d)]);
+    assert_eq!((code, &told["outcome"]), (Some(0), &"already".into()), "{said}");
+
+    let (code, told, said) = peer(&world, &["remove", "a", "b"]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["c", "d", "e"]), "{said}");
+    assert_eq!((cluster.ended(0), cluster.ended(1)), (Some(69), Some(69)));
+    goes_on(&mut world, &led);
+    // The runner was told of a, b and c only.
+    assert_eq!(cluster.end(2, Signal::SIGKILL), None);
+    goes_on(&mut world, &led);
+    cluster.run(2);
+    assert_eq!(names(&peer(&world, &["list"]).1), ["c", "d", "e"]);
+    world.assert_never_two();
+}
+
+#[test]
+fn a_voter_whose_folder_was_lost_is_replaced() {
+    let mut cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let _runner = world.start("web-1", LEASE, &[]);
+    let led = world.expect_start_after(0);
+    cluster.end(2, Signal::SIGKILL);
+    fs::remove_dir_all(cluster.path("c")).expect("it was there");
+    cluster.run_outside(2);
+    cluster.voter(2).await_log("primacy peer replace c c@127.0.0.1:");
+    let (code, told, said) = peer(&world, &["replace", "c", cluster.peer(2)]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c"]), "{said}");
+    // With b gone, it takes the new c to grant anything.
+    cluster.end(1, Signal::SIGKILL);
+    goes_on(&mut world, &led);
+    world.assert_never_two();
+}
+
+#[test]
+fn an_exchange_whose_command_was_killed_half_way_is_finished_by_the_command_again() {
+    let mut cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let _runner = world.start("web-1", LEASE, &[]);
+    let led = world.expect_start_after(0);
+    let d = cluster.add();
+    let peer_d = cluster.peer(d).to_owned();
+    let mut command = world.primacy(["peer", "add", &peer_d]);
+    let mut first = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let said = BufReader::new(first.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(said.into_iter().any(|line| line.contains("begun:")));
+    first.kill().expect("it waits for a lease to end");
+    first.wait().expect("it was started");
+    let (code, told, _) = peer(&world, &["list"]);
+    assert_eq!((code, told["incoming"].as_array().map(Vec::len)), (Some(0), Some(4)), "{told}");
+    goes_on(&mut world, &led);
+
+    let (code, told, said) = peer(&world, &["add", &peer_d]);
+    assert_eq!((code, names(&told), &told["incoming"]), (Some(0), vec!["a", "b", "c", "d"], &Value::Null), "{said}");
+    assert!(said.contains("is under way") && said.contains("an even number"), "{said}");
+    world.assert_never_two();
+}
+
+#[test]
+fn a_voter_that_was_taken_out_while_it_was_away_ends_when_it_comes_back() {
+    let mut cluster = Cluster::planned(3).start();
+    let world = cluster.world();
+    cluster.end(2, Signal::SIGKILL);
+    let (code, told, said) = peer(&world, &["remove", "c"]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b"]), "{said}");
+    for _ in 0..2 {
+        let output = cluster.command(2).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(69) && said.contains("was taken out by an exchange of voters"), "{said}");
+    }
+}
+
+#[test]
+fn an_exchange_that_cannot_be_done_is_refused_with_a_reason() {
+    let mut cluster = Cluster::planned(3).start();
+    let world = cluster.world();
+    for (words, code, says) in [
+        (&["add", "d@127.0.0.1:1"][..], 1, "Start it first"),
+        (&["remove", "a", "b", "c"], 1, "0 peers cannot vote"),
+        (&["remove"], 2, "<NAME>..."),
+    ] {
+        let (exit, _, said) = peer(&world, words);
+        assert!(exit == Some(code) && said.contains(says), "{words:?}: {exit:?} {said}");
+    }
+    let nowhere = World::new();
+    let (exit, _, said) = peer(&nowhere, &["list"]);
+    assert!(exit == Some(2) && said.contains("name the voters"), "{said}");
+    for n in 0..2 {
+        cluster.end(n, Signal::SIGKILL);
+    }
+    let (exit, _, said) = peer(&world, &["remove", "a", "--wait", "0s"]);
+    assert!(exit == Some(69) && said.contains("no majority"), "{said}");
+}
