@@ -154,3 +154,21 @@ async fn a_voter_that_was_taken_out_while_it_was_away_says_so_when_it_comes_back
     let error = Peer::start(cluster.settings(2)).await.expect_err("by now it knows");
     assert!(matches!(error, PeerError::Removed { .. }), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_moves_to_another_address_with_its_folder() {
+    let mut cluster = Cluster::start(3).await;
+    let first = cluster.store();
+    let before = within("a look", first.voters()).await.expect("a majority");
+    cluster.kill(2).await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("free").port();
+    cluster.addresses[2] = format!("c@127.0.0.1:{port}").parse().expect("an address");
+    cluster.run(2).await;
+    let replace = Exchange { add: vec![cluster.addresses[2].clone()], remove: vec!["c".to_owned()] };
+    let exchanged = done(&first, &replace).await;
+    assert_eq!(exchanged.voters.voters[2].voter, before.voters[2].voter, "it is the same");
+    assert_eq!(exchanged.voters.voters[2].address, cluster.addresses[2]);
+    cluster.kill(0).await;
+    let mut a = campaign(first, "a");
+    within("a", a.elected()).await.expect("b and c, where it is now, are a majority");
+}
