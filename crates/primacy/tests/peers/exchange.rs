@@ -170,5 +170,6 @@ async fn a_voter_moves_to_another_address_with_its_folder() {
     assert_eq!(exchanged.voters.voters[2].address, cluster.addresses[2]);
     cluster.kill(0).await;
     let mut a = campaign(first, "a");
-    within("a", a.elected()).await.expect("b and c, where it is now, are a majority");
+    let led = within("a", a.elected()).await.expect("b and c, where it is now, are a majority");
+    assert!(led.is_current());
 }
