@@ -55,29 +55,30 @@ pub(crate) struct Failover {
 }
 
 impl Failover {
-    /// From the event to the first instruction of the next leader's program.
+    /// From the event to the first instruction of the next leader's program, or of its work in a crew.
     pub(crate) fn measure(
         primacy: &Path,
         place: &Place,
         event: Event,
-        candidates: usize,
+        processes: usize,
         repeats: usize,
         manner: Manner,
     ) -> Result<Self> {
-        let mut fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
+        let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
         let mut leader = fleet.await_start(0)?;
         let mut gaps_nanos = Vec::new();
         for _ in 0..repeats {
-            fleet.await_waiting(candidates - 1)?;
+            fleet.await_waiting(processes)?;
             leader = fleet.latest(leader);
             let at = clock::boot_nanos().unwrap_or(0);
             let next = strike(&mut fleet, event, &leader)?;
             gaps_nanos.push(next.nanos.saturating_sub(at));
             leader = next;
-            while fleet.runners.len() < candidates {
+            while fleet.runners.len() < processes {
                 fleet.add()?;
             }
         }
+        let candidates = processes * manner.each();
         Ok(Self { store: place.kind, event, candidates, manner, gaps_nanos })
     }
 }
@@ -114,7 +115,7 @@ impl fmt::Display for Failover {
         let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
         write!(
             f,
-            "{:<10} {:<23} {:>4} candidates, {}  {spread}",
+            "{:<10} {:<23} {:>5} candidates, {}  {spread}",
             self.store,
             self.event.name(),
             self.candidates,

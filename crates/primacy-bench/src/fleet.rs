@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 use primacy::clock;
 use serde::Serialize;
 
-use crate::cpu;
 use crate::place::Site;
+use crate::{crew, proc};
 
 /// How a fleet's runners take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +26,8 @@ pub(crate) enum Manner {
     Lease(u64),
     /// By the `registers` protocol, with rounds of so many milliseconds, two of which may be missed.
     Registers(u64),
+    /// The same, as services that use the library: so many candidates in each process, and no runner.
+    Crew { round: u64, each: usize },
 }
 
 impl Manner {
@@ -33,16 +35,15 @@ impl Manner {
     pub(crate) fn lease(self) -> Duration {
         Duration::from_millis(match self {
             Self::Lease(millis) => millis,
-            Self::Registers(round) => round * 2,
+            Self::Registers(round) | Self::Crew { round, .. } => round * 2,
         })
     }
 
-    fn options(self) -> Vec<String> {
+    /// How many candidates one process has.
+    pub(crate) fn each(self) -> usize {
         match self {
-            Self::Lease(millis) => vec!["--lease".to_owned(), format!("{millis}ms")],
-            Self::Registers(round) => {
-                vec!["--protocol".to_owned(), "registers".to_owned(), "--round".to_owned(), format!("{round}ms")]
-            }
+            Self::Crew { each, .. } => each,
+            Self::Lease(_) | Self::Registers(_) => 1,
         }
     }
 }
@@ -52,11 +53,14 @@ impl fmt::Display for Manner {
         match self {
             Self::Lease(millis) => write!(f, "lease {} s", *millis as f64 / 1e3),
             Self::Registers(round) => write!(f, "registers, rounds of {} s", *round as f64 / 1e3),
+            Self::Crew { round, each } => {
+                write!(f, "registers, rounds of {} s, {each} in each process", *round as f64 / 1e3)
+            }
         }
     }
 }
 
-/// Runners that campaign in one election.
+/// Runners, or crews, that campaign in one election.
 pub(crate) struct Fleet {
     pub(crate) site: Site,
     primacy: std::path::PathBuf,
@@ -122,13 +126,22 @@ impl Fleet {
         command
     }
 
-    /// Adds a candidate.
+    /// Adds a runner, or a crew.
     pub(crate) fn add(&mut self) -> Result<()> {
         self.started += 1;
         let name = format!("c{}", self.started);
-        let mut command = self.primacy();
-        command.args(["run", "--quiet", "--wait", "5m", "--name", &name]).args(self.manner.options()).arg("--");
-        command.arg(std::env::current_exe()?).arg("--sentry");
+        let own = std::env::current_exe()?;
+        let run = |options: &[&str]| {
+            let mut command = self.primacy();
+            command.args(["run", "--quiet", "--wait", "5m", "--name", &name]).args(options).arg("--");
+            command.arg(&own).arg("--sentry");
+            command
+        };
+        let mut command = match self.manner {
+            Manner::Lease(millis) => run(&["--lease", &format!("{millis}ms")]),
+            Manner::Registers(round) => run(&["--protocol", "registers", "--round", &format!("{round}ms")]),
+            Manner::Crew { round, each } => crew::command(&own, &self.site, &name, round, each),
+        };
         self.runners.insert(name, command.stdout(self.writer.try_clone()?).spawn()?);
         Ok(())
     }
@@ -157,13 +170,14 @@ impl Fleet {
         leader
     }
 
-    /// Waits until all but the leader have announced themselves, or are members with it.
-    pub(crate) fn await_waiting(&self, count: usize) -> Result<()> {
+    /// Waits until the candidates of so many processes, all but the leader, have announced themselves, or are members with it.
+    pub(crate) fn await_waiting(&self, processes: usize) -> Result<()> {
+        let count = processes * self.manner.each() - 1;
         let end = Instant::now() + self.manner.lease() * 3 + SLACK;
         loop {
             let waiting = match self.manner {
                 Manner::Lease(_) => self.list("status", "candidates")?,
-                Manner::Registers(_) => self.list("members", "members")?.saturating_sub(1),
+                Manner::Registers(_) | Manner::Crew { .. } => self.list("members", "members")?.saturating_sub(1),
             };
             if waiting >= count {
                 return Ok(());
@@ -182,10 +196,13 @@ impl Fleet {
         Ok(told[key].as_array().map_or(0, Vec::len))
     }
 
-    /// The runner of a program, its warden, and the program itself.
+    /// The runner of a program, its warden, and the program itself; a crew is all three.
     pub(crate) fn processes_of(&self, start: &Start) -> Result<[i32; 3]> {
+        if let Manner::Crew { .. } = self.manner {
+            return Ok([start.pid; 3]);
+        }
         let runner = self.runners.get(&start.name).context("a program that nobody runs")?.id();
-        let warden = cpu::children(runner).first().copied().context("a runner without a warden")?;
+        let warden = proc::children(runner).first().copied().context("a runner without a warden")?;
         Ok([runner as i32, warden as i32, start.pid])
     }
 
@@ -200,8 +217,14 @@ impl Fleet {
     /// CPU time that all runners and wardens have used.
     pub(crate) fn cpu(&self) -> Duration {
         // The warden is the runner's child, the program the warden's.
-        let of_two = |runner| cpu::of(runner) + cpu::children(runner).into_iter().map(cpu::of).sum::<Duration>();
+        let of_two = |runner| proc::cpu(runner) + proc::children(runner).into_iter().map(proc::cpu).sum::<Duration>();
         self.runners.values().map(Child::id).map(of_two).sum()
+    }
+
+    /// Memory that all runners, or crews, keep for themselves, in bytes; and their threads.
+    pub(crate) fn memory_and_threads(&self) -> (u64, usize) {
+        let each = self.runners.values().map(|child| (proc::memory(child.id()), proc::threads(child.id())));
+        each.fold((0, 0), |(memory, threads), (more, others)| (memory + more, threads + others))
     }
 }
 

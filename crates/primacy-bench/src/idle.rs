@@ -26,7 +26,7 @@ pub(crate) fn measure(
 ) -> Result<String> {
     let fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
     fleet.await_start(0)?;
-    fleet.await_waiting(candidates - 1)?;
+    fleet.await_waiting(candidates)?;
     // What starting up has left to do is not idling. While hundreds start on a few cores, the lead may change.
     thread::sleep(manner.lease());
     let cost = || -> Result<_> { Ok((fleet.cpu(), place.cpu(), place.statements()?)) };

@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
 
 mod contests;
-mod cpu;
+mod crew;
 mod failover;
 mod fenced;
 mod fleet;
@@ -13,6 +13,7 @@ mod micro;
 mod peers;
 mod place;
 mod plot;
+mod proc;
 mod published;
 mod registers;
 mod spread;
@@ -77,6 +78,9 @@ struct Options {
     /// The program that the measured runners run. Not for people.
     #[arg(long, hide = true)]
     sentry: bool,
+    /// Be a process with so many candidates. Not for people.
+    #[arg(long, hide = true)]
+    crew: Option<usize>,
     #[command(subcommand)]
     instead: Option<Instead>,
 }
@@ -98,6 +102,9 @@ fn main() -> Result<()> {
     let options = Options::parse();
     if options.sentry {
         return fleet::sentry();
+    }
+    if let Some(each) = options.crew {
+        return crew::campaign(each, options.round.map_or(published::ROUND, Duration::from_millis));
     }
     fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
@@ -135,7 +142,7 @@ fn main() -> Result<()> {
         }
         // Peers keep no registers.
         if wanted("registers") && kind != Kind::Peers {
-            registers(&options, &place, &mut costs)?;
+            registers(&options, &place, &mut costs, &mut failovers)?;
         }
     }
     if !costs.is_empty() {
@@ -165,18 +172,27 @@ fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Re
     Ok(())
 }
 
-fn registers(options: &Options, place: &Place, costs: &mut Vec<Cost>) -> Result<()> {
+fn registers(options: &Options, place: &Place, costs: &mut Vec<Cost>, failovers: &mut Vec<Failover>) -> Result<()> {
     let watch = Duration::from_secs(options.watch_seconds);
+    let millis = u64::try_from(published::ROUND.as_millis())?;
     for &processes in &options.processes {
-        let mut cost = registers::primacy(place, processes, options.each, watch)?;
-        if options.each == 1 && options.silent_repeats > 0 && processes > 1 {
-            let manner = Manner::Registers(u64::try_from(published::ROUND.as_millis())?);
-            let (event, repeats) = (Event::SilentLoss, options.silent_repeats);
+        let crew = Manner::Crew { round: millis, each: options.each };
+        let mut cost = registers::primacy(&options.primacy, place, processes, crew, watch)?;
+        let repeats = if processes > 1 { options.silent_repeats } else { 0 };
+        if repeats > 0 && options.each == 1 {
+            let (event, manner) = (Event::SilentLoss, Manner::Registers(millis));
             let lost = Failover::measure(&options.primacy, place, event, processes, repeats, manner)?;
             cost.gaps_nanos = lost.gaps_nanos;
         }
         println!("{cost}");
         costs.push(cost);
+        if repeats > 0 && options.each > 1 {
+            for event in [Event::RunnerDeath, Event::SilentLoss] {
+                let lost = Failover::measure(&options.primacy, place, event, processes, repeats, crew)?;
+                println!("{lost}");
+                failovers.push(lost);
+            }
+        }
         if options.each == 1 && place.kind != Kind::Sqlite {
             let cost = registers::published(place, processes, watch, options.published_deaths)?;
             println!("{cost}");

@@ -126,12 +126,20 @@ impl Place {
 
     /// CPU time that the server's processes have used.
     pub(crate) fn cpu(&self) -> Duration {
-        let pid = match &self.held {
-            Held::File(_) => None,
-            Held::Postgres(server) => server.pid(),
-            Held::Mariadb(server) => server.pid(),
-            Held::Peers(peers) => return peers.cpu(),
-        };
-        pid.map_or(Duration::ZERO, crate::cpu::with_children)
+        self.servers().into_iter().map(crate::proc::cpu_with_children).sum()
+    }
+
+    /// Memory of the server's processes, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.servers().into_iter().map(crate::proc::memory_with_children).sum()
+    }
+
+    fn servers(&self) -> Vec<u32> {
+        match &self.held {
+            Held::File(_) => Vec::new(),
+            Held::Postgres(server) => server.pid().into_iter().collect(),
+            Held::Mariadb(server) => server.pid().into_iter().collect(),
+            Held::Peers(peers) => peers.pids(),
+        }
     }
 }

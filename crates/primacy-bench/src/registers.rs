@@ -1,14 +1,17 @@
 //! What membership costs: primacy's registers protocol and the published one, on one server, one after the other.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use primacy::{Candidate, CandidateConfig, Election, Label, Protocol, Rounds, RoundsSettings};
+use primacy::Election;
+use primacy::registers::Vars;
 use serde::Serialize;
 
+use crate::fleet::{Fleet, Manner};
 use crate::place::{Kind, Place};
 use crate::published::{self, ROUND, Tally};
 use crate::spread::Spread;
@@ -30,8 +33,22 @@ pub(crate) struct Cost {
     rows_per_second: Option<f64>,
     /// Of one core.
     server_cpu: f64,
+    /// In bytes, at the end.
+    server_memory: u64,
+    /// Where the processes are processes of their own.
+    fleet: Option<Upkeep>,
     /// How long nobody led after each silent loss of the leader.
     pub(crate) gaps_nanos: Vec<u64>,
+}
+
+/// What all processes together use.
+#[derive(Serialize)]
+struct Upkeep {
+    /// Of one core.
+    cpu: f64,
+    /// In bytes.
+    memory: u64,
+    threads: usize,
 }
 
 impl fmt::Display for Cost {
@@ -41,12 +58,16 @@ impl fmt::Display for Cost {
         write!(
             f,
             "{store:<10} {form:<10} {processes:>5} processes, {candidates:>6} candidates: round {round_ms} ms, {evictions} \
-             evictions, {} statements/s, {} rows/s, server {:.1} % of a core over {:.0} s",
+             evictions, {} statements/s, {} rows/s, server {:.1} % of a core over {:.0} s, {} MB",
             rate(self.statements_per_second),
             rate(self.rows_per_second),
             self.server_cpu * 100.0,
-            self.seconds
+            self.seconds,
+            self.server_memory >> 20,
         )?;
+        if let Some(Upkeep { cpu, memory, threads }) = self.fleet {
+            write!(f, "; all processes {:.1} % of a core, {} MB, {threads} threads", cpu * 100.0, memory >> 20)?;
+        }
         if !self.gaps_nanos.is_empty() {
             let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
             write!(f, "\n{store:<10} {form:<10} {processes:>5} processes: nobody led for {spread}")?;
@@ -94,63 +115,40 @@ impl<'a> Meter<'a> {
             statements_per_second: rate(self.statements, self.place.statements()?),
             rows_per_second: rate(self.rows, self.place.rows_read()?),
             server_cpu: cpu.as_secs_f64() / seconds,
+            server_memory: self.place.memory(),
+            fleet: None,
             gaps_nanos: Vec::new(),
         })
     }
 }
 
-/// The paper's settings: rounds of 2 s, two of which may be missed, longer by 50 ms.
-pub(crate) fn protocol() -> Result<Protocol> {
-    let rounds = Rounds::new(RoundsSettings::new(ROUND))?;
-    Ok(Protocol::Registers { rounds })
-}
-
-/// So many processes, each with so many candidates, each process with a connection of its own, all in this one.
-pub(crate) fn primacy(place: &Place, processes: usize, each: usize, watch: Duration) -> Result<Cost> {
-    let site = place.site();
-    let mut elections = Vec::new();
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for process in 0..processes {
-        // Another store and another election: nothing is shared but this program.
-        let election = Election::open(&site.url, &site.election)?;
-        for index in 0..each {
-            let mut config = CandidateConfig::new(Label::new(format!("p{process}-{index}"))?);
-            config.timing = primacy::Timing::with_lease(ROUND * 2)?;
-            config.protocol = protocol()?;
-            candidates.push(election.campaign_with(config)?);
-        }
-        elections.push(election);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let end = Instant::now() + Duration::from_secs(180);
-    loop {
-        std::thread::sleep(Duration::from_secs(1));
-        // While all of them come in at once, an answer can be long in coming.
-        let told = runtime.block_on(elections[0].members());
-        if matches!(&told, Ok(Some(members)) if members.members.len() == candidates.len()) {
-            break;
-        }
-        if Instant::now() > end {
-            let members = told?.map_or(0, |members| members.members.len());
-            bail!("{members} of {} candidates are members", candidates.len());
-        }
-    }
+/// So many real processes, each with a connection of its own; and as many candidates in each as the manner says.
+pub(crate) fn primacy(
+    primacy: &Path,
+    place: &Place,
+    processes: usize,
+    manner: Manner,
+    watch: Duration,
+) -> Result<Cost> {
+    let fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
+    fleet.await_start(0)?;
+    fleet.await_waiting(processes)?;
     std::thread::sleep(SETTLING);
-    let evictions = || candidates.iter().step_by(each).map(evictions_of).sum::<u64>();
-    let before = evictions();
-    let meter = Meter::start(place)?;
+    let election = Election::open(&fleet.site.url, &fleet.site.election)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let vars = || -> Result<Vars> { Ok(runtime.block_on(election.members())?.context("there are no members")?.vars) };
+    let before = vars()?;
+    let (meter, own) = (Meter::start(place)?, fleet.cpu());
     std::thread::sleep(watch);
-    let mut cost = meter.stop("primacy", processes, candidates.len())?;
-    cost.evictions = evictions() - before;
-    let members = runtime.block_on(elections[0].members())?.context("there are members")?;
-    cost.round_ms = u64::try_from(members.vars.round.as_millis())?;
-    // All at once: one after the other would take as long as all their farewells.
-    candidates.iter().for_each(Candidate::begin_withdrawal);
+    let own = fleet.cpu().saturating_sub(own);
+    let mut cost = meter.stop("primacy", processes, processes * manner.each())?;
+    let (memory, threads) = fleet.memory_and_threads();
+    cost.fleet = Some(Upkeep { cpu: own.as_secs_f64() / cost.seconds, memory, threads });
+    let after = vars()?;
+    // Who was evicted although it lived has come back.
+    cost.evictions = after.comebacks - before.comebacks;
+    cost.round_ms = u64::try_from(after.round.as_millis())?;
     Ok(cost)
-}
-
-fn evictions_of(candidate: &Candidate) -> u64 {
-    candidate.membership().map_or(0, |membership| membership.borrow().evictions)
 }
 
 /// So many processes of the published form, each with a connection of its own, all in this program; and how long nobody led

@@ -19,6 +19,7 @@ pub mod model;
 pub mod published;
 #[cfg(feature = "model")]
 pub mod quorum;
+pub mod scale;
 
 mod adversary;
 mod batch;

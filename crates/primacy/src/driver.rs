@@ -1,5 +1,5 @@
-//! The thread that runs one candidate: it feeds the state machine with time, answers and hints, and carries out what
-//! it says.
+//! What runs one candidate: it feeds the state machine with time, answers and hints, and carries out what it says. On a
+//! thread of its own, or on one that the candidates of a group share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub(crate) struct Handles {
     pub(crate) status: watch::Receiver<Status>,
 }
 
-/// Starts a candidate on a thread of its own, with its own runtime: whatever blocks in the user's runtime, the lease is
-/// renewed.
+/// Starts a candidate on a thread of its own, with its own runtime, or on that of its group: whatever blocks in the user's
+/// runtime, the lease is renewed.
 ///
 /// # Errors
 /// When the system gives no thread or no runtime.
@@ -56,9 +56,9 @@ pub(crate) fn start(
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
     let waiting = Status::Waiting { why: Why::NotLooked, leader: None, trouble: None };
     let (status_outbox, status) = watch::channel(waiting);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let group = seat.as_ref().map(Seat::group);
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
-    let driver = Driver {
+    let mut driver = Driver {
         core: lease::Candidate::new(config),
         line: Line::new(store, election, me, seat),
         commands: commands.clone(),
@@ -72,10 +72,14 @@ pub(crate) fn start(
         chosen: false,
         on_release: Vec::new(),
     };
-    std::thread::Builder::new().name("primacy-driver".into()).spawn(move || {
-        let mut driver = driver;
-        runtime.block_on(driver.run(command_inbox));
-    })?;
+    let life = async move { driver.run(command_inbox).await };
+    match group {
+        Some(group) => group.drive(Box::pin(life)),
+        None => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            std::thread::Builder::new().name("primacy-driver".into()).spawn(move || runtime.block_on(life))?;
+        }
+    }
     Ok(Handles { commands, leaderships, status })
 }
 

@@ -1,4 +1,5 @@
-//! The thread that runs what one process does in the `registers` protocol, for all of its candidates in one election.
+//! The two threads of one process in the `registers` protocol, for all of its candidates in one election: one joins, beats and
+//! surveys, the other runs the candidates, however many they are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,7 +10,7 @@ use primacy_core::registers::{
 };
 use primacy_core::select::FailBack;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
@@ -66,6 +67,7 @@ pub(crate) struct GroupSlot(Mutex<Weak<Handle>>);
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) commands: mpsc::UnboundedSender<ToGroup>,
+    drivers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
     membership: watch::Receiver<Membership>,
 }
 
@@ -84,6 +86,11 @@ impl Handle {
     /// What the group knows.
     pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
         self.membership.clone()
+    }
+
+    /// Runs a candidate until it ends. Where that thread has gone, the candidate is dropped, which says that it has ended.
+    pub(crate) fn drive(&self, candidate: BoxFuture<'static, ()>) {
+        let _ = self.drivers.send(candidate);
     }
 
     /// Tells it. A group whose thread has gone tells its candidates by closing their channels.
@@ -115,7 +122,9 @@ impl GroupSlot {
 
 fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> Result<Handle, std::io::Error> {
     let (commands, inbox) = mpsc::unbounded_channel();
+    let (drivers, candidates) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let house = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let config = registers::Config {
         // R5: random, and new for every group.
         process: ProcessId::from_bits(rand::random()),
@@ -140,7 +149,25 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         let mut driver = driver;
         runtime.block_on(driver.run(inbox));
     })?;
-    Ok(Handle { commands, membership })
+    std::thread::Builder::new().name("primacy-drivers".into()).spawn(move || house.block_on(drive(candidates)))?;
+    Ok(Handle { commands, drivers, membership })
+}
+
+/// Runs all candidates that come, and ends after the last one. One that panics takes no other with it.
+async fn drive(mut candidates: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
+    let mut running = JoinSet::new();
+    let mut open = true;
+    while open || !running.is_empty() {
+        tokio::select! {
+            candidate = candidates.recv(), if open => match candidate {
+                Some(candidate) => {
+                    running.spawn(candidate);
+                }
+                None => open = false,
+            },
+            Some(_) = running.join_next() => {}
+        }
+    }
 }
 
 struct GroupDriver {

@@ -66,6 +66,10 @@ impl Seat {
         self.group.membership()
     }
 
+    pub(crate) fn group(&self) -> Arc<group::Handle> {
+        Arc::clone(&self.group)
+    }
+
     pub(crate) fn id(&self) -> crate::CandidateId {
         self.candidacy.id
     }

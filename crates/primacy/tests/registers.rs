@@ -1,7 +1,8 @@
 //! The `registers` protocol through the public API: many processes' worth of candidates on one store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use primacy::select::Rank;
@@ -9,6 +10,7 @@ use primacy::store::memory::MemoryStore;
 use primacy::store::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError};
 use primacy::{
     Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Protocol, Rounds, RoundsSettings, Status,
+    StopReason,
 };
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -230,4 +232,56 @@ async fn a_connection_that_is_long_in_opening_is_not_given_up_with_the_call() {
     timeout(PATIENCE, gave_up).await.expect("in time").expect("it runs");
     store.door.add_permits(1);
     joined(&candidate).await;
+}
+
+/// A store whose first connection for a lease is a panic. It notes which threads ask for one.
+#[derive(Debug, Default)]
+struct Brittle {
+    inner: MemoryStore,
+    asked: Mutex<Vec<ThreadId>>,
+}
+
+impl Store for Brittle {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(std::thread::current().id());
+        assert!(asked.len() > 1, "the first connection");
+        self.inner.session(election, candidate)
+    }
+
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        self.inner.registry(election)
+    }
+
+    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+        self.inner.desk()
+    }
+
+    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
+        self.inner.hints(election)
+    }
+}
+
+#[tokio::test]
+async fn candidates_of_one_process_share_a_thread_and_one_that_panics_takes_no_other_with_it() {
+    let store = Arc::new(Brittle::default());
+    let as_store: Arc<dyn Store> = store.clone();
+    let election = process(&as_store);
+    // Keeps the group there while the first ends.
+    let _watcher = campaign(&election, "watcher", None);
+    let mut first = campaign(&election, "first", Some(Rank::default()));
+    assert_eq!(timeout(PATIENCE, first.elected()).await.expect("in time").err(), Some(StopReason::DriverFailed));
+    let mut second = campaign(&election, "second", Some(Rank::default()));
+    assert!(elected(&mut second).await.is_current());
+    let asked = store.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    assert!(asked.len() >= 2 && asked.iter().all(|thread| *thread == asked[0]), "{asked:?}");
+    assert_ne!(asked[0], std::thread::current().id());
 }

@@ -196,7 +196,7 @@ fn rest<M: Machine>(group: &mut Group<'_, M>, setup: &Setup) -> Option<Rest> {
     // What the start has left to do is no rest.
     group.pass(setup.network.lease * 2);
     group.take_log();
-    let cpu = || crate::cpu::of(std::process::id());
+    let cpu = || crate::proc::cpu(std::process::id());
     let (begin, before): (Instant, _) = (group.now(), cpu());
     group.pass(setup.rest);
     let (elapsed, used) = (group.now().since(begin), cpu().saturating_sub(before));

@@ -24,6 +24,10 @@ pub use flaws::Flaw;
 /// All others look once a round.
 pub const HEIRS: u32 = 8;
 
+/// Whoever stands in reserve reads the head with every so many beats, and whenever VARS have changed: those before it are the
+/// leader's to watch, and it asks for a vacant lease without knowing them.
+const HEAD_EVERY: u8 = 4;
+
 /// What a group is, for its whole life.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -62,6 +66,8 @@ pub struct Group {
     history: History,
     /// The head of the table as last seen, the leader's process left out.
     head: Vec<Descriptor>,
+    /// Beats since the head was read, but [`HEAD_EVERY`] if it may have changed.
+    beats_without: u8,
     next_beat: Instant,
     /// A candidate asked at this time to see the record.
     wanted: Option<Instant>,
@@ -141,7 +147,7 @@ struct InFlight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Join,
-    Beat,
+    Beat { with_head: bool },
     Survey,
     Leave,
 }
@@ -173,6 +179,7 @@ impl Group {
             slower: None,
             history: History::default(),
             head: Vec::new(),
+            beats_without: HEAD_EVERY,
             next_beat: Instant::ZERO,
             wanted: None,
             unpublished: false,
@@ -305,18 +312,26 @@ impl Group {
                 self.state = State::Member { id };
                 self.beats.last = Some(asked_at);
                 // The first beat reads the head; the others are spread over the round from there.
+                self.beats_without = HEAD_EVERY;
                 self.next_beat = cx.now;
             }
-            (Kind::Beat, Reply::Beaten { vars, head, sighting }) => {
+            (Kind::Beat { with_head }, Reply::Beaten { vars, head, sighting }) => {
+                let is_news = self.vars != Some(vars);
                 self.learn(vars, cx);
                 self.beaten(asked_at, cx);
                 self.history.observe(&head, self.round(), cx.now);
                 self.history.forget_before(cx.now - self.patience(cx.now) * 4);
-                self.head = head;
+                if with_head {
+                    self.head = head;
+                    self.beats_without = 0;
+                } else {
+                    let beats = if is_news { HEAD_EVERY } else { self.beats_without.saturating_add(1) };
+                    self.beats_without = beats.min(HEAD_EVERY);
+                }
                 self.tell_places(cx);
                 self.seen(Effect::Seen { sighting, asked_at }, cx);
             }
-            (Kind::Beat, Reply::Evicted { eviction, sighting }) => {
+            (Kind::Beat { .. }, Reply::Evicted { eviction, sighting }) => {
                 self.evicted(eviction, cx);
                 self.seen(Effect::Seen { sighting, asked_at }, cx);
             }
@@ -469,10 +484,12 @@ impl Group {
                     (Kind::Survey, Request::Survey { process, holder, token, evict, round })
                 }
                 _ => {
-                    let without = self.silent(cx.now);
                     let late = self.beats.late();
+                    let with_head = self.beats_without + 1 >= HEAD_EVERY || self.place(cx.now).is_some();
                     // One more, since the leader's own process is shown too.
-                    (Kind::Beat, Request::Beat { process, late, without, head: HEIRS + 1 })
+                    let head = if with_head { HEIRS + 1 } else { 0 };
+                    let without = if with_head { self.silent(cx.now) } else { Vec::new() };
+                    (Kind::Beat { with_head }, Request::Beat { process, late, without, head })
                 }
             },
         };

@@ -122,7 +122,7 @@ pub enum Request {
         late: Duration,
         /// Whom not to show in the head, unless their counters have changed.
         without: Vec<(ProcessId, u64)>,
-        /// How many to show at most.
+        /// How many to show at most. 0 from most who stand in reserve: the head is not read then.
         head: u32,
     },
     /// The leader's round (lines 6, 17 to 19, 41): add one to the own counter, remove the dead if their counters are still

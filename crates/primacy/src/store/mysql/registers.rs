@@ -84,6 +84,10 @@ pub(super) fn beat(
         [] => String::new(),
         without => format!("AND (p.process, p.counter) NOT IN ({}) ", pairs(without.iter().copied())),
     };
+    if head == 0 {
+        let nobody = "NULL AS process, NULL AS id, NULL AS counter, NULL AS `rank`, NULL AS late_ns";
+        return [beat, format!("SELECT {nobody}, {} FROM {}", shared(), shared_tables(&election))];
+    }
     let read = format!(
         "SELECT d.process, d.id, d.counter, d.`rank`, d.late_ns, {} FROM {} \
          LEFT JOIN (SELECT {DESCRIPTOR} FROM primacy_process AS p FORCE INDEX (primacy_head) \

@@ -65,10 +65,10 @@ pub(super) fn joined(rows: &[Row]) -> Result<Reply, Fault> {
     Ok(Reply::Joined { id: count(row.try_get(0)?)?, vars: vars(row, 1)? })
 }
 
-/// The answer to a beat.
-pub(super) fn beaten(row: &Row) -> Result<Reply, Fault> {
-    let sighting = seen(row, VARS + DESCRIPTORS, Standing::default())?;
-    Ok(Reply::Beaten { vars: vars(row, 0)?, head: descriptors(row, VARS)?, sighting })
+/// The answer to a beat, with the head or without.
+pub(super) fn beaten(row: &Row, with_head: bool) -> Result<Reply, Fault> {
+    let (head, at) = if with_head { (descriptors(row, VARS)?, VARS + DESCRIPTORS) } else { (Vec::new(), VARS) };
+    Ok(Reply::Beaten { vars: vars(row, 0)?, head, sighting: seen(row, at, Standing::default())? })
 }
 
 /// The answer to a survey.

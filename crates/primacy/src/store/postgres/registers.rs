@@ -99,6 +99,22 @@ pub(super) const BEAT: &str = concat!(
     )
 );
 
+/// A beat that shows no head: `$1` election, `$2` process, `$3` by how much it is late. The same columns but for those of the
+/// head, and no row if the process takes no part. Three of four beats of very many processes: each node of its plan counts.
+pub(super) const BRIEF_BEAT: &str = concat!(
+    "UPDATE primacy_process AS p SET counter = p.counter + 1, late_ns = $3, seen_at = clock_timestamp() \
+     FROM (SELECT set_config('synchronous_commit', 'off', true)) AS relaxed \
+     LEFT JOIN primacy_round AS r ON r.election = $1 \
+     LEFT JOIN primacy_election AS e ON e.election = $1 \
+     LEFT JOIN primacy_token AS f ON f.election = $1 \
+     WHERE p.election = $1 AND p.process = $2 RETURNING ",
+    vars!("r"),
+    ", ",
+    record!("e"),
+    ", f.token, ",
+    age!("e.renewed_at"),
+);
+
 /// What a process is told that takes no part: `$1` election, `$2` process. The record, and the newest eviction of it.
 pub(super) const EVICTED: &str = concat!(
     "SELECT pg_is_in_recovery(), v.by_label, v.token, v.span_ns, ",

@@ -47,6 +47,9 @@ impl PostgresRegistry {
                 ];
                 self.join(&parameters).await
             }
+            Request::Beat { process, late, head: 0, .. } => {
+                self.beat(process, statements::BRIEF_BEAT, &[name, process.into(), late.into()]).await
+            }
             Request::Beat { process, late, without, head } => {
                 let parameters = [
                     name,
@@ -56,7 +59,7 @@ impl PostgresRegistry {
                     without.iter().map(|(process, _)| *process).collect(),
                     without.iter().map(|(_, counter)| *counter).collect(),
                 ];
-                self.beat(process, &parameters).await
+                self.beat(process, statements::BEAT, &parameters).await
             }
             Request::Survey { process, holder, token, evict, round } => {
                 let mut parameters = vec![name, process.into(), holder.into(), token.get().into()];
@@ -95,10 +98,15 @@ impl PostgresRegistry {
         Err(Fault::Said(StoreError::Unreachable(why)))
     }
 
-    async fn beat(&mut self, process: ProcessId, parameters: &[Parameter<'_>]) -> Result<Reply, Fault> {
-        let rows = self.link.run_often(statements::BEAT, parameters, Stake::Writing).await?;
+    async fn beat(
+        &mut self,
+        process: ProcessId,
+        statement: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Reply, Fault> {
+        let rows = self.link.run_often(statement, parameters, Stake::Writing).await?;
         match rows.first() {
-            Some(row) => rows::beaten(row),
+            Some(row) => rows::beaten(row, statement == statements::BEAT),
             None => {
                 let (eviction, sighting) = self.why(process).await?;
                 Ok(Reply::Evicted { eviction, sighting })

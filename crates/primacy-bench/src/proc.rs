@@ -1,0 +1,43 @@
+//! What processes use, from the kernel's own account: CPU time in nanoseconds, memory, threads.
+
+use std::fs;
+use std::time::Duration;
+
+/// CPU time of every thread of a process.
+pub(crate) fn cpu(pid: u32) -> Duration {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
+    let times = tasks.flatten().filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(times.sum())
+}
+
+/// Of a process and of all that it has started and that still runs.
+pub(crate) fn cpu_with_children(pid: u32) -> Duration {
+    cpu(pid) + children(pid).into_iter().map(cpu_with_children).sum::<Duration>()
+}
+
+/// The memory of a process in bytes. What several share is divided among them.
+pub(crate) fn memory(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kilobytes| kilobytes * 1024)
+}
+
+/// Of a process and of all that it has started and that still runs.
+pub(crate) fn memory_with_children(pid: u32) -> u64 {
+    memory(pid) + children(pid).into_iter().map(memory_with_children).sum::<u64>()
+}
+
+/// How many threads a process has.
+pub(crate) fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
+/// What a process has started and that still runs.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.collect::<String>().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
