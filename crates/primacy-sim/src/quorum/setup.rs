@@ -78,7 +78,7 @@ pub fn catalogue() -> Vec<Setup> {
         Setup { voters: 1, exchanges: ANOTHER, ..Setup::new("voters: another, two ask", 2, WAITS) },
         Setup { voters: 1, candidates: 1, exchanges: ANOTHER, ..Setup::new("voters: another, one renews", 2, goes_on) },
         Setup { voters: 2, candidates: 1, exchanges: HALF, ..Setup::new("voters: one of two", 2, WAITS) },
-        Setup { candidates: 0, exchanges: RIVALS, ..Setup::new("voters: two exchange them", 0, WAITS) },
+        Setup { voters: 2, candidates: 0, exchanges: RIVALS, ..Setup::new("voters: two exchange them", 0, WAITS) },
     ]
 }
 
