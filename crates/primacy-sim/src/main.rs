@@ -471,7 +471,7 @@ fn show_scale(args: &Scale) -> io::Result<bool> {
             span(Some(reach.round)),
             reach.load * 100.0,
             reach.rate,
-            span(Some(reach.answer)),
+            span(reach.answer),
             reach.evictions,
             reach.memory / 1_000_000,
             span(reach.failover),

@@ -147,7 +147,14 @@ impl Line {
         };
         let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
         let session = self.link.session.take();
+        let asks = matches!(request, Request::Acquire { .. });
+        let door = self.seat.as_ref().filter(|seat| asks && !seat.in_line).map(|seat| seat.group.door());
         let answer = Box::pin(async move {
+            // Waiting is part of the call, whose time the lease counts from before it (R1). The door is never closed.
+            let _turn = match door {
+                Some(door) => door.acquire_owned().await.ok(),
+                None => None,
+            };
             let mut session = match session {
                 Some(session) => session,
                 None => match store.session(&election, &me).await {

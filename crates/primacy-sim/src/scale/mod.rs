@@ -70,12 +70,13 @@ pub struct Reach {
     pub round: Duration,
     /// Processes that were evicted although they lived, while they were watched.
     pub evictions: u64,
-    /// How much of all cores was used, while they were watched.
+    /// How much of all cores was asked for, while they were watched. Above 1 most calls are given up, and made again on
+    /// new connections, which cost more than they do.
     pub load: f64,
     /// Statements a second.
     pub rate: f64,
-    /// How long 99 of 100 answers took at most.
-    pub answer: Duration,
+    /// How long 99 of 100 answers took at most; `None`: there were none.
+    pub answer: Option<Duration>,
     /// Memory of all connections, in bytes.
     pub memory: u64,
     /// How long nobody leads after the silent loss of a leader, at most, if every answer took as long as 99 of 100;
@@ -101,11 +102,10 @@ pub fn reach(costs: &Costs, trial: &Trial, seed: u64) -> Reach {
     world.run(trial.watch);
     let (watched, answers) = (nanos(trial.watch).max(1) as f64, &mut world.answers);
     answers.sort_unstable();
-    let answer = Duration::from_nanos(answers.get(answers.len() * 99 / 100).copied().unwrap_or_default());
+    let answer = answers.get(answers.len() * 99 / 100).copied().map(Duration::from_nanos);
     let rate = answers.len() as f64 / watched * 1e9;
     let round = world.table.vars.map_or(trial.rounds.round(), |vars| vars.round);
     let timing = Timing::with_lease(trial.rounds.lease(round)).ok();
-    let in_time = |timing: &Timing| answer < timing.call_timeout();
     Reach {
         members: world.table.len(),
         joined_in,
@@ -116,7 +116,10 @@ pub fn reach(costs: &Costs, trial: &Trial, seed: u64) -> Reach {
         answer,
         // Those in line have a second one.
         memory: (trial.processes as u64 + u64::from(HEIRS)) * costs.connection,
-        failover: timing.filter(in_time).map(|timing| timing.failover_bound(0, answer)),
+        failover: timing
+            .zip(answer)
+            .filter(|(timing, answer)| *answer < timing.call_timeout())
+            .map(|(timing, answer)| timing.failover_bound(0, answer)),
     }
 }
 
