@@ -131,7 +131,7 @@ enum Happening {
     Wake(usize, u64),
     /// The server has carried out a call, and the answer is on its way.
     Served(usize, CallId, Request),
-    Answered(usize, CallId, Reply),
+    Answered(usize, CallId, Box<Reply>),
 }
 
 struct House {
@@ -210,10 +210,10 @@ impl<'a> World<'a> {
             Happening::Served(house, call, request) => {
                 if let Some(reply) = self.table.step(&request) {
                     let at = self.now + nanos(self.costs.network) / 2;
-                    self.plan(at, Happening::Answered(house, call, reply));
+                    self.plan(at, Happening::Answered(house, call, Box::new(reply)));
                 }
             }
-            Happening::Answered(house, call, reply) => self.answered(house, call, reply),
+            Happening::Answered(house, call, reply) => self.answered(house, call, *reply),
         }
         true
     }
