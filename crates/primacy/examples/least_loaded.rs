@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example least_loaded -- sqlite:primacy.db web-1`, in two terminals, with another name in the second.
 
+#![expect(clippy::print_stdout, reason = "an example tells whoever runs it what happens")]
+
 use std::time::Duration;
 
 use primacy::select::{FailBack, Rank};
