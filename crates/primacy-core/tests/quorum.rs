@@ -1,5 +1,8 @@
 //! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
 
+#[path = "quorum/split.rs"]
+mod split;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -4,6 +4,7 @@ use primacy_core::Label;
 use primacy_core::lease::Event;
 
 use crate::node::{Cut, Stall, StallKind};
+use crate::peers::Meant;
 use crate::scenario::{Blow, draw_ppm};
 use crate::store::{Order, Ordered};
 use crate::tally::{Fault, Sometimes};
@@ -122,6 +123,9 @@ impl World {
             return;
         }
         let until = self.now + wait.max(1);
+        if kind == StallKind::Suspend {
+            self.sleep_with(n, until);
+        }
         let stall = Stall { kind, since: self.now, until };
         self.log(Some(n), || format!("is stopped ({kind:?}) until {}", secs(until)));
         for mate in if all { self.mates(n) } else { vec![n] } {
@@ -231,6 +235,9 @@ impl World {
             return;
         }
         self.plan_order();
+        if self.has_peers() {
+            return self.operator_among_peers();
+        }
         let Some(row) = self.store.row() else { return };
         let (paused, token, vacant) = (row.paused, row.version.token, row.holder.is_none());
         if paused && vacant {
@@ -254,6 +261,9 @@ impl World {
     }
 
     pub(crate) fn give_order(&mut self, order: &Order, token: Option<primacy_core::Token>) {
+        if self.has_peers() {
+            return self.order_peers(order.clone(), token.map_or(Meant::Any, Meant::This), true);
+        }
         let ordered = self.store.order(order, token);
         self.trace.hash(&(self.now, order));
         self.log(None, || format!("an operator orders {order:?}: {ordered:?}"));
@@ -263,6 +273,18 @@ impl World {
         if ordered == Ordered::Written {
             self.hint_all(usize::MAX);
         }
+    }
+
+    fn operator_among_peers(&mut self) {
+        let order = match self.rng.below(6) {
+            0 => Order::Pause,
+            1 | 2 => Order::Depose,
+            3 | 4 => Order::Resume,
+            _ => Order::Promote(self.someone()),
+        };
+        let meant = *self.rng.pick(&[Meant::Any, Meant::Any, Meant::Seen, Meant::Former]);
+        self.fault(Fault::Ordered);
+        self.order_peers(order, meant, false);
     }
 
     fn someone(&mut self) -> Label {

@@ -89,7 +89,7 @@ pub fn run(seeds: Range<u64>, threads: usize, setup: &Setup, progress: &(dyn Fn(
     for spans in [&mut tally.failovers, &mut tally.successions, &mut tally.descents] {
         spans.sort_unstable_by_key(|(took, bound)| u128::from(*took) * 1_000_000 / u128::from((*bound).max(1)));
     }
-    let missing = if setup.profile == Profile::All { tally.missing() } else { Vec::new() };
+    let missing = if setup.profile == Profile::All { tally.missing(setup.protocol) } else { Vec::new() };
     Report { tally, failures, missing }
 }
 

@@ -1,7 +1,7 @@
 //! Planted bugs, each of which the checkers must find: the proof that they bite.
 
 use primacy_core::lease::Flaw;
-use primacy_core::registers;
+use primacy_core::{quorum, registers};
 
 use crate::oracle::Oracle;
 use crate::planted::{DriverFlaw, Planted};
@@ -18,10 +18,20 @@ pub struct Canary {
     pub planted: Planted,
     /// Within how many seeds it must be found.
     pub within: u64,
+    /// The protocol in whose worlds it is hunted.
+    pub protocol: Protocol,
 }
 
 const fn canary(name: &'static str, planted: Planted, within: u64) -> Canary {
-    Canary { name, planted, within }
+    Canary { name, planted, within, protocol: Protocol::Lease }
+}
+
+const fn member(name: &'static str, planted: Planted, within: u64) -> Canary {
+    Canary { name, planted, within, protocol: Protocol::Registers }
+}
+
+const fn peer(name: &'static str, planted: Planted, within: u64) -> Canary {
+    Canary { name, planted, within, protocol: Protocol::Peers }
 }
 
 /// All planted bugs.
@@ -56,10 +66,24 @@ pub const CANARIES: &[Canary] = &[
     canary("drained-early", Planted::Driver(DriverFlaw::DrainedEarly), 50),
     canary("unchecked-work", Planted::Driver(DriverFlaw::UncheckedWork), 50),
     canary("no-kill", Planted::Driver(DriverFlaw::NoKill), 50),
-    canary("shortens-early", Planted::Core(Flaw::ShortensEarly), 200),
-    canary("believes-old-shown", Planted::Core(Flaw::BelievesOldShown), 200),
-    canary("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
-    canary("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 1000),
+    member("shortens-early", Planted::Core(Flaw::ShortensEarly), 200),
+    member("believes-old-shown", Planted::Core(Flaw::BelievesOldShown), 200),
+    member("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
+    member("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 1000),
+    peer("answers-before-sync", Planted::Driver(DriverFlaw::AnswersBeforeSync), 50),
+    peer("peers-lease-from-reply", Planted::Core(Flaw::LeaseFromReply), 100),
+    peer("peers-no-margin", Planted::Core(Flaw::NoMargin), 100),
+    peer("peers-unknown-is-success", Planted::Core(Flaw::UnknownIsSuccess), 100),
+    peer("peers-double-drift", Planted::Driver(DriverFlaw::DoubleDrift), 250),
+    peer("no-boot-wait", Planted::Quorum(quorum::Flaw::NoBootWait), 100),
+    peer("forgets", Planted::Quorum(quorum::Flaw::Forgets), 100),
+    peer("shares-terms", Planted::Quorum(quorum::Flaw::SharesTerms), 100),
+    peer("breaks-promise", Planted::Quorum(quorum::Flaw::BreaksPromise), 100),
+    peer("reuses-terms", Planted::Quorum(quorum::Flaw::ReusesTerms), 3000),
+    peer("forgets-release", Planted::Quorum(quorum::Flaw::ForgetsRelease), 100),
+    peer("renews-anyone", Planted::Quorum(quorum::Flaw::RenewsAnyone), 1000),
+    peer("counts-old-answers", Planted::Quorum(quorum::Flaw::CountsOldAnswers), 100),
+    peer("small-majority", Planted::Quorum(quorum::Flaw::SmallMajority), 100),
 ];
 
 impl Canary {
@@ -70,17 +94,7 @@ impl Canary {
 
     /// The bug planted into a world that keeps all other promises.
     pub fn setup(&self) -> Setup {
-        Setup { planted: Some(self.planted), protocol: Some(self.protocol()), ..Setup::new(self.profile()) }
-    }
-
-    /// The protocol that it is a bug of.
-    pub const fn protocol(&self) -> Protocol {
-        match self.planted {
-            Planted::Core(Flaw::ShortensEarly | Flaw::BelievesOldShown)
-            | Planted::Group(_)
-            | Planted::Store(StoreFlaw::EvictsAnyCounter) => Protocol::Registers,
-            _ => Protocol::Lease,
-        }
+        Setup { planted: Some(self.planted), protocol: Some(self.protocol), ..Setup::new(self.profile()) }
     }
 
     /// Hunts the bug in seeds from `from` on, without asking the `muted` oracles, and says how many it took and what told.

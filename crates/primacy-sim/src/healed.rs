@@ -74,6 +74,9 @@ enum Next {
 /// How late a healthy process is woken, at most, and how often that counts in one call.
 const LATENESS: u64 = 400_000;
 
+/// How long connections to voters take to be made again, at most: the longest wait, twice, and a handshake.
+const PEERS_SETTLE: Duration = Duration::from_secs(4);
+
 impl Healing {
     pub(crate) fn has_begun(&self) -> bool {
         self.part != Part::Faults
@@ -114,7 +117,10 @@ impl World {
             }
         }
         self.resume_groups();
-        self.give_order(&Order::Resume, None);
+        self.heal_peers();
+        if !self.has_peers() {
+            self.give_order(&Order::Resume, None);
+        }
         self.settle(Next::Silence);
     }
 
@@ -123,9 +129,13 @@ impl World {
         self.healing.round += 1;
         let bound = self.settle_bound();
         self.healing.part = Part::Settling { by: self.now + bound, seen: None, next };
-        // Where leases may grow the bound is long, and there is no need to wait for all of it.
-        let wait = if self.scenario.company.is_some() { bound.min(self.present_lease()) } else { bound };
+        let wait = if self.settles_early() { bound.min(self.present_lease()) } else { bound };
         self.plan_drill(wait);
+    }
+
+    /// Where leases may grow, and where connections are made again, the bound is long, and there is no need to wait for all of it.
+    fn settles_early(&self) -> bool {
+        self.scenario.company.is_some() || self.has_peers()
     }
 
     fn plan_drill(&mut self, wait: u64) {
@@ -174,7 +184,7 @@ impl World {
             return;
         }
         match std::mem::replace(&mut self.healing.part, Part::Over) {
-            Part::Settling { by, seen, next } if self.scenario.company.is_some() && self.now < by => {
+            Part::Settling { by, seen, next } if self.settles_early() && self.now < by => {
                 self.settling(by, seen, next);
             }
             Part::Settling { next, .. } => self.settled(next),
@@ -262,6 +272,10 @@ impl World {
             return self.stay_stable(2, next);
         }
         self.saw(Sometimes::Healed);
+        if let Some(steady) = self.scenario.steady {
+            self.healing.part = Part::Stable { next: Next::End };
+            return self.plan_drill(crate::nanos(steady.span));
+        }
         let late = self.nodes.len() - 1;
         if self.scenario.late_arrival {
             let wait = self.rng.below(crate::nanos(self.scenario.longest));
@@ -271,6 +285,9 @@ impl World {
         {
             // It comes back, and must not unseat anybody.
             self.crash(other);
+        }
+        if self.has_peers() && self.rng.chance(500_000) {
+            self.restart_a_voter();
         }
         self.stay_stable(3, Next::Silence);
     }
@@ -343,6 +360,11 @@ impl World {
 
     // ---- what is seen meanwhile ----
 
+    /// Whose renewal is waited for.
+    pub(crate) fn healing_waits_for_renewal(&self) -> Option<usize> {
+        self.healing.leader.map(|(leader, _)| leader).filter(|_| self.healing.part == Part::Fated)
+    }
+
     /// A renewal was carried out.
     pub(crate) fn healing_renewed(&mut self, n: usize) {
         if self.healing.part == Part::Fated && self.healing.leader.is_some_and(|(leader, _)| leader == n) {
@@ -381,6 +403,9 @@ impl World {
         let mut leaders = (0..self.nodes.len()).filter_map(|n| Some((n, self.nodes[n].belief(self.now)?)));
         let (first, second) = (leaders.next(), leaders.next());
         let named = first.is_some_and(|(n, belief)| {
+            if self.has_peers() {
+                return !self.scenario.sound() || self.is_promised(n);
+            }
             let id = self.nodes[n].process.as_ref().map(|process| process.id);
             self.store.row().is_some_and(|row| {
                 row.wish.is_none() && row.version.token == belief.token && id.is_some_and(|id| row.is_held_by(id))
@@ -404,7 +429,7 @@ impl World {
 
     /// Nobody asks the store much more often than leaders renew.
     fn check_calls(&mut self) {
-        if !self.scenario.uniform() {
+        if !self.scenario.uniform() || self.scenario.steady.is_some() {
             return;
         }
         let Some(timing) = self.nodes.first().map(|node| node.part.timing) else { return };
@@ -448,7 +473,13 @@ impl World {
     }
 
     fn latency(&self) -> Duration {
-        Duration::from_nanos(self.scenario.healed_latency + LATENESS)
+        let latency = self.scenario.healed_latency;
+        if !self.has_peers() {
+            return Duration::from_nanos(latency + LATENESS);
+        }
+        // Whoever asks voters asks twice, and they flush. One that does not answer is waited for a little.
+        let curiosity = if self.is_complete() { Duration::ZERO } else { Duration::from_millis(20) };
+        Duration::from_nanos(latency * 3 + LATENESS) + curiosity
     }
 
     /// From the end of faults to a settled leader: the candidates' longest back-off, the published bound, the windows
@@ -471,13 +502,19 @@ impl World {
             + self.longest(Timing::slot) * count * 3
             + rounds
             + lease / 8;
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 20)
+        // Voters that have just restarted are bound for a lease, and connections to them are made again.
+        let peers = if self.has_peers() {
+            self.longest(|timing| timing.stretched(lease)) + PEERS_SETTLE
+        } else {
+            Duration::ZERO
+        };
+        self.on_slowest_clock(own + peers) + crate::nanos(self.latency() * 20)
     }
 
     /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
     fn silence_bound(&self) -> u64 {
         let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
-        let stale = self.store.stale_announcements(live);
+        let stale = if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(live) };
         // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
         let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
         let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));

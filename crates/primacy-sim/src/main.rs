@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use primacy_core::registers::{Rounds, RoundsSettings};
+use primacy_core::{Timing, TimingSettings};
 use primacy_sim::published::{self, Choices, PRESETS, Preset, Survey};
 use primacy_sim::scale::{self, Costs, Trial};
-use primacy_sim::{CANARIES, Canary, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Tally};
+use primacy_sim::{
+    CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Steady, Tally,
+};
 
 #[derive(Parser)]
 #[command(about = "A deterministic world around primacy's lease protocol", version)]
@@ -41,6 +44,8 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         share: u64,
     },
+    /// Keep one leader among three voters for a long time, while packets are lost and nothing else fails
+    Steady(StayArgs),
     /// Show how the registers protocol splits as published, and what each repair is for
     Published(Published),
     /// Show how many processes the registers protocol carries on one server, from what its statements cost
@@ -64,9 +69,12 @@ struct Run {
     /// Which protocol is followed; drawn if absent
     #[arg(long, value_enum)]
     protocol: Option<Protocol>,
+    /// In which order candidates ask; drawn for each if absent
+    #[arg(long, value_enum)]
+    selector: Option<Chooser>,
     /// What continuous integration runs: at least 20,000 seeds, 2,000 simulated hours, three million faults, 80,000
     /// elections, and every planted bug
-    #[arg(long, conflicts_with_all = ["seeds", "profile", "protocol"])]
+    #[arg(long, conflicts_with_all = ["seeds", "profile", "protocol", "selector"])]
     ci: bool,
 }
 
@@ -80,6 +88,9 @@ struct Replay {
     /// Which protocol is followed; drawn if absent
     #[arg(long, value_enum)]
     protocol: Option<Protocol>,
+    /// In which order candidates ask; drawn for each if absent
+    #[arg(long, value_enum)]
+    selector: Option<Chooser>,
     /// With this planted bug
     #[arg(long)]
     flaw: Option<String>,
@@ -89,6 +100,31 @@ struct Replay {
     /// Wait for Enter after every event
     #[arg(long)]
     step: bool,
+}
+
+#[derive(clap::Args)]
+struct StayArgs {
+    /// How many worlds
+    #[arg(long, default_value_t = 4)]
+    worlds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// How long each lasts, in simulated hours
+    #[arg(long, default_value_t = 24)]
+    hours: u64,
+    /// The lease, in milliseconds
+    #[arg(long, default_value_t = 10_000)]
+    lease: u64,
+    /// How often it is renewed, in milliseconds; what suits the lease if absent
+    #[arg(long)]
+    renew: Option<u64>,
+    /// Packets lost between two hosts, in parts per million
+    #[arg(long, default_value_t = 10_000)]
+    loss: u32,
 }
 
 #[derive(clap::Args)]
@@ -173,6 +209,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run_seeds(&run),
         Command::Replay(replay) => replay_seed(&replay),
         Command::Canaries { name, from, within, mute, share } => hunt(name.as_deref(), from, within, &mute, share),
+        Command::Steady(args) => stay(&args),
         Command::Published(published) => show_published(&published),
         Command::Scale(scale) => show_scale(&scale),
     };
@@ -186,16 +223,40 @@ fn main() -> ExitCode {
 }
 
 fn run_seeds(run: &Run) -> io::Result<bool> {
-    let (seeds, profile) = if run.ci { (CI_SEEDS, Profile::All) } else { (run.seeds, run.profile) };
+    if !run.ci {
+        let setup = Setup { protocol: run.protocol, chooser: run.selector, ..Setup::new(run.profile) };
+        return Ok(run_batch(run, run.seeds, &setup)?.0);
+    }
+    let (mut good, tally) = run_batch(run, CI_SEEDS, &Setup::new(Profile::All))?;
+    good &= is_enough(&mut io::stdout(), &tally)?;
+    for chooser in [
+        None,
+        Some(Chooser::LowestId),
+        Some(Chooser::Named),
+        Some(Chooser::Pole),
+        Some(Chooser::Roulette),
+        Some(Chooser::Ring),
+        Some(Chooser::Sticky),
+    ] {
+        let seeds = if chooser.is_none() { CI_PEERS_SEEDS } else { CI_CHOOSER_SEEDS };
+        let peers = Setup { protocol: Some(Protocol::Peers), chooser, ..Setup::new(Profile::All) };
+        good &= run_batch(run, seeds, &peers)?.0;
+    }
+    good &= hunt(None, 0, None, &[], 0)?;
+    good &= compare_published(run.threads)?;
+    Ok(good)
+}
+
+/// Runs so many seeds. Whether they kept all promises and were worth it, and what happened.
+fn run_batch(run: &Run, seeds: u64, setup: &Setup) -> io::Result<(bool, Tally)> {
     let watch = Stopwatch::start();
     let shown = Mutex::new(0);
     let progress = |tally: &Tally| show_progress(tally, seeds, &watch, &shown);
     let range = run.from..run.from.saturating_add(seeds);
-    let setup = Setup { protocol: run.protocol, ..Setup::new(profile) };
-    let report = primacy_sim::run(range, run.threads, &setup, &progress);
+    let report = primacy_sim::run(range, run.threads, setup, &progress);
     let mut out = io::stdout().lock();
     print_report(&mut out, &report, watch.elapsed())?;
-    print_failures(&mut out, &report, &setup)?;
+    print_failures(&mut out, &report, setup)?;
     let mut good = report.is_clean();
     if !report.missing.is_empty() && seeds >= WORTHY_SEEDS {
         good = false;
@@ -204,17 +265,15 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
             writeln!(out, "  {what}")?;
         }
     }
-    if run.ci {
-        good &= is_enough(&mut out, &report.tally)?;
-        drop(out);
-        good &= hunt(None, 0, None, &[], 0)?;
-        good &= compare_published(run.threads)?;
-    }
-    Ok(good)
+    Ok((good, report.tally))
 }
 
 /// How many seeds continuous integration runs.
 const CI_SEEDS: u64 = 40_000;
+
+/// How many it runs among peers, beside those; and how many for each selector.
+const CI_PEERS_SEEDS: u64 = 1_000;
+const CI_CHOOSER_SEEDS: u64 = 200;
 
 /// From how many seeds on everything that should happen sometimes must have happened.
 const WORTHY_SEEDS: u64 = 1_000;
@@ -310,10 +369,11 @@ fn options(setup: &Setup) -> String {
     let profile = Some(setup.profile).filter(|profile| *profile != Profile::All);
     named("profile", profile.and_then(|profile| profile.to_possible_value()))
         + &named("protocol", setup.protocol.and_then(|protocol| protocol.to_possible_value()))
+        + &named("selector", setup.chooser.and_then(|chooser| chooser.to_possible_value()))
 }
 
 fn replay_seed(replay: &Replay) -> io::Result<bool> {
-    let mut setup = Setup { protocol: replay.protocol, ..Setup::new(replay.profile) };
+    let mut setup = Setup { protocol: replay.protocol, chooser: replay.selector, ..Setup::new(replay.profile) };
     let mut out = io::stdout();
     if let Some(name) = &replay.flaw {
         let Some(canary) = Canary::named(name) else {
@@ -391,6 +451,36 @@ fn hunt(name: Option<&str>, from: u64, within: Option<u64>, mute: &[Oracle], sha
         writeln!(out)?;
     }
     Ok(all)
+}
+
+/// In how many worlds the leader stayed.
+fn stay(args: &StayArgs) -> io::Result<bool> {
+    let lease = Duration::from_millis(args.lease);
+    let renew_every = args.renew.map(Duration::from_millis);
+    let timing = match Timing::new(TimingSettings { renew_every, ..TimingSettings::new(lease) }) {
+        Ok(timing) => timing,
+        Err(error) => return writeln!(io::stderr(), "{error}").map(|()| false),
+    };
+    let span = Duration::from_secs(args.hours * 3_600);
+    let setup = Setup {
+        protocol: Some(Protocol::Peers),
+        timing: Some(timing),
+        candidates: Some(3),
+        latency: Some(Duration::from_millis(2)),
+        steady: Some(Steady { span, loss_ppm: args.loss }),
+        ..Setup::new(Profile::Calm)
+    };
+    let watch = Stopwatch::start();
+    let seeds = args.from..args.from.saturating_add(args.worlds);
+    let report = primacy_sim::run(seeds, args.threads, &setup, &|_| {});
+    let mut out = io::stdout().lock();
+    let (tally, seconds) = (&report.tally, watch.elapsed().as_secs_f64());
+    writeln!(out, "{:>12.1}  simulated hours in {} worlds, in {seconds:.1} s", tally.hours(), tally.seeds)?;
+    writeln!(out, "{:>12}  renewals", tally.seen(Sometimes::Renewal))?;
+    writeln!(out, "{:>12}  packets lost", tally.faults_of(Fault::PacketLost))?;
+    writeln!(out, "{:>12}  worlds in which the leader did not stay", report.failures.len())?;
+    print_failures(&mut out, &report, &setup)?;
+    Ok(report.is_clean())
 }
 
 /// Every preset, or one set of choices with the stories of what it did first.

@@ -64,6 +64,9 @@ impl Flight {
 impl World {
     /// Sends a candidate's request.
     pub(crate) fn send(&mut self, n: usize, call: CallId, request: Request) {
+        if self.has_peers() {
+            return self.call_peers(n, call, request);
+        }
         let Some(process) = &self.nodes[n].process else { return };
         let (number, id) = (process.number, process.id);
         let part = &self.nodes[n].part;
@@ -105,7 +108,8 @@ impl World {
         Fate::ALL.into_iter().find(|fate| self.rng.chance(self.mix.fates[*fate as usize]))
     }
 
-    fn way(&mut self) -> u64 {
+    /// How long something is on its way.
+    pub(crate) fn way(&mut self) -> u64 {
         if self.rng.chance(self.mix.slow) {
             self.fault(Fault::Slow);
             return self.rng.spread(self.mix.way_max, self.mix.slow_max);
@@ -316,6 +320,11 @@ impl World {
         }
         let Some(remains) = self.nodes[n].remains.as_mut().filter(|remains| remains.asker.id == id) else { return };
         remains.tries += 1;
+        let version = remains.version;
+        if self.has_peers() {
+            return self.warden_asks(n, id, version);
+        }
+        let Some(remains) = &self.nodes[n].remains else { return };
         let request = Request::Release { id, version: remains.version, reason: EndReason::Died };
         let asker = remains.asker.clone();
         let fate = self.draw_fate();
@@ -323,7 +332,7 @@ impl World {
         self.fly(Flight { node: n, asker, ask, sent: self.now, by: By::Warden, fate, abandoned: false });
     }
 
-    fn warden_hears(&mut self, n: usize, id: CandidateId, result: Result<Reply, CallError>) {
+    pub(crate) fn warden_hears(&mut self, n: usize, id: CandidateId, result: Result<Reply, CallError>) {
         const TRIES_MAX: u32 = 3;
         let Some(remains) = self.nodes[n].remains.as_mut().filter(|remains| remains.asker.id == id) else { return };
         let again = match &result {

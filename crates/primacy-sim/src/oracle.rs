@@ -24,6 +24,7 @@ kinds! {
         Exact = "Exact",
         Calls = "Calls",
         Recent = "Recent",
+        Memory = "Memory",
         Numbers = "Numbers",
         Silence = "Silence",
         Spared = "Spared",
@@ -262,6 +263,9 @@ impl World {
             return self.check_known_leaders(n);
         }
         let led = self.ledger.led;
+        if self.has_peers() {
+            self.check_lead_of_peers(n, token, led);
+        }
         if token <= led {
             self.violate(Oracle::Order, Some(n), || format!("leads with token {token} after {led}"));
         }
@@ -311,6 +315,9 @@ impl World {
 
     /// The inductive oracle, first half: the row names whoever believes, with the token that it believes in.
     pub(crate) fn check_binding(&mut self) {
+        if self.has_peers() {
+            return self.check_promises();
+        }
         if !self.scenario.sound() {
             return;
         }
@@ -337,7 +344,7 @@ impl World {
 
     /// The inductive oracle, from the side of a challenger that has just taken a step.
     pub(crate) fn check_challenger(&mut self, q: usize) {
-        if !self.scenario.sound() {
+        if !self.scenario.sound() || self.has_peers() {
             return;
         }
         for p in 0..self.nodes.len() {

@@ -3,7 +3,7 @@
 #[cfg(feature = "canaries")]
 use primacy_core::lease::Flaw;
 #[cfg(feature = "canaries")]
-use primacy_core::registers;
+use primacy_core::{quorum, registers};
 
 use crate::store::StoreFlaw;
 use crate::tally::kinds;
@@ -18,6 +18,7 @@ kinds! {
         StaleNow = "handles an answer with the time at which it sent the request",
         DrainedEarly = "says that the work has stopped once it was told to",
         UncheckedWork = "work that does not look at the deadline before it writes",
+        AnswersBeforeSync = "a voter that answers before its disk has the promise",
         NoKill = "does not kill work that outlives its leadership",
     }
 }
@@ -31,6 +32,9 @@ pub enum Planted {
     /// In the core's registers.
     #[cfg(feature = "canaries")]
     Group(registers::Flaw),
+    /// In the core's voters and clerks.
+    #[cfg(feature = "canaries")]
+    Quorum(quorum::Flaw),
     /// In the store.
     Store(StoreFlaw),
     /// Around the core.
@@ -44,6 +48,8 @@ impl std::fmt::Display for Planted {
             Self::Core(flaw) => write!(f, "core: {flaw:?}"),
             #[cfg(feature = "canaries")]
             Self::Group(flaw) => write!(f, "core: {flaw:?}"),
+            #[cfg(feature = "canaries")]
+            Self::Quorum(flaw) => write!(f, "core: {flaw:?}"),
             Self::Store(flaw) => write!(f, "store: {flaw}"),
             Self::Driver(flaw) => write!(f, "driver: {flaw}"),
         }

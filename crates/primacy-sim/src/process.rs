@@ -11,6 +11,7 @@ use crate::house::Letter;
 use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
 use crate::oracle::Step;
 use crate::planted::{DriverFlaw, Planted};
+use crate::scenario::Part;
 use crate::store::Asker;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
@@ -33,7 +34,9 @@ impl World {
         let entropy = self.rng.fork();
         let clock = self.clock_of(n).unwrap_or(Clock::new(self.now, origin, self.nodes[n].ppm));
         let node = &mut self.nodes[n];
-        let config = config(id, node.part.label.clone(), node.part.timing, self.scenario.planted);
+        let preference =
+            self.scenario.chooser.map_or_else(|| preference(id), |chooser| chooser.prefer(n, &mut self.rng));
+        let config = config(id, &node.part, preference, self.scenario.planted);
         node.process = Some(Process {
             number,
             id,
@@ -123,7 +126,12 @@ impl World {
         if process.belief(now).is_some() {
             self.check_integrity(n);
         }
+        // Nobody knows whether a process looks at its clock or at what has come first.
+        if self.has_peers() && self.rng.chance(500_000) {
+            self.run_clients_of(n);
+        }
         self.run_node(n);
+        self.run_clients_of(n);
         if let Some((work, late)) = missed {
             self.after(0, Happening::KillByWarden { node: n, work });
             if late {
@@ -241,6 +249,7 @@ impl World {
                 process.hang_up();
                 let number = process.number;
                 self.drop_flights(|flight| flight.is_of(number, call));
+                self.abandon_peers(number);
             }
             Effect::Lead { token, until, version } => {
                 self.tell_lead(n, Some(token));
@@ -351,6 +360,7 @@ impl World {
         } else {
             self.log(Some(n), || "exits".to_owned());
             self.nodes[n].process = None;
+            self.end_client(number);
             self.after(pause, Happening::Start { node: n });
         }
     }
@@ -369,6 +379,7 @@ impl World {
         let warden = self.rng.chance(self.mix.warden);
         let Some(process) = self.nodes[n].process.take() else { return };
         self.drop_flights(|flight| flight.is_by(process.number));
+        self.end_client(process.number);
         if let Some(belief) = process.belief.filter(|_| warden) {
             let asker = Asker {
                 id: process.id,
@@ -414,9 +425,8 @@ fn preference(id: CandidateId) -> (Rank, Turn) {
     (Rank::new(&[place]).expect("one element"), turn)
 }
 
-fn config(id: CandidateId, label: primacy_core::Label, timing: primacy_core::Timing, bug: Option<Planted>) -> Config {
-    let (rank, turn) = preference(id);
-    let config = Config { rank: Some(rank), turn, ..Config::new(id, label, timing) };
+fn config(id: CandidateId, part: &Part, (rank, turn): (Rank, Turn), bug: Option<Planted>) -> Config {
+    let config = Config { rank: Some(rank), turn, ..Config::new(id, part.label.clone(), part.timing) };
     match bug {
         #[cfg(feature = "canaries")]
         Some(Planted::Core(flaw)) => Config { flaw: Some(flaw), ..config },

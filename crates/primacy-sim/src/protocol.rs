@@ -19,6 +19,8 @@ pub enum Protocol {
     Registers,
     /// Some candidates of one kind, some of the other.
     Mixed,
+    /// Each candidate by itself, and voters instead of a store.
+    Peers,
 }
 
 /// How the candidates of the `registers` protocol take part.
@@ -47,7 +49,7 @@ impl Company {
     /// Puts candidates into processes: those of one process share its clock, and all share the timing of the first, which
     /// the rounds decide from now on.
     pub(crate) fn draw(protocol: Protocol, parts: &mut [Part], rng: &mut Rng) -> Option<Self> {
-        if protocol == Protocol::Lease {
+        if matches!(protocol, Protocol::Lease | Protocol::Peers) {
             return None;
         }
         let first = parts.first()?.timing;

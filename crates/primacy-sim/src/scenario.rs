@@ -6,6 +6,7 @@ use primacy_core::select::Rank;
 use primacy_core::{Label, Timing, TimingSettings};
 
 use crate::oracle::Oracle;
+use crate::peers::{Chooser, Setting};
 use crate::planted::{DriverFlaw, Planted};
 use crate::protocol::{Company, Protocol};
 use crate::rng::Rng;
@@ -39,10 +40,23 @@ pub struct Setup {
     pub candidates: Option<u32>,
     /// The longest that a call to the store takes while nothing fails; chosen from the timing if absent.
     pub latency: Option<Duration>,
+    /// Instead of faults and drills: one leader among three voters, packets that are lost, and nothing else.
+    pub steady: Option<Steady>,
+    /// In which order candidates ask; drawn for each if absent.
+    pub chooser: Option<Chooser>,
     /// A bug for the checkers to find.
     pub planted: Option<Planted>,
     /// Promises that are not checked, to see what the others find alone.
     pub muted: Vec<Oracle>,
+}
+
+/// A long time in which only packets are lost, and the leader must stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steady {
+    /// For how long, once there is a leader.
+    pub span: Duration,
+    /// Packets lost between two hosts, in parts per million.
+    pub loss_ppm: u32,
 }
 
 impl Setup {
@@ -54,6 +68,8 @@ impl Setup {
             timing: None,
             candidates: None,
             latency: None,
+            steady: None,
+            chooser: None,
             planted: None,
             muted: Vec::new(),
         }
@@ -86,6 +102,12 @@ pub(crate) struct Scenario {
     pub(crate) muted: Vec<Oracle>,
     /// How the candidates of the `registers` protocol take part, if there are any.
     pub(crate) company: Option<Company>,
+    /// In which order candidates ask, if they all go by one.
+    pub(crate) chooser: Option<Chooser>,
+    /// The leader must stay for so long, whatever packets are lost.
+    pub(crate) steady: Option<Steady>,
+    /// Who grants the lease, if that is no store.
+    pub(crate) peers: Option<Setting>,
     /// The candidates. The last joins only in the healed phase if [`late_arrival`](Self::late_arrival) is set.
     pub(crate) parts: Vec<Part>,
     /// Whether the last candidate arrives late.
@@ -244,6 +266,7 @@ impl Scenario {
         let count = setup.candidates.unwrap_or_else(|| *rng.pick(&[1, 2, 2, 3, 3, 3, 3, 5, 5, 8])).clamp(1, 1_000);
         // A stream of its own: whatever is drawn for one protocol, the worlds of the other stay what they are.
         let mut other = Rng::new(seed ^ 0x7265_6769_7374_6572);
+        let profile = if setup.protocol == Some(Protocol::Peers) { profile.among_peers() } else { profile };
         let usual = if setup.timing.is_some() { Protocol::Lease } else { Protocol::draw(&mut other) };
         let protocol = setup.protocol.unwrap_or(usual);
         let crowd = protocol == Protocol::Registers && setup.candidates.is_none() && other.chance(60_000);
@@ -257,6 +280,20 @@ impl Scenario {
         // A deleted row takes the length of its lease with it.
         let same = uniform && company.as_ref().is_none_or(|company| protocol != Protocol::Mixed && !company.varies());
         let mut mix = Mix::draw(profile, longest, shortest_call, same, &mut rng);
+        let among_peers = protocol == Protocol::Peers;
+        let mut peers = among_peers.then(|| match setup.steady {
+            Some(steady) => Setting::steady(&parts, steady, profile, &mut other),
+            None => Setting::draw(&parts, profile, longest, shortest_call, &mut other),
+        });
+        let mut fault_span = crate::nanos(longest) * leases;
+        if among_peers {
+            mix.without_a_store();
+            if setup.planted == Some(Planted::Driver(DriverFlaw::DoubleDrift)) {
+                peers.iter_mut().flat_map(|peers| &mut peers.ppm).for_each(|ppm| *ppm *= 2);
+            }
+            // Connections that break take their time whatever the lease.
+            fault_span = fault_span.max(PEERS_SPAN);
+        }
         if setup.latency.is_some() {
             mix.way_max = mix.way_max.max(healed_latency / 2);
         }
@@ -265,9 +302,12 @@ impl Scenario {
             planted: setup.planted,
             muted: setup.muted.clone(),
             company,
+            steady: setup.steady,
+            chooser: setup.chooser,
+            peers,
             late_arrival: count > 1 && rng.chance(300_000),
             parts,
-            fault_span: crate::nanos(longest) * leases,
+            fault_span,
             longest,
             healed_latency,
             mix,
@@ -283,6 +323,19 @@ impl Scenario {
     /// Whether the bound on clock rates and the store's linearizability hold, and with them Integrity and Order.
     pub(crate) fn sound(&self) -> bool {
         matches!(self.profile, Profile::Faults | Profile::Calm)
+    }
+}
+
+/// For so long at least faults strike among peers.
+const PEERS_SPAN: u64 = 2_000_000_000;
+
+impl Profile {
+    /// No majority of disks goes back in time.
+    const fn among_peers(self) -> Self {
+        match self {
+            Self::Regress => Self::Faults,
+            other => other,
+        }
     }
 }
 
@@ -392,6 +445,13 @@ impl Mix {
         mix.new_epoch = rng.chance(500_000);
         mix.within_promise(profile, uniform, rng);
         mix
+    }
+
+    /// Takes out what happens to stores only.
+    fn without_a_store(&mut self) {
+        let blows = [Blow::Partition, Blow::Outage, Blow::StoreClock, Blow::DeleteRow, Blow::Reboot, Blow::GoBack];
+        blows.into_iter().for_each(|blow| self.blows[blow as usize] = 0);
+        self.delete_after_lead = 0;
     }
 
     /// Takes out what this profile is not about.

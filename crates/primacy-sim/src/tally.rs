@@ -1,5 +1,7 @@
 //! What happened in a run or in many, counted by kind.
 
+use crate::protocol::Protocol;
+
 /// Makes an enum whose variants can be listed, named and counted.
 macro_rules! kinds {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
@@ -58,6 +60,20 @@ kinds! {
         DeafWork = "work that ignores the order to stop",
         StuckWork = "work that takes long to die",
         Ordered = "operator's order",
+        PacketLost = "packet lost between two hosts",
+        Doubled = "frame that came twice, the second time late",
+        ConnectionsBroken = "connections to a voter broken",
+        CutOneWay = "host that is not heard, or hears nothing",
+        CutOff = "host cut off",
+        CutHalves = "network cut in two",
+        CutRing = "network cut to a ring",
+        VoterKilled = "voter killed",
+        VoterStopped = "voter stopped",
+        PowerLost = "voter's host without power",
+        HostSlept = "voter's host suspended",
+        SlowFlush = "slow flush",
+        DiskStood = "voter's disk stood still",
+        DiskFailed = "flush failed, and the voter ended",
         BeatsLost = "store crashed, and beats were lost",
         Churned = "graceful stop, resignation, or end of work",
     }
@@ -111,7 +127,46 @@ kinds! {
         FromReserve = "one that was not in line took over",
         AllMembers = "everybody alive was a member, and nobody else",
         CameDown = "longer rounds came down again after faults",
+        LateAsk = "a voter was asked by somebody who had given that up",
+        CaughtUp = "a voter that had missed a term was asked to support it",
+        BootWait = "a voter restarted and was bound",
+        LostUnsynced = "a voter lost what it had written and not flushed",
         HintLed = "a waiter led on a hint before its next look",
+    }
+}
+
+impl Sometimes {
+    const fn is_of_peers(self) -> bool {
+        matches!(self, Self::LateAsk | Self::CaughtUp | Self::BootWait | Self::LostUnsynced)
+    }
+
+    /// Whether it needs a store, or a protocol that needs one.
+    const fn is_of_stores(self) -> bool {
+        matches!(
+            self,
+            Self::LateLanding
+                | Self::LateGrant
+                | Self::Adopted
+                | Self::LostAtOnce
+                | Self::OpposedClocks
+                | Self::SlowHolder
+                | Self::StoreClockWrong
+                | Self::Mixed
+                | Self::Lost
+                | Self::Regressed
+                | Self::Epoch
+                | Self::Gone
+                | Self::Evicted
+                | Self::EvictedAlive
+                | Self::Longer
+                | Self::Shorter
+                | Self::Retimed
+                | Self::MadeWay
+                | Self::Shown
+                | Self::FromReserve
+                | Self::AllMembers
+                | Self::CameDown
+        )
     }
 }
 
@@ -178,9 +233,13 @@ impl Tally {
         self.sometimes.get(what as usize).copied().unwrap_or_default()
     }
 
-    /// What never happened although it must.
-    pub fn missing(&self) -> Vec<Sometimes> {
-        Sometimes::ALL.iter().copied().filter(|what| self.seen(*what) == 0).collect()
+    /// What never happened although it must, where this protocol is followed.
+    pub fn missing(&self, protocol: Option<Protocol>) -> Vec<Sometimes> {
+        let must = |what: &Sometimes| match protocol {
+            Some(Protocol::Peers) => !what.is_of_stores(),
+            _ => !what.is_of_peers(),
+        };
+        Sometimes::ALL.iter().copied().filter(|what| must(what) && self.seen(*what) == 0).collect()
     }
 
     /// Simulated hours.

@@ -13,6 +13,7 @@ use crate::membership::Roll;
 use crate::network::Flight;
 use crate::node::Node;
 use crate::oracle::{Ledger, Oracle, Violation};
+use crate::peers::{self, Peers};
 use crate::planted::{DriverFlaw, Planted};
 use crate::queue::Queue;
 use crate::scenario::{Mix, Scenario};
@@ -63,6 +64,8 @@ pub(crate) enum Happening {
     Blow,
     /// An operator acts.
     Order,
+    /// Something among peers.
+    Peers(peers::What),
     /// Faults end.
     Heal,
     /// The next part of the healed phase.
@@ -86,6 +89,7 @@ pub(crate) struct World {
     pub(crate) roll: Roll,
     pub(crate) store: Store,
     pub(crate) flights: BTreeMap<u64, Flight>,
+    pub(crate) peers: Peers,
     pub(crate) fence: Fence,
     pub(crate) adversary: Adversary,
     pub(crate) healing: Healing,
@@ -126,6 +130,7 @@ impl World {
             roll: Roll::default(),
             store: Store::new(restorable, scenario.planted),
             flights: BTreeMap::new(),
+            peers: Peers::default(),
             fence: Fence::default(),
             adversary: Adversary::default(),
             healing: Healing::default(),
@@ -150,6 +155,7 @@ impl World {
         self.after(heal, Happening::Heal);
         self.plan_blow();
         self.plan_order();
+        self.begin_peers();
     }
 
     /// Runs until the end, or until a promise is broken.
@@ -195,6 +201,7 @@ impl World {
             Happening::KillByRunner { node, work } => self.kill_by_runner(node, work),
             Happening::KillByWarden { node, work } => self.kill_by_warden(node, work),
             Happening::WorkGone { node, work } => self.work_gone(node, work),
+            Happening::Peers(what) => self.happen_peers(what),
             Happening::Blow => self.blow(),
             Happening::Order => self.operator(),
             Happening::Heal => self.heal(),

@@ -44,7 +44,7 @@ pub struct Clerk {
     asks: Ask,
     step: Step,
     heard: BTreeMap<VoterId, View>,
-    accepted: BTreeSet<VoterId>,
+    pub(super) accepted: BTreeSet<VoterId>,
     /// Those of whom no answer will come.
     unheard: BTreeSet<VoterId>,
     /// The last record that it showed, so that it never shows an older one while nothing went back.
@@ -58,6 +58,9 @@ pub struct Clerk {
     claimed_with: Counts,
     /// The renewal or release that was asked for last, until the next call begins.
     change: Option<Change>,
+    /// A claim that failed, and whose taking back may never have left: whoever drives a clerk drops the connections of a
+    /// failed call.
+    owed: Option<(Token, CandidateId)>,
     /// The highest term that it has ever claimed.
     pub(super) asked: Token,
     #[cfg(feature = "flaws")]
@@ -119,6 +122,7 @@ impl Clerk {
             fulfilled: 0,
             claimed_with: Counts::default(),
             change: None,
+            owed: None,
             asked: Token::NONE,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -210,7 +214,8 @@ impl Clerk {
 
     /// A voter has answered.
     pub fn answered(&mut self, from: VoterId, round: Round, answer: Answer, out: &mut Vec<Output>) {
-        if round != self.round || (!answer.accepted && self.catch_up(from, &answer.view, out)) {
+        let is_old = round != self.round && !self.flawed_counts_old_answers();
+        if is_old || (!answer.accepted && self.catch_up(from, &answer.view, out)) {
             return;
         }
         if self.step != Step::Idle {
@@ -273,10 +278,14 @@ impl Clerk {
 
     // ---- steps ----
 
-    fn give_up(&self, out: &mut Vec<Output>) {
-        if let Step::Claiming { term, claim } = &self.step {
+    fn give_up(&mut self, out: &mut Vec<Output>) {
+        let claimed = match &self.step {
+            Step::Claiming { term, claim } => Some((*term, claim.holder.id)),
+            _ => self.owed.take(),
+        };
+        if let Some((term, id)) = claimed {
             // Whoever supports it need not be bound for a lease that nobody will use.
-            self.take_back(*term, claim.holder.id, out);
+            self.take_back(term, id, out);
         }
     }
 
@@ -343,8 +352,11 @@ impl Clerk {
             let record = self.present();
             let token = record.as_ref().map(|record| record.version.token).unwrap_or_default();
             let is_pending = |voter: VoterId| !self.heard.contains_key(&voter) && !self.unheard.contains(&voter);
-            if self.views().highest() > token && self.membership.voters().any(is_pending) {
-                // Somebody has asked for a later term. Whether it was granted may be known with the next answer.
+            let holder = record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
+            let has_missed = |view: &View| view.term != token || holder.is_some_and(|holder| !view.supports(holder));
+            if self.heard.values().any(has_missed) && self.membership.voters().any(is_pending) {
+                // Somebody has asked for a later term, or has not heard of this one. Whether the later was granted, and how
+                // often this one was renewed, may be known with the next answer.
                 return;
             }
             let seen = self.seen();
@@ -405,6 +417,7 @@ impl Clerk {
                 self.finish(Ok(Reply::Conflict(seen)), out);
             } else {
                 // Taken back wherever it was supported, and never believed.
+                self.owed = Some((term, claim.holder.id));
                 self.finish(Err(CallError::NotDone), out);
             }
         }
@@ -448,7 +461,7 @@ impl Clerk {
     }
 
     fn is_accepted(&self) -> bool {
-        self.membership.is_quorum(|voter| self.accepted.contains(&voter))
+        self.membership.is_quorum(|voter| self.accepted.contains(&voter)) || self.flawed_is_enough()
     }
 
     fn may_be_accepted(&self) -> bool {

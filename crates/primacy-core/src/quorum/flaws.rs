@@ -36,6 +36,14 @@ pub enum Flaw {
     IgnoresTaken,
     /// A voter still answers those who count with the voters before it. Of whoever drives a voter.
     AdmitsOld,
+    /// A voter forgets when it restarts that it was set free.
+    ForgetsRelease,
+    /// A voter renews its promise for whoever asks, not only for whom it made it to.
+    RenewsAnyone,
+    /// A clerk counts answers to earlier questions.
+    CountsOldAnswers,
+    /// One voter less than a majority is enough for a clerk.
+    SmallMajority,
 }
 
 impl Voter {
@@ -44,6 +52,7 @@ impl Voter {
     pub fn flawed(durable: Durable, drift_ppm: u32, now: Instant, flaw: Option<Flaw>) -> Self {
         let durable = match flaw {
             Some(Flaw::Forgets) => Durable::default(),
+            Some(Flaw::ForgetsRelease) => Durable { released: None, ..durable },
             Some(Flaw::NoBootWait) => Durable { lease: Duration::ZERO, ..durable },
             _ => durable,
         };
@@ -55,6 +64,13 @@ impl Voter {
     pub(super) fn flawed_breaks_promise(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.flaw == Some(Flaw::BreaksPromise);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_renews_anyone(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::RenewsAnyone);
         #[cfg(not(feature = "flaws"))]
         false
     }
@@ -74,6 +90,21 @@ impl Clerk {
         let mut clerk = Self::new(membership);
         clerk.flaw = flaw;
         clerk
+    }
+
+    pub(super) fn flawed_counts_old_answers(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::CountsOldAnswers);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_is_enough(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::SmallMajority)
+            && (self.accepted.len() + 1) * 2 > self.membership().voters().count();
+        #[cfg(not(feature = "flaws"))]
+        false
     }
 
     /// The highest term that it has ever claimed.

@@ -28,12 +28,13 @@ impl Views<'_> {
     /// Up to which wish all have come true: by what holders have told, and by the last grant itself.
     pub(super) fn fulfilled(&self) -> u64 {
         let told = self.heard.values().map(|view| view.fulfilled).max().unwrap_or_default();
-        told.max(self.granted().map_or(0, |(token, _)| self.seen_by(token)))
+        told.max(self.granted().map_or(0, |(token, holder)| self.seen_by(token, holder)))
     }
 
-    /// The wish that the holder of a term had seen when it claimed it.
-    fn seen_by(&self, term: Token) -> u64 {
-        self.heard.values().filter(|view| view.term == term).map(|view| view.seen).max().unwrap_or_default()
+    /// The wish that the holder of a term had seen when it claimed it. Others who claimed the same term count for nothing.
+    fn seen_by(&self, term: Token, holder: &Holder) -> u64 {
+        let of_it = self.heard.values().filter(|view| view.term == term && view.supports(holder.id));
+        of_it.map(|view| view.seen).max().unwrap_or_default()
     }
 
     /// The highest term that was granted, and to whom, as far as these answers prove it: a majority has supported it, or its
@@ -59,12 +60,14 @@ impl Views<'_> {
             let (version, lease) = (Version::default(), Duration::ZERO);
             return Some(Record { version, holder: None, lease, intent, wish, paused });
         };
-        let of_it = |view: &&View| view.term == token;
+        // A voter may support somebody else in this term, whose claim was taken back: that is no release.
+        let is_of_it = |view: &View| view.term == token && view.supports(holder.id);
+        let of_it = |view: &&View| is_of_it(view);
         // A renewal counts once a majority has seen it, as a change of a row counts once it is committed. A release counts at
         // once: whoever sends it leads no more.
         let released = self.heard.values().filter(of_it).filter(|view| view.released).map(|view| view.beat).max();
         let beats = self.heard.values().filter(of_it).map(|view| view.beat);
-        let seen = beats.filter(|beat| self.agree(|view| view.term == token && view.beat >= *beat)).max();
+        let seen = beats.filter(|beat| self.agree(|view| is_of_it(view) && view.beat >= *beat)).max();
         Some(Record {
             version: Version { token, beat: released.or(seen).unwrap_or(1).max(1) },
             holder: released.is_none().then(|| holder.clone()),

@@ -11,7 +11,8 @@ use super::store::{failure, no_registers};
 use super::wire::{self, Asked, Body, Probed, Question, Recall};
 use crate::store::row::{self, Verdict};
 use crate::store::{
-    BoxFuture, Desk, Finding, MemberEvent, Members, Order, Ordered, Probe, Severity, Snapshot, StoreError, Term,
+    BoxFuture, Desk, Finding, MemberEvent, Members, Order, OrderKind, Ordered, Probe, Severity, Snapshot, StoreError,
+    Term,
 };
 use crate::{CandidateId, ElectionName, clock};
 
@@ -102,7 +103,12 @@ impl PeersDesk {
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
         let Some(before) = self.look(election).await? else { return Ok(Ordered::NoSuchElection) };
-        let (record, ended) = match row::order(&before.record, before.leader().is_some(), order) {
+        // What is so already may be so with a few voters only: it is written all the same, or a claim could pass it by.
+        let holds = matches!(order.kind, OrderKind::Pause | OrderKind::Resume);
+        let verdict = row::order(&before.record, before.leader().is_some(), order);
+        let is_already = verdict == Verdict::Already;
+        let (record, ended) = match verdict {
+            Verdict::Already if holds => (before.record.clone(), None),
             Verdict::Already => return Ok(Ordered::Already(before)),
             Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
             Verdict::Write(record, ended) => (record, ended),
@@ -111,7 +117,7 @@ impl PeersDesk {
         let count = orders.next_count(rand::random());
         // A voter may have missed a later leadership, and not know that it is not meant.
         let until = order.token;
-        if record.paused != before.record.paused {
+        if holds {
             orders.paused = primacy_core::quorum::Ordered { count, value: record.paused, until };
         }
         if record.wish != before.record.wish || orders == *self.clerk.orders() {
@@ -128,7 +134,7 @@ impl PeersDesk {
         if let Some(reason) = ended {
             self.call(election, Clerk::dismiss, reason.word()).await?;
         }
-        Ok(Ordered::Written(before))
+        Ok(if is_already { Ordered::Already(before) } else { Ordered::Written(before) })
     }
 
     async fn measure(&mut self) -> Result<Probe, StoreError> {

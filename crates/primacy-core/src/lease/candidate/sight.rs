@@ -11,6 +11,11 @@ use crate::select::Rank;
 use crate::time::spread;
 use crate::{CandidateId, Instant, Token};
 
+/// Whether nobody holds the lease, or provably nobody any more.
+fn is_free(sighting: &Sighting) -> bool {
+    sighting.holder_gone || sighting.record.as_ref().is_some_and(|record| record.holder.is_none())
+}
+
 impl Candidate {
     /// The row as its own change has left it.
     pub(super) fn confirmed(&mut self, record: Record, cx: &mut Context<'_>) {
@@ -57,6 +62,7 @@ impl Candidate {
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
         sighting.standing = self.placed.unwrap_or(sighting.standing);
         let previous = self.seen.take();
+        let was_free = previous.as_ref().is_some_and(|seen| is_free(&seen.sighting));
         let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
         let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
         let same = previous.filter(|seen| {
@@ -81,6 +87,10 @@ impl Candidate {
         if holder.map_or(grown, |holder| holder != self.config.id) {
             // Others have had their turn, or one has, unseen: what kept this candidate from asking has been fulfilled.
             self.cool_until = Instant::ZERO;
+        }
+        if is_free(&sighting) && !was_free {
+            // What was asked for in vain may be had now.
+            self.ask_after = Instant::ZERO;
         }
         if let Some(record) = &sighting.record {
             self.highest = self.highest.max(record.version);

@@ -1,0 +1,69 @@
+//! Claims of different candidates in one term, and claims that failed.
+
+use super::*;
+
+/// `a` leads in term 1 by two voters, and has renewed; then an operator wants another leader; and the third voter has supported
+/// `b` in that term, which had seen that order and has taken its claim back.
+fn split_in_one_term() -> Peers {
+    let mut peers = Peers::new();
+    let (term, now) = (Token::new(1).expect("small"), peers.now);
+    let claim = |name: &str, seen| Ask::Claim { term, holder: holder(name), lease: LEASE, seen, granted: None };
+    let renewal = Ask::Renew { term, id: holder("a").id, beat: 5, lease: LEASE, fulfilled: 0 };
+    let [first, second, third] = [1, 2, 3].map(VoterId::from_bits);
+    for voter in [first, second] {
+        for ask in [claim("a", Counts::default()), renewal.clone()] {
+            assert!(peers.voters.get_mut(&voter).expect("a voter").handle(&ask, now).answer.accepted);
+        }
+    }
+    peers.order(Some(Wish::NewElection), false);
+    let seen = peers.voters[&third].durable().orders.counts();
+    let back = Ask::Release { term, id: holder("b").id, beat: 0, fulfilled: 0 };
+    for ask in [claim("b", seen), back] {
+        assert!(peers.voters.get_mut(&third).expect("a voter").handle(&ask, now).answer.accepted);
+    }
+    peers
+}
+
+#[test]
+fn a_claim_of_anothers_term_that_was_taken_back_is_no_release_and_makes_no_order_come_true() {
+    let mut peers = split_in_one_term();
+    let record = peers.look(&mut Clerk::new(membership())).record.expect("granted");
+    assert!(record.is_held_by(holder("a").id), "{record:?}");
+    assert_eq!(record.wish, Some(Wish::NewElection), "its leader has not seen that");
+}
+
+#[test]
+fn a_look_that_hears_a_voter_of_anothers_claim_waits_for_the_beat_that_the_others_know() {
+    let peers = split_in_one_term();
+    let mut clerk = Clerk::new(membership());
+    let mut out = Vec::new();
+    clerk.begin(Request::Look { announce: None }, &mut out);
+    out.clear();
+    for voter in [1, 3, 2].map(VoterId::from_bits) {
+        assert!(out.is_empty(), "a majority that cannot know is not enough: {out:?}");
+        let answer = peers.voters[&voter].clone().handle(&Ask::Read, peers.now).answer;
+        clerk.answered(voter, clerk.round(), answer, &mut out);
+    }
+    let [Output::Done(Ok(Reply::Seen(sighting)))] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(sighting.record.as_ref().map(|record| record.version), Some(version(1, 5)));
+}
+
+#[test]
+fn what_takes_a_claim_back_is_sent_again_if_the_call_has_failed_and_its_connections_with_it() {
+    let (mut peers, mut clerk) = (Peers::new(), Clerk::new(membership()));
+    let mut out = Vec::new();
+    let (holder, floor) = (holder("a"), Token::NONE);
+    clerk.begin(Request::Acquire { expect: None, floor, holder, lease: LEASE }, &mut out);
+    let claims = peers.deliver(&mut clerk, out);
+    peers.cut(&[2, 3]);
+    let failed = peers.deliver(&mut clerk, claims);
+    assert_eq!(failed.last(), Some(&Output::Done(Err(CallError::NotDone))), "and nothing before it leaves");
+    let first = VoterId::from_bits(1);
+    assert!(peers.voters[&first].bound_until(peers.now).is_some());
+    peers.cut(&[]);
+    peers.look(&mut clerk);
+    assert_eq!(peers.voters[&first].bound_until(peers.now), None, "free for others");
+    let mut again = Vec::new();
+    clerk.begin(Request::Look { announce: None }, &mut again);
+    assert_eq!(again.len(), 3, "once is enough");
+}

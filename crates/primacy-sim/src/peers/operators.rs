@@ -1,0 +1,171 @@
+//! Operators and wardens, who ask voters for something once: as `primacy`'s desk and testament do.
+
+use primacy_core::lease::{CallError, EndReason, Record, Reply, Request, Version, Wish};
+use primacy_core::quorum::{Ordered as Register, Orders};
+use primacy_core::{CandidateId, Token};
+
+use super::What;
+use super::client::{Plan, Who};
+use crate::clock::Clock;
+use crate::store::Order;
+use crate::tally::Sometimes;
+use crate::world::World;
+
+/// What an operator wants done.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    order: Order,
+    meant: Meant,
+    /// It goes on until it has come through.
+    insists: bool,
+    /// The orders that it is telling, once it has looked.
+    telling: Option<Orders>,
+}
+
+/// Which leadership an operator means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meant {
+    /// Whichever there is.
+    Any,
+    /// The one with this token.
+    This(Token),
+    /// The one that is seen.
+    Seen,
+    /// The one before that.
+    Former,
+}
+
+/// What a look makes of an order.
+enum Verdict {
+    Already,
+    TokenChanged,
+    Write(Orders, Option<Token>),
+}
+
+impl World {
+    /// An operator goes about an order.
+    pub(crate) fn order_peers(&mut self, order: Order, meant: Meant, insists: bool) {
+        self.trace.hash(&(self.now, &order));
+        self.log(None, || format!("an operator is about to order {order:?}"));
+        let host = self.peers.cuts.hosts().saturating_sub(1);
+        let clock = Clock::new(self.now, 0, 0);
+        let errand = Errand { order, meant, insists, telling: None };
+        let client = self.new_client(Who::Operator(errand), CandidateId::from_bits(0), host, clock);
+        self.look_for_errand(client);
+    }
+
+    pub(super) fn retry_errand(&mut self, client: u64) {
+        if self.peers.clients.contains_key(&client) {
+            self.look_for_errand(client);
+        }
+    }
+
+    fn look_for_errand(&mut self, number: u64) {
+        self.plan_in_time(number, Plan::Call(Request::Look { announce: None }), 5_000_000_000);
+    }
+
+    fn plan_in_time(&mut self, number: u64, plan: Plan, patience: u64) {
+        self.plan(number, plan);
+        if let Some(client) = self.peers.clients.get(&number) {
+            self.after_peers(patience, What::GiveUp { client: number, calls: client.calls });
+        }
+    }
+
+    /// What an operator was told.
+    pub(super) fn errand_hears(&mut self, number: u64, result: Result<Reply, CallError>) {
+        let entropy = self.rng.bits();
+        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let mut known = client.clerk.orders().clone();
+        let Who::Operator(errand) = &mut client.who else { return };
+        let telling = errand.telling.take();
+        match (result, telling) {
+            (Err(_), _) if errand.insists => {
+                self.after_peers(20_000_000, What::Retry { client: number });
+                return;
+            }
+            (Ok(Reply::Seen(seen)), None) => {
+                let gone = seen.holder_gone;
+                if let Some(record) = seen.record {
+                    if errand.insists {
+                        // It knows of all that was ever ordered, also where that is not seen by a majority yet.
+                        self.peers.booths.iter().for_each(|booth| booth.tell_orders(&mut known));
+                    }
+                    let verdict = judge(&record, !gone, &known, errand, entropy);
+                    if record.paused && record.holder.is_none() {
+                        self.tally.saw(Sometimes::Held);
+                    }
+                    match verdict {
+                        Verdict::Already => {}
+                        Verdict::TokenChanged => self.saw(Sometimes::Refused),
+                        Verdict::Write(orders, token) => {
+                            errand.telling = Some(orders.clone());
+                            self.peers.ledger.sent(orders.paused.count);
+                            return self.plan_in_time(number, Plan::Order(orders, token), 5_000_000_000);
+                        }
+                    }
+                }
+            }
+            (Ok(Reply::Seen(_)), Some(orders)) => match &errand.order {
+                Order::Pause => self.peers.ledger.paused(orders.paused.count),
+                Order::Promote(label) => self.peers.ledger.wished(Some(label.clone())),
+                Order::Depose => self.peers.ledger.wished(None),
+                Order::Resume => {}
+            },
+            (Ok(Reply::Conflict(_)), _) => self.saw(Sometimes::Refused),
+            _ => {}
+        }
+        self.log(None, || "the operator is done".to_owned());
+        self.end_client(number);
+    }
+
+    /// A warden asks for its dead process.
+    pub(crate) fn warden_asks(&mut self, n: usize, id: CandidateId, version: Version) {
+        let is_it = |who: &Who, of: CandidateId| matches!(who, Who::Warden { node } if *node == n) && of == id;
+        let known = self.peers.clients.iter().find(|(_, client)| is_it(&client.who, client.id));
+        let known = known.map(|(number, _)| *number);
+        let host = self.scenario.peers.as_ref().map_or(0, |setting| setting.hosts[n]);
+        let clock = Clock::new(self.now, 0, self.nodes[n].ppm);
+        let number = known.unwrap_or_else(|| self.new_client(Who::Warden { node: n }, id, host, clock));
+        let request = Request::Release { id, version, reason: EndReason::Died };
+        let patience = crate::nanos(self.nodes[n].part.timing.call_timeout());
+        self.plan_in_time(number, Plan::Call(request), patience);
+    }
+}
+
+/// The rules of `primacy`'s stores for orders, and how its desk words them for voters.
+fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: u64) -> Verdict {
+    let seen = record.version.token;
+    let until = match errand.meant {
+        Meant::Any => None,
+        Meant::This(token) => Some(token),
+        Meant::Seen => Some(seen),
+        Meant::Former => Token::new(seen.get().saturating_sub(1)),
+    };
+    if until.is_some_and(|token| token != seen) {
+        return Verdict::TokenChanged;
+    }
+    let (wish, paused) = match &errand.order {
+        Order::Promote(label) => {
+            let leads = live && record.holder.as_ref().is_some_and(|holder| holder.label == *label);
+            ((!leads).then(|| Wish::Successor(label.clone())), record.paused)
+        }
+        Order::Depose if record.holder.is_none() => return Verdict::Already,
+        Order::Depose => (Some(Wish::NewElection), record.paused),
+        Order::Pause => (record.wish.clone(), true),
+        Order::Resume => (record.wish.clone(), false),
+    };
+    // What is so already may have been seen with one voter only: it is written all the same.
+    let tells = matches!(errand.order, Order::Pause | Order::Resume);
+    if (&wish, paused) == (&record.wish, record.paused) && !tells {
+        return Verdict::Already;
+    }
+    let mut orders = known.clone();
+    let count = orders.next_count(entropy);
+    if tells {
+        orders.paused = Register { count, value: paused, until };
+    }
+    if wish != record.wish {
+        orders.wish = Register { count, value: wish, until };
+    }
+    Verdict::Write(orders, until)
+}

@@ -1,0 +1,212 @@
+//! The checkers among peers: a majority keeps its promise to whoever believes, in memory and on disk; what a voter has told it
+//! does not forget; no claim goes against an order that is in place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use primacy_core::lease::{CallError, Reply};
+use primacy_core::quorum::{Answer, Ask, Counts, Durable};
+use primacy_core::{CandidateId, Instant, Label, Token};
+
+use super::client::Client;
+use super::voter::Booth;
+use crate::oracle::Oracle;
+use crate::tally::Sometimes;
+use crate::world::World;
+
+/// What the checkers remember.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// The last pause that an operator was told of, and the last order of that register that was ever sent. One that was
+    /// refused or not answered may come later than one that was: with some voter it may be.
+    paused: u64,
+    sent: u64,
+    /// Terms that were claimed although such a pause was in place, and by whom.
+    against: BTreeSet<(Token, CandidateId)>,
+    /// Whom an operator wants to lead, since they said so.
+    wished: Option<Label>,
+    /// Terms that were released by whoever led.
+    released: BTreeSet<Token>,
+    /// What each voter has told last.
+    told: BTreeMap<usize, Told>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Told {
+    term: Token,
+    holder: Option<CandidateId>,
+    released: bool,
+    orders: Counts,
+    fulfilled: u64,
+}
+
+impl Ledger {
+    pub(super) fn paused(&mut self, count: u64) {
+        self.paused = self.paused.max(count);
+    }
+
+    pub(super) fn wished(&mut self, wish: Option<Label>) {
+        self.wished = wish;
+    }
+
+    pub(super) fn sent(&mut self, count: u64) {
+        self.sent = self.sent.max(count);
+    }
+}
+
+impl World {
+    /// The inductive oracle: whoever believes has a majority of voters that is bound to it beyond that, however clocks run
+    /// from now on within their bounds, and whichever of the voters restart now.
+    pub(crate) fn check_promises(&mut self) {
+        if !self.scenario.sound() {
+            return;
+        }
+        for n in 0..self.nodes.len() {
+            if self.nodes[n].belief(self.now).is_some() && !self.is_promised(n) {
+                let booths = self.peers.booths.iter().enumerate();
+                let now = self.now;
+                let all: Vec<String> = booths.map(|(v, booth)| format!("v{v} {}", booth.describe(now))).collect();
+                let token = self.nodes[n].belief(now).map(|belief| belief.token);
+                self.violate(Oracle::Binding, Some(n), || {
+                    format!("believes in {token:?}, which no majority promises: {}", all.join("; "))
+                });
+            }
+        }
+    }
+
+    /// Whether a majority is bound to this believer.
+    pub(crate) fn is_promised(&self, n: usize) -> bool {
+        let Some(process) = &self.nodes[n].process else { return false };
+        let Some(belief) = process.belief(self.now) else { return false };
+        let left = u128::from(crate::nanos(belief.until.since(process.clock.read(self.now))));
+        let slowest = u128::from(1_000_000 - self.nodes[n].part.timing.drift_ppm());
+        let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
+        let fastest = u128::from(1_000_000 + drift_ppm);
+        let supports = |durable: &Durable| {
+            durable.term == belief.token
+                && durable.released.is_none()
+                && durable.holder.as_ref().is_some_and(|holder| holder.id == process.id)
+        };
+        let restarted = |durable: &Durable| u128::from(crate::nanos(durable.lease)) * fastest / 1_000_000;
+        let lasts = |bound: u128| bound * slowest >= left * fastest;
+        let keeps = |booth: &Booth| {
+            let on_disk = supports(&booth.synced) && lasts(restarted(&booth.synced));
+            let in_memory = match &booth.life {
+                Some(life) => {
+                    let own = life.clock.read(self.now);
+                    let bound = life.voter.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
+                    supports(life.voter.durable()) && lasts(u128::from(bound))
+                }
+                None => supports(&booth.kept) && lasts(restarted(&booth.kept)),
+            };
+            on_disk && in_memory
+        };
+        self.is_majority(keeps)
+    }
+
+    fn is_majority(&self, is: impl Fn(&Booth) -> bool) -> bool {
+        let booths = &self.peers.booths;
+        booths.iter().filter(|booth| is(booth)).count() * 2 > booths.len()
+    }
+
+    /// What a voter has told of itself stays true until it tells of something later.
+    pub(super) fn check_memory(&mut self, v: usize, answer: &Answer) {
+        let view = &answer.view;
+        let now = Told {
+            term: view.term,
+            holder: view.holder.as_ref().map(|holder| holder.id),
+            released: view.released,
+            orders: view.orders.counts(),
+            fulfilled: view.fulfilled,
+        };
+        let told = self.peers.ledger.told.entry(v).or_default();
+        let same = now.term == told.term && (now.holder == told.holder || told.holder.is_none());
+        let keeps = (now.term > told.term || (same && (now.released || !told.released)))
+            && now.orders.wish >= told.orders.wish
+            && now.orders.paused >= told.orders.paused
+            && now.fulfilled >= told.fulfilled;
+        let before = std::mem::replace(told, now.clone());
+        if !keeps {
+            self.violate(Oracle::Memory, None, || format!("v{v} has told {before:?}, and now it tells {now:?}"));
+        }
+    }
+
+    /// A claim is about to be sent.
+    pub(super) fn note_claim(&mut self, number: u64, ask: &Ask) {
+        let ledger = &mut self.peers.ledger;
+        let Some(client) = self.peers.clients.get(&number) else { return };
+        if let Some(term) = Client::claims(ask).filter(|_| ledger.paused > 0 && ledger.paused == ledger.sent) {
+            ledger.against.insert((term, client.id));
+        }
+    }
+
+    /// A candidate has been told what became of its call.
+    pub(super) fn count_reply(&mut self, result: &Result<Reply, CallError>) {
+        match result {
+            Ok(Reply::Conflict(_)) => self.saw(Sometimes::Conflict),
+            Ok(Reply::Applied(record)) if record.holder.is_none() => {
+                self.peers.ledger.released.insert(record.version.token);
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody begins to lead, after the leadership with that token.
+    pub(crate) fn check_lead_of_peers(&mut self, n: usize, token: Token, former: Token) {
+        let id = self.nodes[n].process.as_ref().map(|process| process.id);
+        if id.is_some_and(|id| self.peers.ledger.against.contains(&(token, id))) {
+            self.violate(Oracle::Orders, Some(n), || {
+                format!("leads with token {token}, which it claimed while the election was paused")
+            });
+        }
+        let label = &self.nodes[n].part.label;
+        if self.peers.ledger.wished.take_if(|wished| wished == label).is_some() {
+            self.saw(Sometimes::Successor);
+        }
+        if former > Token::NONE {
+            let released = self.peers.ledger.released.contains(&former);
+            self.saw(if released { Sometimes::ReleaseTaken } else { Sometimes::Takeover });
+        }
+    }
+
+    /// A voter was asked: a renewal that a majority has heard of is the moment at which to lose a leader.
+    pub(super) fn note_renewal(&mut self, ask: &Ask) {
+        let Ask::Renew { term, id, beat, .. } = ask else { return };
+        let Some(n) = self.healing_waits_for_renewal() else { return };
+        if self.nodes[n].process.as_ref().is_none_or(|process| process.id != *id) {
+            return;
+        }
+        let has = |booth: &Booth| {
+            booth.life.as_ref().is_some_and(|life| {
+                let view = life.voter.clone().handle(&Ask::Read, Instant::ZERO).answer.view;
+                view.term == *term && view.beat >= *beat
+            })
+        };
+        if self.is_majority(has) {
+            self.healing_renewed(n);
+        }
+    }
+
+    /// How many at most wait as far as voters know, and are not alive.
+    pub(crate) fn dead_announcements(&self, live: impl Fn(CandidateId) -> bool) -> u32 {
+        let dead = |booth: &Booth| booth.waiting(self.now).into_iter().filter(|id| !live(*id)).count();
+        self.peers.booths.iter().map(dead).max().unwrap_or_default() as u32
+    }
+}
+
+impl Booth {
+    fn describe(&self, now: u64) -> String {
+        let holder = |durable: &Durable| {
+            let holder = durable.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
+            format!("{} of {holder}{}", durable.term, if durable.released.is_some() { ", released" } else { "" })
+        };
+        let on_disk = holder(&self.synced);
+        match &self.life {
+            None => format!("({on_disk} on its disk, is down)"),
+            Some(life) => {
+                let own = life.clock.read(now);
+                let bound = life.voter.bound_until(own).map_or(std::time::Duration::ZERO, |until| until.since(own));
+                format!("({on_disk} on its disk, {}, bound for {bound:?})", holder(life.voter.durable()))
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The adversary among peers: voters, their disks, their machines, and the network between hosts; and the end of all that.
+
+use super::What;
+use super::setting::{Rates, Strike};
+use crate::node::StallKind;
+use crate::scenario::{Profile, draw_ppm};
+use crate::store::Order;
+use crate::tally::Fault;
+use crate::world::World;
+
+impl World {
+    pub(super) fn plan_strike(&mut self) {
+        let every = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.strike_every);
+        if every > 0 {
+            let wait = self.rng.between(every / 8, every * 2);
+            self.after_peers(wait, What::Strike);
+        }
+    }
+
+    /// The adversary strikes.
+    pub(super) fn strike_peers(&mut self) {
+        if self.healing.has_begun() {
+            return;
+        }
+        self.plan_strike();
+        let Some(setting) = &self.scenario.peers else { return };
+        let (strikes, aim, voters) = (setting.rates.strikes, setting.rates.aim, setting.voters);
+        let Some(kind) = self.rng.weighted(strikes.iter().copied()) else { return };
+        let hosts = self.peers.cuts.hosts() as u64;
+        let leader = (0..self.nodes.len()).find(|n| self.nodes[*n].belief(self.now).is_some());
+        let leaders_host = leader.and_then(|n| self.scenario.peers.as_ref().map(|setting| setting.hosts[n]));
+        let aims = self.rng.chance(aim);
+        let host = leaders_host.filter(|_| aims).unwrap_or(self.rng.below(hosts) as usize);
+        let v = Some(host).filter(|host| *host < voters).unwrap_or(self.rng.below(voters as u64) as usize);
+        let lease = crate::nanos(self.scenario.longest);
+        let until = self.now + self.rng.spread(lease / 32, lease * 3);
+        self.strike_one(Strike::ALL[kind], host, v, until);
+    }
+
+    fn strike_one(&mut self, strike: Strike, host: usize, v: usize, until: u64) {
+        let lasts = |what: String| format!("{what} until {}", primacy_core::Instant::from_nanos(until));
+        match strike {
+            Strike::Kill => {
+                self.fault(Fault::VoterKilled);
+                self.kill_voter(v);
+            }
+            Strike::Stop => {
+                self.fault(Fault::VoterStopped);
+                self.log(None, || lasts(format!("v{v} is stopped")));
+                self.stop_voter(v, until);
+            }
+            Strike::PowerOff => self.power_off(v),
+            Strike::Sleep => {
+                self.fault(Fault::HostSlept);
+                self.log(None, || lasts(format!("the host of v{v} sleeps")));
+                self.stop_voter(v, until);
+                for n in self.nodes_on(v) {
+                    let wait = until - self.now;
+                    self.stall(n, StallKind::Suspend, wait, true);
+                }
+            }
+            Strike::DiskStands => {
+                self.fault(Fault::DiskStood);
+                self.log(None, || lasts(format!("the disk of v{v} stands")));
+                let booth = &mut self.peers.booths[v];
+                booth.disk_stands_until = booth.disk_stands_until.max(until);
+            }
+            Strike::DiskFails => self.peers.booths[v].next_flush_fails = true,
+            Strike::Mute | Strike::Deaf | Strike::CutOff => {
+                self.fault(if strike == Strike::CutOff { Fault::CutOff } else { Fault::CutOneWay });
+                self.log(None, || lasts(format!("host {host} is cut off ({strike:?})")));
+                for other in 0..self.peers.cuts.hosts() {
+                    if strike != Strike::Deaf {
+                        self.peers.cuts.cut(host, other, until);
+                    }
+                    if strike != Strike::Mute {
+                        self.peers.cuts.cut(other, host, until);
+                    }
+                }
+            }
+            Strike::CutPair => {
+                let other = self.rng.below(self.peers.cuts.hosts() as u64) as usize;
+                self.fault(Fault::CutOneWay);
+                self.log(None, || lasts(format!("host {other} does not hear host {host}")));
+                self.peers.cuts.cut(host, other, until);
+            }
+            Strike::Halves => {
+                self.fault(Fault::CutHalves);
+                let hosts = self.peers.cuts.hosts();
+                let sides: Vec<bool> = (0..hosts).map(|_| self.rng.chance(500_000)).collect();
+                self.log(None, || lasts(format!("the network falls apart: {sides:?}")));
+                self.cut_where(until, |from, to| sides[from] != sides[to]);
+            }
+            Strike::Ring => {
+                self.fault(Fault::CutRing);
+                self.log(None, || lasts("each host hears its neighbours only".to_owned()));
+                let hosts = self.peers.cuts.hosts();
+                self.cut_where(until, |from, to| (from + 1) % hosts != to && (to + 1) % hosts != from);
+            }
+            Strike::Reset => {
+                self.fault(Fault::ConnectionsBroken);
+                self.break_connections(v, None, true);
+            }
+            Strike::Slew => self.slew_voter(v),
+        }
+    }
+
+    fn cut_where(&mut self, until: u64, is_cut: impl Fn(usize, usize) -> bool) {
+        let hosts = self.peers.cuts.hosts();
+        for from in 0..hosts {
+            for to in (0..hosts).filter(|to| is_cut(from, *to)) {
+                self.peers.cuts.cut(from, to, until);
+            }
+        }
+    }
+
+    fn nodes_on(&self, host: usize) -> Vec<usize> {
+        let hosts = self.scenario.peers.as_ref().map(|setting| setting.hosts.clone()).unwrap_or_default();
+        (0..self.nodes.len()).filter(|n| hosts[*n] == host).collect()
+    }
+
+    fn stop_voter(&mut self, v: usize, until: u64) {
+        if self.peers.booths[v].stopped_until < until {
+            self.peers.booths[v].stopped_until = until;
+            self.after_peers(until - self.now, What::Resume { voter: v });
+        }
+    }
+
+    /// A machine that sleeps takes its voter with it.
+    pub(crate) fn sleep_with(&mut self, n: usize, until: u64) {
+        let host = self.scenario.peers.as_ref().map(|setting| (setting.hosts[n], setting.voters));
+        if let Some((host, _)) = host.filter(|(host, voters)| host < voters) {
+            self.stop_voter(host, until);
+        }
+    }
+
+    fn slew_voter(&mut self, v: usize) {
+        let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
+        let ppm = draw_ppm(drift_ppm, self.scenario.profile, &mut self.rng);
+        let now = self.now;
+        self.fault(Fault::Slewed);
+        let booth = &mut self.peers.booths[v];
+        booth.ppm = ppm;
+        if let Some(life) = &mut booth.life {
+            life.clock.slew(now, ppm);
+        }
+    }
+
+    /// Faults are over: a majority of the voters runs, and nothing is on its way.
+    pub(crate) fn heal_peers(&mut self) {
+        let Some(setting) = &mut self.scenario.peers else { return };
+        let flush_max = (self.scenario.healed_latency / 8).max(100_000);
+        setting.rates = self.scenario.steady.map_or(Rates::healed(flush_max), Rates::steady);
+        let voters = setting.voters;
+        setting.strays = false;
+        self.peers.cuts.heal();
+        let spare = if self.scenario.profile == Profile::Calm { 0 } else { (voters - 1) / 2 };
+        let buried = if self.rng.chance(300_000) { self.rng.below(spare as u64 + 1) as usize } else { 0 };
+        let first = self.rng.below(voters as u64) as usize;
+        for v in 0..voters {
+            let booth = &mut self.peers.booths[v];
+            (booth.stopped_until, booth.disk_stands_until) = (self.now, self.now);
+            booth.next_flush_fails = false;
+            booth.forget_unread();
+            self.after_peers(0, What::Resume { voter: v });
+            if (v + voters - first) % voters < buried {
+                self.peers.booths[v].dead_for_good = true;
+                self.kill_voter(v);
+            } else {
+                self.after_peers(1_000_000, What::Start { voter: v });
+            }
+        }
+        // After whatever was stopped goes on.
+        self.after_peers(0, What::Healed);
+    }
+
+    /// Nothing of before is on its way, and the election goes on.
+    pub(super) fn healed(&mut self) {
+        self.renew_connections();
+        self.give_order(&Order::Resume, None);
+    }
+
+    /// One voter restarts, if the others are enough: nobody must be unseated by that.
+    pub(crate) fn restart_a_voter(&mut self) {
+        let running: Vec<usize> =
+            (0..self.peers.booths.len()).filter(|v| self.peers.booths[*v].runs(self.now)).collect();
+        if (running.len() - 1) * 2 > self.peers.booths.len() {
+            let v = *self.rng.pick(&running);
+            self.kill_voter(v);
+            self.after_peers(5_000_000, What::Start { voter: v });
+        }
+    }
+
+    /// Whether all voters answer.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.peers.booths.iter().all(|booth| booth.runs(self.now))
+    }
+}

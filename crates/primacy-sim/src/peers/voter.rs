@@ -1,0 +1,432 @@
+//! A voter's host: the process that answers, one question after the other, what its disk has, and how both are lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use primacy_core::lease::Standing;
+use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter};
+use primacy_core::select::Rank;
+use primacy_core::{CandidateId, Instant};
+
+use super::What;
+use super::wire::{Frame, Question};
+use crate::clock::Clock;
+use crate::planted::DriverFlaw;
+#[cfg(feature = "canaries")]
+use crate::planted::Planted;
+use crate::tally::{Fault, Sometimes};
+use crate::world::World;
+
+/// Where one voter lives.
+#[derive(Debug)]
+pub(super) struct Booth {
+    /// The error of its clock's rate.
+    pub(super) ppm: i32,
+    pub(super) life: Option<Life>,
+    /// What is on disk, whatever happens.
+    pub(super) synced: Durable,
+    /// What a process that starts now would read.
+    pub(super) kept: Durable,
+    /// Nothing of it runs.
+    pub(super) stopped_until: u64,
+    /// Its machine has no power: not even its network answers.
+    pub(super) is_off: bool,
+    pub(super) dead_for_good: bool,
+    pub(super) disk_stands_until: u64,
+    pub(super) next_flush_fails: bool,
+}
+
+/// One start of a voter.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) number: u64,
+    pub(super) clock: Clock,
+    pub(super) voter: Voter,
+    inbox: VecDeque<(u64, Frame)>,
+    flush: Option<Flush>,
+    lineup: Lineup,
+    /// Until when it was bound when that was last told of.
+    bound_until: Option<Instant>,
+    armed: bool,
+}
+
+/// What is being written, and what leaves when it is on disk.
+#[derive(Debug)]
+struct Flush {
+    durable: Durable,
+    answers: Vec<(u64, Frame)>,
+    is_news: bool,
+}
+
+/// Who has said lately that it waits.
+#[derive(Debug, Default)]
+struct Lineup(BTreeMap<CandidateId, Waits>);
+
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    seen: Instant,
+    fresh: Duration,
+    rank: Rank,
+}
+
+impl Lineup {
+    fn announce(&mut self, id: CandidateId, rank: Rank, lease: Duration, now: Instant) {
+        // As `fresh_for` of primacy's stores.
+        let since = self.0.get(&id).map(|waits| now.since(waits.seen));
+        let period = Some(lease).filter(|lease| !lease.is_zero()).max(since);
+        let fresh = period.map_or(Duration::from_secs(30), |period| period * 5 / 2).max(Duration::from_millis(250));
+        self.0.insert(id, Waits { seen: now, fresh, rank });
+    }
+
+    fn waiting(&self, holder: Option<CandidateId>, now: Instant) -> impl Iterator<Item = (Rank, CandidateId)> {
+        let all = self.0.iter();
+        all.filter(move |(id, waits)| holder != Some(**id) && now.since(waits.seen) < waits.fresh)
+            .map(|(id, waits)| (waits.rank, *id))
+    }
+
+    fn standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
+        let own = (self.0.get(&me).map_or(Rank::LAST, |waits| waits.rank), me);
+        let others = self.waiting(holder, now).filter(|(_, id)| *id != me);
+        others.fold(Standing::default(), |standing, other| Standing {
+            ahead: standing.ahead + u32::from(other < own),
+            others: standing.others + 1,
+            ..standing
+        })
+    }
+}
+
+impl Booth {
+    pub(super) fn new(ppm: i32) -> Self {
+        Self {
+            ppm,
+            life: None,
+            synced: Durable::default(),
+            kept: Durable::default(),
+            stopped_until: 0,
+            is_off: false,
+            dead_for_good: false,
+            disk_stands_until: 0,
+            next_flush_fails: false,
+        }
+    }
+
+    /// All orders that it knows of, beside those that are known.
+    pub(super) fn tell_orders(&self, known: &mut Orders) {
+        known.merge(&self.kept.orders);
+        if let Some(life) = &self.life {
+            known.merge(&life.voter.durable().orders);
+        }
+    }
+
+    /// What has reached it and was not read is lost.
+    pub(super) fn forget_unread(&mut self) {
+        if let Some(life) = &mut self.life {
+            life.inbox.clear();
+        }
+    }
+
+    /// Whether its process answers.
+    pub(super) fn runs(&self, now: u64) -> bool {
+        self.life.is_some() && self.stopped_until <= now
+    }
+
+    /// Those who have said lately that they wait.
+    pub(super) fn waiting(&self, now: u64) -> Vec<CandidateId> {
+        let Some(life) = &self.life else { return Vec::new() };
+        life.lineup.waiting(None, life.clock.read(now)).map(|(_, id)| id).collect()
+    }
+}
+
+impl World {
+    /// Starts a voter with what its disk has.
+    pub(super) fn start_voter(&mut self, v: usize) {
+        let number = self.number();
+        let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
+        let origin = self.rng.spread(1, 3_600_000_000_000);
+        let booth = &mut self.peers.booths[v];
+        if booth.life.is_some() || booth.dead_for_good {
+            return;
+        }
+        booth.is_off = false;
+        let clock = Clock::new(self.now, origin, booth.ppm);
+        let durable = booth.kept.clone();
+        let voter = restarted(durable.clone(), drift_ppm, clock.read(self.now), self.scenario.planted);
+        let bound_until = voter.bound_until(clock.read(self.now));
+        if bound_until.is_some() {
+            self.saw(Sometimes::BootWait);
+        }
+        let booth = &mut self.peers.booths[v];
+        let (inbox, lineup) = (VecDeque::new(), Lineup::default());
+        booth.life = Some(Life { number, clock, voter, inbox, flush: None, lineup, bound_until, armed: false });
+        self.log(None, || format!("v{v} starts with term {}", durable.term));
+        // A disk that does not work is known at once, and nothing is said before.
+        self.flush(v, Flush { durable, answers: Vec::new(), is_news: false });
+        self.check_promises();
+    }
+
+    pub(super) fn resume_voter(&mut self, v: usize) {
+        if self.peers.booths[v].stopped_until <= self.now {
+            self.run_voter(v);
+        }
+    }
+
+    /// A frame reaches a voter, if the process runs that it is meant for.
+    pub(super) fn put_to_voter(&mut self, v: usize, life: Option<u64>, connection: u64, frame: Frame) {
+        let Some(own) = &mut self.peers.booths[v].life else { return };
+        if life.is_none_or(|life| life == own.number) {
+            own.inbox.push_back((connection, frame));
+            self.run_voter(v);
+        }
+    }
+
+    /// Answers what has come, unless it is stopped or waits for its disk.
+    fn run_voter(&mut self, v: usize) {
+        let (now, at) = (self.now, self.peers.booths[v].runs(self.now));
+        let early = self.has(DriverFlaw::AnswersBeforeSync);
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| at && life.flush.is_none()) else { return };
+        let own = life.clock.read(now);
+        let works: Vec<(u64, Frame)> = life.inbox.drain(..).collect();
+        let mut answers = Vec::new();
+        let (mut must_flush, mut is_news) = (false, false);
+        for (connection, frame) in works {
+            match frame {
+                Frame::Leave(id) => drop(self.lineup_of(v).map(|lineup| lineup.0.remove(&id))),
+                Frame::Ask { number, question, .. } => {
+                    let Some((answer, standing, flush, news)) = self.answer_as(v, &question, own) else { return };
+                    (must_flush, is_news) = (must_flush | flush, is_news | news);
+                    answers.push((connection, Frame::Answer { number, answer: Box::new(answer), standing }));
+                }
+                Frame::Answer { .. } | Frame::Reset => {}
+            }
+            if self.violation.is_some() {
+                return;
+            }
+        }
+        let Some(life) = &mut self.peers.booths[v].life else { return };
+        if life.bound_until.is_some_and(|until| until <= own) {
+            life.bound_until = None;
+            is_news = true;
+        }
+        let durable = life.voter.durable().clone();
+        if !must_flush {
+            self.tell(v, answers, is_news);
+        } else if early {
+            self.tell(v, answers, is_news);
+            self.flush(v, Flush { durable, answers: Vec::new(), is_news: false });
+        } else {
+            self.flush(v, Flush { durable, answers, is_news });
+        }
+        self.arm_end(v);
+    }
+
+    fn lineup_of(&mut self, v: usize) -> Option<&mut Lineup> {
+        self.peers.booths[v].life.as_mut().map(|life| &mut life.lineup)
+    }
+
+    /// What it answers; whether that must be flushed first; and whether others should hear of it.
+    fn answer_as(&mut self, v: usize, question: &Question, own: Instant) -> Option<(Answer, Standing, bool, bool)> {
+        let life = self.peers.booths[v].life.as_mut()?;
+        let Question { ask, asker, waits } = question;
+        let lease = life.voter.durable().lease;
+        if let Some(rank) = waits {
+            life.lineup.announce(*asker, *rank, lease, own);
+        }
+        let was_bound = life.voter.bound_until(own).is_some();
+        let before = life.voter.durable().clone();
+        let verdict = life.voter.handle(ask, own);
+        let accepted = verdict.answer.accepted;
+        let is_news = match ask {
+            Ask::Claim { term, holder, granted, .. } if accepted => {
+                life.lineup.0.remove(&holder.id);
+                if granted.is_some() && *term > before.term {
+                    self.tally.saw(Sometimes::CaughtUp);
+                }
+                *term > before.term
+            }
+            Ask::Release { .. } if accepted => was_bound,
+            Ask::Order { .. } => verdict.must_flush,
+            _ => false,
+        };
+        let life = self.peers.booths[v].life.as_mut()?;
+        if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = ask {
+            life.lineup.0.remove(id);
+        }
+        life.bound_until = life.voter.bound_until(own);
+        let holder = life.bound_until.and(life.voter.durable().holder.as_ref()).map(|holder| holder.id);
+        let standing = life.lineup.standing(*asker, holder, own);
+        self.trace.hash(&(self.now, v, ask, &verdict.answer));
+        self.log(None, || format!("  v{v}: {}", describe(ask, &verdict.answer)));
+        if !matches!(ask, Ask::Read) {
+            self.check_promises();
+            self.note_renewal(ask);
+        }
+        Some((verdict.answer, standing, verdict.must_flush, is_news))
+    }
+
+    /// What was done may be told of: the answers leave, and hints.
+    fn tell(&mut self, v: usize, answers: Vec<(u64, Frame)>, is_news: bool) {
+        let breaks = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.breaks);
+        for (connection, frame) in answers {
+            if let Frame::Answer { answer, .. } = &frame {
+                self.check_memory(v, answer);
+            }
+            self.send_frame(connection, false, frame);
+            if self.rng.chance(breaks) {
+                let host = self.peers.connections.get(&connection).map(|connection| connection.host);
+                self.fault(Fault::ConnectionsBroken);
+                self.break_connections(v, host.or(Some(usize::MAX)), true);
+            }
+        }
+        if is_news {
+            for n in 0..self.nodes.len() {
+                let host = self.scenario.peers.as_ref().map_or(v, |setting| setting.hosts[n]);
+                if self.peers.cuts.open_at(v, host, self.now).is_none() {
+                    self.hint_one(n);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, v: usize, flush: Flush) {
+        let Some(setting) = &self.scenario.peers else { return };
+        let rates = setting.rates.clone();
+        let slow = self.rng.chance(rates.flush_slow);
+        let mut takes =
+            if slow { self.rng.spread(rates.flush_max, rates.flush_slow_max) } else { self.rng.below(rates.flush_max) };
+        if slow {
+            self.fault(Fault::SlowFlush);
+        }
+        let booth = &mut self.peers.booths[v];
+        takes = takes.max(booth.disk_stands_until.saturating_sub(self.now));
+        let Some(life) = &mut booth.life else { return };
+        let number = life.number;
+        life.flush = Some(flush);
+        self.after_peers(takes, What::Flushed { voter: v, life: number });
+        if self.rng.chance(rates.killed_at_flush) {
+            self.fault(Fault::VoterKilled);
+            self.kill_voter(v);
+        } else if self.rng.chance(rates.lost_at_flush) {
+            self.power_off(v);
+        }
+    }
+
+    /// What was written is on disk; or nobody knows what is, and the voter ends.
+    pub(super) fn flushed(&mut self, v: usize, number: u64) {
+        let now = self.now;
+        let fails = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.flush_fails);
+        let fails = self.rng.chance(fails);
+        let booth = &mut self.peers.booths[v];
+        let Some(life) = booth.life.as_mut().filter(|life| life.number == number) else { return };
+        // Its disk goes on while it is stopped; its process learns of that later.
+        let held_up = booth.stopped_until.max(booth.disk_stands_until);
+        if held_up > now {
+            return self.after_peers(held_up - now, What::Flushed { voter: v, life: number });
+        }
+        if std::mem::take(&mut booth.next_flush_fails) || fails {
+            self.fault(Fault::DiskFailed);
+            self.log(None, || format!("v{v} cannot write, and ends"));
+            return self.kill_voter(v);
+        }
+        let Some(Flush { durable, answers, is_news }) = life.flush.take() else { return };
+        booth.synced = durable.clone();
+        booth.kept = durable;
+        self.tell(v, answers, is_news);
+        self.run_voter(v);
+    }
+
+    /// A promise may have ended, of which others are to hear.
+    pub(super) fn promise_ends(&mut self, v: usize, number: u64) {
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| life.number == number) else { return };
+        life.armed = false;
+        self.run_voter(v);
+        self.arm_end(v);
+    }
+
+    fn arm_end(&mut self, v: usize) {
+        let now = self.now;
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| !life.armed) else { return };
+        let Some(until) = life.bound_until else { return };
+        life.armed = true;
+        let number = life.number;
+        let wait = (life.clock.real_at(until).saturating_sub(now) + 100_000)
+            .max(self.peers.booths[v].stopped_until.saturating_sub(now));
+        self.after_peers(wait, What::Ends { voter: v, life: number });
+    }
+
+    /// Its process is gone, at any point of what it did. What a write has left that was under way, nobody knows.
+    pub(super) fn kill_voter(&mut self, v: usize) {
+        let written = self.rng.chance(500_000);
+        let Some(life) = self.peers.booths[v].life.take() else { return };
+        self.log(None, || format!("v{v} is killed"));
+        if let Some(flush) = life.flush.filter(|_| written) {
+            self.peers.booths[v].kept = flush.durable;
+        }
+        self.break_connections(v, None, true);
+        self.voter_comes_back(v);
+        self.check_promises();
+    }
+
+    /// A machine loses its power: whatever ran on it is gone, and what was not flushed.
+    pub(super) fn power_off(&mut self, v: usize) {
+        self.fault(Fault::PowerLost);
+        self.log(None, || format!("the host of v{v} loses its power"));
+        let written = self.rng.chance(500_000);
+        let booth = &mut self.peers.booths[v];
+        let life = booth.life.take();
+        if let Some(flush) = life.and_then(|life| life.flush).filter(|_| written) {
+            booth.synced = flush.durable;
+        }
+        if booth.kept != booth.synced {
+            booth.kept = booth.synced.clone();
+            self.saw(Sometimes::LostUnsynced);
+        }
+        self.peers.booths[v].is_off = true;
+        self.break_connections(v, None, false);
+        let hosts = self.scenario.peers.as_ref().map(|setting| setting.hosts.clone()).unwrap_or_default();
+        for n in (0..self.nodes.len()).filter(|n| hosts[*n] == v) {
+            self.crash(n);
+            self.end_warden(n);
+        }
+        self.voter_comes_back(v);
+        self.check_promises();
+    }
+
+    fn voter_comes_back(&mut self, v: usize) {
+        let lease = crate::nanos(self.scenario.longest);
+        let pause = self.rng.spread(lease / 1_000, lease * 2);
+        self.after_peers(pause, What::Start { voter: v });
+    }
+}
+
+/// The voter as its process starts.
+#[cfg(feature = "canaries")]
+fn restarted(durable: Durable, drift_ppm: u32, now: Instant, planted: Option<Planted>) -> Voter {
+    match planted {
+        Some(Planted::Quorum(flaw)) => Voter::flawed(durable, drift_ppm, now, Some(flaw)),
+        _ => Voter::restarted(durable, drift_ppm, now),
+    }
+}
+
+#[cfg(not(feature = "canaries"))]
+fn restarted(durable: Durable, drift_ppm: u32, now: Instant, _: Option<crate::planted::Planted>) -> Voter {
+    Voter::restarted(durable, drift_ppm, now)
+}
+
+fn describe(ask: &Ask, answer: &Answer) -> String {
+    let asked = match ask {
+        Ask::Read => "read".to_owned(),
+        Ask::Claim { term, holder, granted, .. } => {
+            let late = if granted.is_some() { ", granted already" } else { "" };
+            format!("claim of term {term} for {}{late}", holder.label)
+        }
+        Ask::Renew { term, beat, .. } => format!("renewal {term}.{beat}"),
+        Ask::Release { term, beat: 0, .. } => format!("claim of term {term} taken back"),
+        Ask::Release { term, beat, .. } => format!("release {term}.{beat}"),
+        Ask::Order { .. } => "order".to_owned(),
+    };
+    let view = &answer.view;
+    let holder = view.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
+    let bound = view.bound.map_or_else(|| "free".to_owned(), |bound| format!("bound for {bound:?}"));
+    let done = if answer.accepted { "done" } else { "refused" };
+    format!("{asked}: {done}; {}.{} of {holder}, {bound}", view.term, view.beat)
+}

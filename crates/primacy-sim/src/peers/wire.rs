@@ -1,0 +1,296 @@
+//! Connections between askers and voters: frames in order, late when packets are lost, held up where the network is cut, and
+//! on their way although whoever sent them is gone.
+
+use std::collections::VecDeque;
+
+use primacy_core::lease::Standing;
+use primacy_core::quorum::{Answer, Ask};
+use primacy_core::select::Rank;
+use primacy_core::{CandidateId, Instant};
+
+use super::What;
+use super::client::Heard;
+use crate::tally::{Fault, Sometimes};
+use crate::world::World;
+
+/// A connection that takes longer to be made has failed.
+const HANDSHAKE: u64 = 2_000_000_000;
+
+/// Until when nothing gets from one host to another.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    hosts: usize,
+    until: Vec<u64>,
+}
+
+/// What an asker wants to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(super) ask: Ask,
+    pub(super) asker: CandidateId,
+    /// It says that it waits, and in which place.
+    pub(super) waits: Option<Rank>,
+}
+
+/// What goes over a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Frame {
+    Ask {
+        number: u64,
+        question: Question,
+    },
+    /// A candidate waits no more.
+    Leave(CandidateId),
+    Answer {
+        number: u64,
+        answer: Box<Answer>,
+        standing: Standing,
+    },
+    /// The other end is gone.
+    Reset,
+}
+
+/// A connection, as the network knows it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) client: u64,
+    pub(super) host: usize,
+    pub(super) voter: usize,
+    /// The process that the voter ran in when it was made.
+    pub(super) life: Option<u64>,
+    /// Whoever asked is gone, or has given it up.
+    closed: bool,
+    /// What was sent before that arrives nevertheless.
+    lingers: bool,
+    to_voter: Lane,
+    to_client: Lane,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    due: u64,
+    frames: VecDeque<(u64, Frame)>,
+}
+
+impl Cuts {
+    pub(super) fn among(hosts: usize) -> Self {
+        Self { hosts, until: vec![0; hosts * hosts] }
+    }
+
+    pub(super) const fn hosts(&self) -> usize {
+        self.hosts
+    }
+
+    /// Nothing gets from one to the other until then.
+    pub(super) fn cut(&mut self, from: usize, to: usize, until: u64) {
+        let known = &mut self.until[from * self.hosts + to];
+        *known = (*known).max(until);
+    }
+
+    /// Until when nothing gets from one to the other, if that is so now.
+    pub(super) fn open_at(&self, from: usize, to: usize, now: u64) -> Option<u64> {
+        Some(self.until[from * self.hosts + to]).filter(|until| from != to && *until > now)
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.until.fill(0);
+    }
+}
+
+impl World {
+    /// Begins to make a connection.
+    pub(super) fn dial(&mut self, client: u64, host: usize, voter: usize) -> u64 {
+        let number = self.number();
+        let (to_voter, to_client) = (Lane::default(), Lane::default());
+        let connection =
+            Connection { client, host, voter, life: None, closed: false, lingers: false, to_voter, to_client };
+        self.peers.connections.insert(number, connection);
+        // There and back three times: the connection, its secrecy, the greeting.
+        let takes: u64 = (0..6).map(|_| self.one_way(host, voter) + self.resent(host, voter)).sum();
+        self.after_peers(takes, What::Dialed { connection: number, by: self.now + HANDSHAKE });
+        number
+    }
+
+    /// The connection is made, if the other side can answer; or it has failed, or is tried until then.
+    pub(super) fn dialed(&mut self, number: u64, by: u64) {
+        let now = self.now;
+        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let (client, host, voter) = (connection.client, connection.host, connection.voter);
+        let cuts = &self.peers.cuts;
+        let blocked = cuts.open_at(host, voter, now).into_iter().chain(cuts.open_at(voter, host, now)).max();
+        let booth = &self.peers.booths[voter];
+        let made = match (blocked, &booth.life) {
+            _ if now > by => false,
+            (None, Some(life)) if booth.stopped_until <= now => {
+                connection.life = Some(life.number);
+                true
+            }
+            // Its machine says that nobody is there.
+            (None, None) if !booth.is_off => false,
+            _ if now < by => {
+                let wait = blocked.unwrap_or(booth.stopped_until).max(now + 50_000_000).min(by) - now;
+                return self.after_peers(wait, What::Dialed { connection: number, by });
+            }
+            _ => false,
+        };
+        if !made {
+            self.peers.connections.remove(&number);
+        }
+        self.hear(client, Heard::Dialed { connection: number, made });
+    }
+
+    /// How long one frame takes between two hosts when it is not lost.
+    fn one_way(&mut self, from: usize, to: usize) -> u64 {
+        if from == to { self.rng.between(10_000, 50_000) } else { self.way() }
+    }
+
+    /// How much longer a frame takes whose packets are lost, in a connection that sends them again.
+    fn resent(&mut self, from: usize, to: usize) -> u64 {
+        let Some(setting) = &self.scenario.peers else { return 0 };
+        let (loss, resend) = (setting.rates.loss, setting.rates.resend);
+        let (mut late, mut lost) = (0, 0);
+        while from != to && lost < 6 && self.rng.chance(loss) {
+            self.fault(Fault::PacketLost);
+            late += resend << lost;
+            lost += 1;
+        }
+        late
+    }
+
+    /// Sends a frame over a connection.
+    pub(super) fn send_frame(&mut self, number: u64, at_voter: bool, frame: Frame) {
+        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let (host, voter) = (connection.host, connection.voter);
+        let (from, to) = if at_voter { (host, voter) } else { (voter, host) };
+        let Some(setting) = &self.scenario.peers else { return };
+        let (strays, loss, doubled) = (setting.strays, setting.rates.loss, setting.rates.doubled);
+        let loss = if from == to { 0 } else { loss };
+        let mut way = self.one_way(from, to);
+        if strays && !matches!(frame, Frame::Reset) {
+            if self.rng.chance(doubled) {
+                self.fault(Fault::Doubled);
+                let late = way + self.rng.spread(100_000, crate::nanos(self.scenario.longest) * 2);
+                let frame = Box::new(frame.clone());
+                self.after_peers(late, What::Stray { connection: number, at_voter, frame });
+            }
+            if self.rng.chance(loss) {
+                return self.fault(Fault::PacketLost);
+            }
+            return self.after_peers(way, What::Stray { connection: number, at_voter, frame: Box::new(frame) });
+        }
+        way += self.resent(from, to);
+        let now = self.now;
+        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let lane = connection.lane(at_voter);
+        lane.due = (lane.due + 1).max(now + way);
+        lane.frames.push_back((lane.due, frame));
+        let wait = lane.due - now;
+        self.after_peers(wait, What::Arrive { connection: number, at_voter });
+    }
+
+    /// Frames that are due reach the other end, in the order in which they were sent.
+    pub(super) fn arrive_frames(&mut self, number: u64, at_voter: bool) {
+        loop {
+            let now = self.now;
+            let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+            let (host, voter) = (connection.host, connection.voter);
+            let (from, to) = if at_voter { (host, voter) } else { (voter, host) };
+            let lane = connection.lane(at_voter);
+            if lane.frames.front().is_none_or(|(due, _)| *due > now) {
+                return self.forget_closed(number);
+            }
+            if let Some(until) = self.peers.cuts.open_at(from, to, now) {
+                let resend = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.resend);
+                let wait = until - now + self.rng.below(resend.max(1));
+                return self.after_peers(wait, What::Arrive { connection: number, at_voter });
+            }
+            let Some((_, frame)) = lane.frames.pop_front() else { return };
+            self.pass_on(number, at_voter, frame, false);
+        }
+    }
+
+    /// A frame that keeps no order reaches the other end, or is lost where the network is cut.
+    pub(super) fn arrive_stray(&mut self, number: u64, at_voter: bool, frame: Frame) {
+        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let (host, voter) = (connection.host, connection.voter);
+        let (from, to) = if at_voter { (host, voter) } else { (voter, host) };
+        if self.peers.cuts.open_at(from, to, self.now).is_none() {
+            self.pass_on(number, at_voter, frame, true);
+        }
+    }
+
+    fn pass_on(&mut self, number: u64, at_voter: bool, frame: Frame, strays: bool) {
+        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let (client, voter, life) = (connection.client, connection.voter, connection.life);
+        let (closed, lingers) = (connection.closed, connection.lingers);
+        if at_voter {
+            if closed && !lingers {
+                return;
+            }
+            if closed && matches!(frame, Frame::Ask { .. }) {
+                self.saw(Sometimes::LateAsk);
+            }
+            self.put_to_voter(voter, life.filter(|_| !strays), number, frame);
+        } else if !closed {
+            match frame {
+                Frame::Answer { number: asked, answer, standing } => {
+                    self.hear(client, Heard::Answer { connection: number, number: asked, answer, standing });
+                }
+                Frame::Reset => self.hear(client, Heard::Broken { connection: number }),
+                Frame::Ask { .. } | Frame::Leave(_) => {}
+            }
+        }
+    }
+
+    /// Whoever asked gives a connection up. What is on its way may arrive all the same.
+    pub(super) fn close(&mut self, number: u64) {
+        let strays = self.scenario.peers.as_ref().is_some_and(|setting| setting.strays);
+        let lingers = strays || self.rng.chance(500_000);
+        if let Some(connection) = self.peers.connections.get_mut(&number) {
+            connection.closed = true;
+            connection.lingers = lingers;
+        }
+        if !strays {
+            self.forget_closed(number);
+        }
+    }
+
+    fn forget_closed(&mut self, number: u64) {
+        let over = |connection: &Connection| {
+            connection.closed && (!connection.lingers || connection.to_voter.frames.is_empty())
+        };
+        let strays = self.scenario.peers.as_ref().is_some_and(|setting| setting.strays);
+        if !strays && self.peers.connections.get(&number).is_some_and(over) {
+            self.peers.connections.remove(&number);
+        }
+    }
+
+    /// The voter's end of its connections is gone: all of them, or those with one host. `tells`: its machine lives, and says so.
+    pub(super) fn break_connections(&mut self, voter: usize, host: Option<usize>, tells: bool) {
+        let of_it = |connection: &Connection| {
+            connection.voter == voter && connection.life.is_some() && host.is_none_or(|host| connection.host == host)
+        };
+        let broken = self.peers.connections.iter().filter(|(_, connection)| of_it(connection));
+        let broken: Vec<u64> = broken.map(|(number, _)| *number).collect();
+        for number in broken {
+            let Some(connection) = self.peers.connections.get_mut(&number) else { continue };
+            connection.to_voter.frames.clear();
+            connection.life = Some(0);
+            if tells {
+                self.send_frame(number, false, Frame::Reset);
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn lane(&mut self, at_voter: bool) -> &mut Lane {
+        if at_voter { &mut self.to_voter } else { &mut self.to_client }
+    }
+}
+
+/// When an asker's clock shows a time this much later than now, in real time.
+pub(super) fn later(clock: &crate::clock::Clock, now: u64, wait: u64) -> u64 {
+    let at = Instant::from_nanos(clock.read(now).as_nanos().saturating_add(wait));
+    clock.real_at(at).saturating_sub(now)
+}
