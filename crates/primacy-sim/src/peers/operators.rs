@@ -154,12 +154,12 @@ fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: 
         Order::Pause => (record.wish.clone(), true),
         Order::Resume => (record.wish.clone(), false),
     };
-    // What is so already may have been seen with one voter only: it is written all the same.
-    let tells = matches!(errand.order, Order::Pause | Order::Resume);
-    if (&wish, paused) == (&record.wish, record.paused) && !tells {
-        return Verdict::Already;
-    }
     let mut orders = known.clone();
+    let tells = matches!(errand.order, Order::Pause | Order::Resume);
+    if (&wish, paused) == (&record.wish, record.paused) {
+        // What is so already may have been seen with one voter only: it is told to all the same, with the count that it has.
+        return if tells { Verdict::Write(orders, until) } else { Verdict::Already };
+    }
     let count = orders.next_count(entropy);
     if tells {
         orders.paused = Register { count, value: paused, until };

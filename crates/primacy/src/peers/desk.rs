@@ -103,7 +103,7 @@ impl PeersDesk {
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
         let Some(before) = self.look(election).await? else { return Ok(Ordered::NoSuchElection) };
-        // What is so already may be so with a few voters only: it is written all the same, or a claim could pass it by.
+        // What is so already may be so with a few voters only: it is told to all the same, or a claim could pass it by.
         let holds = matches!(order.kind, OrderKind::Pause | OrderKind::Resume);
         let verdict = row::order(&before.record, before.leader().is_some(), order);
         let is_already = verdict == Verdict::Already;
@@ -117,10 +117,11 @@ impl PeersDesk {
         let count = orders.next_count(rand::random());
         // A voter may have missed a later leadership, and not know that it is not meant.
         let until = order.token;
-        if holds {
+        // What is so already keeps its count: nothing changes where it is known.
+        if holds && !is_already {
             orders.paused = primacy_core::quorum::Ordered { count, value: record.paused, until };
         }
-        if record.wish != before.record.wish || orders == *self.clerk.orders() {
+        if record.wish != before.record.wish || (orders == *self.clerk.orders() && !is_already) {
             // What is only done at once is an order too: whoever has not seen it does not ask. The last wish may have come true.
             orders.wish = primacy_core::quorum::Ordered { count, value: record.wish, until };
         }
