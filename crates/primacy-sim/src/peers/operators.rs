@@ -156,7 +156,10 @@ fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: 
     };
     let mut orders = known.clone();
     let tells = matches!(errand.order, Order::Pause | Order::Resume);
-    if (&wish, paused) == (&record.wish, record.paused) {
+    // Whoever insists knows of orders that this look has not shown, and its own is to come after them.
+    // A pause that is meant for leaderships up to some token is less than one that is meant for all.
+    let is_enough = !tells || !known.paused.value || known.paused.until.is_none() || known.paused.until == until;
+    if (&wish, paused) == (&record.wish, record.paused) && is_enough && !errand.insists {
         // What is so already may have been seen with one voter only: it is told to all the same, with the count that it has.
         return if tells { Verdict::Write(orders, until) } else { Verdict::Already };
     }

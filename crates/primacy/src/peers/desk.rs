@@ -106,7 +106,10 @@ impl PeersDesk {
         // What is so already may be so with a few voters only: it is told to all the same, or a claim could pass it by.
         let holds = matches!(order.kind, OrderKind::Pause | OrderKind::Resume);
         let verdict = row::order(&before.record, before.leader().is_some(), order);
-        let is_already = verdict == Verdict::Already;
+        // One that is meant for leaderships up to some token is less than one that is meant for all.
+        let paused = &self.clerk.orders().paused;
+        let is_enough = !paused.value || paused.until.is_none() || paused.until == order.token;
+        let is_already = verdict == Verdict::Already && is_enough;
         let (record, ended) = match verdict {
             Verdict::Already if holds => (before.record.clone(), None),
             Verdict::Already => return Ok(Ordered::Already(before)),
