@@ -138,7 +138,8 @@ async fn steps_are_measured() {
     for crowd in [false, true] {
         if crowd {
             let many = "INSERT INTO primacy_candidate SELECT 'e', decode(lpad(n::text, 32, '0'), 'hex'), 'c', '', \
-                        'waits', n, clock_timestamp(), 600000000000 FROM generate_series(1000, 1199) AS n";
+                        'waits', n, clock_timestamp(), 600000000000, decode(repeat('80000000', 8), 'hex') \
+                        FROM generate_series(1000, 1199) AS n";
             server.sql(many).expect("a crowd");
         }
         for _ in 0..STEPS {
