@@ -102,13 +102,17 @@ fn every_answer_has_the_fields_of_the_manual() {
     let certs = world.folder.path().join("certs");
     is_documented("peer certs", &world.json(&["peer", "certs", certs.to_str().expect("UTF-8"), "a", "web-1"]).1);
     let folder = world.folder.path().join("peer-a");
-    let words = ["peer", "--json", "--quiet", "--name", "a", "--peers", "a@127.0.0.1:1", "--listen", "127.0.0.1:0"];
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let address = format!("a@{free}");
+    let words = ["peer", "--json", "--quiet", "--name", "a", "--peers", &address];
     let mut peer = world.start(&[&words[..], &["--dir", folder.to_str().expect("UTF-8")]].concat());
     for event in ["listening", "ready"] {
         let told = peer.json_line();
         is_documented("peer", &told);
         assert_eq!(told["event"], event);
     }
+    let listed = world.json(&["peer", "list", "--store", &format!("peers://{address}")]).1;
+    is_documented("peer list, add, remove, replace", &listed);
     peer.kill();
     is_documented("simulate", &world.json(&["simulate", "--seeds", "20"]).1);
 }
@@ -127,6 +131,7 @@ fn the_manual_has_an_example_for_each_command_with_json() {
             "pause",
             "peer",
             "peer certs",
+            "peer list, add, remove, replace",
             "promote",
             "simulate",
             "status",

@@ -60,8 +60,8 @@ fn completions_and_the_page_name_every_command() {
     assert!(page.contains(".TH primacy 1") && page.contains("primacy\\-promote(1)"), "{page}");
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(run(&["man", "--dir", folder.path().to_str().expect("UTF-8")]).code, 0);
-    // Each has its page, and so have `primacy` and `primacy peer certs`.
-    assert_eq!(folder.path().read_dir().expect("a folder").count(), COMMANDS.len() + 2);
+    // Each has its page, and so have `primacy` and the five commands of `primacy peer`.
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), COMMANDS.len() + 6);
     run(&["man", "--dir", "/nonexistent"]).is_one_line(74, "/nonexistent");
 }
 
