@@ -28,7 +28,7 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let seed = u32::from_str_radix(commit.trim().get(..8).unwrap_or_default(), 16).unwrap_or(1).to_string();
     // With the story: whoever reads of a failure has nothing else.
     let stores = "sqlite,postgres,postgres-standby,mariadb";
-    let args = ["--store", stores, "--protocol", "mixed", "--seconds", "40", "--seed", &seed];
+    let args = ["--store", stores, "--protocol", "mixed", "--seconds", "30", "--seed", &seed];
     strike(shell, "dev", &args)?;
     // Voters keep no registers.
     strike(shell, "dev", &["--store", "peers", "--seconds", "30", "--seed", &seed])?;
