@@ -138,8 +138,8 @@ fn test(shell: &Shell) -> Result<(), String> {
     }
     // It runs everything but the examples in the documentation.
     shell.cargo(&["test", "--workspace", "--locked", "--doc", "--features", DRIVERS])?;
-    // What the simulator and the model checker test of themselves without optimization, the steps after this do with it.
-    let twice = "not (package(primacy-sim) & (binary(model) | binary(simulation)))";
+    // Searches and hunts that the steps after this do with optimization, and larger.
+    let twice = "not (package(primacy-sim) & (test(small_searches) | test(every_planted_bug)))";
     shell.cargo(&["nextest", "run", "--workspace", "--locked", "--features", DRIVERS, "--filterset", twice])
 }
 
