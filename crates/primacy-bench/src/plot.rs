@@ -88,13 +88,7 @@ fn distribution(file: &Path, store: Kind, event: Event, results: &[&Failover]) -
     chart.configure_mesh().x_desc("milliseconds without a leader").y_desc("share of failovers").draw()?;
     for (index, result) in results.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
-        let mut gaps: Vec<f64> = result.gaps_nanos.iter().copied().map(millis).collect();
-        gaps.sort_by(f64::total_cmp);
-        let count = gaps.len() as f64;
-        let steps = gaps
-            .iter()
-            .enumerate()
-            .flat_map(|(rank, gap)| [(*gap, rank as f64 / count), (*gap, (rank + 1) as f64 / count)]);
+        let steps = steps(result.gaps_nanos.iter().copied().map(millis).collect());
         chart
             .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
             .label(format!("{} candidates", result.candidates))
@@ -103,4 +97,12 @@ fn distribution(file: &Path, store: Kind, event: Event, results: &[&Failover]) -
     chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
     root.present()?;
     Ok(())
+}
+
+/// Which share of these was over after which time, as a line of steps.
+pub(crate) fn steps(mut times: Vec<f64>) -> Vec<(f64, f64)> {
+    times.sort_by(f64::total_cmp);
+    let count = times.len() as f64;
+    let step = |(rank, time): (usize, &f64)| [(*time, rank as f64 / count), (*time, (rank + 1) as f64 / count)];
+    times.iter().enumerate().flat_map(step).collect()
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallError, Holder, Record, Reply, Request};
 use primacy_core::quorum::{
-    Ballot, Change, ChangeOutput, Clerk, Durable, Elections, Membership, Output, Roll, RollAnswer, RollAsk, Voter,
-    VoterId,
+    Ballot, Change, ChangeOutput, Clerk, Durable, Membership, Output, Roll, RollAnswer, RollAsk, Voter, VoterId,
 };
 use primacy_core::{CandidateId, ElectionName, Instant, Label, Token};
 
@@ -30,22 +29,6 @@ struct Post {
     roll: Roll<Membership>,
 }
 
-struct Only<'a>(&'a mut Voter);
-
-impl Elections for Only<'_> {
-    fn bound_until(&self, now: Instant) -> Option<Instant> {
-        self.0.bound_until(now)
-    }
-
-    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
-        [(name(), self.0.durable().clone())].into()
-    }
-
-    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) -> bool {
-        self.0.inherit(given, now)
-    }
-}
-
 /// Voters 1 to 5, of whom some vote, and who of them can be reached.
 struct Peers {
     now: Instant,
@@ -59,7 +42,7 @@ impl Peers {
         let post = |id: VoterId| {
             let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
             let known = voting.contains(&id.to_bits()).then(|| first.clone());
-            let roll = Roll::restarted(known, Ballot::default(), None, &Only(&mut voter), Instant::ZERO);
+            let roll = Roll::restarted(known, Ballot::default(), None, &(&name(), &mut voter), Instant::ZERO);
             (id, Post { voter, roll })
         };
         Self { now: Instant::ZERO, posts: ids(&[1, 2, 3, 4, 5]).into_iter().map(post).collect(), cut: BTreeSet::new() }
@@ -72,7 +55,7 @@ impl Peers {
     fn roll(&mut self, voter: VoterId, ask: RollAsk<Membership>) -> RollAnswer<Membership> {
         let now = self.now;
         let Post { voter, roll } = self.post(voter);
-        roll.handle(ask, &mut Only(voter), now)
+        roll.handle(ask, &mut (&name(), voter), now)
     }
 
     /// Who votes, as this voter knows.

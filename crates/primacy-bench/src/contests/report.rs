@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::machines::Which;
 use super::trial::{Rest, Trial, Trials};
+use crate::plot;
 use crate::spread::Spread;
 
 /// One contest among so many peers.
@@ -134,13 +135,7 @@ fn plot(file: &Path, caption: &str, figures: &[&Figures]) -> Result<()> {
     chart.configure_mesh().x_desc("milliseconds").y_desc("share of elections").draw()?;
     for (index, figures) in figures.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
-        let mut times: Vec<f64> = figures.trials.iter().map(|trial| millis(trial.to_lead)).collect();
-        times.sort_by(f64::total_cmp);
-        let count = times.len() as f64;
-        let steps = times
-            .iter()
-            .enumerate()
-            .flat_map(|(rank, time)| [(*time, rank as f64 / count), (*time, (rank + 1) as f64 / count)]);
+        let steps = plot::steps(figures.trials.iter().map(|trial| millis(trial.to_lead)).collect());
         chart
             .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
             .label(figures.name())

@@ -5,7 +5,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 
 use super::membership::Membership;
-use super::voter::Durable;
+use super::voter::{Durable, Voter};
 use crate::{ElectionName, Instant};
 
 /// Who votes, with whatever else is known of them, such as where they are. Two that have one number are equal.
@@ -109,6 +109,21 @@ pub trait Elections {
 
     /// Does [`Voter::inherit`](super::Voter::inherit) in one election.
     fn inherit(&mut self, election: &ElectionName, given: &Durable, now: Instant) -> bool;
+}
+
+/// A voter that knows of one election only.
+impl Elections for (&ElectionName, &mut Voter) {
+    fn bound_until(&self, now: Instant) -> Option<Instant> {
+        self.1.bound_until(now)
+    }
+
+    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
+        [(self.0.clone(), self.1.durable().clone())].into()
+    }
+
+    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) -> bool {
+        self.1.inherit(given, now)
+    }
 }
 
 /// One voter's part in who votes. All but a point in time is kept on disk, flushed before any answer leaves.

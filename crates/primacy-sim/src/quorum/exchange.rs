@@ -1,9 +1,7 @@
 //! Voters that are exchanged under way: what each knows of who votes, and whoever exchanges them.
 
-use std::collections::BTreeMap;
-
 use primacy_core::quorum::{
-    Answer, Ask, Ballot, Change, ChangeOutput, Durable, Elections, Flaw, Membership, Roll, RollAsk, Voter, VoterId,
+    Answer, Ask, Ballot, Change, ChangeOutput, Durable, Flaw, Membership, Roll, RollAsk, Voter, VoterId,
 };
 use primacy_core::{ElectionName, Instant};
 
@@ -16,23 +14,6 @@ pub(super) struct Post {
     pub(super) roll: Roll<Membership>,
 }
 
-/// The one election of this world.
-struct Only<'a>(&'a mut Voter);
-
-impl Elections for Only<'_> {
-    fn bound_until(&self, now: Instant) -> Option<Instant> {
-        self.0.bound_until(now)
-    }
-
-    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
-        [(name(), self.0.durable().clone())].into()
-    }
-
-    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) -> bool {
-        self.0.inherit(given, now)
-    }
-}
-
 fn name() -> ElectionName {
     ElectionName::new("e").expect("a letter is a valid name")
 }
@@ -40,14 +21,14 @@ fn name() -> ElectionName {
 impl Post {
     pub(super) fn new(configuration: Option<Membership>, setup: &Setup) -> Self {
         let mut voter = Voter::flawed(Durable::default(), 0, Instant::ZERO, setup.flaw);
-        let roll = Roll::restarted(configuration, Ballot::default(), None, &Only(&mut voter), Instant::ZERO);
+        let roll = Roll::restarted(configuration, Ballot::default(), None, &(&name(), &mut voter), Instant::ZERO);
         Self { voter, roll }
     }
 
     pub(super) fn restarted(&self, now: Instant, flaw: Option<Flaw>) -> Self {
         let mut voter = Voter::flawed(self.voter.durable().clone(), 0, now, flaw);
         let ((promised, taken), configuration) = (self.roll.next(), self.roll.configuration().cloned());
-        let roll = Roll::restarted(configuration, promised, taken.cloned(), &Only(&mut voter), now);
+        let roll = Roll::restarted(configuration, promised, taken.cloned(), &(&name(), &mut voter), now);
         Self { voter, roll }
     }
 
@@ -69,7 +50,7 @@ impl Post {
     }
 
     fn drive(&mut self, ask: RollAsk<Membership>, now: Instant) -> primacy_core::quorum::RollAnswer<Membership> {
-        self.roll.handle(ask, &mut Only(&mut self.voter), now)
+        self.roll.handle(ask, &mut (&name(), &mut self.voter), now)
     }
 }
 

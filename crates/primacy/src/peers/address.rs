@@ -65,13 +65,19 @@ impl PeerAddress {
     /// # Errors
     /// If one is not written as it should be, two are alike, or there are none or more than nine.
     pub fn list(text: &str) -> Result<Vec<Self>, AddressError> {
-        const MOST: usize = 9;
         let all: Vec<Self> = text.split(',').map(str::trim).map(str::parse).collect::<Result<_, _>>()?;
-        if all.len() > MOST {
+        Self::check(&all.iter().collect::<Vec<_>>())?;
+        Ok(all)
+    }
+
+    /// Whether these can vote together: one to nine, each with a name and a place of its own.
+    pub(super) fn check(all: &[&Self]) -> Result<(), AddressError> {
+        const MOST: usize = 9;
+        if !(1..=MOST).contains(&all.len()) {
             return Err(AddressError::Count(all.len()));
         }
         let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
-        for one in &all {
+        for one in all {
             if !names.insert(&one.name) {
                 return Err(AddressError::Twice(one.name.clone()));
             }
@@ -79,7 +85,7 @@ impl PeerAddress {
                 return Err(AddressError::Twice(one.place()));
             }
         }
-        Ok(all)
+        Ok(())
     }
 }
 

@@ -136,9 +136,6 @@ impl From<AddressError> for ExchangeError {
 /// So often others may be sooner.
 const RIVALS_MOST: usize = 10;
 
-/// The most voters.
-const VOTERS_MOST: usize = 9;
-
 impl PeersStore {
     /// Who votes now, as far as a majority of them knows.
     ///
@@ -205,13 +202,9 @@ impl PeersStore {
         if target == *current.voters() {
             return Ok(None);
         }
-        let count = target.len();
-        if count == 0 || count > VOTERS_MOST {
-            return Err(ExchangeError::Count(count));
-        }
-        let list: Vec<String> = target.values().map(|(_, peer)| peer.to_string()).collect();
-        PeerAddress::list(&list.join(","))?;
+        PeerAddress::check(&target.values().map(|(_, peer)| peer).collect::<Vec<_>>())?;
         missing.retain(|voter, _| target.values().any(|(wanted, _)| wanted == voter));
+        let count = target.len();
         if (count - missing.len().min(count)) * 2 <= count {
             let missing: Vec<String> = missing.into_values().collect();
             return Err(ExchangeError::Minority { missing: missing.join(", ") });

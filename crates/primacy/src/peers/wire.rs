@@ -10,7 +10,7 @@ use std::time::Duration;
 use primacy_core::quorum::Answer;
 use prost::{Message, Oneof};
 
-pub(super) use convert::{candidate, candidate_bytes, election, rank, rank_bytes, voter, voter_bytes};
+pub(super) use convert::{candidate, candidate_bytes, election, ns, rank, rank_bytes, voter, voter_bytes};
 pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply};
 
 use crate::store::{Standing, Waiting};

@@ -62,25 +62,30 @@ impl Lineup {
     pub(crate) fn standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
         let own = self.0.iter().enumerate().find(|(_, waiting)| waiting.who.id == me);
         let place = own.map(|(position, waiting)| (waiting.rank, position));
-        let mut standing = Standing::default();
-        for (position, waiting) in self.0.iter().enumerate() {
-            if waiting.waits(holder, now) && waiting.who.id != me {
-                standing.others += 1;
-                standing.ahead += u32::from(place.is_none_or(|place| (waiting.rank, position) < place));
-            }
-        }
-        standing
+        self.count(me, holder, now, |position, other| place.is_none_or(|place| (other.rank, position) < place))
     }
 
     /// The same where equals are in the order of identities, which are random: many who keep such lists come to the same order.
     #[cfg(feature = "peers")]
     pub(crate) fn drawn_standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
-        let others = self.0.iter().filter(|waiting| waiting.waits(holder, now) && waiting.who.id != me);
         let own = self.0.iter().find(|waiting| waiting.who.id == me).map_or(Rank::LAST, |waiting| waiting.rank);
+        self.count(me, holder, now, |_, other| (other.rank, other.who.id) < (own, me))
+    }
+
+    /// Counts the others that wait, and those of them that come `before` this one.
+    fn count(
+        &self,
+        me: CandidateId,
+        holder: Option<CandidateId>,
+        now: Instant,
+        before: impl Fn(usize, &Announced) -> bool,
+    ) -> Standing {
         let mut standing = Standing::default();
-        for other in others {
-            standing.others += 1;
-            standing.ahead += u32::from((other.rank, other.who.id) < (own, me));
+        for (position, other) in self.0.iter().enumerate() {
+            if other.waits(holder, now) && other.who.id != me {
+                standing.others += 1;
+                standing.ahead += u32::from(before(position, other));
+            }
         }
         standing
     }

@@ -1,11 +1,13 @@
 //! The command `primacy-sim`: run seeds, replay one, hunt planted bugs.
 
 use std::io::{self, BufRead, Write};
+use std::iter;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
 use primacy_core::{Timing, TimingSettings};
 use primacy_sim::published::{self, Choices, PRESETS, Preset, Survey};
 use primacy_sim::{
@@ -53,17 +55,9 @@ enum Command {
     Scale(Scale),
 }
 
+/// Which worlds.
 #[derive(clap::Args)]
-struct Run {
-    /// How many seeds
-    #[arg(long, default_value_t = 1_000)]
-    seeds: u64,
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    /// How many threads
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+struct Worlds {
     /// Which promises are put to the test
     #[arg(long, value_enum, default_value_t = Profile::All)]
     profile: Profile,
@@ -73,6 +67,41 @@ struct Run {
     /// In which order candidates ask; drawn for each if absent
     #[arg(long, value_enum)]
     selector: Option<Chooser>,
+}
+
+impl Worlds {
+    fn setup(&self) -> Setup {
+        Setup { protocol: self.protocol, chooser: self.selector, ..Setup::new(self.profile) }
+    }
+}
+
+/// Where a batch begins, and on how many threads.
+#[derive(clap::Args)]
+struct Batch {
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+impl Batch {
+    /// So many seeds.
+    fn seeds(&self, count: u64) -> Range<u64> {
+        self.from..self.from.saturating_add(count)
+    }
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// How many seeds
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    #[command(flatten)]
+    batch: Batch,
+    #[command(flatten)]
+    worlds: Worlds,
     /// What continuous integration runs: at least 20,000 seeds, 2,000 simulated hours, three million faults, 80,000
     /// elections, and every planted bug
     #[arg(long, conflicts_with_all = ["seeds", "profile", "protocol", "selector"])]
@@ -83,15 +112,8 @@ struct Run {
 struct Replay {
     /// Which seed
     seed: u64,
-    /// Which promises are put to the test
-    #[arg(long, value_enum, default_value_t = Profile::All)]
-    profile: Profile,
-    /// Which protocol is followed; drawn if absent
-    #[arg(long, value_enum)]
-    protocol: Option<Protocol>,
-    /// In which order candidates ask; drawn for each if absent
-    #[arg(long, value_enum)]
-    selector: Option<Chooser>,
+    #[command(flatten)]
+    worlds: Worlds,
     /// With this planted bug
     #[arg(long)]
     flaw: Option<String>,
@@ -108,12 +130,8 @@ struct StayArgs {
     /// How many worlds
     #[arg(long, default_value_t = 4)]
     worlds: u64,
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    /// How many threads
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    batch: Batch,
     /// How long each lasts, in simulated hours
     #[arg(long, default_value_t = 24)]
     hours: u64,
@@ -136,12 +154,8 @@ struct Published {
     /// How many seeds
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    /// How many threads
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    batch: Batch,
     /// Tell the whole of this seed instead
     #[arg(long, requires = "choices")]
     replay: Option<u64>,
@@ -181,36 +195,26 @@ fn main() -> ExitCode {
 
 fn run_seeds(run: &Run) -> io::Result<bool> {
     if !run.ci {
-        let setup = Setup { protocol: run.protocol, chooser: run.selector, ..Setup::new(run.profile) };
-        return Ok(run_batch(run, run.seeds, &setup)?.0);
+        return Ok(run_batch(&run.batch, run.seeds, &run.worlds.setup())?.0);
     }
-    let (mut good, tally) = run_batch(run, CI_SEEDS, &Setup::new(Profile::All))?;
+    let (mut good, tally) = run_batch(&run.batch, CI_SEEDS, &Setup::new(Profile::All))?;
     good &= is_enough(&mut io::stdout(), &tally)?;
-    for chooser in [
-        None,
-        Some(Chooser::LowestId),
-        Some(Chooser::Named),
-        Some(Chooser::Pole),
-        Some(Chooser::Roulette),
-        Some(Chooser::Ring),
-        Some(Chooser::Sticky),
-    ] {
+    for chooser in iter::once(None).chain(Chooser::value_variants().iter().copied().map(Some)) {
         let seeds = if chooser.is_none() { CI_PEERS_SEEDS } else { CI_CHOOSER_SEEDS };
         let peers = Setup { protocol: Some(Protocol::Peers), chooser, ..Setup::new(Profile::All) };
-        good &= run_batch(run, seeds, &peers)?.0;
+        good &= run_batch(&run.batch, seeds, &peers)?.0;
     }
     good &= hunt(None, 0, None, &[], 0)?;
-    good &= compare_published(run.threads)?;
+    good &= compare_published(run.batch.threads)?;
     Ok(good)
 }
 
 /// Runs so many seeds. Whether they kept all promises and were worth it, and what happened.
-fn run_batch(run: &Run, seeds: u64, setup: &Setup) -> io::Result<(bool, Tally)> {
+fn run_batch(batch: &Batch, seeds: u64, setup: &Setup) -> io::Result<(bool, Tally)> {
     let watch = Stopwatch::start();
     let shown = Mutex::new(0);
     let progress = |tally: &Tally| show_progress(tally, seeds, &watch, &shown);
-    let range = run.from..run.from.saturating_add(seeds);
-    let report = primacy_sim::run(range, run.threads, setup, &progress);
+    let report = primacy_sim::run(batch.seeds(seeds), batch.threads, setup, &progress);
     let mut out = io::stdout().lock();
     print_report(&mut out, &report, watch.elapsed())?;
     print_failures(&mut out, &report, setup)?;
@@ -330,7 +334,7 @@ fn options(setup: &Setup) -> String {
 }
 
 fn replay_seed(replay: &Replay) -> io::Result<bool> {
-    let mut setup = Setup { protocol: replay.protocol, chooser: replay.selector, ..Setup::new(replay.profile) };
+    let mut setup = replay.worlds.setup();
     let mut out = io::stdout();
     if let Some(name) = &replay.flaw {
         let Some(canary) = Canary::named(name) else {
@@ -428,8 +432,7 @@ fn stay(args: &StayArgs) -> io::Result<bool> {
         ..Setup::new(Profile::Calm)
     };
     let watch = Stopwatch::start();
-    let seeds = args.from..args.from.saturating_add(args.worlds);
-    let report = primacy_sim::run(seeds, args.threads, &setup, &|_| {});
+    let report = primacy_sim::run(args.batch.seeds(args.worlds), args.batch.threads, &setup, &|_| {});
     let mut out = io::stdout().lock();
     let (tally, seconds) = (&report.tally, watch.elapsed().as_secs_f64());
     writeln!(out, "{:>12.1}  simulated hours in {} worlds, in {seconds:.1} s", tally.hours(), tally.seeds)?;
@@ -443,9 +446,9 @@ fn stay(args: &StayArgs) -> io::Result<bool> {
 /// Every preset, or one set of choices with the stories of what it did first.
 fn show_published(args: &Published) -> io::Result<bool> {
     let mut out = io::stdout().lock();
-    let seeds = args.from..args.from.saturating_add(args.seeds);
+    let seeds = args.batch.seeds(args.seeds);
     let Some(list) = &args.choices else {
-        let survey = |preset: &Preset| published::survey(seeds.clone(), args.threads, preset.choices);
+        let survey = |preset: &Preset| published::survey(seeds.clone(), args.batch.threads, preset.choices);
         print_heads(&mut out)?;
         for preset in PRESETS {
             print_survey(&mut out, preset.name, &survey(preset), preset.text)?;
@@ -466,7 +469,7 @@ fn show_published(args: &Published) -> io::Result<bool> {
         return Ok(true);
     }
     writeln!(out, "{choices}")?;
-    let survey = published::survey(seeds, args.threads, choices);
+    let survey = published::survey(seeds, args.batch.threads, choices);
     print_heads(&mut out)?;
     print_survey(&mut out, "", &survey, "")?;
     writeln!(out, "{:#?}", survey.counts)?;

@@ -12,7 +12,7 @@ use super::super::ballot::{Ballots, Question};
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::kept::Kept;
-use super::super::wire::{Body, Names, Page, Probed, RollReply, Terms};
+use super::super::wire::{self, Body, Names, Page, Probed, RollReply, Terms};
 use super::PeerError;
 use crate::{CandidateId, ElectionName, clock};
 
@@ -153,7 +153,7 @@ impl Tally {
         let begin = clock::now();
         let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
         let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        self.flushes.push_back(u64::try_from(clock::now().since(begin).as_nanos()).unwrap_or(u64::MAX));
+        self.flushes.push_back(wire::ns(clock::now().since(begin)));
         if self.flushes.len() > FLUSHES {
             self.flushes.pop_front();
         }

@@ -11,7 +11,8 @@ use crate::store::row::shown_rank;
 use crate::store::{Standing, Term, Waiting};
 use crate::{CandidateId, ElectionName, Label, Token};
 
-fn ns(span: Duration) -> u64 {
+/// In nanoseconds, as it is sent.
+pub(in super::super) fn ns(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 

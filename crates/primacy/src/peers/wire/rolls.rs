@@ -243,8 +243,7 @@ impl RollReply {
                 let rest = || elections.iter().filter(|(name, _)| after.is_none_or(|after| *name > after));
                 let page = ElectionsKept::page(rest());
                 let more = page.entries.len() < rest().count();
-                let settles_in_ns = u64::try_from(settles_in.as_nanos()).unwrap_or(u64::MAX);
-                RollSaid::Reported(PageKept { settles_in_ns, elections: Some(page), more })
+                RollSaid::Reported(PageKept { settles_in_ns: super::ns(*settles_in), elections: Some(page), more })
             }
         };
         Self { said: Some(said) }

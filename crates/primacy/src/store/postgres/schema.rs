@@ -9,6 +9,9 @@ use super::link::{Link, Purpose};
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
 const VERSION: i32 = 2;
 
+/// The version before, which knew no ranks.
+const OLDER: i32 = 1;
+
 /// The oldest server that takes every statement.
 const OLDEST: i32 = 120_000;
 
@@ -156,13 +159,13 @@ fn creation() -> String {
     creation_of(TABLES, "primacy_schema", VERSION)
 }
 
-/// From version 1, which knew no ranks, once: whoever waits is of that without preferences. It does not wait for long for
-/// whoever holds the table: all looks would wait behind it.
+/// From the version before, once: whoever waits is of the rank without preferences. Whoever runs with the old tables goes on.
+/// It does not wait for long for whoever holds the table: all looks would wait behind it.
 fn migration() -> String {
     format!(
         "DO $primacy$ BEGIN
 PERFORM pg_advisory_xact_lock({LOCK});
-IF (SELECT max(version) FROM primacy_schema) = 1 THEN
+IF (SELECT max(version) FROM primacy_schema) = {OLDER} THEN
 PERFORM set_config('lock_timeout', '1s', true);
 ALTER TABLE primacy_candidate ADD COLUMN rank bytea NOT NULL CHECK (octet_length(rank) = 32)
     DEFAULT decode(repeat('80000000', 8), 'hex');
@@ -192,7 +195,7 @@ pub fn schema_sql() -> String {
         "-- primacy: tables of version {VERSION} for PostgreSQL {} and later, in the first schema of the search_path.
 {}
 
--- Tables of version 1 become those of version {VERSION}.
+-- Tables of version {OLDER} become those of version {VERSION}.
 {}
 
 -- For the registers protocol alone: tables of version {REGISTERS}.
@@ -296,7 +299,7 @@ impl Server {
             ));
         }
         match self.tables {
-            Some(Some(1)) if purpose == Purpose::Stand => Ok(()),
+            Some(Some(OLDER)) if purpose == Purpose::Stand => Ok(()),
             _ => self.check_tables(shown),
         }
     }
@@ -310,7 +313,7 @@ impl Server {
             Some(Some(version)) => refuse(format!(
                 "its tables are of version {version}, and this primacy knows version {VERSION}; {}",
                 match version {
-                    1 => "the first `primacy run` of this one changes them",
+                    OLDER => "the first `primacy run` of this one changes them",
                     newer if newer > VERSION => "use a newer primacy",
                     _ => "name another database",
                 }
@@ -323,18 +326,23 @@ impl Server {
 pub(super) const STANDBY: &str =
     "it is a standby, which may not know the latest leader; name the primary, or all hosts separated by commas";
 
-/// Creates the tables, if nobody does it first.
-pub(super) async fn create(link: &mut Link) -> Result<(), StoreError> {
+/// Creates the tables where there are none, or brings those of version 1 to this version, if nobody does it first. `false` if
+/// there was nothing to do.
+pub(super) async fn create_or_migrate(link: &mut Link, server: &Server) -> Result<bool, StoreError> {
+    match server.tables {
+        None => create(link).await?,
+        Some(Some(OLDER)) => create_tables(link, &migration()).await?,
+        Some(_) => return Ok(false),
+    }
+    Ok(true)
+}
+
+async fn create(link: &mut Link) -> Result<(), StoreError> {
     create_tables(link, &creation()).await?;
     if let Err(fault) = link.run_batch(&fence(), Stake::Reading).await {
         debug!(?fault, "the function primacy_fence could not be created; the store works without it");
     }
     Ok(())
-}
-
-/// Brings older tables to this version, if nobody does it first. Whoever runs with them goes on.
-pub(super) async fn migrate(link: &mut Link) -> Result<(), StoreError> {
-    create_tables(link, &migration()).await
 }
 
 async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError> {

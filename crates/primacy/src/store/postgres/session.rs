@@ -227,11 +227,7 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
 /// A connection to a server that takes writes, with the tables that elections need.
 pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
     let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
-    if server.tables.is_none() || server.tables == Some(Some(1)) {
-        match server.tables {
-            None => schema::create(&mut link).await?,
-            Some(_) => schema::migrate(&mut link).await?,
-        }
+    if schema::create_or_migrate(&mut link, &server).await? {
         // Whoever came first may have made another version.
         let made = schema::inspect(&mut link).await?;
         made.check_tables(link.shown())?;
