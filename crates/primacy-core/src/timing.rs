@@ -218,13 +218,15 @@ impl Timing {
         share_ppm(self.lease, 7_500)
     }
 
-    /// Time from one renewal that a candidate of this standing looks for to the next: every one for the next in line, and
-    /// for the others as many as make a third of the lease.
+    /// Time from one renewal that a candidate of this standing looks for to the next: every one for the next in line, for
+    /// those [near the front](Standing::is_near) as many as make a third of the lease, and half of it for the crowd behind
+    /// them.
     pub fn watch_every(&self, standing: Standing) -> Duration {
         if standing.is_next() {
             return self.renew_every;
         }
-        let share = (self.lease / 3).as_nanos().div_ceil(self.renew_every.as_nanos());
+        let gap = self.lease / if standing.is_near() { 3 } else { 2 };
+        let share = gap.as_nanos().div_ceil(self.renew_every.as_nanos());
         self.renew_every.saturating_mul(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_next_in_line_looks_three_times_a_lease_at_most() {
+    fn who_is_not_next_in_line_looks_three_times_a_lease_at_most_and_the_crowd_twice() {
         let at = |ahead| Standing { ahead, ..Standing::default() };
         let timing = ten();
         assert_eq!(timing.renew_every(), Duration::from_millis(2_125));
@@ -343,6 +345,8 @@ mod tests {
         assert_eq!(timing.watch_every(at(2)), timing.renew_every() * 2);
         let plain = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default");
         assert_eq!(plain.watch_every(at(2)), plain.renew_every(), "three times a lease already");
+        assert_eq!(plain.watch_every(at(7)), plain.renew_every(), "the loss of many at once is found as soon");
+        assert_eq!(plain.watch_every(at(8)), plain.renew_every() * 2, "twice a lease is more often than this");
         let (next, later) = (timing.failover_bound(1, Duration::ZERO), timing.failover_bound(2, Duration::ZERO));
         assert!(later >= next + timing.renew_every(), "a renewal may be missed: {next:?} {later:?}");
     }

@@ -99,6 +99,12 @@ impl Standing {
     pub const fn is_next(&self) -> bool {
         self.ahead < 2
     }
+
+    /// Whether it is one of the first eight, who still see a renewal in each third of a lease: should the leader and most
+    /// of the line be lost together, with a site or a rack, one of these is soon there.
+    pub const fn is_near(&self) -> bool {
+        self.ahead < 8
+    }
 }
 
 /// What one linearizable look at an election's row tells.
