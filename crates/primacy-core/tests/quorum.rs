@@ -1,5 +1,7 @@
 //! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
 
+#[path = "quorum/shorter.rs"]
+mod shorter;
 #[path = "quorum/split.rs"]
 mod split;
 
