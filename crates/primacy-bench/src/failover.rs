@@ -65,22 +65,38 @@ impl Failover {
         manner: Manner,
     ) -> Result<Self> {
         let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
-        let mut leader = fleet.await_start(0)?;
-        let mut gaps_nanos = Vec::new();
-        for _ in 0..repeats {
-            fleet.await_waiting(processes)?;
-            leader = fleet.latest(leader);
-            let at = clock::boot_nanos().unwrap_or(0);
-            let next = strike(&mut fleet, event, &leader)?;
-            gaps_nanos.push(next.nanos.saturating_sub(at));
-            leader = next;
-            while fleet.runners.len() < processes {
-                fleet.add()?;
-            }
-        }
+        let leader = fleet.await_start(0)?;
+        let repeats = u32::try_from(repeats)?;
+        let gaps_nanos = gaps(&mut fleet, leader, event, processes, repeats, |_| Duration::ZERO)?;
         let candidates = processes * manner.each();
         Ok(Self { store: place.kind, event, candidates, manner, gaps_nanos })
     }
+}
+
+/// How long nobody led after each of so many events. Before each the fleet is whole again, and then left alone for as long as
+/// `pause` says of the nth.
+pub(crate) fn gaps(
+    fleet: &mut Fleet,
+    mut leader: Start,
+    event: Event,
+    processes: usize,
+    repeats: u32,
+    pause: impl Fn(u32) -> Duration,
+) -> Result<Vec<u64>> {
+    let mut gaps_nanos = Vec::new();
+    for nth in 0..repeats {
+        fleet.await_waiting(processes)?;
+        std::thread::sleep(pause(nth));
+        leader = fleet.latest(leader);
+        let at = clock::boot_nanos().unwrap_or(0);
+        let next = strike(fleet, event, &leader)?;
+        gaps_nanos.push(next.nanos.saturating_sub(at));
+        leader = next;
+        while fleet.runners.len() < processes {
+            fleet.add()?;
+        }
+    }
+    Ok(gaps_nanos)
 }
 
 fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {

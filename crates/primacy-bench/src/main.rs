@@ -28,7 +28,6 @@ use clap::{Parser, Subcommand};
 use crate::failover::{Event, Failover};
 use crate::fleet::Manner;
 use crate::place::{Kind, Place};
-use crate::registers::Cost;
 
 /// What primacy costs and how fast it fails over, on real processes and real stores.
 #[derive(Parser)]
@@ -57,24 +56,16 @@ struct Options {
     /// Instead of by a lease, the candidates take part by the registers protocol, with rounds of so many milliseconds.
     #[arg(long)]
     round: Option<u64>,
-    /// Only these parts: is-current, renewal, capacity, fence, failover, idle, registers.
+    /// Only these parts: is-current, renewal, capacity, fence, failover, idle.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// For how many seconds an idle fleet is watched.
     #[arg(long, default_value_t = 30)]
     idle_seconds: u64,
-    /// Numbers of processes that take part by the registers protocol, and by the published form of it.
-    #[arg(long, value_delimiter = ',', default_value = "5,50,100,200,400,800")]
-    processes: Vec<usize>,
-    /// Candidates in each of these processes. The published form knows one.
-    #[arg(long, default_value_t = 1)]
-    each: usize,
-    /// For how many seconds their cost is measured.
-    #[arg(long, default_value_t = 60)]
-    watch_seconds: u64,
-    /// How often the leader of the published form is killed.
-    #[arg(long, default_value_t = 5)]
-    published_deaths: usize,
+    /// With `--round`, and for failover: instead of runners, processes that use the library, with so many candidates in each. They
+    /// can be killed, and lost without a word.
+    #[arg(long, requires = "round")]
+    each: Option<usize>,
     /// The program that the measured runners run. Not for people.
     #[arg(long, hide = true)]
     sentry: bool,
@@ -90,11 +81,17 @@ struct Options {
 enum Instead {
     /// Contests among peers: who of them should lead, found out over real sockets
     Peers(contests::Options),
+    /// The registers protocol beside its published form: cost, failover and round time by the number of candidates
+    Registers(registers::Options),
 }
 
 impl Options {
     fn manner(&self) -> Manner {
-        self.round.map_or(Manner::Lease(self.lease), Manner::Registers)
+        match (self.round, self.each) {
+            (Some(round), Some(each)) => Manner::Crew { round, each },
+            (Some(round), None) => Manner::Registers(round),
+            (None, _) => Manner::Lease(self.lease),
+        }
     }
 }
 
@@ -108,14 +105,16 @@ fn main() -> Result<()> {
     }
     fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
-    if let Some(Instead::Peers(peers)) = &options.instead {
-        return contests::run(peers, &machine(), &options.out);
+    match &options.instead {
+        Some(Instead::Peers(peers)) => return contests::run(peers, &machine(), &options.out),
+        Some(Instead::Registers(series)) => return registers::run(series, &machine(), &options.primacy),
+        None => {}
     }
     println!("{}", machine());
     if wanted("is-current") {
         println!("{}", micro::is_current()?);
     }
-    let (mut failovers, mut costs) = (Vec::new(), Vec::new());
+    let mut failovers = Vec::new();
     for &kind in &options.store {
         let place = Place::start(kind, &options.primacy)?;
         if wanted("renewal") {
@@ -140,14 +139,6 @@ fn main() -> Result<()> {
                 println!("{idle}");
             }
         }
-        // Peers keep no registers.
-        if wanted("registers") && kind != Kind::Peers {
-            registers(&options, &place, &mut costs, &mut failovers)?;
-        }
-    }
-    if !costs.is_empty() {
-        fs::write(options.out.join("registers.json"), serde_json::to_vec_pretty(&costs)?)?;
-        plot::registers(&options.out, &costs)?;
     }
     if !failovers.is_empty() {
         fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&failovers)?)?;
@@ -160,43 +151,17 @@ fn main() -> Result<()> {
 fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Result<()> {
     for &candidates in &options.candidates {
         for event in Event::ALL {
+            // A process that uses the library is all that a runner, its warden and its program are.
+            if options.each.is_some() && !matches!(event, Event::RunnerDeath | Event::SilentLoss) {
+                continue;
+            }
             let repeats = if event == Event::SilentLoss { options.silent_repeats } else { options.repeats };
             if repeats > 0 {
-                let failover =
-                    Failover::measure(&options.primacy, place, event, candidates, repeats, options.manner())?;
+                let processes = candidates / options.each.unwrap_or(1);
+                let failover = Failover::measure(&options.primacy, place, event, processes, repeats, options.manner())?;
                 println!("{failover}");
                 results.push(failover);
             }
-        }
-    }
-    Ok(())
-}
-
-fn registers(options: &Options, place: &Place, costs: &mut Vec<Cost>, failovers: &mut Vec<Failover>) -> Result<()> {
-    let watch = Duration::from_secs(options.watch_seconds);
-    let millis = u64::try_from(published::ROUND.as_millis())?;
-    for &processes in &options.processes {
-        let crew = Manner::Crew { round: millis, each: options.each };
-        let mut cost = registers::primacy(&options.primacy, place, processes, crew, watch)?;
-        let repeats = if processes > 1 { options.silent_repeats } else { 0 };
-        if repeats > 0 && options.each == 1 {
-            let (event, manner) = (Event::SilentLoss, Manner::Registers(millis));
-            let lost = Failover::measure(&options.primacy, place, event, processes, repeats, manner)?;
-            cost.gaps_nanos = lost.gaps_nanos;
-        }
-        println!("{cost}");
-        costs.push(cost);
-        if repeats > 0 && options.each > 1 {
-            for event in [Event::RunnerDeath, Event::SilentLoss] {
-                let lost = Failover::measure(&options.primacy, place, event, processes, repeats, crew)?;
-                println!("{lost}");
-                failovers.push(lost);
-            }
-        }
-        if options.each == 1 && place.kind != Kind::Sqlite {
-            let cost = registers::published(place, processes, watch, options.published_deaths)?;
-            println!("{cost}");
-            costs.push(cost);
         }
     }
     Ok(())

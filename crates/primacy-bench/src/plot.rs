@@ -1,4 +1,4 @@
-//! Plots: the share of failovers that were over after a time; and what the paper on registers shows in its figure 2.
+//! Plots: the share of failovers that were over after a time.
 
 use std::path::Path;
 
@@ -8,7 +8,6 @@ use plotters::prelude::*;
 
 use crate::failover::{Event, Failover};
 use crate::place::Kind;
-use crate::registers::Cost;
 
 /// One plot per store and event, one line per number of candidates.
 pub(crate) fn failover(out: &Path, results: &[Failover]) -> Result<()> {
@@ -23,53 +22,6 @@ pub(crate) fn failover(out: &Path, results: &[Failover]) -> Result<()> {
             }
         }
     }
-    Ok(())
-}
-
-/// Figure 2 of Niazi et al. (DAIS 2015), one pair for each store: by the number of processes, how long nobody leads after the
-/// leader is lost without a word, and how long a round lasts.
-pub(crate) fn registers(out: &Path, costs: &[Cost]) -> Result<()> {
-    let failover = |cost: &Cost| {
-        let sum: u64 = cost.gaps_nanos.iter().sum();
-        (!cost.gaps_nanos.is_empty()).then(|| sum as f64 / cost.gaps_nanos.len() as f64 / 1e9)
-    };
-    for &store in Kind::value_variants() {
-        let of_store: Vec<_> = costs.iter().filter(|cost| cost.store == store).collect();
-        if of_store.is_empty() {
-            continue;
-        }
-        let file = |name: &str| out.join(format!("registers-{name}-{store}.svg").to_lowercase());
-        by_number(&file("failover"), &format!("Time to elect a new leader, {store}"), &of_store, failover)?;
-        let round = |cost: &Cost| Some(cost.round_ms as f64 / 1e3);
-        by_number(&file("round"), &format!("Round time, {store}"), &of_store, round)?;
-    }
-    Ok(())
-}
-
-/// One line for each form.
-fn by_number(file: &Path, caption: &str, costs: &[&Cost], value: impl Fn(&Cost) -> Option<f64>) -> Result<()> {
-    let most = costs.iter().filter_map(|cost| value(cost)).fold(1.0, f64::max);
-    let processes = costs.iter().map(|cost| cost.processes).max().unwrap_or(1);
-    let root = SVGBackend::new(file, (800, 480)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption(caption, ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(48)
-        .build_cartesian_2d(0..processes, 0.0..most * 1.2)?;
-    chart.configure_mesh().x_desc("processes").y_desc("seconds").draw()?;
-    for (index, form) in ["primacy", "published"].into_iter().enumerate() {
-        let colour = Palette99::pick(index).to_rgba();
-        let points =
-            costs.iter().filter(|cost| cost.form == form).filter_map(|cost| Some((cost.processes, value(cost)?)));
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
-            .label(form)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-    }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
-    root.present()?;
     Ok(())
 }
 
