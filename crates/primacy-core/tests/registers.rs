@@ -7,7 +7,7 @@ use std::time::Duration;
 use primacy_core::Instant;
 use primacy_core::registers::{Event, HEIRS};
 use primacy_core::select::{FailBack, Rank};
-use village::{ROUND, Village, candidacy, candidate, rounds};
+use village::{Crew, ROUND, Village, candidacy, candidate, rounds};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -310,4 +310,18 @@ fn a_late_no_to_the_survey_of_a_former_lead_does_not_end_the_present_one() {
     village.kill(5);
     village.run(rounds().patience(ROUND) + ROUND * 3);
     assert!(!village.registers.processes().contains(&5), "nobody surveys");
+}
+
+/// Ten others stand in line, ask for nothing and beat; a hundred candidates ask in vain.
+#[test]
+fn a_crew_in_reserve_that_asks_in_vain_beats_once_a_round() {
+    let mut village = Village::new();
+    village.settle(10);
+    let mut crew = Crew::aboard(village, 11, 100);
+    crew.run(ROUND * 2);
+    let (shown, asked) = (crew.shown, crew.asked);
+    crew.run(ROUND * 30);
+    let (shown, asked) = (crew.shown - shown, crew.asked - asked);
+    assert!(asked >= 100, "{asked}: nobody asks");
+    assert!((29..=32).contains(&shown), "{shown} beats in 30 rounds");
 }

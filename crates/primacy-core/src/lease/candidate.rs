@@ -310,6 +310,9 @@ impl Candidate {
         if self.withdrawn.is_some() {
             return;
         }
+        if self.is_shown_the_record() {
+            self.next_look = cx.now;
+        }
         self.withdrawn = Some(cx.now + self.config.timing.call_timeout() * 2);
         if self.state == State::Idle {
             self.stopped(cx);
@@ -457,7 +460,9 @@ impl Candidate {
             State::Leading(tenure) => tenure.next_renewal = next,
             State::Releasing { next_try, .. } => *next_try = next,
             State::Waiting => {
-                self.next_look = next;
+                // In reserve, hundreds ask where nobody leads, and would each look after each attempt.
+                let is_shown = in_flight.kind == Kind::Acquire && self.is_shown_the_record();
+                self.next_look = if is_shown { cx.now + self.config.timing.lease() } else { next };
                 self.hint = None;
             }
             State::Leaving => self.stopped(cx),

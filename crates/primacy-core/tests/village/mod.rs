@@ -1,17 +1,19 @@
 //! A village of processes around one set of registers, in simulated time, for tests of the `registers` protocol.
 
+mod crew;
 mod store;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::lease::{CallError, Standing};
+use primacy_core::lease::{CallError, Sighting, Standing};
 use primacy_core::registers::{
     CallId, Candidacy, Config, Context, Effect, Event, Group, ProcessId, Reply, Request, Rounds, RoundsSettings,
 };
 use primacy_core::select::{FailBack, Rank};
 use primacy_core::{CandidateId, Instant, Label, Token};
 
+pub(crate) use crew::Crew;
 pub(crate) use store::Registers;
 
 pub(crate) const ROUND: Duration = Duration::from_secs(2);
@@ -36,6 +38,8 @@ pub(crate) struct House {
     pub(crate) hand_overs: Vec<ProcessId>,
     pub(crate) stopped: bool,
     pub(crate) shown: u32,
+    /// The last record that its candidates were shown, and when it was asked for.
+    pub(crate) last_shown: Option<(Sighting, Instant)>,
 }
 
 pub(crate) struct Village {
@@ -74,6 +78,7 @@ impl Village {
             hand_overs: Vec::new(),
             stopped: false,
             shown: 0,
+            last_shown: None,
         };
         self.houses.insert(process, house);
         let candidates = (0..count).map(|index| candidacy(process, index, Some(rank))).collect();
@@ -138,9 +143,10 @@ impl Village {
                     house.call = Some((call, request, now + house.latency));
                 }
                 Effect::Abandon { .. } => house.call = None,
-                Effect::Seen { asked_at, .. } => {
+                Effect::Seen { sighting, asked_at } => {
                     assert!(asked_at <= now);
                     house.shown += 1;
+                    house.last_shown = Some((sighting, asked_at));
                 }
                 Effect::NotSeen { .. } => {}
                 Effect::Placed { standings } => house.standings = standings.into_iter().collect(),
@@ -182,6 +188,7 @@ impl Village {
         reply
     }
 
+    /// What happens next, and to which process.
     fn next(&self) -> Option<(Instant, u128)> {
         let due = |house: &House| {
             let call = house.call.as_ref().map(|(_, _, due)| *due);

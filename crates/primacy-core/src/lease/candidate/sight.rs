@@ -206,14 +206,11 @@ impl Candidate {
     pub(super) fn plan_look(&mut self, cx: &mut Context<'_>) {
         let Some(seen) = &self.seen else { return };
         let timing = &self.config.timing;
-        let record = seen.sighting.record.as_ref();
-        let own = &self.config.label;
-        let named = record.is_some_and(|record| matches!(&record.wish, Some(Wish::Successor(name)) if name == own));
+        let named = self.is_named(seen);
         let watch_every = if named { timing.renew_every() } else { timing.watch_every(seen.sighting.standing) };
         let (cadence, lag) = (watch_every, timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
-            // It is shown the record by others; but who is to lead next looks by itself.
-            _ if seen.sighting.standing.reserve && !named => timing.lease(),
+            _ if self.is_shown_the_record() => timing.lease(),
             (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
             // The renewal is late: look again soon, then less often.
             (Some(Record { holder: Some(_), .. }), Some(_)) => {
@@ -222,6 +219,19 @@ impl Candidate {
             _ => cadence,
         };
         self.next_look = cx.now + wait + lag + spread(lag, cx.entropy);
+    }
+
+    /// Whether an operator wants it to lead next.
+    fn is_named(&self, seen: &Seen) -> bool {
+        let wish = seen.sighting.record.as_ref().and_then(|record| record.wish.as_ref());
+        matches!(wish, Some(Wish::Successor(label)) if *label == self.config.label)
+    }
+
+    /// Whether its process shows it the record with each of its beats, so that a look of its own would only be a beat more. But
+    /// who is to lead next looks by itself, and who has withdrawn is in a hurry.
+    pub(super) fn is_shown_the_record(&self) -> bool {
+        let reserve = |seen: &Seen| seen.sighting.standing.reserve && !self.is_named(seen);
+        self.withdrawn.is_none() && self.seen.as_ref().is_some_and(reserve)
     }
 
     pub(super) fn look_due(&self) -> Instant {

@@ -1,0 +1,107 @@
+//! The candidates of one process in the `registers` protocol, and what they make their group do, in simulated time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use primacy_core::lease::{self, CallId, Candidate, Config, Event, Reply, Request};
+use primacy_core::registers;
+use primacy_core::select::{FailBack, Rank};
+use primacy_core::{CandidateId, Instant, Timing};
+
+use super::{ROUND, Village, candidacy, rounds};
+
+/// A process whose candidates ask a store for the lease that answers beats alone: what asks for the lease is never answered.
+pub(crate) struct Crew {
+    village: Village,
+    process: u128,
+    candidates: BTreeMap<CandidateId, Sailor>,
+    /// Beats that were answered.
+    pub(crate) shown: u32,
+    /// Attempts to get the lease.
+    pub(crate) asked: u64,
+    seed: u64,
+}
+
+struct Sailor {
+    core: Candidate,
+    look: Option<(CallId, Instant)>,
+}
+
+impl Crew {
+    pub(crate) fn aboard(village: Village, process: u128, count: u128) -> Self {
+        let timing = Timing::with_lease(rounds().lease(ROUND)).expect("the paper's settings");
+        let candidates = (0..count).map(|index| {
+            let candidacy = candidacy(process, index, Some(Rank::default()));
+            let core = Candidate::new(Config::new(candidacy.id, candidacy.label, timing));
+            (candidacy.id, Sailor { core, look: None })
+        });
+        let candidates = candidates.collect();
+        let mut crew = Self { village, process, candidates, shown: 0, asked: 0, seed: 3 };
+        crew.village.enter(process, count, Rank::default(), FailBack::Never);
+        let ids: Vec<_> = crew.candidates.keys().copied().collect();
+        ids.into_iter().for_each(|id| crew.tell(id, Event::Campaign));
+        crew
+    }
+
+    fn tell(&mut self, id: CandidateId, event: Event) {
+        let seed = &mut self.seed;
+        let mut entropy = || {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *seed >> 8
+        };
+        let now = self.village.now;
+        let mut effects = Vec::new();
+        let sailor = self.candidates.get_mut(&id).expect("it is aboard");
+        sailor.core.handle(event, &mut lease::Context { now, entropy: &mut entropy, effects: &mut effects });
+        for effect in effects {
+            match effect {
+                lease::Effect::Call { call, request: Request::Look { .. }, .. } => {
+                    sailor.look = Some((call, now));
+                    self.village.tell(self.process, registers::Event::Look);
+                }
+                lease::Effect::Call { request: Request::Acquire { .. }, .. } => self.asked += 1,
+                lease::Effect::Abandon { .. } => sailor.look = None,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Hands to all what the group has been answered, and where they stand.
+    fn hear(&mut self) {
+        let house = self.village.house(self.process);
+        if house.shown == self.shown {
+            return;
+        }
+        self.shown = house.shown;
+        let standings = house.standings.clone();
+        let Some((sighting, asked_at)) = house.last_shown.clone() else { return };
+        for (id, standing) in standings {
+            self.tell(id, Event::Placed(standing));
+            let sailor = self.candidates.get_mut(&id).expect("it is aboard");
+            let event = match sailor.look.take_if(|(_, since)| asked_at >= *since) {
+                Some((call, _)) => Event::Done { call, result: Ok(Reply::Seen(sighting.clone())) },
+                None => Event::Shown { sighting: sighting.clone(), asked_at },
+            };
+            self.tell(id, event);
+        }
+    }
+
+    pub(crate) fn run(&mut self, span: Duration) {
+        let end = self.village.now + span;
+        loop {
+            self.hear();
+            let due = |(id, sailor): (&CandidateId, &Sailor)| Some((sailor.core.deadline()?, *id));
+            let sailor = self.candidates.iter().filter_map(due).min().filter(|(at, _)| *at <= end);
+            let group = self.village.next().map(|(at, _)| at).filter(|at| *at <= end);
+            match (sailor, group) {
+                (Some((at, id)), group) if group.is_none_or(|group| at <= group) => {
+                    self.village.now = self.village.now.max(at);
+                    self.tell(id, Event::Wake);
+                }
+                (_, Some(at)) => self.village.run(at.since(self.village.now)),
+                (_, None) => break,
+            }
+        }
+        self.village.now = end;
+    }
+}
