@@ -256,3 +256,105 @@ pub(crate) async fn sleep_until(at: Option<Instant>, leads: bool) {
     let longest = Duration::from_secs(if leads { 1 } else { 60 });
     tokio::time::sleep(at.since(clock::now()).min(longest)).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use primacy_core::registers::RoundsSettings;
+    use primacy_core::select::FailBack;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::group::{GroupSlot, Settings};
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Desk, Registry};
+    use crate::{CandidateId, Label, Token};
+
+    const LEASE: Duration = Duration::from_secs(4);
+
+    /// A store that notes who comes for the lease, and lets each in when the test says so.
+    #[derive(Debug)]
+    struct Quay {
+        inner: MemoryStore,
+        came: Mutex<Vec<String>>,
+        gate: Semaphore,
+    }
+
+    impl Quay {
+        fn came(&self) -> Vec<String> {
+            self.came.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        }
+    }
+
+    impl Store for Quay {
+        fn location(&self) -> String {
+            self.inner.location()
+        }
+
+        fn session<'a>(
+            &'a self,
+            election: &'a ElectionName,
+            candidate: &'a Holder,
+        ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+            Box::pin(async move {
+                self.came.lock().unwrap_or_else(PoisonError::into_inner).push(candidate.label.to_string());
+                self.gate.acquire().await.expect("it is never closed").forget();
+                self.inner.session(election, candidate).await
+            })
+        }
+
+        fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+            self.inner.registry(election)
+        }
+
+        fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+            self.inner.desk()
+        }
+
+        fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
+            self.inner.hints(election)
+        }
+    }
+
+    /// Lets each call get as far as it can by itself.
+    async fn settle(lines: &mut [Line; 3]) {
+        let [first, second, third] = lines;
+        tokio::select! {
+            biased;
+            (call, _) = first.link.answer() => panic!("the gate is shut: {call:?}"),
+            (call, _) = second.link.answer() => panic!("the gate is shut: {call:?}"),
+            (call, _) = third.link.answer() => panic!("the gate is shut: {call:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn candidates_of_a_process_in_reserve_ask_one_at_a_time_and_one_in_line_at_once() {
+        let quay = Arc::new(Quay { inner: MemoryStore::default(), came: Mutex::default(), gate: Semaphore::new(0) });
+        let store: Arc<dyn Store> = quay.clone();
+        let election = ElectionName::new("jobs").expect("valid");
+        let rounds = Rounds::new(RoundsSettings::new(LEASE / 2)).expect("valid");
+        let slot = GroupSlot::default();
+        let group = slot.join(&store, &election, Settings { rounds, fail_back: FailBack::Never }).expect("it starts");
+        let mut lines = [("first", false), ("second", false), ("in line", true)].map(|(name, in_line)| {
+            let (id, label) = (CandidateId::from_bits(rand::random()), Label::new(name).expect("valid"));
+            let holder = Holder { id, label: label.clone(), data: String::new() };
+            let candidacy = Candidacy { id, label, data: String::new(), rank: None };
+            let mut seat = Seat::new(Arc::clone(&group), rounds, candidacy);
+            seat.stands(in_line);
+            let mut line = Line::new(Arc::clone(&store), election.clone(), holder.clone(), Some(seat));
+            line.send(CallId(1), Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE });
+            line
+        });
+        settle(&mut lines).await;
+        assert_eq!(quay.came(), ["first", "in line"]);
+        // A call that is given up is no longer in the door.
+        lines[0].hang_up();
+        settle(&mut lines).await;
+        assert_eq!(quay.came(), ["first", "in line", "second"]);
+        quay.gate.add_permits(2);
+        let [_, second, in_line] = &mut lines;
+        assert!(second.link.answer().await.1.is_ok() && in_line.link.answer().await.1.is_ok());
+    }
+}
