@@ -218,9 +218,9 @@ impl Timing {
         share_ppm(self.lease, 7_500)
     }
 
-    /// Time from one renewal that a candidate of this standing looks for to the next: every one for the next in line, for
-    /// those [near the front](Standing::is_near) as many as make a third of the lease, and half of it for the crowd behind
-    /// them.
+    /// Time from one renewal that a candidate of this standing looks for to the next: every one for the next in line, and for
+    /// those [near the front](Standing::is_near) as many as make a third of the lease. The crowd behind them looks at any time
+    /// between half of what this gives for them and all of it, which is as many renewals as make half of the lease.
     pub fn watch_every(&self, standing: Standing) -> Duration {
         if standing.is_next() {
             return self.renew_every;
@@ -247,10 +247,13 @@ impl Timing {
     /// nothing else fails. Whoever has only just come to be next in line, since others went, has the bound of its old
     /// place until its next look.
     pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
-        let watch_every = self.watch_every(Standing { ahead, ..Standing::default() });
+        let standing = Standing { ahead, ..Standing::default() };
+        let watch_every = self.watch_every(standing);
+        // Those who look after a renewal see the last one at once, or as many later as they leave out.
+        let missed = if standing.is_near() { watch_every.saturating_sub(self.renew_every) } else { watch_every };
         let on_own_clock = self
             .stretched(self.lease)
-            .saturating_add(watch_every.saturating_sub(self.renew_every))
+            .saturating_add(missed)
             .saturating_add(self.look_lag() * 2)
             .saturating_add(self.slot() * ahead)
             .saturating_add(Duration::from_millis(1));

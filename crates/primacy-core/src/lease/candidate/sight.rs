@@ -202,15 +202,17 @@ impl Candidate {
     }
 
     /// Looks shortly after the holder should have renewed, so that one look sees a renewal early, and the published bound
-    /// holds.
+    /// holds. The crowd behind looks whenever chance will have it: hundreds that look after the same renewal, and again when it
+    /// is late, keep the store from answering those whose turn it is (HAZARDS 55).
     pub(super) fn plan_look(&mut self, cx: &mut Context<'_>) {
         let Some(seen) = &self.seen else { return };
         let timing = &self.config.timing;
-        let named = self.is_named(seen);
-        let watch_every = if named { timing.renew_every() } else { timing.watch_every(seen.sighting.standing) };
+        let (named, standing) = (self.is_named(seen), seen.sighting.standing);
+        let watch_every = if named { timing.renew_every() } else { timing.watch_every(standing) };
         let (cadence, lag) = (watch_every, timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
             _ if self.is_shown_the_record() => timing.lease(),
+            _ if !named && !standing.is_near() => cadence / 2 + spread(cadence / 2, cx.entropy),
             (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
             // The renewal is late: look again soon, then less often.
             (Some(Record { holder: Some(_), .. }), Some(_)) => {
