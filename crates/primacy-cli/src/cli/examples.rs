@@ -116,12 +116,14 @@ Examples:
   primacy peer certs certs a b c web-1 web-2     one certificate for each peer and candidate
   primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400
   primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs
+  primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400 --socket /run/primacy/a.socket
+  primacy run --store peers:///run/primacy/a.socket -- ./jobs     on the machine of a, without a certificate
   primacy peer replace c c@10.0.0.3:7400         when the folder of c was lost
 
 Start one peer on each of three or five machines, with the same --peers. Elections go on while more than half of them live.
 Never copy the folder of a peer, and never bring an older copy of it back: that voter would vote twice.
 SIGHUP makes it read its certificates again. SIGTERM and SIGINT end it, and then the exit code is 0.
-Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no such port, folder in use or damaged,
+Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no such port or socket, folder in use or damaged,
 74 its file could not be written.";
 
 pub(crate) const PEER_CERTS: &str = "\

@@ -13,6 +13,9 @@ use primacy::{Timing, TimingSettings};
 use super::{examples, place};
 use crate::output::failure::Failure;
 
+/// The longest path of a socket, in bytes.
+const SOCKET_PATH_MOST: usize = 107;
+
 /// `primacy peer`.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -29,6 +32,10 @@ pub(crate) struct PeerArgs {
     /// The folder of its voter's file, which no other process may use, ever [default: peer-NAME in the state directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Where programs on this machine reach all voters by --store peers://PATH, without certificates of their own: its user and
+    /// group may, as far as its folder lets them to it [default: socket in --dir]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// A folder that `primacy peer certs` has filled: both sides of each connection prove who they are
     #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "key", "ca", "plaintext"])]
     certs: Option<PathBuf>,
@@ -141,8 +148,9 @@ impl PeerArgs {
             ));
         }
         let folder = self.dir.clone().unwrap_or_else(|| place::voter_folder(&name));
+        let socket = self.socket.clone().or_else(|| default_socket(&folder));
         let drift_ppm = TimingSettings::new(Timing::DEFAULT_LEASE).drift_ppm;
-        Ok(PeerSettings { name, listen, voters, folder, drift_ppm, tls })
+        Ok(PeerSettings { name, listen, voters, folder, socket, drift_ppm, tls })
     }
 
     fn identity(&self, name: &str) -> Option<Identity> {
@@ -166,6 +174,12 @@ fn default_listen(own: &PeerAddress, has_ipv6: bool) -> SocketAddr {
         Err(_) => Ipv4Addr::UNSPECIFIED.into(),
     };
     SocketAddr::new(everywhere, own.port())
+}
+
+/// In the voter's folder, unless the system cannot have a socket there: nobody has asked for this one.
+fn default_socket(folder: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(folder.join("socket")).ok()?;
+    (path.as_os_str().len() <= SOCKET_PATH_MOST).then_some(path)
 }
 
 fn has_ipv6() -> bool {
@@ -213,6 +227,18 @@ mod tests {
             assert!(refused.code == 2 && refused.to_string().contains("primacy peer certs"), "{refused}");
             assert!(settings(&[words, &["--plaintext"]].concat()).is_ok());
         }
+    }
+
+    #[test]
+    fn a_socket_that_nobody_asked_for_is_left_out_where_none_can_be() {
+        let here = ["--peers", "a@127.0.0.1:1", "--dir"];
+        let socket = |words: &[&str]| settings(&[&here, words].concat()).expect("it fits").socket;
+        assert_eq!(socket(&["/x"]), Some("/x/socket".into()));
+        assert_eq!(socket(&["/x", "--socket", "/run/a"]), Some("/run/a".into()));
+        let deep = format!("/{}", "x".repeat(100));
+        assert_eq!(socket(&[&deep]), None);
+        let asked = format!("{deep}/socket");
+        assert_eq!(socket(&[&deep, "--socket", &asked]), Some(asked.into()), "whoever asks for it is told why not");
     }
 
     #[test]

@@ -37,6 +37,12 @@ async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure
     let mut reloads = Source::take(if tls.is_some() { &[Signal::SIGHUP] } else { &[] }).map_err(failed)?;
     let name = settings.name.clone();
     let voters: Vec<String> = settings.voters.iter().map(PeerAddress::to_string).collect();
+    let socket = settings.socket.as_ref().map(|path| path.display().to_string());
+    if socket.is_none() {
+        warn!(
+            "the path of the folder is too long for a socket: programs here reach the voters by one only with --socket"
+        );
+    }
     let peer = Peer::start(settings).await.map_err(|error| failure(&error))?;
     let (voter, address) = (peer.voter().to_string(), peer.address().to_string());
     let told = |output: &mut Output, event, text: &str| {
@@ -48,10 +54,12 @@ async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure
             peer: name.clone(),
             voter: voter.clone(),
             address: address.clone(),
+            socket: socket.clone(),
             peers: voters.clone(),
         })
     };
-    told(output, "listening", &format!("{name} listens on {address}"))?;
+    let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
+    told(output, "listening", &format!("{name} listens on {address}{here}"))?;
     let (founded, outside) = (peer.founded(), peer.outside());
     let voting = peer.run();
     tokio::pin!(founded, outside, voting);
@@ -119,6 +127,7 @@ fn failure(error: &PeerError) -> Failure {
         PeerError::Listen { .. } => {
             Failure::unavailable(text).with("end what listens there, or choose another address with --listen")
         }
+        PeerError::Socket { .. } => Failure::unavailable(text).with("choose another place with --socket"),
         _ => Failure::unavailable(text),
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn list(common: &Common, output: &mut Output) -> Result<u8, Fai
     text += &format!("\n{}", places(&voters.voters, output));
     if let Some(incoming) = &voters.incoming {
         text += &format!("those who vote after it:\n{}", places(incoming, output));
-        text += "To finish it: primacy peer add, remove or replace, the same as before.\n";
+        text += &format!("To finish it: {}\n", voters.finish().unwrap_or_default());
     }
     output.text(&text)?;
     tell("listed", &store, &voters, output)?;

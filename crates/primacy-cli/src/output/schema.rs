@@ -200,6 +200,7 @@ pub(crate) struct Voting {
     pub(crate) peer: String,
     pub(crate) voter: String,
     pub(crate) address: String,
+    pub(crate) socket: Option<String>,
     pub(crate) peers: Vec<String>,
 }
 

@@ -33,6 +33,16 @@ fn goes_on(world: &mut World, led: &Line) {
     assert_eq!((on.token, on.pid), (led.token, led.pid));
 }
 
+/// `primacy peer WORDS`, killed when it has begun.
+fn begin_and_die(world: &World, words: &[&str]) {
+    let mut command = world.primacy(["peer"].iter().chain(words));
+    let mut first = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let said = BufReader::new(first.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(said.into_iter().any(|line| line.contains("begun:")));
+    first.kill().expect("it waits for a lease to end");
+    first.wait().expect("it was started");
+}
+
 #[test]
 fn voters_are_taken_in_and_taken_out_and_the_program_never_stops() {
     let mut cluster = Cluster::planned(3).start();
@@ -88,12 +98,7 @@ fn an_exchange_whose_command_was_killed_half_way_is_finished_by_the_command_agai
     let led = world.expect_start_after(0);
     let d = cluster.add();
     let peer_d = cluster.peer(d).to_owned();
-    let mut command = world.primacy(["peer", "add", &peer_d]);
-    let mut first = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let said = BufReader::new(first.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(said.into_iter().any(|line| line.contains("begun:")));
-    first.kill().expect("it waits for a lease to end");
-    first.wait().expect("it was started");
+    begin_and_die(&world, &["add", &peer_d]);
     let (code, told, _) = peer(&world, &["list"]);
     assert_eq!((code, told["incoming"].as_array().map(Vec::len)), (Some(0), Some(4)), "{told}");
     goes_on(&mut world, &led);
@@ -101,6 +106,82 @@ fn an_exchange_whose_command_was_killed_half_way_is_finished_by_the_command_agai
     let (code, told, said) = peer(&world, &["add", &peer_d]);
     assert_eq!((code, names(&told), &told["incoming"]), (Some(0), vec!["a", "b", "c", "d"], &Value::Null), "{said}");
     assert!(said.contains("is under way") && said.contains("an even number"), "{said}");
+    world.assert_never_two();
+}
+
+#[test]
+fn an_exchange_that_nobody_finishes_is_told_of_with_what_to_do() {
+    let mut cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let runner = world.start("web-1", LEASE, &[]);
+    world.expect_start_after(0);
+    let d = cluster.add();
+    let peer_d = cluster.peer(d).to_owned();
+    begin_and_die(&world, &["add", &peer_d]);
+    let exchange = || {
+        let output = world.primacy(["doctor", "--json"]).output().expect("it starts");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let mut found = report["findings"].as_array().into_iter().flatten().filter(|found| found["code"] == "exchange");
+        let told = found.next().map(|found| (found["severity"].to_string(), found["message"].to_string()));
+        (output.status.code(), told, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, told, said) = exchange();
+    let (severity, message) = told.expect(&said);
+    assert_eq!((code, &*severity), (Some(1), "\"warning\""), "{message}");
+    assert!(message.contains("more than half of a, b, c and of a, b, c, d."), "{message}");
+    assert!(message.contains(&format!("finish it: primacy peer add {peer_d}")), "{message}");
+    assert!(!message.contains("Not reached"), "{message}");
+
+    // Stuck by its end: without d and c no majority of the new ones is left, though one of the old ones is.
+    cluster.end(d, Signal::SIGKILL);
+    let (code, told, said) = exchange();
+    let (_, message) = told.expect(&said);
+    assert!(code == Some(1) && message.contains(&format!("Not reached among the new ones: {peer_d}")), "{message}");
+    drop(runner);
+    cluster.end(2, Signal::SIGKILL);
+    let (code, _, said) = exchange();
+    let says = "an exchange of voters is under way: it takes more than half of a, b, c and of a, b, c, d";
+    assert!(code == Some(69) && said.contains(says), "{said}");
+
+    cluster.run(2);
+    cluster.run(d);
+    let (code, told, said) = peer(&world, &["add", &peer_d]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c", "d"]), "{said}");
+    assert_eq!(exchange().1, None);
+}
+
+#[test]
+fn voters_that_prove_who_they_are_are_taken_in_and_replaced_and_others_are_not() {
+    let mut cluster = Cluster::planned(3).with_certificates(&["web-1", "ops", "d"]).start();
+    let mut world = World::on(format!("{}?certs={}&name=web-1", cluster.url(), cluster.certs()));
+    let _runner = world.start("web-1", LEASE, &[]);
+    let led = world.expect_start_after(0);
+    let d = cluster.add();
+    let by_address = World::on(format!("{}?certs={}&name=ops", cluster.url(), cluster.certs()));
+    let (code, told, said) = peer(&by_address, &["add", cluster.peer(d)]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c", "d"]), "{said}");
+
+    // The folder of c is lost, and its place is taken from the socket of another, which is told of no certificate.
+    cluster.end(2, Signal::SIGKILL);
+    fs::remove_dir_all(cluster.path("c")).expect("it was there");
+    cluster.run_outside(2);
+    let socket = World::on(format!("peers://{}", cluster.path("a/socket").display()));
+    let (code, told, said) = peer(&socket, &["replace", "c", cluster.peer(2)]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c", "d"]), "{said}");
+    let (code, told, said) = peer(&socket, &["remove", "a"]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["b", "c", "d"]), "{said}");
+    assert_eq!(cluster.ended(0), Some(69));
+    goes_on(&mut world, &led);
+
+    // Somebody who cannot prove to be the one is not taken in, by either way.
+    let impostor = "e".to_owned() + cluster.peer(d).strip_prefix('d').expect("that is its name");
+    for world in [by_address, World::on(format!("peers://{}", cluster.path("b/socket").display()))] {
+        let (code, _, said) = peer(&world, &["add", &impostor]);
+        assert!(code == Some(1) && said.contains("no secure connection"), "{code:?} {said}");
+    }
+    // With b gone, it takes both that were taken in to grant anything.
+    cluster.end(1, Signal::SIGKILL);
+    goes_on(&mut world, &led);
     world.assert_never_two();
 }
 

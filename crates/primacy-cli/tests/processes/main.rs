@@ -4,6 +4,7 @@
 
 mod deaths;
 mod exchange;
+mod host_socket;
 mod lifecycle;
 mod operators;
 mod pauses;

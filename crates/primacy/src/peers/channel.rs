@@ -7,7 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use prost::bytes::Bytes;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
@@ -71,6 +71,17 @@ impl Sender {
     pub(super) async fn send(&mut self, number: u64, body: Body) -> io::Result<()> {
         self.0.send(Bytes::from(Frame { number, body: Some(body) }.encode_to_vec())).await
     }
+}
+
+/// Passes on what comes, byte by byte, until no more does.
+pub(super) async fn pass_on(from: Receiver, to: Sender) -> io::Result<()> {
+    // What has been read already, behind the frames that were taken.
+    let begun = from.0.read_buffer().clone();
+    let (mut from, mut to) = (from.0.into_inner(), to.0.into_inner());
+    to.write_all(&begun).await?;
+    to.flush().await?;
+    tokio::io::copy(&mut from, &mut to).await?;
+    to.shutdown().await
 }
 
 pub(super) fn invalid(malformed: Malformed) -> io::Error {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use primacy_core::lease::{Record, Reply, Sighting};
 use primacy_core::quorum::{Clerk, Configuration as _, Output};
 
+use super::exchange::{VoterPlace, Voters, voters_of};
 use super::pool::{Beside, Pool, carry_out};
 use super::store::{failure, no_registers};
 use super::wire::{self, Asked, Body, Probed, Question, Recall};
@@ -21,7 +22,7 @@ const LOOKS: usize = 50;
 
 /// Who can listen and speak on the way to the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Secrecy {
+enum Secrecy {
     /// Those with certificates.
     Proven,
     /// Those on this machine.
@@ -30,17 +31,26 @@ pub(super) enum Secrecy {
     Plain,
 }
 
+impl Secrecy {
+    fn of(pool: &Pool) -> Self {
+        match pool.proves {
+            true => Self::Proven,
+            false if pool.is_here() => Self::Local,
+            false => Self::Plain,
+        }
+    }
+}
+
 pub(super) struct PeersDesk {
     pool: Pool,
     /// That of the election which was looked at last.
     clerk: Clerk,
-    secrecy: Secrecy,
 }
 
 impl PeersDesk {
-    pub(super) fn new(pool: Pool, secrecy: Secrecy) -> Self {
+    pub(super) fn new(pool: Pool) -> Self {
         let clerk = Clerk::new(pool.cluster.membership());
-        Self { pool, clerk, secrecy }
+        Self { pool, clerk }
     }
 
     async fn call(
@@ -158,9 +168,21 @@ impl PeersDesk {
         let probed: Vec<Probed> = probed.collect();
         let mut flushes: Vec<u64> = probed.iter().flat_map(|probed| probed.flushes_ns.clone()).collect();
         flushes.sort_unstable();
-        let count = self.pool.cluster.names().count();
         let product = probed.first().map_or_else(|| "peers".to_owned(), |probed| probed.product.clone());
-        Ok(Probe { product, renewals, findings: findings(count, self.pool.up(), &flushes, self.secrecy) })
+        let voters = voters_of(&self.pool);
+        let up = voters.voters.iter().filter(|voter| voter.trouble.is_none()).count();
+        let mut findings = findings(voters.voters.len(), up, &flushes, Secrecy::of(&self.pool));
+        findings.extend(exchange(&voters));
+        findings.extend(self.pool.socket().map(|path| Finding {
+            severity: Severity::Fine,
+            code: "socket",
+            message: format!(
+                "the peer behind {} passes everything on: whoever may use its socket can lead, and while it is away, nobody \
+                 who comes through it",
+                path.display()
+            ),
+        }));
+        Ok(Probe { product, renewals, findings })
     }
 }
 
@@ -199,6 +221,29 @@ fn findings(count: usize, up: usize, flushes: &[u64], secrecy: Secrecy) -> Vec<F
     };
     all.push(finding(severity, "encryption", message.to_owned()));
     all
+}
+
+/// An exchange of voters that is under way.
+fn exchange(voters: &Voters) -> Option<Finding> {
+    let (incoming, finish) = (voters.incoming.as_ref()?, voters.finish()?);
+    let name = |place: &VoterPlace| place.address.name().to_owned();
+    let old: Vec<_> = voters.voters.iter().map(name).collect();
+    let new: Vec<_> = incoming.iter().map(name).collect();
+    let silent = |place: &VoterPlace| Some(format!("{} ({})", place.address, place.trouble.as_ref()?));
+    let silent: Vec<_> = incoming.iter().filter_map(silent).collect();
+    let silent = match &*silent {
+        [] => String::new(),
+        silent => {
+            format!(" Not reached among the new ones: {}: bring them back, it cannot be undone.", silent.join(", "))
+        }
+    };
+    let message = format!(
+        "an exchange of voters is under way: until it is finished a lease takes more than half of {} and of {}.{silent} If \
+         nobody is at it, finish it: {finish}",
+        old.join(", "),
+        new.join(", ")
+    );
+    Some(Finding { severity: Severity::Warning, code: "exchange", message })
 }
 
 fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside) -> Option<Snapshot> {

@@ -44,6 +44,26 @@ pub struct Voters {
     pub incoming: Option<Vec<VoterPlace>>,
 }
 
+impl Voters {
+    /// The command that finishes the exchange that is under way, if one is: the same as has begun it.
+    pub fn finish(&self) -> Option<String> {
+        let incoming = self.incoming.as_ref()?;
+        let stays = |all: &[VoterPlace], one: &VoterPlace| {
+            all.iter().any(|other| (other.voter, &other.address) == (one.voter, &one.address))
+        };
+        let lives_on = |one: &VoterPlace| incoming.iter().any(|other| other.voter == one.voter);
+        let come = incoming.iter().filter(|new| !stays(&self.voters, new)).map(|new| new.address.to_string());
+        let go = self.voters.iter().filter(|old| !lives_on(old)).map(|old| old.address.name().to_owned());
+        let (come, go): (Vec<_>, Vec<_>) = (come.collect(), go.collect());
+        Some(match (&*come, &*go) {
+            (come, []) => format!("primacy peer add {}", come.join(" ")),
+            ([], go) => format!("primacy peer remove {}", go.join(" ")),
+            ([comes], [goes]) => format!("primacy peer replace {goes} {comes}"),
+            _ => "primacy peer add, remove or replace, the same as before".to_owned(),
+        })
+    }
+}
+
 /// How an exchange has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchanged {
@@ -185,7 +205,7 @@ impl PeersStore {
         let mut missing: BTreeMap<VoterId, String> =
             current.addresses().filter_map(|(voter, _)| Some((voter, pool.trouble(voter)?))).collect();
         for peer in &exchange.add {
-            let greeted = dial(peer, self.places.tls.as_deref(), Vec::new(), "an operator").await;
+            let greeted = dial(peer, &self.places.way, Vec::new(), "an operator").await;
             let Greeted { voter, cluster, .. } =
                 greeted.map_err(|error| ExchangeError::NotReached { peer: peer.clone(), why: error.to_string() })?;
             if cluster.is_some_and(|cluster| !cluster.is_same(current)) {
@@ -213,7 +233,7 @@ impl PeersStore {
     }
 }
 
-fn voters_of(pool: &Pool) -> Voters {
+pub(super) fn voters_of(pool: &Pool) -> Voters {
     let places = |roster: &Roster| {
         let place = |(voter, address): &(VoterId, PeerAddress)| VoterPlace {
             address: address.clone(),

@@ -1,12 +1,14 @@
 //! The way to one voter: a connection that is made again when it breaks, and the questions that wait for answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use primacy_core::quorum::VoterId;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
@@ -15,7 +17,7 @@ use super::address::PeerAddress;
 use super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::cluster::Cluster;
 use super::tls::Tls;
-use super::wire::{self, Body, Hello, Malformed, VERSION};
+use super::wire::{self, Body, Hello, Malformed, VERSION, Welcome};
 
 /// A connection whose other end has said who it is.
 pub(super) struct Greeted {
@@ -26,30 +28,93 @@ pub(super) struct Greeted {
     pub(super) receiver: Receiver,
 }
 
+/// How voters are reached.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// Over the network. Both sides prove who they are, or speak plain text.
+    Network(Option<Arc<Tls>>),
+    /// Through the peer on this machine that listens on this socket, and passes everything on.
+    Socket(Arc<Path>),
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(tls) => f.debug_tuple("Network").field(&tls.is_some()).finish(),
+            Self::Socket(path) => f.debug_tuple("Socket").field(path).finish(),
+        }
+    }
+}
+
+/// Connects to a peer over the network, and makes sure that it is the one.
+pub(super) async fn connect(peer: &PeerAddress, tls: Option<&Tls>) -> io::Result<Box<dyn channel::Wire>> {
+    let stream = TcpStream::connect(peer.place()).await?;
+    channel::prepare(&stream)?;
+    Ok(match tls {
+        Some(tls) => Box::new(tls.connect(peer.name(), stream).await.map_err(io::Error::other)?),
+        None => Box::new(stream),
+    })
+}
+
+/// Says who comes, and hears who is there.
+async fn greet(wire: Box<dyn channel::Wire>, hello: Hello) -> io::Result<(Welcome, Sender, Receiver)> {
+    let (mut sender, mut receiver) = channel::channel(wire);
+    sender.send(0, Body::Hello(hello)).await?;
+    let welcome = match receiver.first().await? {
+        Body::Welcome(welcome) => welcome,
+        Body::Refused(refused) => return Err(io::Error::other(primacy_core::ids::escape(&refused.why))),
+        _ => return Err(channel::invalid(Malformed("no welcome"))),
+    };
+    if welcome.version != VERSION {
+        let why = format!("it speaks version {} of the peers' protocol, not {VERSION}", welcome.version);
+        return Err(io::Error::other(why));
+    }
+    Ok((welcome, sender, receiver))
+}
+
+async fn in_time<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let in_time = tokio::time::timeout(HANDSHAKE, greeting).await;
+    in_time.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
+}
+
+/// What a peer tells of itself over its socket.
+pub(super) struct Introduced {
+    pub(super) name: String,
+    pub(super) cluster: Option<Cluster>,
+    /// Whether those who come over the network must prove who they are.
+    pub(super) proves: bool,
+}
+
+/// Asks the peer behind a socket who it is, and who votes.
+///
+/// # Errors
+/// If nobody answers there in time.
+pub(super) async fn introduce(socket: &Path, name: &str) -> io::Result<Introduced> {
+    let hello = Hello { version: VERSION, cluster: Vec::new(), name: name.to_owned(), to: String::new() };
+    let greeting = async { greet(Box::new(UnixStream::connect(socket).await?), hello).await };
+    let (welcome, ..) = in_time(greeting).await?;
+    let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
+    Ok(Introduced { name: primacy_core::ids::escape(&welcome.name), cluster, proves: welcome.proves })
+}
+
 /// Connects to a peer and greets it. `cluster`: the one that is meant, or empty.
 ///
 /// # Errors
 /// If nobody answers there in time, or somebody else than was meant.
-pub(super) async fn dial(peer: &PeerAddress, tls: Option<&Tls>, cluster: Vec<u8>, name: &str) -> io::Result<Greeted> {
+pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: &str) -> io::Result<Greeted> {
     let greeting = async {
-        let stream = TcpStream::connect(peer.place()).await?;
-        channel::prepare(&stream)?;
-        let wire: Box<dyn channel::Wire> = match tls {
-            Some(tls) => Box::new(tls.connect(peer.name(), stream).await.map_err(io::Error::other)?),
-            None => Box::new(stream),
+        let (wire, to) = match way {
+            Way::Network(tls) => (connect(peer, tls.as_deref()).await?, String::new()),
+            Way::Socket(path) => {
+                let stream = UnixStream::connect(path).await;
+                let stream = stream.map_err(|error| {
+                    io::Error::new(error.kind(), format!("the peer on the way cannot be reached: {error}"))
+                })?;
+                (Box::new(stream) as Box<dyn channel::Wire>, peer.to_string())
+            }
         };
-        let (mut sender, mut receiver) = channel::channel(wire);
-        let hello = Hello { version: VERSION, cluster, name: name.to_owned() };
-        sender.send(0, Body::Hello(hello)).await?;
-        let welcome = match receiver.first().await? {
-            Body::Welcome(welcome) => welcome,
-            Body::Refused(refused) => return Err(io::Error::other(primacy_core::ids::escape(&refused.why))),
-            _ => return Err(channel::invalid(Malformed("no welcome"))),
-        };
-        if welcome.version != VERSION {
-            let why = format!("it speaks version {} of the peers' protocol, not {VERSION}", welcome.version);
-            return Err(io::Error::other(why));
-        }
+        let hello = Hello { version: VERSION, cluster, name: name.to_owned(), to };
+        let (welcome, sender, receiver) = greet(wire, hello).await?;
         if welcome.name != peer.name() {
             let other = primacy_core::ids::escape(&welcome.name);
             return Err(io::Error::other(format!("it is called '{other}', not '{}'", peer.name())));
@@ -58,8 +123,7 @@ pub(super) async fn dial(peer: &PeerAddress, tls: Option<&Tls>, cluster: Vec<u8>
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
         Ok(Greeted { voter, cluster, sender, receiver })
     };
-    let in_time = tokio::time::timeout(HANDSHAKE, greeting).await;
-    in_time.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
+    in_time(greeting).await
 }
 
 /// How a link stands.
@@ -111,8 +175,7 @@ impl Drop for Link {
 pub(super) struct Ends {
     /// For people.
     pub(super) name: String,
-    /// How both sides prove who they are, or plain text.
-    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) way: Way,
     /// The election whose hints are wanted.
     pub(super) watches: Option<String>,
     pub(super) back: mpsc::UnboundedSender<Back>,
@@ -187,12 +250,12 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
 /// Connects with the certificates that are there by now: whoever waits for months renews its own in the meantime, and must
 /// not have to start again for that.
 async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Result<Greeted> {
-    if let Some(tls) = &ends.tls
+    if let Way::Network(Some(tls)) = &ends.way
         && let Err(error) = tls.reload()
     {
         warn!(%error, "the certificates stay as they were");
     }
-    dial(peer, ends.tls.as_deref(), cluster, &ends.name).await
+    dial(peer, &ends.way, cluster, &ends.name).await
 }
 
 /// Does something during which nothing that is asked is answered. `None` when nobody asks any more.

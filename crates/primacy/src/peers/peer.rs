@@ -2,6 +2,7 @@
 
 mod found;
 mod serve;
+mod socket;
 mod tally;
 
 use std::io;
@@ -33,6 +34,9 @@ pub struct PeerSettings {
     pub voters: Vec<PeerAddress>,
     /// The folder of its voter's file. No other process may use it, ever.
     pub folder: PathBuf,
+    /// Where programs on this machine reach all voters without certificates: whoever may use this socket may lead. Its user and
+    /// group may, as far as its folder lets them to it.
+    pub socket: Option<PathBuf>,
     /// By how much the rate of its clock may be wrong, in parts per million.
     pub drift_ppm: u32,
     /// How peers and candidates prove to each other who they are. Without, everybody who can connect is believed.
@@ -67,6 +71,14 @@ pub enum PeerError {
         address: SocketAddr,
         /// Why not.
         source: io::Error,
+    },
+    /// Its socket cannot be had.
+    #[error("cannot listen on {}: {why}", path.display())]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        why: String,
     },
     /// Its file is that of another of the voters.
     #[error("the voter in {} is not '{name}': give each peer the folder that it had before", folder.display())]
@@ -104,6 +116,7 @@ pub struct Peer {
     voter: VoterId,
     cluster: watch::Receiver<Option<Cluster>>,
     stranger: watch::Receiver<Option<String>>,
+    _socket: Option<socket::SocketFile>,
     tasks: JoinSet<Result<(), PeerError>>,
 }
 
@@ -113,10 +126,10 @@ impl Peer {
     /// # Errors
     /// If the file cannot be used, the settings do not fit it, or the address cannot be had.
     pub async fn start(settings: PeerSettings) -> Result<Self, PeerError> {
-        let PeerSettings { name, listen, voters, folder, drift_ppm, tls } = &settings;
-        if !voters.iter().any(|voter| voter.name() == name) {
+        let PeerSettings { name, listen, voters, folder, socket, drift_ppm, tls } = &settings;
+        let Some(own) = voters.iter().find(|voter| voter.name() == name).cloned() else {
             return Err(PeerError::Stranger { name: name.clone() });
-        }
+        };
         if let Some(certified) = tls.as_ref().map(|tls| tls.name()).filter(|certified| certified != name) {
             return Err(PeerError::Certificate { name: name.clone(), certified });
         }
@@ -131,6 +144,7 @@ impl Peer {
         let listener = TcpListener::bind(listen).await;
         let listener = listener.map_err(|source| PeerError::Listen { address: *listen, source })?;
         let address = listener.local_addr().map_err(|source| PeerError::Listen { address: *listen, source })?;
+        let (socket, socket_file) = socket.as_deref().map(socket::bind).transpose()?.unzip();
         info!(%name, %voter, %address, "a voter listens");
         if voters.len() % 2 == 0 {
             warn!(voters = voters.len(), "an even number of voters survives no more losses than one less");
@@ -140,14 +154,15 @@ impl Peer {
         let (outside, stranger) = watch::channel(None);
         let mut names: Vec<String> = voters.iter().map(|peer| peer.name().to_owned()).collect();
         names.sort_unstable();
+        let stays_here = voters.iter().all(PeerAddress::is_here);
         let (tls, post_box) = (tls.clone(), post.clone());
-        let door = serve::Door { name: name.clone(), voter, names, tls, cluster: cluster.clone(), post: post_box };
+        let door = serve::Door { own, stays_here, voter, names, tls, cluster: cluster.clone(), post: post_box };
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
         tasks.spawn(tally::keep(file, voter, ballots, inbox, known));
-        tasks.spawn(serve::listen(listener, door));
+        tasks.spawn(serve::listen(listener, socket, door));
         tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside));
-        Ok(Self { address, voter, cluster, stranger, tasks })
+        Ok(Self { address, voter, cluster, stranger, _socket: socket_file, tasks })
     }
 
     /// Where it listens.

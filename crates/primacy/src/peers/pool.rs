@@ -1,6 +1,7 @@
 //! The ways to all voters of a cluster, and calls that a clerk carries out over them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +13,7 @@ use tokio::sync::mpsc;
 use super::address::PeerAddress;
 use super::cluster::Cluster;
 pub(super) use super::link::Back as Heard;
-use super::link::{Ends, Link, State};
-use super::tls::Tls;
+use super::link::{Ends, Introduced, Link, State, Way, introduce};
 use super::wire::{Asked, Body, Malformed, Question, RollQuestion, Told};
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
@@ -21,15 +21,16 @@ use crate::store::{StoreError, Waiting};
 /// Where the voters are, and how they are talked to.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
+    /// Those that were named. Through a socket nobody need be.
     pub(super) peers: Vec<PeerAddress>,
-    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) way: Way,
     /// The latest voters that anybody here has heard of: they may all be others by now than those that were named.
     known: Arc<Mutex<Option<Cluster>>>,
 }
 
 impl Places {
-    pub(super) fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
-        Self { peers, tls, known: Arc::default() }
+    pub(super) fn new(peers: Vec<PeerAddress>, way: Way) -> Self {
+        Self { peers, way, known: Arc::default() }
     }
 
     fn known(&self) -> Option<Cluster> {
@@ -51,6 +52,26 @@ impl Places {
         ways
     }
 
+    /// Asks the peer behind the socket who votes, if that is the way. Returns whether voters prove to each other who they are.
+    async fn ask(&self, name: &str) -> Result<bool, StoreError> {
+        let path = match &self.way {
+            Way::Network(tls) => return Ok(tls.is_some()),
+            Way::Socket(path) => path,
+        };
+        let at = path.display();
+        let introduced = introduce(path, name).await;
+        let Introduced { name, cluster, proves } =
+            introduced.map_err(|error| StoreError::Unreachable(format!("the peer behind {at}: {error}")))?;
+        let Some(told) = cluster else {
+            let why = format!("'{name}', the peer behind {at}, does not vote yet: it waits for the other voters");
+            return Err(StoreError::Unreachable(why));
+        };
+        if let Some(cluster) = cluster_of(self.known(), [told])? {
+            self.note(&cluster);
+        }
+        Ok(proves)
+    }
+
     fn note(&self, cluster: &Cluster) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_none_or(|known| known.number() < cluster.number()) {
@@ -68,6 +89,8 @@ pub(super) struct Pool {
     /// The number of the voters that each has been told of, and has kept.
     told: BTreeMap<VoterId, u64>,
     pub(super) cluster: Cluster,
+    /// Whether voters prove to each other, and to others, who they are.
+    pub(super) proves: bool,
     back: mpsc::UnboundedReceiver<Heard>,
     /// Questions that could not even be asked.
     lost: VecDeque<(VoterId, u64)>,
@@ -90,14 +113,15 @@ impl Pool {
     /// # Errors
     /// If none can: where each failed, and why.
     pub(super) async fn open(places: &Places, name: &str, watches: Option<&str>) -> Result<Self, StoreError> {
+        let proves = places.ask(name).await?;
         let (outbox, back) = mpsc::unbounded_channel();
-        let ends =
-            Ends { name: name.to_owned(), tls: places.tls.clone(), watches: watches.map(str::to_owned), back: outbox };
+        let (way, watches) = (places.way.clone(), watches.map(str::to_owned));
+        let ends = Ends { name: name.to_owned(), way, watches, back: outbox };
         let link = |peer: &PeerAddress| Link::open(peer.clone(), ends.clone());
         let mut links: Vec<Link> = places.peers.iter().map(link).collect();
         loop {
             let states: Vec<State> = links.iter().map(Link::state).collect();
-            let cluster = cluster_of(places.known(), &states)?;
+            let cluster = cluster_of(places.known(), states.iter().filter_map(told))?;
             if let Some(cluster) = &cluster {
                 for peer in places.ways(cluster) {
                     if links.iter().all(|link| link.peer != peer) {
@@ -114,7 +138,7 @@ impl Pool {
                     let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
                     let (places, cluster) = (places.clone(), cluster.clone());
                     let (told, lost) = (BTreeMap::new(), VecDeque::new());
-                    let mut pool = Self { places, ends, links, told, cluster, back, lost, polls: POLLS_FROM };
+                    let mut pool = Self { places, ends, links, told, cluster, proves, back, lost, polls: POLLS_FROM };
                     pool.connect();
                     return Ok(pool);
                 }
@@ -124,8 +148,10 @@ impl Pool {
                 select_all(begun.into_iter().map(|link| Box::pin(link.settled()))).await;
             } else if states.iter().all(|state| *state != State::Begun) && states.len() == links.len() {
                 let all: Vec<String> = links.iter().map(trouble).collect();
+                let joint = cluster.as_ref().map(joint).unwrap_or_default();
                 let hint = if cluster.is_none() { "; if the voters were exchanged, name those of now" } else { "" };
-                return Err(StoreError::Unreachable(format!("no majority of the voters: {}{hint}", all.join(", "))));
+                let all = all.join(", ");
+                return Err(StoreError::Unreachable(format!("no majority of the voters{joint}: {all}{hint}")));
             }
         }
     }
@@ -146,11 +172,6 @@ impl Pool {
         let mut links = self.links.values().filter(|link| link.peer.name() == name);
         let first = links.clone().next();
         links.find(|link| matches!(link.state(), State::Up { voter: there, .. } if there == voter)).or(first)
-    }
-
-    pub(super) fn is_up(&self, voter: VoterId) -> bool {
-        let state = self.link(voter).map(Link::state);
-        matches!(state, Some(State::Up { voter: there, .. }) if there == voter)
     }
 
     /// What stands in the way to a voter, if anything.
@@ -271,25 +292,39 @@ impl Pool {
     pub(super) fn reasons(&self) -> String {
         let down = |(voter, peer)| Some(format!("{peer} ({})", self.trouble(voter)?));
         let down: Vec<String> = self.cluster.addresses().filter_map(down).collect();
+        let joint = joint(&self.cluster);
         if down.is_empty() {
-            "no majority of the voters is free, or answers in time".to_owned()
+            format!("no majority of the voters is free, or answers in time{joint}")
         } else {
-            format!("no majority of the voters answers or is free; not reached: {}", down.join(", "))
+            format!("no majority of the voters answers or is free{joint}; not reached: {}", down.join(", "))
         }
     }
 
-    /// How many voters are connected now.
-    pub(super) fn up(&self) -> usize {
-        self.cluster.addresses().filter(|(voter, _)| self.is_up(*voter)).count()
+    /// The socket through which all voters are reached, if one is.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        match &self.places.way {
+            Way::Network(_) => None,
+            Way::Socket(path) => Some(path),
+        }
+    }
+
+    /// Whether all voters are on this machine.
+    pub(super) fn is_here(&self) -> bool {
+        let voters = self.cluster.addresses().map(|(_, peer)| peer);
+        voters.chain(&self.places.peers).all(PeerAddress::is_here)
     }
 }
 
+/// Why more voters than usual are needed, if they are.
+fn joint(cluster: &Cluster) -> String {
+    let Some(incoming) = cluster.incoming() else { return String::new() };
+    let old = cluster.names().collect::<Vec<_>>().join(", ");
+    let new = incoming.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!(" (an exchange of voters is under way: it takes more than half of {old} and of {new})")
+}
+
 /// The latest voters that the peers tell of, or that are known already.
-fn cluster_of(known: Option<Cluster>, states: &[State]) -> Result<Option<Cluster>, StoreError> {
-    let told = states.iter().filter_map(|state| match state {
-        State::Up { cluster, .. } => cluster.clone(),
-        State::Begun | State::Down(_) => None,
-    });
+fn cluster_of(known: Option<Cluster>, told: impl IntoIterator<Item = Cluster>) -> Result<Option<Cluster>, StoreError> {
     let mut latest: Option<Cluster> = None;
     let was_known = known.is_some();
     for cluster in known.into_iter().chain(told) {
@@ -307,6 +342,14 @@ fn cluster_of(known: Option<Cluster>, states: &[State]) -> Result<Option<Cluster
         }
     }
     Ok(latest)
+}
+
+/// The voters that somebody tells of who has been reached.
+fn told(state: &State) -> Option<Cluster> {
+    match state {
+        State::Up { cluster, .. } => cluster.clone(),
+        State::Begun | State::Down(_) => None,
+    }
 }
 
 /// What stands in the way to a voter, for people.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use primacy_core::lease::CallError;
@@ -10,7 +10,8 @@ use primacy_core::quorum::{Clerk, Configuration as _};
 use tokio::sync::Mutex;
 
 use super::address::PeerAddress;
-use super::desk::{PeersDesk, Secrecy};
+use super::desk::PeersDesk;
+use super::link::Way;
 use super::pool::{Heard, Places, Pool, carry_out};
 use super::tls::{Identity, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
@@ -32,7 +33,8 @@ type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
 /// Elections that are kept by peers: each grant is the promise of a majority.
 ///
 /// Written `peers://[NAME@]HOST:PORT,…`. With `?certs=FOLDER&name=NAME`, or with `?cert=FILE&key=FILE&ca=FILE`, both sides prove
-/// who they are. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any.
+/// who they are. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any. `peers:///PATH` is all
+/// voters through the socket of one on this machine.
 pub struct PeersStore {
     pub(super) places: Places,
     seats: StdMutex<Seats>,
@@ -47,7 +49,13 @@ impl fmt::Debug for PeersStore {
 impl PeersStore {
     /// Those at these addresses.
     pub fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
-        Self { places: Places::new(peers, tls), seats: StdMutex::default() }
+        Self { places: Places::new(peers, Way::Network(tls)), seats: StdMutex::default() }
+    }
+
+    /// Those of the cluster in which the peer with this socket votes. That peer knows them, connects to them and proves who it
+    /// is: here no address and no certificate is needed. While it is away, none of them is reached.
+    pub fn through(socket: &Path) -> Self {
+        Self { places: Places::new(Vec::new(), Way::Socket(socket.into())), seats: StdMutex::default() }
     }
 
     /// Reads what follows `peers:` in a URL.
@@ -58,7 +66,17 @@ impl PeersStore {
         let invalid = |why: String| UrlError::Invalid(why);
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (list, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let peers = PeerAddress::list(list.trim_end_matches('/')).map_err(|error| invalid(error.to_string()))?;
+        if list.starts_with('/') {
+            // Whoever adds certificates thinks that they are used.
+            return match query {
+                "" => Ok(Self::through(Path::new(list))),
+                _ => Err(invalid("a peer's socket has no settings: the peer proves who it is".into())),
+            };
+        }
+        let peers = PeerAddress::list(list.trim_end_matches('/')).map_err(|error| {
+            let hint = if list.contains('/') { "; the socket of a peer is written peers:///PATH" } else { "" };
+            invalid(format!("{error}{hint}"))
+        })?;
         let mut settings = HashMap::new();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -94,14 +112,6 @@ impl PeersStore {
         Ok(Self::new(peers, tls.transpose()?))
     }
 
-    fn secrecy(&self) -> Secrecy {
-        match &self.places.tls {
-            Some(_) => Secrecy::Proven,
-            None if self.places.peers.iter().all(PeerAddress::is_here) => Secrecy::Local,
-            None => Secrecy::Plain,
-        }
-    }
-
     fn seat(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Seat>> {
         let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = seats.entry((election.clone(), candidate));
@@ -112,8 +122,13 @@ impl PeersStore {
 
 impl Store for PeersStore {
     fn location(&self) -> String {
-        let peers: Vec<String> = self.places.peers.iter().map(ToString::to_string).collect();
-        format!("peers://{}", peers.join(","))
+        match &self.places.way {
+            Way::Socket(path) => format!("peers://{}", path.display()),
+            Way::Network(_) => {
+                let peers: Vec<String> = self.places.peers.iter().map(ToString::to_string).collect();
+                format!("peers://{}", peers.join(","))
+            }
+        }
     }
 
     fn session<'a>(
@@ -136,7 +151,7 @@ impl Store for PeersStore {
     fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.places, "an observer", None).await?;
-            Ok(Box::new(PeersDesk::new(pool, self.secrecy())) as Box<dyn Desk>)
+            Ok(Box::new(PeersDesk::new(pool)) as Box<dyn Desk>)
         })
     }
 

@@ -94,6 +94,9 @@ pub(super) struct Hello {
     /// Who connects, for people.
     #[prost(string, tag = "3")]
     pub(super) name: String,
+    /// Which voter is meant, if a peer on the way passes everything on. Over its socket, empty means that peer itself.
+    #[prost(string, tag = "4")]
+    pub(super) to: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -109,6 +112,9 @@ pub(super) struct Welcome {
     /// The voters, once they have been brought together.
     #[prost(message, optional, tag = "4")]
     pub(super) cluster: Option<Cluster>,
+    /// Whether those who come over the network must prove who they are.
+    #[prost(bool, tag = "5")]
+    pub(super) proves: bool,
 }
 
 /// Who votes together.

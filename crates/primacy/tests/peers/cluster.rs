@@ -1,6 +1,7 @@
 //! Some peers of one cluster, each with a folder of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -81,6 +82,7 @@ impl Cluster {
             listen: place,
             voters,
             folder: self.folders[n].path().to_owned(),
+            socket: Some(self.socket(n)),
             drift_ppm: 20_000,
             tls: None,
         }
@@ -136,6 +138,10 @@ impl Cluster {
 
     pub(crate) fn folder(&self, n: usize) -> &std::path::Path {
         self.folders[n].path()
+    }
+
+    pub(crate) fn socket(&self, n: usize) -> PathBuf {
+        self.folders[n].path().join("socket")
     }
 
     pub(crate) fn store(&self) -> Arc<PeersStore> {

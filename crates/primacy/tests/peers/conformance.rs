@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
+use primacy::peers::PeersStore;
 use primacy::store::Store;
 use primacy::store::conformance::{self, Harness};
 
 use crate::cluster::Cluster;
 
-struct Trio(Cluster);
+struct Trio {
+    /// The way to the voters; dropped before they are.
+    open: Box<dyn Fn() -> Arc<dyn Store> + Send + Sync>,
+    _cluster: Cluster,
+}
 
 impl Harness for Trio {
     fn open(&self) -> Arc<dyn Store> {
-        self.0.store()
+        (self.open)()
     }
 
     fn exempt(&self) -> &'static [&'static str] {
@@ -47,7 +52,20 @@ impl Harness for Trio {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_majority_of_peers_conforms() {
-    let trio = Trio(Cluster::start(3).await);
+    let cluster = Cluster::start(3).await;
+    let addresses = cluster.addresses.clone();
+    conforms(cluster, move || PeersStore::new(addresses.clone(), None)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_majority_of_peers_conforms_through_the_socket_of_one() {
+    let cluster = Cluster::start(3).await;
+    let socket = cluster.socket(1);
+    conforms(cluster, move || PeersStore::through(&socket)).await;
+}
+
+async fn conforms(cluster: Cluster, open: impl Fn() -> PeersStore + Send + Sync + 'static) {
+    let trio = Trio { open: Box::new(move || Arc::new(open())), _cluster: cluster };
     let report = conformance::run(&trio).await.expect("conforms");
     assert!(report.passed.len() >= 26, "{report:?}");
 }

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use super::super::address::PeerAddress;
 use super::super::cluster::{Cluster, Roster};
-use super::super::link::{Greeted, dial};
+use super::super::link::{Greeted, Way, dial};
 use super::super::wire::Body;
 use super::tally::Work;
 use super::{PeerError, PeerSettings};
@@ -66,10 +66,14 @@ pub(super) async fn bring_together(
     Ok(())
 }
 
+fn way(settings: &PeerSettings) -> Way {
+    Way::Network(settings.tls.clone())
+}
+
 /// Later voters than these, if one of these knows of any.
 async fn hear(cluster: &Cluster, settings: &PeerSettings, heard: &mut BTreeSet<VoterId>) -> Option<Cluster> {
     for (voter, peer) in cluster.addresses().filter(|(voter, _)| !heard.contains(voter)).collect::<Vec<_>>() {
-        let greeted = dial(peer, settings.tls.as_deref(), cluster.id_bytes(), &settings.name).await;
+        let greeted = dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await;
         match greeted {
             Ok(Greeted { cluster: Some(told), .. }) if told.is_same(cluster) && told.number() > cluster.number() => {
                 return Some(told);
@@ -97,7 +101,7 @@ async fn ask(
     let mut voters: Roster = own.into_iter().map(|own| (settings.name.clone(), (voter, own))).collect();
     let mut missing = Vec::new();
     for peer in others {
-        match dial(peer, settings.tls.as_deref(), Vec::new(), &settings.name).await {
+        match dial(peer, &way(settings), Vec::new(), &settings.name).await {
             Ok(Greeted { cluster: Some(cluster), .. }) if cluster.has(voter) => return Some(cluster),
             Ok(Greeted { cluster: Some(cluster), .. }) => {
                 outside(&cluster, settings, stranger, complains);
@@ -151,7 +155,7 @@ async fn tell(cluster: &Cluster, settings: &PeerSettings, others: &[&PeerAddress
         if told.contains(peer.name()) {
             continue;
         }
-        match dial(peer, settings.tls.as_deref(), cluster.id_bytes(), &settings.name).await {
+        match dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await {
             Ok(Greeted { cluster: Some(_), .. }) => {
                 told.insert(peer.name().to_owned());
             }

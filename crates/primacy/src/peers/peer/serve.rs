@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use primacy_core::quorum::{RollAsk, VoterId};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use super::super::address::PeerAddress;
 use super::super::ballot::Question;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
@@ -40,7 +41,10 @@ fn connections_most() -> usize {
 
 /// What every connection needs.
 pub(super) struct Door {
-    pub(super) name: String,
+    /// How it is named.
+    pub(super) own: PeerAddress,
+    /// Whether all voters are on this machine: then plain text must not leave it.
+    pub(super) stays_here: bool,
     pub(super) voter: VoterId,
     /// All voters, as this one was told, in order.
     pub(super) names: Vec<String>,
@@ -49,30 +53,86 @@ pub(super) struct Door {
     pub(super) post: mpsc::Sender<Work>,
 }
 
-pub(super) async fn listen(listener: TcpListener, door: Arc<Door>) -> Result<(), PeerError> {
-    let mut connections = JoinSet::new();
-    let most = connections_most();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, from)) if connections.len() < most => {
-                    let door = Arc::clone(&door);
-                    connections.spawn(async move { door.greet(stream, from).await });
-                }
-                Ok((_, from)) => warn!(%from, "there are too many connections: this one is refused"),
-                Err(error) => {
-                    warn!(%error, "no connection can be taken just now");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+/// Who has connected.
+enum Caller {
+    /// Over the network, from there.
+    Far(TcpStream, SocketAddr),
+    /// From this machine.
+    Here(UnixStream),
+}
+
+impl Caller {
+    /// The files that it takes: what is passed on takes another connection.
+    const fn files(&self) -> u32 {
+        match self {
+            Self::Far(..) => 1,
+            Self::Here(_) => 2,
+        }
+    }
+
+    fn whence(&self) -> String {
+        match self {
+            Self::Far(_, from) => from.to_string(),
+            Self::Here(_) => "this machine".to_owned(),
         }
     }
 }
 
+pub(super) async fn listen(
+    network: TcpListener,
+    socket: Option<UnixListener>,
+    door: Arc<Door>,
+) -> Result<(), PeerError> {
+    let mut connections = JoinSet::new();
+    let room = Arc::new(Semaphore::new(connections_most()));
+    loop {
+        let caller = tokio::select! {
+            caller = network.accept() => caller.map(|(stream, from)| Caller::Far(stream, from)),
+            caller = here(socket.as_ref()) => caller.map(Caller::Here),
+            Some(_) = connections.join_next() => continue,
+        };
+        match caller {
+            Ok(caller) => match Arc::clone(&room).try_acquire_many_owned(caller.files()) {
+                Ok(taken) => {
+                    let door = Arc::clone(&door);
+                    connections.spawn(async move {
+                        door.greet(caller).await;
+                        drop(taken);
+                    });
+                }
+                Err(_) => warn!(from = %caller.whence(), "there are too many connections: this one is refused"),
+            },
+            Err(error) => {
+                warn!(%error, "no connection can be taken just now");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn here(socket: Option<&UnixListener>) -> io::Result<UnixStream> {
+    match socket {
+        Some(socket) => socket.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
+}
+
+/// What whoever connects says first.
+pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
+    match receiver.first().await? {
+        Body::Hello(hello) => Ok(hello),
+        _ => Err(channel::invalid(Malformed("no greeting"))),
+    }
+}
+
 impl Door {
-    async fn greet(&self, stream: TcpStream, from: SocketAddr) {
-        if let Err(error) = self.serve(stream).await {
+    async fn greet(&self, caller: Caller) {
+        let from = caller.whence();
+        let served = match caller {
+            Caller::Far(stream, _) => self.serve(stream).await,
+            Caller::Here(stream) => self.serve_here(stream).await,
+        };
+        if let Err(error) = served {
             if error.kind() == io::ErrorKind::InvalidData {
                 warn!(%from, %error, "a connection is ended");
             } else {
@@ -92,10 +152,21 @@ impl Door {
             }
             None => (Box::new(stream), None),
         };
-        let (mut sender, mut receiver) = channel::channel(wire);
-        let Body::Hello(hello) = receiver.first().await? else {
-            return Err(channel::invalid(Malformed("no greeting")));
-        };
+        let (sender, mut receiver) = channel::channel(wire);
+        let hello = greeting(&mut receiver).await?;
+        // Who comes through another peer is not that peer.
+        let proven = proven.filter(|_| hello.to.is_empty());
+        self.converse(hello, sender, receiver, proven).await
+    }
+
+    /// Answers somebody for as long as the connection stands. `proven`: the name in the certificate of the other side.
+    pub(super) async fn converse(
+        &self,
+        hello: Hello,
+        mut sender: Sender,
+        receiver: Receiver,
+        proven: Option<String>,
+    ) -> io::Result<()> {
         if let Some(why) = self.objection(&hello) {
             sender.send(0, Body::Refused(Refused { why: why.clone(), is_passing: false })).await?;
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
@@ -103,8 +174,9 @@ impl Door {
         let welcome = Welcome {
             version: VERSION,
             voter: wire::voter_bytes(self.voter),
-            name: self.name.clone(),
+            name: self.own.name().to_owned(),
             cluster: self.cluster.borrow().as_ref().map(Into::into),
+            proves: self.tls.is_some(),
         };
         sender.send(0, Body::Welcome(welcome)).await?;
         let (outbox, answers) = mpsc::channel(ANSWERS_MOST);
@@ -124,15 +196,17 @@ impl Door {
                 "{} speaks version {} of the peers' protocol, and '{}' speaks version {VERSION}",
                 primacy_core::ids::escape(&hello.name),
                 hello.version,
-                self.name
+                self.own.name()
             ));
+        }
+        if !hello.to.is_empty() && hello.to.parse::<PeerAddress>().is_ok_and(|meant| meant.name() != self.own.name()) {
+            return Some(format!("this is '{}', and not who was meant", self.own.name()));
         }
         let cluster = self.cluster.borrow();
         let is_other = cluster.as_ref().is_some_and(|own| !hello.cluster.is_empty() && own.id_bytes() != hello.cluster);
-        is_other.then(|| format!("'{}' votes in another cluster", self.name))
+        is_other.then(|| format!("'{}' votes in another cluster", self.own.name()))
     }
 
-    /// `proven`: the name in the certificate of the other side.
     async fn read(&self, mut receiver: Receiver, out: Out, proven: Option<&str>) -> io::Result<()> {
         while let Some((number, body)) = receiver.next().await? {
             let work = self.work(number, body, &out, proven).map_err(channel::invalid)?;
@@ -147,7 +221,7 @@ impl Door {
     fn work(&self, number: u64, body: Body, out: &Out, proven: Option<&str>) -> Result<Option<Work>, Malformed> {
         let founds = matches!(body, Body::Found(_) | Body::Roll(_));
         if self.cluster.borrow().is_none() && !founds {
-            let why = format!("'{}' waits for the other voters, to be brought together with them", self.name);
+            let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
             out.post(number, Body::Refused(Refused { why, is_passing: true }));
             return Ok(None);
         }
@@ -190,7 +264,8 @@ impl Door {
             return Err(Malformed("voters that another peer has to bring together"));
         }
         let is_first = cluster.number() == 0 && self.cluster.borrow().is_none();
-        if is_first && cluster.voter_named(&self.name) == Some(self.voter) && cluster.names().eq(self.names.iter()) {
+        if is_first && cluster.voter_named(self.own.name()) == Some(self.voter) && cluster.names().eq(self.names.iter())
+        {
             Ok(cluster)
         } else {
             Err(Malformed("other voters than this one was told of"))

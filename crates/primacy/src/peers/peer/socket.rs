@@ -1,0 +1,246 @@
+//! The socket by which programs on a peer's machine reach all voters, without addresses and certificates of their own.
+//!
+//! Whoever connects names the voter that is meant. The peer connects to that one, proves who it is, and from then on passes
+//! bytes on, both ways, and looks at none. So a question and its answer are those of the two ends: a peer that is slow, or
+//! stops, costs answers and nothing else. Who may connect is decided by the rights to the socket and its folder.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::super::address::PeerAddress;
+use super::super::channel::{self, HANDSHAKE};
+use super::super::link::connect;
+use super::super::wire::{Body, Hello, Refused};
+use super::PeerError;
+use super::serve::{Door, greeting};
+
+/// Its user and group may use it.
+const MODE: u32 = 0o660;
+
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 1_024;
+
+/// The file of a socket, as long as this lives.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and number of the file: another peer may have put its own in its place.
+    id: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.id) {
+            // What stays is replaced by the next peer.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Listens at this path. What a dead process has left there is replaced.
+///
+/// # Errors
+/// If another process listens there, something else than a socket is there, or everybody may change the folder.
+pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), PeerError> {
+    let failed = |why: String| PeerError::Socket { path: path.to_path_buf(), why };
+    let in_words = |error: io::Error| failed(error.to_string());
+    // The process may change its working directory later.
+    let path = &std::path::absolute(path).map_err(in_words)?;
+    let address = SockAddr::unix(path).map_err(|_| failed("its path is too long: 107 bytes fit".to_owned()))?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if fs::metadata(folder).map_err(in_words)?.mode() & 0o002 != 0 {
+        return Err(failed(
+            "everybody may put another socket in its place: choose a folder that others cannot write to".to_owned(),
+        ));
+    }
+    clear(path, &address).map_err(failed)?;
+    let listener = listener(&address).map_err(in_words)?;
+    // The creation mask has narrowed it.
+    fs::set_permissions(path, Permissions::from_mode(MODE)).map_err(in_words)?;
+    let file = fs::symlink_metadata(path).map_err(in_words)?;
+    Ok((listener, SocketFile { path: path.clone(), id: (file.dev(), file.ino()) }))
+}
+
+/// Removes the socket of a process that is gone.
+fn clear(path: &Path, address: &SockAddr) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+        Ok(file) if !file.file_type().is_socket() => return Err("something else than a socket is there".to_owned()),
+        Ok(_) => {}
+    }
+    let trial = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).and_then(|socket| socket.connect(address));
+    match trial {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| error.to_string())
+        }
+        // One that takes no more connections lives.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error.to_string()),
+        _ => Err("another process listens there".to_owned()),
+    }
+}
+
+fn listener(address: &SockAddr) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    // Before it has a path, so that at no moment others may connect.
+    let socket = File::from(OwnedFd::from(socket));
+    socket.set_permissions(Permissions::from_mode(MODE))?;
+    let socket = Socket::from(OwnedFd::from(socket));
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?;
+    UnixListener::from_std(OwnedFd::from(socket).into())
+}
+
+impl Door {
+    /// Serves somebody on this machine, or passes everything on to the voter that is meant.
+    pub(super) async fn serve_here(&self, stream: UnixStream) -> io::Result<()> {
+        let (mut sender, mut receiver) = channel::channel(Box::new(stream));
+        let hello = greeting(&mut receiver).await?;
+        let there = match self.beyond(&hello) {
+            Ok(None) => return self.converse(hello, sender, receiver, None).await,
+            Ok(Some(peer)) => self.connect(&peer).await.map_err(|error| error.to_string()),
+            Err(why) => Err(why),
+        };
+        match there {
+            Ok(wire) => {
+                let (mut to, from) = channel::channel(wire);
+                to.send(0, Body::Hello(hello)).await?;
+                tokio::try_join!(channel::pass_on(receiver, to), channel::pass_on(from, sender)).map(drop)
+            }
+            Err(why) => sender.send(0, Body::Refused(Refused { why, is_passing: true })).await,
+        }
+    }
+
+    /// The other peer that is meant, if it is another.
+    fn beyond(&self, hello: &Hello) -> Result<Option<PeerAddress>, String> {
+        if hello.to.is_empty() {
+            return Ok(None);
+        }
+        let peer: PeerAddress = hello.to.parse().map_err(|error| format!("{error}"))?;
+        let is_own = peer == self.own
+            || self.cluster.borrow().as_ref().and_then(|own| own.address_of(self.voter)) == Some(&peer);
+        if is_own {
+            return Ok(None);
+        }
+        if self.tls.is_none() && self.stays_here && !peer.is_here() {
+            return Err(format!(
+                "'{}' speaks plain text, and therefore with peers on its machine only",
+                self.own.name()
+            ));
+        }
+        Ok(Some(peer))
+    }
+
+    async fn connect(&self, peer: &PeerAddress) -> io::Result<Box<dyn channel::Wire>> {
+        let connected = tokio::time::timeout(HANDSHAKE, connect(peer, self.tls.as_deref())).await;
+        connected.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use primacy_core::quorum::VoterId;
+
+    use super::super::super::certs;
+    use super::super::super::cluster::Cluster;
+    use super::super::super::link::{Greeted, Way, dial};
+    use super::super::super::tls::{Identity, Tls};
+    use super::super::{Peer, PeerSettings};
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn settings(folder: &Path, name: &str, voters: &[PeerAddress]) -> PeerSettings {
+        let own = voters.iter().find(|voter| voter.name() == name).expect("one of them");
+        let certs = folder.join("certs");
+        PeerSettings {
+            name: name.to_owned(),
+            listen: own.place().parse().expect("an address"),
+            voters: voters.to_vec(),
+            folder: folder.join(name),
+            socket: Some(folder.join(name).join("socket")),
+            drift_ppm: 20_000,
+            tls: Some(Arc::new(Tls::load(&Identity::within(&certs, name)).expect("they fit"))),
+        }
+    }
+
+    /// Those who come through the peer that founds the cluster have not that right.
+    #[tokio::test]
+    async fn nobody_founds_a_cluster_in_the_name_of_the_peer_on_the_way() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let names = ["a", "b", "c"].map(str::to_owned);
+        certs::make(&folder.path().join("certs"), &names, 1).expect("they can be made");
+        let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|held| held.local_addr()).expect("a port");
+        let voters =
+            names.each_ref().map(|name| format!("{name}@{}", free()).parse::<PeerAddress>().expect("an address"));
+        // c is not there, so that they wait.
+        let a = Peer::start(settings(folder.path(), "a", &voters)).await.expect("it starts");
+        let b = Peer::start(settings(folder.path(), "b", &voters)).await.expect("it starts");
+        let ids = [a.voter(), b.voter(), VoterId::from_bits(7)];
+        let roster = voters.iter().zip(ids).map(|(peer, id)| (peer.name().to_owned(), (id, peer.clone()))).collect();
+        let cluster = Cluster::of(roster);
+
+        let way = Way::Socket(folder.path().join("a/socket").into());
+        let Greeted { voter, mut sender, mut receiver, .. } =
+            dial(&voters[1], &way, Vec::new(), "a program").await.expect("a passes it on");
+        assert_eq!(voter, b.voter());
+        sender.send(0, Body::Found((&cluster).into())).await.expect("it is sent");
+        let end = tokio::time::timeout(PATIENCE, receiver.next()).await.expect("b ends the connection");
+        assert!(!matches!(end, Ok(Some(_))), "{end:?}");
+        let again = dial(&voters[1], &way, Vec::new(), "a program").await.expect("b is well");
+        assert!(again.cluster.is_none());
+    }
+
+    fn refused(path: &Path) -> String {
+        bind(path).expect_err("it must be refused").to_string()
+    }
+
+    #[tokio::test]
+    async fn only_its_user_and_group_may_use_it_and_it_goes_with_its_owner() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("socket");
+        let (listener, file) = bind(&path).expect("it is free");
+        assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o7777, 0o660);
+        assert!(refused(&path).ends_with("another process listens there"), "{}", refused(&path));
+        drop((listener, file));
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_process_left_is_replaced_and_anything_else_is_not() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("socket");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
+        let (listener, file) = bind(&path).expect("nobody listens there");
+
+        // Another one has taken its place: that one stays.
+        fs::remove_file(&path).expect("it is there");
+        let (_other, other) = bind(&path).expect("it is free");
+        drop((listener, file));
+        assert!(path.exists());
+        drop(other);
+
+        fs::write(&path, "precious").expect("it can be written");
+        assert!(refused(&path).contains("something else than a socket"), "{}", refused(&path));
+        assert_eq!(fs::read(&path).expect("it is there"), b"precious");
+    }
+
+    #[tokio::test]
+    async fn a_folder_of_everybody_and_a_path_too_long_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("socket");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("it is ours");
+        assert!(refused(&path).contains("everybody may put another socket in its place"), "{}", refused(&path));
+        assert!(refused(&folder.path().join("x".repeat(108))).contains("107 bytes"));
+        assert!(refused(&folder.path().join("nowhere/socket")).contains("No such file"));
+    }
+}
