@@ -48,12 +48,11 @@ impl Voters {
     /// The command that finishes the exchange that is under way, if one is: the same as has begun it.
     pub fn finish(&self) -> Option<String> {
         let incoming = self.incoming.as_ref()?;
-        let stays = |all: &[VoterPlace], one: &VoterPlace| {
-            all.iter().any(|other| (other.voter, &other.address) == (one.voter, &one.address))
+        let misses = |all: &[VoterPlace], one: &VoterPlace| {
+            !all.iter().any(|other| (other.voter, &other.address) == (one.voter, &one.address))
         };
-        let lives_on = |one: &VoterPlace| incoming.iter().any(|other| other.voter == one.voter);
-        let come = incoming.iter().filter(|new| !stays(&self.voters, new)).map(|new| new.address.to_string());
-        let go = self.voters.iter().filter(|old| !lives_on(old)).map(|old| old.address.name().to_owned());
+        let come = incoming.iter().filter(|new| misses(&self.voters, new)).map(|new| new.address.to_string());
+        let go = self.voters.iter().filter(|old| misses(incoming, old)).map(|old| old.address.name().to_owned());
         let (come, go): (Vec<_>, Vec<_>) = (come.collect(), go.collect());
         Some(match (&*come, &*go) {
             (come, []) => format!("primacy peer add {}", come.join(" ")),
@@ -359,4 +358,37 @@ fn answer(
         (_, said) => said,
     };
     Ok((own.open == 0).then(|| own.said.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(text: &[&str]) -> Vec<VoterPlace> {
+        // The number before the name is who it is.
+        let place = |text: &&str| {
+            let (who, address) = text.split_once('=').expect("an identity");
+            let voter = VoterId::from_bits(who.parse().expect("a number"));
+            VoterPlace { address: address.parse().expect("an address"), voter, trouble: None }
+        };
+        text.iter().map(place).collect()
+    }
+
+    #[test]
+    fn the_command_that_finishes_an_exchange_is_the_one_that_began_it() {
+        let old = ["1=a@h:1", "2=b@h:2", "3=c@h:3"];
+        for (new, command) in [
+            (&["1=a@h:1", "2=b@h:2", "3=c@h:3", "4=d@h:4"][..], "primacy peer add d@h:4"),
+            (&["1=a@h:1"], "primacy peer remove b c"),
+            (&["1=a@h:1", "2=b@h:2", "4=d@h:4"], "primacy peer replace c d@h:4"),
+            (&["1=a@h:1", "2=b@h:2", "4=c@h:3"], "primacy peer replace c c@h:3"),
+            // It has moved.
+            (&["1=a@h:1", "2=b@h:2", "3=c@h:4"], "primacy peer replace c c@h:4"),
+            (&["1=a@h:1", "4=d@h:4"], "primacy peer add, remove or replace, the same as before"),
+        ] {
+            let voters = Voters { number: 1, voters: places(&old), incoming: Some(places(new)) };
+            assert_eq!(voters.finish().as_deref(), Some(command));
+        }
+        assert_eq!(Voters { number: 0, voters: places(&old), incoming: None }.finish(), None);
+    }
 }
