@@ -1,7 +1,6 @@
 //! The way to one voter: a connection that is made again when it breaks, and the questions that wait for answers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,21 +28,12 @@ pub(super) struct Greeted {
 }
 
 /// How voters are reached.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) enum Way {
     /// Over the network. Both sides prove who they are, or speak plain text.
     Network(Option<Arc<Tls>>),
     /// Through the peer on this machine that listens on this socket, and passes everything on.
     Socket(Arc<Path>),
-}
-
-impl fmt::Debug for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network(tls) => f.debug_tuple("Network").field(&tls.is_some()).finish(),
-            Self::Socket(path) => f.debug_tuple("Socket").field(path).finish(),
-        }
-    }
 }
 
 /// Connects to a peer over the network, and makes sure that it is the one.
