@@ -77,10 +77,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Between two losses: long enough for the new leader to have begun, and spread over a round, since it counts how long ago
-    /// the leader's last sign of life was.
+    /// For how long the leader that has just begun is left alone before it is lost. Spread over a round, since it counts how
+    /// long ago its last sign of life was.
     fn pause(&self, nth: u32) -> Duration {
-        ROUND + ROUND * nth / self.losses.max(1)
+        ROUND * nth / self.losses.max(1)
     }
 }
 
@@ -211,14 +211,10 @@ pub(super) fn published(place: &Place, plan: &Plan) -> Result<Cost> {
     runtime.block_on(async {
         published::prepare(place.kind, &place.url()).await?;
         let mut crowd = Crowd { place, members: Vec::new(), gone: Vec::new() };
-        for _ in 0..plan.candidates {
+        for number in 1..=plan.candidates {
             crowd.members.push(crowd.newcomer()?);
-        }
-        let end = Instant::now() + Duration::from_secs(300);
-        while crowd.members.iter().any(|(_, tally)| tally.joined.load(Relaxed) == 0) {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            if Instant::now() > end {
-                bail!("not all have joined");
+            if number.is_multiple_of(TOGETHER) || number == plan.candidates {
+                crowd.await_joined().await?;
             }
         }
         tokio::time::sleep(SETTLING).await;
@@ -237,6 +233,9 @@ pub(super) fn published(place: &Place, plan: &Plan) -> Result<Cost> {
     })
 }
 
+/// So many of the published form start together: each takes the exclusive lock, and one that fails begins again at once.
+const TOGETHER: usize = 25;
+
 /// Processes of the published form, and what they have told.
 struct Crowd<'a> {
     place: &'a Place,
@@ -248,6 +247,17 @@ impl Crowd<'_> {
     fn newcomer(&self) -> Result<(Process, Arc<Tally>)> {
         let tally = Arc::new(Tally::default());
         Ok((published::start(self.place.kind, self.place.url(), Arc::clone(&tally))?, tally))
+    }
+
+    async fn await_joined(&self) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(120);
+        while self.members.iter().any(|(_, tally)| tally.joined.load(Relaxed) == 0) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if Instant::now() > end {
+                bail!("not all have joined");
+            }
+        }
+        Ok(())
     }
 
     fn tallies(&self) -> impl Iterator<Item = &Arc<Tally>> {

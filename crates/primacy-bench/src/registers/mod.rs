@@ -29,8 +29,8 @@ pub(crate) struct Options {
     /// Candidates in each of primacy's processes. Left out where they do not make two equal processes or more.
     #[arg(long, value_delimiter = ',', default_value = "1,8,32", value_parser = at_least_one)]
     each: Vec<usize>,
-    /// For how many seconds the cost is measured.
-    #[arg(long, default_value_t = 20)]
+    /// For how many seconds the cost is measured: eight rounds, in which a process in reserve reads the head twice.
+    #[arg(long, default_value_t = 16)]
     watch_seconds: u64,
     /// How often the process of primacy's leader is lost without a word, for each number.
     #[arg(long, default_value_t = 5)]
