@@ -76,9 +76,10 @@ fn by_number(file: &Path, caption: &str, lines: &[Line]) -> Result<()> {
     for (index, Line { label, points }) in lines.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
         // The later ones are thinner, so that those below are seen where they are the same.
-        let style = colour.stroke_width(u32::try_from(lines.len() - index)? * 2);
+        let width = u32::try_from(lines.len() - index)? * 2;
+        let means = points.iter().map(|(processes, [_, mean, _])| (*processes, *mean));
         chart
-            .draw_series(LineSeries::new(points.iter().map(|(processes, [_, mean, _])| (*processes, *mean)), style))?
+            .draw_series(LineSeries::new(means, colour.filled().stroke_width(width)).point_size(width / 2 + 2))?
             .label(label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(4)));
         let ranges = points.iter().filter(|(_, [least, _, most])| least < most);
@@ -86,7 +87,8 @@ fn by_number(file: &Path, caption: &str, lines: &[Line]) -> Result<()> {
             PathElement::new([(*processes, *least), (*processes, *most)], colour.stroke_width(1))
         }))?;
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    let mut legend = chart.configure_series_labels();
+    legend.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
     root.present()?;
     Ok(())
 }

@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// measured in pieces.
     #[arg(long, default_value = "bench/out/registers.json")]
     json: PathBuf,
+    /// Measure nothing: draw the plots and print the tables of what is there.
+    #[arg(long)]
+    draw: bool,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -63,7 +66,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     ensure!(!options.store.contains(&Kind::Peers), "peers keep no registers");
     let mut series = Series::load(&options.json, machine)?;
     println!("{machine}");
-    for &kind in &options.store {
+    for &kind in if options.draw { &[][..] } else { &options.store } {
         let place = Place::start(kind, primacy)?;
         for &candidates in &options.candidates {
             let plan = |losses| Plan { candidates, losses, watch: Duration::from_secs(options.watch_seconds) };
@@ -76,7 +79,8 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
             }
         }
     }
-    println!("\n{series}\nfigures and plots are in {}", series.folder().display());
+    series.save()?;
+    println!("\n{series}figures and plots are in {}", series.folder().display());
     Ok(())
 }
 
