@@ -164,9 +164,19 @@ impl Galera {
         })
     }
 
-    fn wait_for(&self, node: usize, what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
-        wait_until(what, PATIENCE, holds)
-            .map_err(|problem| Problem::new(format!("{problem}; it said:\n{}", tail(&self.nodes[node].log()))))
+    /// A node that comes back ends the connections that it has taken before it is one of the cluster again: a question without
+    /// an answer is asked once more.
+    fn wait_for(&self, node: usize, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        let mut unanswered = None;
+        let answered = || {
+            let answer = holds();
+            unanswered = answer.as_ref().err().map(|problem| format!("; {problem}"));
+            Ok(answer.unwrap_or(false))
+        };
+        wait_until(what, PATIENCE, answered).map_err(|problem| {
+            let (why, log) = (unanswered.unwrap_or_default(), tail(&self.nodes[node].log()));
+            Problem::new(format!("{problem}{why}; it said:\n{log}"))
+        })
     }
 }
 
