@@ -73,6 +73,7 @@ struct Upkeep {
 pub(super) struct Plan {
     pub(super) candidates: usize,
     pub(super) losses: u32,
+    pub(super) settle: Duration,
     pub(super) watch: Duration,
 }
 
@@ -120,9 +121,6 @@ impl fmt::Display for Cost {
         Ok(())
     }
 }
-
-/// How long all are left alone before they are measured: a few rounds.
-const SETTLING: Duration = Duration::from_secs(6);
 
 struct Meter<'a> {
     place: &'a Place,
@@ -182,7 +180,7 @@ pub(super) fn primacy(primacy: &Path, place: &Place, each: usize, plan: &Plan) -
     let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
     let leader = fleet.await_start(0)?;
     fleet.await_waiting(processes)?;
-    std::thread::sleep(SETTLING);
+    std::thread::sleep(plan.settle);
     let election = Election::open(&fleet.site.url, &fleet.site.election)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let vars = || -> Result<Vars> { Ok(runtime.block_on(election.members())?.context("there are no members")?.vars) };
@@ -217,7 +215,7 @@ pub(super) fn published(place: &Place, plan: &Plan) -> Result<Cost> {
                 crowd.await_joined().await?;
             }
         }
-        tokio::time::sleep(SETTLING).await;
+        tokio::time::sleep(plan.settle).await;
         let before = crowd.evictions();
         let meter = Meter::start(place)?;
         tokio::time::sleep(plan.watch).await;

@@ -29,6 +29,10 @@ pub(crate) struct Options {
     /// Candidates in each of primacy's processes. Left out where they do not make two equal processes or more.
     #[arg(long, value_delimiter = ',', default_value = "1,8,32", value_parser = at_least_one)]
     each: Vec<usize>,
+    /// For how many seconds all are left alone before they are measured. Each connection plans a statement anew for its first five
+    /// executions, and PostgreSQL gathers what it plans by once a minute: what lasts is seen after that.
+    #[arg(long, default_value_t = 6)]
+    settle_seconds: u64,
     /// For how many seconds the cost is measured: eight rounds, in which a process in reserve reads the head twice.
     #[arg(long, default_value_t = 16)]
     watch_seconds: u64,
@@ -69,7 +73,8 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     for &kind in if options.draw { &[][..] } else { &options.store } {
         let place = Place::start(kind, primacy)?;
         for &candidates in &options.candidates {
-            let plan = |losses| Plan { candidates, losses, watch: Duration::from_secs(options.watch_seconds) };
+            let [settle, watch] = [options.settle_seconds, options.watch_seconds].map(Duration::from_secs);
+            let plan = |losses| Plan { candidates, losses, settle, watch };
             if kind != Kind::Sqlite && !options.without_published {
                 keep(&mut series, cost::published(&place, &plan(options.published_losses))?)?;
             }

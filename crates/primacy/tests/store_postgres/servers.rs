@@ -4,9 +4,8 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use primacy::clock;
-use primacy::store::{Desk, Hints, Store, StoreError};
+use primacy::store::{Desk, Store, StoreError};
 use primacy_servers::{Postgres, Replication};
-use tokio::time::timeout;
 
 use crate::support::{Actor, Admin, applied, at, election, server, unusable};
 
@@ -123,54 +122,6 @@ async fn a_read_only_server_is_refused_at_once_and_when_it_becomes_one() {
     assert_eq!(desk.snapshot(&election("e")).await.expect("reads").expect("a row").record, record);
     let probe = desk.probe().await.expect("probes");
     assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
-}
-
-/// Not a second connection for each candidate: the session's own one listens.
-#[tokio::test]
-async fn hints_come_over_the_connection_of_the_session() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let mut hints = store.hints(&election("e")).await.expect("hints");
-    const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
-    assert_eq!(admin.count(CONNECTIONS).await, 1);
-    let other = at(&server.url());
-    Actor::join(&other, "e", 2).await.take().await;
-    assert!(heard(&mut *hints).await, "a grant elsewhere");
-    assert!(!heard(&mut *hints).await, "one hint for one grant");
-    // Another election is nobody's business here.
-    Actor::join(&other, "e2", 2).await.take().await;
-    a.announce().await;
-    assert!(!heard(&mut *hints).await);
-    // The next connection of the candidate listens too; what happened in between is looked at.
-    drop(a);
-    admin.until(CONNECTIONS, 0).await;
-    let mut a = Actor::join(&store, "e", 1).await;
-    assert!(heard(&mut *hints).await, "somebody listens again");
-    a.take().await;
-    assert!(heard(&mut *hints).await, "one's own grant");
-    assert_eq!(admin.count(CONNECTIONS).await, 1);
-    // Without a session, the listener has a connection of its own.
-    let alone = at(&server.url());
-    let mut hints = alone.hints(&election("e")).await.expect("hints");
-    assert_eq!(admin.count(CONNECTIONS).await, 2);
-    a.take().await;
-    assert!(heard(&mut *hints).await, "a grant");
-    // And a new one when that is lost.
-    admin.terminate().await;
-    assert!(timeout(Duration::from_secs(10), hints.next()).await.is_ok(), "it listens again");
-    drop(hints);
-    admin.until(CONNECTIONS, 0).await;
-    let silent = at(&format!("{}?push=off", server.url()));
-    let mut a = Actor::join(&silent, "e", 1).await;
-    let mut hints = silent.hints(&election("e")).await.expect("none");
-    a.take().await;
-    assert!(!heard(&mut *hints).await, "push=off");
-}
-
-async fn heard(hints: &mut dyn Hints) -> bool {
-    timeout(Duration::from_millis(300), hints.next()).await.is_ok()
 }
 
 /// A pooler may put a standby behind a connection that was the primary's: the look itself sees it. Here, a function of

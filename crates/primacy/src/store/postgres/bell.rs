@@ -31,7 +31,7 @@ impl Bells {
             election: election.clone(),
             channel: OnceLock::new(),
             rings: watch::Sender::new(0),
-            listeners: watch::Sender::new(0),
+            listeners: watch::Sender::new(Listeners::default()),
             missed: Mutex::new(false),
         });
         bells.insert(election.clone(), Arc::downgrade(&bell));
@@ -50,10 +50,43 @@ struct Bell {
     channel: OnceLock<String>,
     /// Counts. A receiver keeps any number of rings as one.
     rings: watch::Sender<u64>,
-    /// How many connections listen.
-    listeners: watch::Sender<usize>,
-    /// Set while nobody listens who did before.
+    listeners: watch::Sender<Listeners>,
+    /// Set while nobody listens to everything who did before.
     missed: Mutex<bool>,
+}
+
+impl Bell {
+    /// Whether somebody waits who cannot hear of a change.
+    fn is_missed(&self, listeners: &Listeners) -> bool {
+        listeners.to_everything == 0 && listeners.to_orders < self.rings.receiver_count()
+    }
+}
+
+/// How many connections listen.
+#[derive(Debug, Default)]
+struct Listeners {
+    to_everything: usize,
+    /// Of candidates that want to hear no more.
+    to_orders: usize,
+}
+
+impl Listeners {
+    fn of(&mut self, tidings: Tidings) -> &mut usize {
+        match tidings {
+            Tidings::Everything => &mut self.to_everything,
+            Tidings::Orders => &mut self.to_orders,
+        }
+    }
+}
+
+/// What a connection listens to, on a channel for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tidings {
+    /// Grants, releases and orders.
+    Everything,
+    /// Orders alone: what a candidate far from the front of the line has to know at once. Hundreds of processes that woke at
+    /// each grant and release would keep the server from answering those whose turn it is (HAZARDS 55).
+    Orders,
 }
 
 /// The right to ring.
@@ -68,19 +101,35 @@ impl fmt::Debug for Ringer {
 
 /// Says for as long as it lives that a connection listens.
 #[derive(Debug)]
-pub(super) struct Listening(Ringer);
+pub(super) struct Listening {
+    ringer: Ringer,
+    to: Tidings,
+}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let bell = &self.0.0;
-        bell.listeners.send_modify(|listeners| *listeners -= 1);
-        *lock(&bell.missed) = *bell.listeners.borrow() == 0;
+        let bell = &self.ringer.0;
+        bell.listeners.send_modify(|listeners| *listeners.of(self.to) -= 1);
+        if bell.listeners.borrow().to_everything == 0 {
+            *lock(&bell.missed) = true;
+        }
+    }
+}
+
+impl Listening {
+    pub(super) fn to(&self) -> Tidings {
+        self.to
     }
 }
 
 impl Ringer {
     pub(super) fn ring(&self) {
         self.0.rings.send_modify(|rings| *rings = rings.wrapping_add(1));
+    }
+
+    /// Whether others hear it too, beside the candidate whose connection rings it.
+    pub(super) fn has_many(&self) -> bool {
+        self.0.rings.receiver_count() > 1
     }
 
     /// To hear it.
@@ -94,7 +143,7 @@ impl Ringer {
     }
 
     /// Lets the server notify this connection, which rings this bell.
-    pub(super) async fn listen(&self, link: &mut Link) -> Result<(), Fault> {
+    pub(super) async fn listen(&self, link: &mut Link, to: Tidings) -> Result<(), Fault> {
         let channel = match self.0.channel.get() {
             Some(channel) => channel.clone(),
             None => {
@@ -109,10 +158,16 @@ impl Ringer {
                 self.0.channel.get_or_init(|| channel).clone()
             }
         };
-        link.run_batch(&format!("LISTEN \"{channel}\""), Stake::Reading).await?;
-        self.0.listeners.send_modify(|listeners| *listeners += 1);
-        link.listens(Listening(self.clone()));
-        if std::mem::take(&mut *lock(&self.0.missed)) {
+        // Orders are told on both.
+        let (on, off) = match to {
+            Tidings::Everything => ("", statements::ORDERS),
+            Tidings::Orders => (statements::ORDERS, ""),
+        };
+        let listen = format!("LISTEN \"{channel}{on}\"; UNLISTEN \"{channel}{off}\"");
+        link.run_batch(&listen, Stake::Reading).await?;
+        self.0.listeners.send_modify(|listeners| *listeners.of(to) += 1);
+        link.listens(Listening { ringer: self.clone(), to });
+        if to == Tidings::Everything && std::mem::take(&mut *lock(&self.0.missed)) {
             self.ring();
         }
         Ok(())
@@ -140,8 +195,8 @@ impl PostgresHints {
     pub(super) async fn open(dialer: &Arc<Dialer>, bells: &Bells, election: &ElectionName) -> Result<Self, StoreError> {
         let ringer = bells.of(election);
         let rings = ringer.subscribe();
-        let is_heard = *ringer.0.listeners.borrow() > 0;
-        let own = if is_heard { None } else { Some(connect(dialer, &ringer).await?) };
+        let is_missed = ringer.0.is_missed(&ringer.0.listeners.borrow());
+        let own = if is_missed { Some(connect(dialer, &ringer).await?) } else { None };
         let ear = tokio::spawn(stay_connected(Arc::clone(dialer), ringer, own));
         Ok(Self { rings, ear })
     }
@@ -165,7 +220,7 @@ impl Drop for PostgresHints {
 
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<Link, StoreError> {
     let (mut link, _) = dialer.dial(Purpose::Watch, ringer.clone()).await?;
-    match ringer.listen(&mut link).await {
+    match ringer.listen(&mut link, Tidings::Everything).await {
         Ok(()) => Ok(link),
         Err(fault) => Err(fault.meaning(link.shown(), Stake::Reading)),
     }
@@ -178,9 +233,9 @@ async fn stay_connected(dialer: Arc<Dialer>, ringer: Ringer, mut own: Option<Lin
     let mut listeners = ringer.0.listeners.subscribe();
     loop {
         // The sender lives in `ringer`.
-        let _ = listeners.wait_for(|count| *count == 0).await;
+        let _ = listeners.wait_for(|listeners| ringer.0.is_missed(listeners)).await;
         let grace = if own.take().is_some() { back_off } else { GRACE.max(back_off) };
-        if timeout(grace, listeners.wait_for(|count| *count > 0)).await.is_ok() {
+        if timeout(grace, listeners.wait_for(|listeners| !ringer.0.is_missed(listeners))).await.is_ok() {
             back_off = Duration::from_millis(200);
             continue;
         }

@@ -13,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socke
 use tracing::debug;
 
 use super::super::{BoxFuture, StoreError};
-use super::bell::{Listening, Ringer};
+use super::bell::{Listening, Ringer, Tidings};
 use super::cancel::Stop;
 use super::fault::{Fault, Stake, not_connected};
 use super::host::Host;
@@ -353,6 +353,11 @@ impl Link {
     /// This connection rings a bell from now on.
     pub(super) fn listens(&self, listening: Listening) {
         self.events.listens(Some(listening));
+    }
+
+    /// What makes it ring, if anything does.
+    pub(super) fn hears(&self) -> Option<Tidings> {
+        self.events.listening.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Listening::to)
     }
 
     /// Runs one statement, which is a transaction of its own, in one round trip and without a name on the server. All

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::super::{Finding, Probe, Severity};
-use super::bell::Ringer;
+use super::bell::{Ringer, Tidings};
 use super::fault::{Fault, Stake};
 use super::link::Link;
 use super::schema::Server;
@@ -288,7 +288,7 @@ async fn push(link: &mut Link, ringer: &Ringer) -> Finding {
     rings.mark_unchanged();
     let start = clock::now();
     let heard = async {
-        ringer.listen(link).await.ok()?;
+        ringer.listen(link, Tidings::Everything).await.ok()?;
         ringer.notify(link).await.ok()?;
         timeout(PATIENCE, rings.changed()).await.ok()?.ok()
     };

@@ -10,9 +10,9 @@ use tracing::debug;
 use super::super::row::Renewal;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version, row,
+    Version, Wish, row,
 };
-use super::bell::{Bells, Ringer};
+use super::bell::{Bells, Ringer, Tidings};
 use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
 use super::parameter::Parameter;
@@ -84,12 +84,22 @@ impl PostgresSession {
     async fn look(&mut self) -> Result<Sighting, Fault> {
         let parameters = [self.election.as_str().into(), self.me.id.into()];
         let rows = self.link.run_often(statements::LOOK, &parameters, Stake::Reading).await?;
-        self.note(rows::sighting(&rows)?)
+        let sighting = rows::sighting(&rows)?;
+        self.note(&sighting).await;
+        Ok(sighting)
     }
 
-    fn note(&mut self, sighting: Sighting) -> Result<Sighting, Fault> {
+    async fn note(&mut self, sighting: &Sighting) {
         self.lease = sighting.record.as_ref().map(|record| record.lease);
-        Ok(sighting)
+        let wish = sighting.record.as_ref().and_then(|record| record.wish.as_ref());
+        let is_named = matches!(wish, Some(Wish::Successor(label)) if *label == self.me.label);
+        let is_near = is_named || sighting.standing.is_near();
+        let wanted = if is_near || self.ringer.has_many() { Tidings::Everything } else { Tidings::Orders };
+        if self.link.hears().is_some_and(|heard| heard != wanted)
+            && let Err(fault) = self.ringer.listen(&mut self.link, wanted).await
+        {
+            debug!(?fault, "what this connection listens to could not be changed");
+        }
     }
 
     /// A store that cannot be written just now can still be looked at.
@@ -109,7 +119,9 @@ impl PostgresSession {
         match timeout(announcement_patience(self.lease), announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
-                return self.note(rows::sighting(&rows)?);
+                let sighting = rows::sighting(&rows)?;
+                self.note(&sighting).await;
+                return Ok(sighting);
             }
             Ok(Err(fault)) if fault.code().is_none() => return Err(fault),
             Ok(Err(fault)) => debug!(?fault, "the candidate could not be announced"),
@@ -217,7 +229,7 @@ impl Session for PostgresSession {
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
     let (mut link, server) = stand(dialer, ringer).await?;
     if dialer.place().push
-        && let Err(fault) = ringer.listen(&mut link).await
+        && let Err(fault) = ringer.listen(&mut link, Tidings::Everything).await
     {
         debug!(?fault, "no notifications on this connection; the store is polled");
     }

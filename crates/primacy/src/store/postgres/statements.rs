@@ -69,10 +69,24 @@ macro_rules! notify {
     };
 }
 
+macro_rules! orders {
+    () => {
+        "_orders"
+    };
+}
+/// What the channel of an election's orders alone has at the end of its name.
+pub(super) const ORDERS: &str = orders!();
+macro_rules! notify_of_orders {
+    () => {
+        concat!("pg_notify(", channel!(), " || '", orders!(), "', '')")
+    };
+}
+
 /// The same statement without its notification: a hint must not cost a change. A listener that rests in a transaction can
 /// fill the server's queue.
 pub(super) fn silent(statement: &str) -> Option<String> {
-    statement.contains(notify!()).then(|| statement.replace(notify!(), "NULL"))
+    let is_loud = statement.contains(notify!());
+    is_loud.then(|| statement.replace(notify!(), "NULL").replace(notify_of_orders!(), "NULL"))
 }
 
 /// Microseconds since then, by the store's clock. Below zero if that clock has been set back.
@@ -123,19 +137,20 @@ macro_rules! has_led_since {
 }
 
 /// All `c` that wait in `$election`, whose newest token is `$token`: they announced themselves lately, and not before a
-/// grant of their own. For what follows `FROM`; conditions may be added.
+/// grant of their own. For what follows `FROM`; conditions may be added. Those who have led since are few, and found once, in
+/// a subquery that must not depend on `c`: without statistics of the tables, a join would go through all terms for each `c`.
 macro_rules! waiting {
     ($election:literal, $token:expr) => {
         concat!(
-            "primacy_candidate AS c \
-             LEFT JOIN (SELECT t.id, max(t.granted_at) AS at FROM ",
-            newest_terms!($election, $token),
-            " GROUP BY t.id) AS led ON led.id = c.id \
-             WHERE c.election = ",
+            "primacy_candidate AS c WHERE c.election = ",
             $election,
             " AND ",
             within!("1"),
-            " AND (led.at IS NULL OR led.at < c.seen_at)"
+            " AND c.id <> ALL (ARRAY(SELECT l.id FROM primacy_candidate AS l, ",
+            newest_terms!($election, $token),
+            " AND l.election = ",
+            $election,
+            " AND l.id = t.id AND l.seen_at <= t.granted_at))"
         )
     };
 }
@@ -406,6 +421,8 @@ pub(super) const ORDER: &str = concat!(
     durable!(),
     ", ",
     notify!(),
+    ", ",
+    notify_of_orders!(),
     " FROM ordered"
 );
 
@@ -432,7 +449,7 @@ macro_rules! snapshot {
             $which,
             " LEFT JOIN LATERAL (SELECT c.* FROM ",
             waiting!("e.election", "e.token"),
-            " AND c.id IS DISTINCT FROM e.holder) AS c ON true \
+            " AND c.id IS DISTINCT FROM e.holder OFFSET 0) AS c ON true \
              ORDER BY e.election, c.rank, c.joined, c.id"
         )
     };

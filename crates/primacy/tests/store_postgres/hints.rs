@@ -1,0 +1,123 @@
+//! Hints: who is told of what, and over which connection.
+
+use std::time::Duration;
+
+use primacy::store::{Hints, Order, OrderKind, Store as _};
+use tokio::time::timeout;
+
+use crate::support::{Actor, Admin, applied, at, election, server};
+
+/// Not a second connection for each candidate: the session's own one listens.
+#[tokio::test]
+async fn hints_come_over_the_connection_of_the_session() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let store = at(&server.url());
+    let mut a = Actor::join(&store, "e", 1).await;
+    let mut hints = store.hints(&election("e")).await.expect("hints");
+    const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
+    assert_eq!(admin.count(CONNECTIONS).await, 1);
+    let other = at(&server.url());
+    Actor::join(&other, "e", 2).await.take().await;
+    assert!(heard(&mut *hints).await, "a grant elsewhere");
+    assert!(!heard(&mut *hints).await, "one hint for one grant");
+    // Another election is nobody's business here.
+    Actor::join(&other, "e2", 2).await.take().await;
+    a.announce().await;
+    assert!(!heard(&mut *hints).await);
+    // The next connection of the candidate listens too; what happened in between is looked at.
+    drop(a);
+    admin.until(CONNECTIONS, 0).await;
+    let mut a = Actor::join(&store, "e", 1).await;
+    assert!(heard(&mut *hints).await, "somebody listens again");
+    a.take().await;
+    assert!(heard(&mut *hints).await, "one's own grant");
+    assert_eq!(admin.count(CONNECTIONS).await, 1);
+    // Without a session, the listener has a connection of its own.
+    let alone = at(&server.url());
+    let mut hints = alone.hints(&election("e")).await.expect("hints");
+    assert_eq!(admin.count(CONNECTIONS).await, 2);
+    a.take().await;
+    assert!(heard(&mut *hints).await, "a grant");
+    // And a new one when that is lost.
+    admin.terminate().await;
+    assert!(timeout(Duration::from_secs(10), hints.next()).await.is_ok(), "it listens again");
+    drop(hints);
+    admin.until(CONNECTIONS, 0).await;
+    let silent = at(&format!("{}?push=off", server.url()));
+    let mut a = Actor::join(&silent, "e", 1).await;
+    let mut hints = silent.hints(&election("e")).await.expect("none");
+    a.take().await;
+    assert!(!heard(&mut *hints).await, "push=off");
+}
+
+/// Who is far from the front of the line is not woken by grants and releases: hundreds at once would be in the way of those whose
+/// turn it is (HAZARDS 55). An order may be meant for it, and then the end of the leadership is.
+#[tokio::test]
+async fn who_is_far_from_the_front_hears_of_orders_alone() {
+    let server = server();
+    let store = at(&server.url());
+    let mut leader = Actor::join(&store, "e", 1).await;
+    let record = leader.take().await;
+    let mut line = Vec::new();
+    for number in 2..=9 {
+        let mut other = Actor::join(&store, "e", number).await;
+        other.announce().await;
+        line.push(other);
+    }
+    let far = at(&server.url());
+    let mut last = Actor::join(&far, "e", 10).await;
+    let mut at_last = far.hints(&election("e")).await.expect("hints");
+    assert_eq!(last.announce().await.standing.ahead, 8);
+    let record = applied(leader.step(leader.release(&record)).await);
+    let record = applied(leader.step(leader.asking(Some(record.expectation()), record.version.token)).await);
+    assert!(!heard(&mut *at_last).await, "a release and a grant");
+
+    let mut desk = store.desk().await.expect("a desk");
+    let kind = OrderKind::Promote { successor: last.me.label.clone(), now: false };
+    desk.order(&election("e"), Order { kind, token: None }).await.expect("ordered");
+    assert!(heard(&mut *at_last).await, "an order");
+    last.look().await;
+    assert!(heard(&mut *at_last).await, "from now on everything counts, and something may have been missed");
+    applied(leader.step(leader.release(&record)).await);
+    assert!(heard(&mut *at_last).await, "the leader makes way for it");
+}
+
+/// Whoever follows an election in a process whose candidate is far from the front misses nothing.
+#[tokio::test]
+async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    let store = at(&server.url());
+    let mut line = Vec::new();
+    for number in 1..=12 {
+        let mut other = Actor::join(&store, "e", number).await;
+        other.announce().await;
+        line.push(other);
+    }
+    let shared = at(&server.url());
+    let mut last = Actor::join(&shared, "e", 13).await;
+    let mut own = shared.hints(&election("e")).await.expect("hints");
+    last.announce().await;
+    const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
+    assert_eq!(admin.count(CONNECTIONS).await, 13, "the candidate's own is enough for it");
+    let mut observed = shared.hints(&election("e")).await.expect("hints");
+    line[0].take().await;
+    assert!(heard(&mut *observed).await, "by a connection for it");
+    drop(own);
+    // With the observer gone, the candidate wants to hear no more again; with it there, its own connection tells both.
+    own = shared.hints(&election("e")).await.expect("hints");
+    last.look().await;
+    line[1].take().await;
+    assert!(heard(&mut *own).await && heard(&mut *observed).await);
+    drop(observed);
+    admin.until(CONNECTIONS, 13).await;
+    last.look().await;
+    while heard(&mut *own).await {}
+    line[2].take().await;
+    assert!(!heard(&mut *own).await, "far from the front, and alone");
+}
+
+async fn heard(hints: &mut dyn Hints) -> bool {
+    timeout(Duration::from_millis(300), hints.next()).await.is_ok()
+}
