@@ -52,31 +52,35 @@ async fn hints_come_over_the_connection_of_the_session() {
 }
 
 /// Who is far from the front of the line is not woken by grants and releases: hundreds at once would be in the way of those whose
-/// turn it is (HAZARDS 55). An order may be meant for it, and then the end of the leadership is.
+/// turn it is (HAZARDS 55). A promotion may be its own, and then the end of the leadership is.
 #[tokio::test]
-async fn who_is_far_from_the_front_hears_of_orders_alone() {
+async fn who_is_far_from_the_front_hears_of_promotions_alone() {
     let server = server();
     let store = at(&server.url());
     let mut leader = Actor::join(&store, "e", 1).await;
     let record = leader.take().await;
     let mut line = Vec::new();
-    for number in 2..=9 {
+    for number in 2..=33 {
         let mut other = Actor::join(&store, "e", number).await;
         other.announce().await;
         line.push(other);
     }
     let far = at(&server.url());
-    let mut last = Actor::join(&far, "e", 10).await;
+    let mut last = Actor::join(&far, "e", 34).await;
     let mut at_last = far.hints(&election("e")).await.expect("hints");
-    assert_eq!(last.announce().await.standing.ahead, 8);
+    assert_eq!(last.announce().await.standing.ahead, 32);
     let record = applied(leader.step(leader.release(&record)).await);
     let record = applied(leader.step(leader.asking(Some(record.expectation()), record.version.token)).await);
     assert!(!heard(&mut *at_last).await, "a release and a grant");
 
     let mut desk = store.desk().await.expect("a desk");
+    let order = |kind| Order { kind, token: None };
+    desk.order(&election("e"), order(OrderKind::Pause)).await.expect("ordered");
+    assert!(!heard(&mut *at_last).await, "an order to others");
+    desk.order(&election("e"), order(OrderKind::Resume)).await.expect("ordered");
     let kind = OrderKind::Promote { successor: last.me.label.clone(), now: false };
-    desk.order(&election("e"), Order { kind, token: None }).await.expect("ordered");
-    assert!(heard(&mut *at_last).await, "an order");
+    desk.order(&election("e"), order(kind)).await.expect("ordered");
+    assert!(heard(&mut *at_last).await, "it is named");
     last.look().await;
     assert!(heard(&mut *at_last).await, "from now on everything counts, and something may have been missed");
     applied(leader.step(leader.release(&record)).await);
@@ -90,17 +94,17 @@ async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
     let admin = Admin::of(&server).await;
     let store = at(&server.url());
     let mut line = Vec::new();
-    for number in 1..=12 {
+    for number in 1..=36 {
         let mut other = Actor::join(&store, "e", number).await;
         other.announce().await;
         line.push(other);
     }
     let shared = at(&server.url());
-    let mut last = Actor::join(&shared, "e", 13).await;
+    let mut last = Actor::join(&shared, "e", 37).await;
     let mut own = shared.hints(&election("e")).await.expect("hints");
     last.announce().await;
     const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
-    assert_eq!(admin.count(CONNECTIONS).await, 13, "the candidate's own is enough for it");
+    assert_eq!(admin.count(CONNECTIONS).await, 37, "the candidate's own is enough for it");
     let mut observed = shared.hints(&election("e")).await.expect("hints");
     line[0].take().await;
     assert!(heard(&mut *observed).await, "by a connection for it");
@@ -111,7 +115,7 @@ async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
     line[1].take().await;
     assert!(heard(&mut *own).await && heard(&mut *observed).await);
     drop(observed);
-    admin.until(CONNECTIONS, 13).await;
+    admin.until(CONNECTIONS, 37).await;
     last.look().await;
     while heard(&mut *own).await {}
     line[2].take().await;

@@ -58,7 +58,7 @@ struct Bell {
 impl Bell {
     /// Whether somebody waits who cannot hear of a change.
     fn is_missed(&self, listeners: &Listeners) -> bool {
-        listeners.to_everything == 0 && listeners.to_orders < self.rings.receiver_count()
+        listeners.to_everything == 0 && listeners.to_promotions < self.rings.receiver_count()
     }
 }
 
@@ -67,14 +67,14 @@ impl Bell {
 struct Listeners {
     to_everything: usize,
     /// Of candidates that want to hear no more.
-    to_orders: usize,
+    to_promotions: usize,
 }
 
 impl Listeners {
     fn of(&mut self, tidings: Tidings) -> &mut usize {
         match tidings {
             Tidings::Everything => &mut self.to_everything,
-            Tidings::Orders => &mut self.to_orders,
+            Tidings::Promotions => &mut self.to_promotions,
         }
     }
 }
@@ -84,9 +84,9 @@ impl Listeners {
 pub(super) enum Tidings {
     /// Grants, releases and orders.
     Everything,
-    /// Orders alone: what a candidate far from the front of the line has to know at once. Hundreds of processes that woke at
-    /// each grant and release would keep the server from answering those whose turn it is (HAZARDS 55).
-    Orders,
+    /// Promotions alone: what a candidate far from the front of the line has to know at once, since one may be its own. Hundreds
+    /// of processes that woke at each grant and release would keep the server from answering those whose turn it is (HAZARDS 55).
+    Promotions,
 }
 
 /// The right to ring.
@@ -158,10 +158,10 @@ impl Ringer {
                 self.0.channel.get_or_init(|| channel).clone()
             }
         };
-        // Orders are told on both.
+        // Promotions are told on both.
         let (on, off) = match to {
-            Tidings::Everything => ("", statements::ORDERS),
-            Tidings::Orders => (statements::ORDERS, ""),
+            Tidings::Everything => ("", statements::PROMOTIONS),
+            Tidings::Promotions => (statements::PROMOTIONS, ""),
         };
         let listen = format!("LISTEN \"{channel}{on}\"; UNLISTEN \"{channel}{off}\"");
         link.run_batch(&listen, Stake::Reading).await?;

@@ -20,6 +20,10 @@ use super::schema::Server;
 use super::{rows, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
+/// So many from the front of the line hear of every grant and release. More than can be used up, one after the other, while the next
+/// of the crowd wait for their own time to look, which tells them that they have moved up.
+const HEARERS: u32 = 32;
+
 /// How long an announcement may take, which somebody's lock can hold up. Looking must go on without it, within the
 /// deadline of the same call, which is a part of the lease.
 fn announcement_patience(lease: Option<Duration>) -> Duration {
@@ -93,8 +97,11 @@ impl PostgresSession {
         self.lease = sighting.record.as_ref().map(|record| record.lease);
         let wish = sighting.record.as_ref().and_then(|record| record.wish.as_ref());
         let is_named = matches!(wish, Some(Wish::Successor(label)) if *label == self.me.label);
-        let is_near = is_named || sighting.standing.is_near();
-        let wanted = if is_near || self.ringer.has_many() { Tidings::Everything } else { Tidings::Orders };
+        let is_near = is_named || sighting.standing.ahead < HEARERS;
+        self.hear(if is_near || self.ringer.has_many() { Tidings::Everything } else { Tidings::Promotions }).await;
+    }
+
+    async fn hear(&mut self, wanted: Tidings) {
         if self.link.hears().is_some_and(|heard| heard != wanted)
             && let Err(fault) = self.ringer.listen(&mut self.link, wanted).await
         {
@@ -140,6 +147,8 @@ impl PostgresSession {
         holder: &Holder,
         lease: Duration,
     ) -> Result<Reply, Fault> {
+        // A leader has to hear of every order.
+        self.hear(Tidings::Everything).await;
         let mut parameters: Vec<Parameter<'_>> = vec![
             self.election.as_str().into(),
             floor.get().into(),

@@ -69,16 +69,16 @@ macro_rules! notify {
     };
 }
 
-macro_rules! orders {
+macro_rules! promotions {
     () => {
-        "_orders"
+        "_promotions"
     };
 }
-/// What the channel of an election's orders alone has at the end of its name.
-pub(super) const ORDERS: &str = orders!();
-macro_rules! notify_of_orders {
+/// What the channel of an election's promotions alone has at the end of its name.
+pub(super) const PROMOTIONS: &str = promotions!();
+macro_rules! notify_of_promotions {
     () => {
-        concat!("pg_notify(", channel!(), " || '", orders!(), "', '')")
+        concat!("pg_notify(", channel!(), " || '", promotions!(), "', '')")
     };
 }
 
@@ -86,7 +86,7 @@ macro_rules! notify_of_orders {
 /// fill the server's queue.
 pub(super) fn silent(statement: &str) -> Option<String> {
     let is_loud = statement.contains(notify!());
-    is_loud.then(|| statement.replace(notify!(), "NULL").replace(notify_of_orders!(), "NULL"))
+    is_loud.then(|| statement.replace(notify!(), "NULL").replace(notify_of_promotions!(), "NULL"))
 }
 
 /// Microseconds since then, by the store's clock. Below zero if that clock has been set back.
@@ -421,9 +421,9 @@ pub(super) const ORDER: &str = concat!(
     durable!(),
     ", ",
     notify!(),
-    ", ",
-    notify_of_orders!(),
-    " FROM ordered"
+    ", CASE WHEN $7 IS NOT NULL THEN ",
+    notify_of_promotions!(),
+    " END FROM ordered"
 );
 
 /// The end of an announcement: `$1` election, `$2` whose.
