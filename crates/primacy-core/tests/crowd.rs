@@ -3,56 +3,150 @@
 use std::time::Duration;
 
 use primacy_core::lease::{
-    Candidate, Config, Context, Effect, Event, Holder, Record, Reply, Sighting, Standing, Version,
+    CallId, Candidate, Config, Context, Effect, Event, Holder, Record, Reply, Request, Sighting, Standing, Version,
 };
-use primacy_core::{CandidateId, Instant, Label, Timing, Token};
+use primacy_core::{CandidateId, Instant, Label, Timing, TimingSettings, Token};
 
 fn timing() -> Timing {
     Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default")
 }
 
+/// One who waits behind `ahead` others, and what it last wanted of the store.
+struct Waiter {
+    candidate: Candidate,
+    ahead: u32,
+    /// So much faster its clock is than the right one.
+    rate: f64,
+    luck: u64,
+}
+
+impl Waiter {
+    fn new(ahead: u32, timing: Timing, rate: f64, luck: u64) -> Self {
+        let candidate = Candidate::new(Config::new(CandidateId::from_bits(1), label("me"), timing));
+        Self { candidate, ahead, rate, luck }
+    }
+
+    /// What it asks of the store, if it does.
+    fn handle(&mut self, event: Event, at: f64) -> Option<(CallId, Request)> {
+        let mut effects = Vec::new();
+        let luck = &mut self.luck;
+        // Knuth's numbers; only the upper bits are any good.
+        let mut entropy = || {
+            *luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *luck >> 16
+        };
+        let now = Instant::ZERO + Duration::from_secs_f64(at * (1.0 + self.rate));
+        self.candidate.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Call { call, request, .. } => Some((call, request)),
+            _ => None,
+        })
+    }
+
+    /// When it does something next by itself.
+    fn next(&self) -> f64 {
+        let deadline = self.candidate.deadline().expect("it waits").since(Instant::ZERO);
+        (deadline + Duration::from_nanos(2)).as_secs_f64() / (1.0 + self.rate)
+    }
+
+    /// The row of a leader that has renewed so often, as this one sees it.
+    fn seen(&self, beat: u64, age: f64) -> Sighting {
+        let token = Token::new(1).expect("small");
+        let holder = Holder { id: CandidateId::from_bits(2), label: label("leader"), data: String::new() };
+        let record = Record {
+            version: Version { token, beat },
+            holder: Some(holder),
+            lease: self.candidate.config().timing.lease(),
+            intent: 0,
+            wish: None,
+            paused: false,
+        };
+        let (age, remembered) = (Some(Duration::from_secs_f64(age)), token);
+        let standing = Standing { ahead: self.ahead, others: 800, ..Standing::default() };
+        Sighting { record: Some(record), remembered, age, holder_gone: false, standing }
+    }
+}
+
+fn label(name: &str) -> Label {
+    Label::new(name).expect("valid")
+}
+
 /// How long after it has seen a renewal a candidate looks again, with this luck.
 fn next_look(ahead: u32, luck: u64) -> Duration {
-    let label = |name: &str| Label::new(name).expect("valid");
-    let mut candidate = Candidate::new(Config::new(CandidateId::from_bits(1), label("me"), timing()));
-    let mut effects = Vec::new();
-    let mut handle = |event, effects: &mut Vec<Effect>| {
-        candidate.handle(event, &mut Context { now: Instant::ZERO, entropy: &mut || luck, effects });
-        candidate.deadline().expect("it waits").since(Instant::ZERO)
-    };
-    handle(Event::Campaign, &mut effects);
-    let call = effects.iter().find_map(|effect| match effect {
-        Effect::Call { call, .. } => Some(*call),
-        _ => None,
-    });
-    let token = Token::new(1).expect("small");
-    let holder = Holder { id: CandidateId::from_bits(2), label: label("leader"), data: String::new() };
-    let record = Record {
-        version: Version { token, beat: 1 },
-        holder: Some(holder),
-        lease: timing().lease(),
-        intent: 0,
-        wish: None,
-        paused: false,
-    };
-    let standing = Standing { ahead, others: 800, ..Standing::default() };
-    let sighting =
-        Sighting { record: Some(record), remembered: token, age: Some(Duration::ZERO), holder_gone: false, standing };
-    handle(Event::Done { call: call.expect("it looks"), result: Ok(Reply::Seen(sighting)) }, &mut effects)
+    let mut waiter = Waiter::new(ahead, timing(), 0.0, luck);
+    let (call, _) = waiter.handle(Event::Campaign, 0.0).expect("it looks");
+    let seen = waiter.seen(1, 0.0);
+    assert!(waiter.handle(Event::Done { call, result: Ok(Reply::Seen(seen)) }, 0.0).is_none());
+    waiter.candidate.deadline().expect("it waits").since(Instant::ZERO)
 }
 
 #[test]
 fn the_front_looks_after_the_next_renewal_and_the_crowd_at_times_of_its_own() {
     let (renewal, lag) = (timing().renew_every(), timing().look_lag());
     for ahead in [0, 1, 7] {
-        for luck in [0, u64::MAX] {
+        for luck in 0..20 {
             let wait = next_look(ahead, luck);
             assert!((renewal + lag..=renewal + lag * 2).contains(&wait), "{ahead} before it: {wait:?}");
         }
     }
     let crowd = timing().watch_every(Standing { ahead: 8, ..Standing::default() });
-    let looks: Vec<Duration> = (0..100).map(|nth| next_look(8, nth * 61_000_000)).collect();
+    let looks: Vec<Duration> = (0..100).map(|nth| next_look(8, nth)).collect();
     let (soonest, latest) = (*looks.iter().min().expect("some"), *looks.iter().max().expect("some"));
     assert!(latest - soonest > crowd * 2 / 5, "hundreds must not look at once: {soonest:?} {latest:?}");
     assert!(soonest >= crowd / 2 && latest <= crowd + lag * 2, "{soonest:?} {latest:?}");
+}
+
+/// How long after the last renewal of a leader, which dies at once, a candidate asks for the lease.
+fn asks_after_loss(waiter: &mut Waiter, renewal: f64, begins: f64, dies_with: u64) -> f64 {
+    let death = renewal * dies_with as f64;
+    let mut at = begins;
+    let mut wants = waiter.handle(Event::Campaign, at);
+    loop {
+        // Calls take no time.
+        while let Some((call, request)) = wants {
+            let beat = dies_with.min((at / renewal) as u64);
+            let seen = waiter.seen(beat, at - renewal * beat as f64);
+            let reply = match request {
+                Request::Look { .. } => Reply::Seen(seen),
+                Request::Acquire { expect, .. } if expect.is_some_and(|watched| watched.version.beat == dies_with) => {
+                    return at - death;
+                }
+                request => panic!(
+                    "{} ahead, {}: {at}: {request:?} though the leader lives until {death}",
+                    waiter.ahead, waiter.rate
+                ),
+            };
+            wants = waiter.handle(Event::Done { call, result: Ok(reply) }, at);
+        }
+        at = waiter.next();
+        wants = waiter.handle(Event::Wake, at);
+    }
+}
+
+#[test]
+fn whoever_is_the_first_alive_asks_within_the_published_bound_and_after_the_end_of_belief() {
+    let settings = TimingSettings::new(Timing::DEFAULT_LEASE);
+    let slow = TimingSettings { grace: Duration::from_secs(5), ..settings };
+    let rare = TimingSettings { grace: Duration::ZERO, renew_every: Some(Duration::from_secs(7)), ..settings };
+    let mut longest = 0.0_f64;
+    for (number, settings) in [settings, slow, rare].into_iter().enumerate() {
+        let timing = Timing::new(settings).expect("they fit");
+        for ahead in [0, 1, 2, 7, 8, 20, 799] {
+            let bound = timing.failover_bound(ahead, Duration::ZERO).as_secs_f64();
+            for (holders, own) in [(0.02, -0.02), (-0.02, 0.02), (0.0, 0.0), (0.02, 0.02), (-0.02, -0.02)] {
+                let renewal = timing.renew_every().as_secs_f64() / (1.0 + holders);
+                let belief = timing.believed().as_secs_f64() / (1.0 + holders);
+                for luck in 0..200 {
+                    let mut waiter = Waiter::new(ahead, timing, own, luck);
+                    let begins = renewal * (1.0 + luck as f64 / 199.0);
+                    let asks = asks_after_loss(&mut waiter, renewal, begins, 4 + luck % 7);
+                    let case = format!("timing {number}, {ahead} ahead, clocks {holders} and {own}, luck {luck}");
+                    assert!(asks <= bound, "{case}: {asks} after the loss, and not {bound}");
+                    assert!(asks > belief, "{case}: {asks} after the loss, and belief ends after {belief}");
+                    longest = longest.max(asks / bound);
+                }
+            }
+        }
+    }
+    assert!(longest > 0.97, "nothing came near the bound: {longest}");
 }

@@ -212,7 +212,10 @@ impl Candidate {
         let (cadence, lag) = (watch_every, timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
             _ if self.is_shown_the_record() => timing.lease(),
-            _ if !named && !standing.is_near() => cadence / 2 + spread(cadence / 2, cx.entropy),
+            _ if !named && !standing.is_near() => {
+                let most = self.before_asking(seen, cadence, cx.now);
+                most / 2 + spread(most / 2, cx.entropy)
+            }
             (Some(Record { holder: Some(_), .. }), Some(age)) if age < cadence => cadence - age,
             // The renewal is late: look again soon, then less often.
             (Some(Record { holder: Some(_), .. }), Some(_)) => {
@@ -221,6 +224,15 @@ impl Candidate {
             _ => cadence,
         };
         self.next_look = cx.now + wait + lag + spread(lag, cx.entropy);
+    }
+
+    /// At most so long, and less if it would ask before that by what it has seen: the leader may have renewed since, and where
+    /// few renewals make a lease, a look at any time may miss the next one. Not ever less and less, if there is none.
+    fn before_asking(&self, seen: &Seen, cadence: Duration, now: Instant) -> Duration {
+        let held = seen.sighting.record.as_ref().filter(|record| record.holder.is_some());
+        let left = held.map(|record| self.takeover_at(seen, record).since(now));
+        let left = left.map(|left| left.saturating_sub(self.config.timing.look_lag() * 2));
+        left.filter(|left| *left >= cadence / 4).map_or(cadence, |left| left.min(cadence))
     }
 
     /// Whether an operator wants it to lead next.
