@@ -150,3 +150,24 @@ fn whoever_is_the_first_alive_asks_within_the_published_bound_and_after_the_end_
     }
     assert!(longest > 0.97, "nothing came near the bound: {longest}");
 }
+
+#[test]
+fn whoever_an_operator_names_has_heard_of_it_while_the_lease_is_left_to_it_however_far_behind() {
+    for (lease, ahead) in [(1, 40), (1, 799), (10, 400), (10, 799)] {
+        let timing = Timing::with_lease(Duration::from_secs(lease)).expect("it fits");
+        let looks: Vec<f64> = (0..100)
+            .map(|luck| {
+                let mut waiter = Waiter::new(ahead, timing, 0.0, luck);
+                let (call, _) = waiter.handle(Event::Campaign, 0.0).expect("it looks");
+                let seen = waiter.seen(1, 0.0);
+                waiter.handle(Event::Done { call, result: Ok(Reply::Seen(seen)) }, 0.0);
+                waiter.handle(Event::Hint, 0.0);
+                waiter.next()
+            })
+            .collect();
+        let (soonest, latest) = looks.iter().fold((f64::MAX, 0.0_f64), |(a, b), look| (a.min(*look), b.max(*look)));
+        let window = timing.window().as_secs_f64();
+        assert!(latest <= window * 0.51, "{ahead} ahead, {lease} s: it looks after {latest} s of {window}");
+        assert!(latest - soonest > window * 0.4, "hundreds must not look at once: {soonest} {latest}");
+    }
+}

@@ -372,7 +372,9 @@ impl Candidate {
             (State::Waiting, Some(seen)) => seen.sighting.standing.ahead,
             _ => 0,
         };
-        let at = cx.now + (self.config.timing.slot() * ahead).min(self.config.timing.window());
+        // All of them within half of the window: one may be the successor that an operator leaves the lease to for so long.
+        let (slots, most) = (self.config.timing.slot() * ahead, self.config.timing.window() / 2);
+        let at = cx.now + if slots < most { slots } else { spread(most, cx.entropy) };
         self.hint = Some(self.hint.map_or(at, |hint| hint.min(at)));
     }
 
