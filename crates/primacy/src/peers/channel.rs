@@ -73,8 +73,18 @@ impl Sender {
     }
 }
 
-/// Passes on what comes, byte by byte, until no more does.
-pub(super) async fn pass_on(from: Receiver, to: Sender) -> io::Result<()> {
+/// Passes on what comes, byte by byte, between two connections until one of them has ended: whoever has gone reads no answer,
+/// and the other end may never say a word to notice that by.
+pub(super) async fn pass_on(one: (Sender, Receiver), other: (Sender, Receiver)) -> io::Result<()> {
+    let ((to_one, from_one), (to_other, from_other)) = (one, other);
+    tokio::select! {
+        ended = copy(from_one, to_other) => ended,
+        ended = copy(from_other, to_one) => ended,
+    }
+}
+
+/// Until no more comes, and all of it has gone on.
+async fn copy(from: Receiver, to: Sender) -> io::Result<()> {
     // What has been read already, behind the frames that were taken.
     let begun = from.0.read_buffer().clone();
     let (mut from, mut to) = (from.0.into_inner(), to.0.into_inner());
@@ -86,4 +96,28 @@ pub(super) async fn pass_on(from: Receiver, to: Sender) -> io::Result<()> {
 
 pub(super) fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_connection_that_is_passed_on_ends_with_either_end_though_the_other_is_silent() {
+        for far_ends in [false, true] {
+            let ((near, in_front), (behind, far)) = (tokio::io::duplex(64), tokio::io::duplex(64));
+            let passing = tokio::spawn(pass_on(channel(Box::new(in_front)), channel(Box::new(behind))));
+            let (mut ends, mut stays) = if far_ends { (far, near) } else { (near, far) };
+            ends.write_all(b"the last word").await.expect("it fits");
+            drop(ends);
+            tokio::time::timeout(PATIENCE, passing).await.expect("it ends").expect("no panic").expect("in order");
+            let mut heard = String::new();
+            stays.read_to_string(&mut heard).await.expect("it comes to an end");
+            assert_eq!(heard, "the last word");
+        }
+    }
 }

@@ -111,7 +111,7 @@ impl Door {
             Ok(wire) => {
                 let (mut to, from) = channel::channel(wire);
                 to.send(0, Body::Hello(hello)).await?;
-                tokio::try_join!(channel::pass_on(receiver, to), channel::pass_on(from, sender)).map(drop)
+                channel::pass_on((sender, receiver), (to, from)).await
             }
             Err(why) => sender.send(0, Body::Refused(Refused { why, is_passing: true })).await,
         }
