@@ -145,15 +145,19 @@ impl VoterFile {
     }
 }
 
-/// A file of its own, since the voter's file is replaced at each write. It stays when the process ends; the lock does not.
+/// A file of its own, since the voter's file is replaced at each write.
 fn lock(folder: &Path) -> Result<File, FileError> {
     let path = folder.join("voter.lock");
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let locked = opened.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file));
-    locked.map_err(|error| match error {
+    try_lock(&path).map_err(|error| match error {
         TryLockError::WouldBlock => FileError::InUse { folder: folder.to_path_buf() },
         TryLockError::Error(source) => FileError::Unreadable { path, source },
     })
+}
+
+/// Locks this file, made if it is not there, until it is dropped. It stays when the process ends; the lock does not.
+pub(super) fn try_lock(path: &Path) -> Result<File, TryLockError> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    opened.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file))
 }
 
 /// Makes a folder and those above it, for this user alone and so that they outlast a crash.

@@ -4,7 +4,8 @@
 //! bytes on, both ways, and looks at none. So a question and its answer are those of the two ends: a peer that is slow, or
 //! stops, costs answers and nothing else. Who may connect is decided by the rights to the socket and its folder.
 
-use std::fs::{self, File, Permissions};
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -15,6 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::super::address::PeerAddress;
 use super::super::channel::{self, HANDSHAKE};
+use super::super::file::try_lock;
 use super::super::link::connect;
 use super::super::wire::{Body, Hello, Refused};
 use super::PeerError;
@@ -23,6 +25,8 @@ use super::serve::{Door, greeting};
 /// Its user and group may use it.
 const MODE: u32 = 0o660;
 
+const OTHER: &str = "another process listens there";
+
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 1_024;
 
@@ -30,8 +34,10 @@ const BACKLOG: i32 = 1_024;
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file: another peer may have put its own in its place.
+    /// Device and number of the file: somebody may have put another in its place.
     id: (u64, u64),
+    /// Without it, of two peers that replace what a dead one left, the later could remove the socket of the earlier.
+    _lock: File,
 }
 
 impl Drop for SocketFile {
@@ -59,12 +65,23 @@ pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), PeerError>
             "everybody may put another socket in its place: choose a folder that others cannot write to".to_owned(),
         ));
     }
+    let lock = lock(path).map_err(failed)?;
     clear(path, &address).map_err(failed)?;
     let listener = listener(&address).map_err(in_words)?;
     // The creation mask has narrowed it.
     fs::set_permissions(path, Permissions::from_mode(MODE)).map_err(in_words)?;
     let file = fs::symlink_metadata(path).map_err(in_words)?;
-    Ok((listener, SocketFile { path: path.clone(), id: (file.dev(), file.ino()) }))
+    Ok((listener, SocketFile { path: path.clone(), id: (file.dev(), file.ino()), _lock: lock }))
+}
+
+/// The right to put a socket at this path and to remove it, which one peer at a time has.
+fn lock(path: &Path) -> Result<File, String> {
+    let mut beside = OsString::from(path);
+    beside.push(".lock");
+    try_lock(Path::new(&beside)).map_err(|error| match error {
+        TryLockError::WouldBlock => OTHER.to_owned(),
+        TryLockError::Error(error) => format!("{}: {error}", beside.display()),
+    })
 }
 
 /// Removes the socket of a process that is gone.
@@ -82,7 +99,7 @@ fn clear(path: &Path, address: &SockAddr) -> Result<(), String> {
         }
         // One that takes no more connections lives.
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error.to_string()),
-        _ => Err("another process listens there".to_owned()),
+        _ => Err(OTHER.to_owned()),
     }
 }
 
@@ -224,14 +241,43 @@ mod tests {
 
         // Another one has taken its place: that one stays.
         fs::remove_file(&path).expect("it is there");
-        let (_other, other) = bind(&path).expect("it is free");
+        assert!(refused(&path).ends_with("another process listens there"), "{}", refused(&path));
+        let other = std::os::unix::net::UnixListener::bind(&path).expect("it is free");
         drop((listener, file));
         assert!(path.exists());
         drop(other);
+        fs::remove_file(&path).expect("it is there");
 
         fs::write(&path, "precious").expect("it can be written");
         assert!(refused(&path).contains("something else than a socket"), "{}", refused(&path));
         assert_eq!(fs::read(&path).expect("it is there"), b"precious");
+    }
+
+    /// Each has a voter's folder of its own, and the same socket was asked for.
+    #[tokio::test]
+    async fn of_many_that_replace_what_a_dead_process_left_one_listens() {
+        const MANY: usize = 4;
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("socket");
+        let runtime = tokio::runtime::Handle::current();
+        for turn in 0..200 {
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
+            let together = std::sync::Barrier::new(MANY);
+            let one = || {
+                let _runtime = runtime.enter();
+                together.wait();
+                bind(&path)
+            };
+            let tried: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            });
+            let mut had = tried.into_iter().filter_map(Result::ok);
+            let (listener, _file) = had.next().expect("nobody listened there");
+            assert!(had.next().is_none(), "turn {turn}: two listen at one path, and one of them in vain");
+            let _caller = UnixStream::connect(&path).await.expect("it listens");
+            tokio::time::timeout(PATIENCE, listener.accept()).await.expect("it is this one's").expect("it is taken");
+        }
     }
 
     #[tokio::test]
