@@ -153,6 +153,11 @@ impl PeerArgs {
         Ok(PeerSettings { name, listen, voters, folder, socket, drift_ppm, tls })
     }
 
+    /// Whether it is to have a socket, or just has one where that is possible.
+    pub(crate) const fn asks_for_socket(&self) -> bool {
+        self.socket.is_some()
+    }
+
     fn identity(&self, name: &str) -> Option<Identity> {
         if let Some(folder) = &self.certs {
             return Some(Identity::within(folder, name));

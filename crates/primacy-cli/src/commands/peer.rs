@@ -24,12 +24,15 @@ pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Resu
         Some(PeerCommand::Certs(args)) => make(args, output),
         Some(PeerCommand::List) => super::runtime()?.block_on(voters::list(common, output)),
         Some(command) => super::runtime()?.block_on(voters::exchange(&command.exchange(), common, output)),
-        None => super::runtime()?.block_on(vote(args.settings()?, output)),
+        None => super::runtime()?.block_on(vote(args.settings()?, args.asks_for_socket(), output)),
     }
 }
 
+/// What it means that the socket nobody asked for cannot be had.
+const WITHOUT_SOCKET: &str = "programs here reach the voters by one only with --socket";
+
 /// Votes until a signal asks for the end.
-async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure> {
+async fn vote(mut settings: PeerSettings, asks_for_socket: bool, output: &mut Output) -> Result<u8, Failure> {
     let tls = settings.tls.clone();
     // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
     let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
@@ -37,13 +40,19 @@ async fn vote(settings: PeerSettings, output: &mut Output) -> Result<u8, Failure
     let mut reloads = Source::take(if tls.is_some() { &[Signal::SIGHUP] } else { &[] }).map_err(failed)?;
     let name = settings.name.clone();
     let voters: Vec<String> = settings.voters.iter().map(PeerAddress::to_string).collect();
-    let socket = settings.socket.as_ref().map(|path| path.display().to_string());
-    if socket.is_none() {
-        warn!(
-            "the path of the folder is too long for a socket: programs here reach the voters by one only with --socket"
-        );
+    if settings.socket.is_none() {
+        warn!("the path of the folder is too long for a socket: {WITHOUT_SOCKET}");
     }
-    let peer = Peer::start(settings).await.map_err(|error| failure(&error))?;
+    let peer = match Peer::start(settings.clone()).await {
+        Err(error @ PeerError::Socket { .. }) if !asks_for_socket => {
+            warn!("{error}: {WITHOUT_SOCKET}");
+            settings.socket = None;
+            Peer::start(settings.clone()).await
+        }
+        started => started,
+    };
+    let peer = peer.map_err(|error| failure(&error))?;
+    let socket = settings.socket.as_ref().map(|path| path.display().to_string());
     let (voter, address) = (peer.voter().to_string(), peer.address().to_string());
     let told = |output: &mut Output, event, text: &str| {
         output.json_line(&schema::Voting {

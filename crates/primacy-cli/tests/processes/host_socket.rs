@@ -1,6 +1,7 @@
 //! Runners and operators that reach all voters through the socket of the one on their machine.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use nix::sys::signal::Signal;
@@ -163,6 +164,22 @@ fn a_socket_belongs_to_one_peer_and_goes_with_it() {
     assert_eq!(json(&world, &["peer", "list"]).0, 0);
     assert_eq!(cluster.end(0, Signal::SIGTERM), Some(0));
     assert!(!fs::exists(socket).expect("its folder can be read"));
+}
+
+#[test]
+fn a_peer_votes_without_the_socket_that_nobody_asked_for_if_its_folder_can_have_none() {
+    let cluster = Cluster::planned(1);
+    let folder = cluster.path("a");
+    fs::create_dir(&folder).expect("its parent is ours");
+    // As volumes of containers are.
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("it is ours");
+    let socket = folder.join("socket");
+    let mut asking = cluster.command(0);
+    asking.arg("--socket").arg(&socket);
+    is_refused(asking, 69, "everybody may put another socket in its place");
+    let cluster = cluster.start();
+    assert_eq!(json(&cluster.world(), &["peer", "list"]).0, 0);
+    assert!(!socket.exists());
 }
 
 #[test]
