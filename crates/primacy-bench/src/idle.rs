@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use primacy::ElectionName;
-use primacy::store::{Version, from_url};
+use primacy::store::{Desk, Version, from_url};
+use tokio::runtime::Runtime;
 
 use crate::fleet::{Fleet, Manner};
 use crate::place::{Place, Site};
@@ -40,11 +41,16 @@ pub(crate) fn measure(
         );
     }
     let share = |used: Duration| used.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
-    let statements = after.2.zip(before.2).map_or(String::new(), |(after, before)| {
-        let own = after.saturating_sub(before).saturating_sub(glances) as f64;
-        let leases = elapsed.as_secs_f64() / manner.lease().as_secs_f64();
-        format!("; {:.2} statements per candidate and lease", own / candidates as f64 / leases)
-    });
+    let site = fleet.site.clone();
+    drop(fleet);
+    let statements = match after.2.zip(before.2) {
+        Some((after, before)) => {
+            let own = after.saturating_sub(before) as f64 - watching(&site, place, glances)?;
+            let leases = elapsed.as_secs_f64() / manner.lease().as_secs_f64();
+            format!("; {:.2} statements per candidate and lease", own / candidates as f64 / leases)
+        }
+        None => String::new(),
+    };
     Ok(format!(
         "{:<10} {candidates:>4} idle candidates use {:.2} % of one core together, the server {:.2} %, over {elapsed:.0?}; {seen} \
          renewals by one leader, {mean:.2?} apart in the mean and {longest:.2?} at most{statements}",
@@ -58,22 +64,37 @@ pub(crate) fn measure(
 struct Renewals {
     seen: u64,
     longest: Duration,
-    /// Statements of the watching itself.
+    /// Looks at the row.
     glances: u64,
 }
 
+/// Looks at the row of an election.
+struct Watcher {
+    desk: Box<dyn Desk>,
+    election: ElectionName,
+    runtime: Runtime,
+}
+
+impl Watcher {
+    fn open(site: &Site) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (store, election) = (from_url(&site.url)?, ElectionName::new(&*site.election)?);
+        Ok(Self { desk: runtime.block_on(store.desk())?, election, runtime })
+    }
+
+    fn glance(&mut self) -> Result<Version> {
+        let seen = self.runtime.block_on(self.desk.snapshot(&self.election))?;
+        Ok(seen.context("the election is gone")?.record.version)
+    }
+}
+
 fn watch(site: &Site, span: Duration) -> Result<Renewals> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (store, election) = (from_url(&site.url)?, ElectionName::new(&*site.election)?);
-    let mut desk = runtime.block_on(store.desk())?;
-    let mut version = || -> Result<Version> {
-        Ok(runtime.block_on(desk.snapshot(&election))?.context("the election is gone")?.record.version)
-    };
-    let (begin, mut last) = (Instant::now(), version()?);
+    let mut watcher = Watcher::open(site)?;
+    let (begin, mut last) = (Instant::now(), watcher.glance()?);
     let (mut since, mut renewals) = (begin, Renewals { seen: 0, longest: Duration::ZERO, glances: 1 });
     while begin.elapsed() < span {
         thread::sleep(GLANCE);
-        let now = version()?;
+        let now = watcher.glance()?;
         if now.token != last.token {
             bail!("the leadership changed while the fleet was idle: {last}, then {now}");
         }
@@ -85,4 +106,27 @@ fn watch(site: &Site, span: Duration) -> Result<Renewals> {
         }
     }
     Ok(renewals)
+}
+
+/// How many statements the watching takes by itself, with so many glances: counted when nobody else asks the server.
+fn watching(site: &Site, place: &Place, glances: u64) -> Result<f64> {
+    /// A server may count what a connection did only when that has gone.
+    const SETTLED: Duration = Duration::from_secs(1);
+    const MANY: u64 = 100;
+    let count = || place.statements()?.context("the server counts no statements");
+    thread::sleep(SETTLED);
+    let alone = |glances| -> Result<f64> {
+        let before = count()?;
+        let mut watcher = Watcher::open(site)?;
+        for _ in 0..glances {
+            watcher.glance()?;
+        }
+        drop(watcher);
+        thread::sleep(SETTLED);
+        Ok(count()?.saturating_sub(before) as f64)
+    };
+    // What opening and counting take is in both.
+    let once = alone(1)?;
+    let each = (alone(1 + MANY)? - once) / MANY as f64;
+    Ok(once + each * glances.saturating_sub(1) as f64)
 }
