@@ -112,6 +112,17 @@ async fn a_beat_reads_as_few_rows_among_ten_thousand() {
     }
 }
 
+#[tokio::test]
+async fn a_head_is_of_one_election() {
+    let server = server();
+    let store = at(&server.url());
+    let _others = [Process::joined(&store, "a", 1).await, Process::joined(&store, "c", 1).await];
+    let mut process = Process::joined(&store, "b", 2).await;
+    let beat = process.beating(Vec::new());
+    let Reply::Beaten { head, .. } = process.round(beat).await else { panic!("it takes part") };
+    assert_eq!(head.iter().map(|shown| shown.process).collect::<Vec<_>>(), [ProcessId::from_bits(2)]);
+}
+
 /// PostgreSQL writes every new version of a row beside the old one. They must not grow the table, nor its indexes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn beats_stay_in_their_pages() {
