@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use primacy_core::lease::{self, CallError, CallId, Reply, Sighting, Standing, Version, Wish};
+use primacy_core::lease::{self, CallError, CallId, Reply, Sighting, Standing, Version};
 use primacy_core::registers::{self, Candidacy, Config, Context, Effect, Event, Group, ProcessId, Request};
 use primacy_core::{CandidateId, Instant, Token};
 
@@ -149,8 +149,7 @@ impl Process {
 
     /// Whether an operator wants just this candidate to lead.
     pub(crate) fn is_chosen(&self) -> bool {
-        let own = &self.candidate.config().label;
-        matches!(self.candidate.view().wish, Some(Wish::Successor(label)) if label == *own)
+        self.candidate.view().wish.is_some_and(|wish| wish.names(&self.candidate.config().label))
     }
 
     /// Whether nobody tells it of changes: it is not in line.

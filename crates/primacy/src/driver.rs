@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why, Wish};
+use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why};
 use primacy_core::select::{FailBack, FailBackWatch, Rank};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
@@ -321,7 +321,7 @@ impl Driver {
 
     /// Whether an operator wants just this candidate to lead.
     fn is_chosen(&self) -> bool {
-        matches!(self.core.view().wish, Some(Wish::Successor(label)) if label == self.core.config().label)
+        self.core.view().wish.is_some_and(|wish| wish.names(&self.core.config().label))
     }
 
     /// What the group says. One that has ended unexpectedly leaves its candidates to themselves: they look on their own.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use primacy::store::{Hints, Snapshot, Wish};
+use primacy::store::{Hints, Snapshot};
 use primacy::{Timing, clock};
 
 use super::orders::Wanted;
@@ -48,7 +48,7 @@ pub(super) fn judge(wanted: &Wanted, before: &Snapshot, now: &Snapshot) -> Optio
     let before_holder = before.record.holder.as_ref();
     match wanted {
         Wanted::Promote(successor) => {
-            let fulfilled = !matches!(&now.record.wish, Some(Wish::Successor(label)) if label == successor);
+            let fulfilled = !now.record.wish.as_ref().is_some_and(|wish| wish.names(successor));
             match (granted_since, leader.label == *successor) {
                 (true, true) => Some(Outcome::Led),
                 (true, false) => Some(Outcome::Other),

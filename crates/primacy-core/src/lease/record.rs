@@ -42,6 +42,13 @@ pub enum Wish {
     Successor(Label),
 }
 
+impl Wish {
+    /// Whether a candidate with this label is to lead next.
+    pub fn names(&self, label: &Label) -> bool {
+        matches!(self, Self::Successor(successor) if successor == label)
+    }
+}
+
 /// One election's row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {

@@ -1,11 +1,13 @@
 //! Hints: who is told of what, and over which connection.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use primacy::store::postgres::PostgresStore;
 use primacy::store::{Hints, Order, OrderKind, Store as _};
 use tokio::time::timeout;
 
-use crate::support::{Actor, Admin, applied, at, election, server};
+use crate::support::{Actor, Admin, BACKENDS, applied, at, election, server};
 
 /// Not a second connection for each candidate: the session's own one listens.
 #[tokio::test]
@@ -15,8 +17,7 @@ async fn hints_come_over_the_connection_of_the_session() {
     let store = at(&server.url());
     let mut a = Actor::join(&store, "e", 1).await;
     let mut hints = store.hints(&election("e")).await.expect("hints");
-    const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
-    assert_eq!(admin.count(CONNECTIONS).await, 1);
+    assert_eq!(admin.count(BACKENDS).await, 1);
     let other = at(&server.url());
     Actor::join(&other, "e", 2).await.take().await;
     assert!(heard(&mut *hints).await, "a grant elsewhere");
@@ -27,23 +28,23 @@ async fn hints_come_over_the_connection_of_the_session() {
     assert!(!heard(&mut *hints).await);
     // The next connection of the candidate listens too; what happened in between is looked at.
     drop(a);
-    admin.until(CONNECTIONS, 0).await;
+    admin.until(BACKENDS, 0).await;
     let mut a = Actor::join(&store, "e", 1).await;
     assert!(heard(&mut *hints).await, "somebody listens again");
     a.take().await;
     assert!(heard(&mut *hints).await, "one's own grant");
-    assert_eq!(admin.count(CONNECTIONS).await, 1);
+    assert_eq!(admin.count(BACKENDS).await, 1);
     // Without a session, the listener has a connection of its own.
     let alone = at(&server.url());
     let mut hints = alone.hints(&election("e")).await.expect("hints");
-    assert_eq!(admin.count(CONNECTIONS).await, 2);
+    assert_eq!(admin.count(BACKENDS).await, 2);
     a.take().await;
     assert!(heard(&mut *hints).await, "a grant");
     // And a new one when that is lost.
     admin.terminate().await;
     assert!(timeout(Duration::from_secs(10), hints.next()).await.is_ok(), "it listens again");
     drop(hints);
-    admin.until(CONNECTIONS, 0).await;
+    admin.until(BACKENDS, 0).await;
     let silent = at(&format!("{}?push=off", server.url()));
     let mut a = Actor::join(&silent, "e", 1).await;
     let mut hints = silent.hints(&election("e")).await.expect("none");
@@ -59,12 +60,7 @@ async fn who_is_far_from_the_front_hears_of_promotions_alone() {
     let store = at(&server.url());
     let mut leader = Actor::join(&store, "e", 1).await;
     let record = leader.take().await;
-    let mut line = Vec::new();
-    for number in 2..=33 {
-        let mut other = Actor::join(&store, "e", number).await;
-        other.announce().await;
-        line.push(other);
-    }
+    let _line = line(&store, 2..=33).await;
     let far = at(&server.url());
     let mut last = Actor::join(&far, "e", 34).await;
     let mut at_last = far.hints(&election("e")).await.expect("hints");
@@ -93,18 +89,12 @@ async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
     let server = server();
     let admin = Admin::of(&server).await;
     let store = at(&server.url());
-    let mut line = Vec::new();
-    for number in 1..=36 {
-        let mut other = Actor::join(&store, "e", number).await;
-        other.announce().await;
-        line.push(other);
-    }
+    let mut line = line(&store, 1..=36).await;
     let shared = at(&server.url());
     let mut last = Actor::join(&shared, "e", 37).await;
     let mut own = shared.hints(&election("e")).await.expect("hints");
     last.announce().await;
-    const CONNECTIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
-    assert_eq!(admin.count(CONNECTIONS).await, 37, "the candidate's own is enough for it");
+    assert_eq!(admin.count(BACKENDS).await, 37, "the candidate's own is enough for it");
     let mut observed = shared.hints(&election("e")).await.expect("hints");
     line[0].take().await;
     assert!(heard(&mut *observed).await, "by a connection for it");
@@ -115,11 +105,22 @@ async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
     line[1].take().await;
     assert!(heard(&mut *own).await && heard(&mut *observed).await);
     drop(observed);
-    admin.until(CONNECTIONS, 37).await;
+    admin.until(BACKENDS, 37).await;
     last.look().await;
     while heard(&mut *own).await {}
     line[2].take().await;
     assert!(!heard(&mut *own).await, "far from the front, and alone");
+}
+
+/// Candidates that wait, in this order.
+async fn line(store: &PostgresStore, numbers: RangeInclusive<u128>) -> Vec<Actor> {
+    let mut line = Vec::new();
+    for number in numbers {
+        let mut other = Actor::join(store, "e", number).await;
+        other.announce().await;
+        line.push(other);
+    }
+    line
 }
 
 async fn heard(hints: &mut dyn Hints) -> bool {

@@ -10,7 +10,7 @@ use primacy_servers::Postgres;
 
 use crate::costs::{statements, talkative};
 use crate::registers::Process;
-use crate::support::{Actor, Admin, at, server};
+use crate::support::{Actor, Admin, BACKENDS, at, server};
 
 /// Puts processes with the numbers up to `count` beside those that are there, and lets the server count them.
 fn crowd(server: &Postgres, count: u32) {
@@ -72,8 +72,6 @@ async fn each_round_is_one_unnamed_statement() {
         before = said.len();
     }
 }
-
-const BACKENDS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
 
 #[tokio::test]
 async fn a_beat_reads_as_few_rows_among_ten_thousand() {
@@ -177,7 +175,6 @@ async fn beats_stay_in_their_pages() {
 }
 
 /// Figures for `docs/design/postgres.md`.
-#[ignore = "a measurement: nothing can fail"]
 #[tokio::test]
 async fn rounds_are_measured() {
     const ROUNDS: u32 = 300;

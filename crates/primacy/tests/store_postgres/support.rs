@@ -10,6 +10,9 @@ use primacy_servers::{Postgres, PostgresOptions};
 
 pub(crate) use crate::actor::{Actor, applied, election, unusable};
 
+/// Counts the connections of primacy.
+pub(crate) const BACKENDS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
+
 /// A server of the test's own.
 pub(crate) fn server() -> Postgres {
     Postgres::start(&PostgresOptions::default()).expect("PostgreSQL starts")

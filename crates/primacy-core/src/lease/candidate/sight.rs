@@ -238,7 +238,7 @@ impl Candidate {
     /// Whether an operator wants it to lead next.
     fn is_named(&self, seen: &Seen) -> bool {
         let wish = seen.sighting.record.as_ref().and_then(|record| record.wish.as_ref());
-        matches!(wish, Some(Wish::Successor(label)) if *label == self.config.label)
+        wish.is_some_and(|wish| wish.names(&self.config.label))
     }
 
     /// Whether its process shows it the record with each of its beats, so that a look of its own would only be a beat more. But

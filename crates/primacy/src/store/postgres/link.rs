@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -275,8 +275,8 @@ struct Events {
 }
 
 impl Events {
-    fn listens(&self, listening: Option<Listening>) {
-        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = listening;
+    fn listening(&self) -> MutexGuard<'_, Option<Listening>> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -285,7 +285,7 @@ struct Attention(Arc<Events>);
 
 impl Drop for Attention {
     fn drop(&mut self) {
-        self.0.listens(None);
+        *self.0.listening() = None;
     }
 }
 
@@ -352,12 +352,12 @@ impl Link {
 
     /// This connection rings a bell from now on.
     pub(super) fn listens(&self, listening: Listening) {
-        self.events.listens(Some(listening));
+        *self.events.listening() = Some(listening);
     }
 
     /// What makes it ring, if anything does.
     pub(super) fn hears(&self) -> Option<Tidings> {
-        self.events.listening.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Listening::to)
+        self.events.listening().as_ref().map(Listening::to)
     }
 
     /// Runs one statement, which is a transaction of its own, in one round trip and without a name on the server. All

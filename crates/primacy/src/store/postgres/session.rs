@@ -10,7 +10,7 @@ use tracing::debug;
 use super::super::row::Renewal;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version, Wish, row,
+    Version, row,
 };
 use super::bell::{Bells, Ringer, Tidings};
 use super::fault::{Fault, Stake};
@@ -96,7 +96,7 @@ impl PostgresSession {
     async fn note(&mut self, sighting: &Sighting) {
         self.lease = sighting.record.as_ref().map(|record| record.lease);
         let wish = sighting.record.as_ref().and_then(|record| record.wish.as_ref());
-        let is_named = matches!(wish, Some(Wish::Successor(label)) if *label == self.me.label);
+        let is_named = wish.is_some_and(|wish| wish.names(&self.me.label));
         let is_near = is_named || sighting.standing.ahead < HEARERS;
         self.hear(if is_near || self.ringer.has_many() { Tidings::Everything } else { Tidings::Promotions }).await;
     }

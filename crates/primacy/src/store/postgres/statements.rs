@@ -433,6 +433,7 @@ pub(super) const LEAVE: &str = concat!(
     " DELETE FROM primacy_candidate AS c USING relaxed WHERE c.election = $1 AND c.id = $2"
 );
 
+/// `OFFSET 0` keeps the server from merging the subquery into the whole, and from looking for those who have led for each row.
 macro_rules! snapshot {
     ($which:literal) => {
         concat!(
