@@ -100,12 +100,13 @@ impl Peers {
         clerk.begin(request, &mut out);
         loop {
             let mut next = Vec::new();
+            // What is sent counts with the voters of that moment.
+            let of = clerk.membership().clone();
             for output in out {
                 match output {
                     Output::Done(result) => return result,
                     Output::Send { to, round, .. } if self.cut.contains(&to) => clerk.unheard(to, round, &mut next),
                     Output::Send { to, round, ask } => {
-                        let of = clerk.membership().clone();
                         self.roll(to, RollAsk::Adopt(of.clone()));
                         let now = self.now;
                         let post = self.post(to);

@@ -1,5 +1,7 @@
 //! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
 
+#[path = "quorum/repeats.rs"]
+mod repeats;
 #[path = "quorum/shorter.rs"]
 mod shorter;
 #[path = "quorum/split.rs"]
@@ -212,7 +214,7 @@ fn a_renewal_counts_when_a_majority_has_seen_it_and_is_shown_no_sooner() {
     peers.cut(&[]);
     assert_eq!(peers.look(&mut b).record, Some(first.clone()), "one voter is not enough");
     peers.cut(&[1]);
-    applied(peers.renew(&mut a, "a", first.version));
+    conflict(peers.renew(&mut a, "a", first.version));
     peers.cut(&[3]);
     let seen = peers.look(&mut b).record.expect("there is one");
     assert_eq!(seen.version, version(1, 1), "a majority that missed it proves no more");

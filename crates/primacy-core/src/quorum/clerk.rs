@@ -219,7 +219,7 @@ impl Clerk {
             return;
         }
         if self.step != Step::Idle {
-            if answer.accepted {
+            if answer.accepted || (self.flawed_counts_repeats() && self.has_renewed(&answer.view)) {
                 self.accepted.insert(from);
             }
             self.heard.insert(from, answer.view);
@@ -235,14 +235,27 @@ impl Clerk {
         }
     }
 
-    /// Whether a majority has answered, and it waits for others' answers only to know better.
+    /// Whether a majority has answered, and it waits for others' answers only to know better: of a look, whether there was a
+    /// later grant; of a claim, whether enough others accept it. Nobody waits for that longer than
+    /// [`curious_for`](Self::curious_for): the others may be gone.
     pub fn is_curious(&self) -> bool {
-        matches!(self.step, Step::Looking { .. }) && self.is_heard()
+        matches!(self.step, Step::Looking { .. } | Step::Reading(_) | Step::Claiming { .. }) && self.is_heard()
+    }
+
+    /// For how long it may be curious before somebody calls [`conclude`](Self::conclude): little beside the lease that is at
+    /// stake.
+    pub fn curious_for(&self) -> Duration {
+        const MOST: Duration = Duration::from_millis(20);
+        let asked = match &self.step {
+            Step::Reading(claim) | Step::Claiming { claim, .. } => Some(claim.lease),
+            _ => self.shown.as_ref().map(|shown| shown.lease).filter(|lease| !lease.is_zero()),
+        };
+        asked.map_or(MOST, |lease| (lease / 20).min(MOST))
     }
 
     /// Nobody waits any longer for answers that have not come yet.
     pub fn conclude(&mut self, out: &mut Vec<Output>) {
-        let pending: Vec<VoterId> = self.membership.voters().filter(|voter| !self.heard.contains_key(voter)).collect();
+        let pending: Vec<VoterId> = self.membership.voters().filter(|voter| self.is_open(*voter)).collect();
         let round = self.round;
         pending.into_iter().for_each(|voter| self.unheard(voter, round, out));
     }
@@ -351,10 +364,9 @@ impl Clerk {
         if self.is_heard() {
             let record = self.present();
             let token = record.as_ref().map(|record| record.version.token).unwrap_or_default();
-            let is_pending = |voter: VoterId| !self.heard.contains_key(&voter) && !self.unheard.contains(&voter);
             let holder = record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
             let has_missed = |view: &View| view.term != token || holder.is_some_and(|holder| !view.supports(holder));
-            if self.heard.values().any(has_missed) && self.membership.voters().any(is_pending) {
+            if self.heard.values().any(has_missed) && self.membership.voters().any(|voter| self.is_open(voter)) {
                 // Somebody has asked for a later term, or has not heard of this one. Whether the later was granted, and how
                 // often this one was renewed, may be known with the next answer.
                 return;
@@ -428,9 +440,15 @@ impl Clerk {
         out.extend(self.membership.voters().map(|to| Output::Send { to, round, ask: ask.clone() }));
     }
 
-    /// A renewal or release that a majority has not accepted and never will.
+    /// A renewal, release or order that a majority has not accepted and never will.
     fn conclude_failure(&mut self, out: &mut Vec<Output>) {
-        if self.may_be_accepted() {
+        if self.is_renewed(|_| false) {
+            // A majority has promised it: some of it to an earlier attempt, whose answers were lost. The lease cannot count from
+            // this attempt, but the next renewal can be asked for.
+            let seen = self.seen();
+            return self.finish(Ok(Reply::Conflict(seen)), out);
+        }
+        if self.may_be_accepted() || self.is_renewed(|voter| self.is_open(voter)) {
             return;
         }
         if !self.is_heard() {
@@ -449,6 +467,18 @@ impl Clerk {
         self.finish(result, out);
     }
 
+    /// Whether a majority has promised the renewal that is asked for, now or earlier, with these beside those that have.
+    fn is_renewed(&self, beside: impl Fn(VoterId) -> bool) -> bool {
+        let has = |voter| self.heard.get(&voter).is_some_and(|view| self.has_renewed(view));
+        self.membership.is_quorum(|voter| has(voter) || beside(voter))
+    }
+
+    /// Whether this voter has promised the renewal that is asked for.
+    fn has_renewed(&self, view: &View) -> bool {
+        let Some(Change { version, holder: Some(holder), .. }) = &self.change else { return false };
+        view.term == version.token && view.supports(holder.id) && !view.released && view.beat > version.beat
+    }
+
     fn applied(&mut self, record: Record, out: &mut Vec<Output>) {
         self.shown = Some(record.clone());
         self.finish(Ok(Reply::Applied(record)), out);
@@ -465,8 +495,12 @@ impl Clerk {
     }
 
     fn may_be_accepted(&self) -> bool {
-        let open = |voter| !self.heard.contains_key(&voter) && !self.unheard.contains(&voter);
-        self.membership.is_quorum(|voter| self.accepted.contains(&voter) || open(voter))
+        self.membership.is_quorum(|voter| self.accepted.contains(&voter) || self.is_open(voter))
+    }
+
+    /// Whether an answer of it may still come.
+    fn is_open(&self, voter: VoterId) -> bool {
+        !self.heard.contains_key(&voter) && !self.unheard.contains(&voter)
     }
 
     fn is_heard(&self) -> bool {

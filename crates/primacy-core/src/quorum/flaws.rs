@@ -44,6 +44,8 @@ pub enum Flaw {
     CountsOldAnswers,
     /// One voter less than a majority is enough for a clerk.
     SmallMajority,
+    /// A renewal counts from its last attempt, though the voters have promised it to an earlier one.
+    CountsRepeats,
 }
 
 impl Voter {
@@ -95,6 +97,13 @@ impl Clerk {
     pub(super) fn flawed_counts_old_answers(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.flaw == Some(Flaw::CountsOldAnswers);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_counts_repeats(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::CountsRepeats);
         #[cfg(not(feature = "flaws"))]
         false
     }

@@ -24,7 +24,9 @@ pub enum Ask {
         /// Set if a majority has granted it already: it goes before orders that came later.
         granted: Option<Granted>,
     },
-    /// That it support whom it supports already for `lease` from now on. Only a holder whom a majority supports sends this.
+    /// That it support whom it supports already for `lease` from now on. Only a holder whom a majority supports sends this. It
+    /// does so once for each beat: who asks for one again learns from its [`View`] that it has been promised, and asks for the
+    /// next.
     Renew {
         /// Its term.
         term: Token,

@@ -87,8 +87,9 @@ impl Voter {
             Ask::Read => true,
             ask if !self.is_sane(ask) => false,
             Ask::Claim { term, holder, lease, seen, granted } => {
+                let is_repeat = granted.is_some_and(|granted| self.has_renewed(*term, holder.id, granted.beat));
                 let may = granted.is_some() || self.durable.orders.counts().is_within(*seen);
-                let accepted = self.claimed(*term, holder, *lease, may.then_some(seen.wish), now);
+                let accepted = !is_repeat && self.claimed(*term, holder, *lease, may.then_some(seen.wish), now);
                 if let Some(Granted { beat, fulfilled }) = granted.filter(|_| accepted) {
                     self.note(beat, fulfilled);
                 }
@@ -96,12 +97,12 @@ impl Voter {
             }
             Ask::Renew { term, id, beat, lease, fulfilled } => {
                 let is_meant = self.supports(*term, *id) || (self.durable.term == *term && self.flawed_renews_anyone());
-                let supports = is_meant && self.durable.released.is_none();
-                if supports {
+                let accepted = is_meant && self.durable.released.is_none() && *beat > self.beat;
+                if accepted {
                     self.promise(*lease, now);
                     self.note(*beat, *fulfilled);
                 }
-                supports
+                accepted
             }
             Ask::Release { term, id, beat, fulfilled } => {
                 let supports = self.supports(*term, *id);
@@ -199,6 +200,12 @@ impl Voter {
     fn note(&mut self, beat: u64, fulfilled: u64) {
         self.beat = self.beat.max(beat);
         self.durable.fulfilled = self.durable.fulfilled.max(fulfilled);
+    }
+
+    /// Whether this renewal has been promised before. It is not again: its holder has heard nothing since, and may be one that
+    /// is heard and hears nothing, whom nobody shall wait for any longer.
+    fn has_renewed(&self, term: Token, id: CandidateId, beat: u64) -> bool {
+        self.supports(term, id) && beat <= self.beat
     }
 
     fn supports(&self, term: Token, id: CandidateId) -> bool {

@@ -22,8 +22,6 @@ const SILENCE: u64 = 1_000_000_000;
 /// The wait before a lost connection is made anew; doubled up to [`LATE`].
 const SOON: u64 = 20_000_000;
 const LATE: u64 = 1_000_000_000;
-/// For how long a look that could end waits for voters that might know better.
-const CURIOSITY: u64 = 20_000_000;
 
 /// Who asks.
 #[derive(Debug)]
@@ -488,7 +486,7 @@ impl World {
         let round = client.clerk.round();
         if client.begun && client.clerk.is_curious() && client.curious != Some(round) {
             client.curious = Some(round);
-            let wait = later(&client.clock, now, CURIOSITY);
+            let wait = later(&client.clock, now, crate::nanos(client.clerk.curious_for()));
             self.after_peers(wait, What::Curious { client: number, round });
         }
     }

@@ -13,6 +13,7 @@ pub(super) const ORDER: &str = "each leadership has a token above all before it"
 pub(super) const AGREED: &str = "voters that have come equally far have the same voters";
 pub(super) const MOVED: &str = "the lease moves from one candidate to another";
 pub(super) const RENEWED: &str = "a lease is renewed";
+pub(super) const REPEATED: &str = "a renewal is asked for again, and then the next one";
 pub(super) const RELEASED: &str = "a released lease is taken before it would have ended";
 pub(super) const CAUGHT_UP: &str = "a voter that missed a claim supports its holder later";
 pub(super) const EXCHANGED: &str = "the voters are exchanged";
@@ -41,6 +42,7 @@ pub(super) fn of(setup: &Setup) -> Vec<Property<Grant>> {
     occurs(several, MOVED, |_, world| world.just.contains(&MOVED));
     occurs(several, REFUSED, |_, world| world.just.contains(&REFUSED));
     occurs(budget.renewals > 0, RENEWED, |_, world| world.just.contains(&RENEWED));
+    occurs(budget.renewals > 1, REPEATED, |_, world| world.just.contains(&REPEATED));
     occurs(several && budget.releases > 0, RELEASED, |_, world| world.just.contains(&RELEASED));
     occurs(exchanges, EXCHANGED, |_, world| world.drivers.iter().flatten().any(|driver| driver.is_done));
     occurs(exchanges && budget.renewals > 0, KEPT_ON, |_, world| world.just.contains(&KEPT_ON));

@@ -68,6 +68,7 @@ pub fn catalogue() -> Vec<Setup> {
     let renewals = Budget { renewals: 1, losses: 1, ..ASKS };
     let release = Budget { renewals: 1, releases: 1, ..ASKS };
     let twice = Budget { asks: 2, renewals: 1, releases: 1, ..ASKS };
+    let again = Budget { renewals: 2, ..ASKS };
     let goes_on = Budget { renewals: 1, ..WAITS };
     vec![
         Setup::new("quorum: two ask", 2, ASKS),
@@ -75,6 +76,7 @@ pub fn catalogue() -> Vec<Setup> {
         Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },
         Setup { voters: 1, ..Setup::new("quorum: asked twice", 2, twice) },
+        Setup { voters: 1, ..Setup::new("quorum: a renewal again", 3, again) },
         Setup { voters: 1, exchanges: ANOTHER, ..Setup::new("voters: another, two ask", 2, WAITS) },
         Setup { voters: 1, candidates: 1, exchanges: ANOTHER, ..Setup::new("voters: another, one renews", 2, goes_on) },
         Setup { voters: 2, candidates: 1, exchanges: HALF, ..Setup::new("voters: one of two", 2, WAITS) },
@@ -120,6 +122,7 @@ pub fn canaries() -> Vec<Canary> {
         canary("quorum: Forgets", Flaw::Forgets, 1, 3, restart, ORDER),
         canary("quorum: ReusesTerms", Flaw::ReusesTerms, 1, 2, twice, INTEGRITY),
         canary("quorum: CountsFromAnswers", Flaw::CountsFromAnswers, 1, 4, ASKS, INTEGRITY),
+        canary("quorum: CountsRepeats", Flaw::CountsRepeats, 1, 2, Budget { renewals: 2, ..ASKS }, INTEGRITY),
         canary("quorum: SharesTerms", Flaw::SharesTerms, 2, 3, ASKS, ORDER),
         canary("quorum: BreaksPromise", Flaw::BreaksPromise, 3, 2, ASKS, INTEGRITY),
         exchange("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, ASKS, INTEGRITY),

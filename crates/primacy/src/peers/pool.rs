@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
@@ -97,9 +96,6 @@ pub(super) struct Pool {
     /// Counts questions that no clerk asks.
     polls: u64,
 }
-
-/// For how long a look that could end waits for voters that might know of a later grant.
-const CURIOSITY: Duration = Duration::from_millis(20);
 
 /// No clerk counts so many rounds.
 const POLLS_FROM: u64 = 1 << 62;
@@ -409,7 +405,7 @@ pub(super) async fn carry_out(
         }
         if clerk.is_curious() {
             // A majority has answered. Who would only make it surer is not waited for as if it were needed: it may be gone.
-            match tokio::time::timeout(CURIOSITY, pool.heard()).await {
+            match tokio::time::timeout(clerk.curious_for(), pool.heard()).await {
                 Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
                 Err(_) => clerk.conclude(&mut out),
             }

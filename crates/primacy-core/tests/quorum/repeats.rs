@@ -1,0 +1,135 @@
+//! Renewals that are asked for again: their holder may be heard and hear nothing.
+
+use super::*;
+
+/// What the clerk asks, as it is received by voters whose answers are all lost.
+fn unanswered(peers: &mut Peers, clerk: &mut Clerk, version: Version, reached: &[u128]) {
+    let (mut out, request) =
+        (Vec::new(), Request::Renew { id: holder("a").id, version, lease: LEASE, fulfilled: None });
+    clerk.begin(request, &mut out);
+    for output in out {
+        let Output::Send { to, ask, .. } = output else { panic!("{output:?}") };
+        if reached.contains(&to.to_bits()) {
+            peers.voters.get_mut(&to).expect("a voter").handle(&ask, peers.now);
+        }
+    }
+}
+
+#[test]
+fn a_holder_that_hears_nothing_is_waited_for_no_longer_than_one_renewal() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let first = applied(peers.ask(&mut a, "a")).version;
+    for _ in 0..4 {
+        peers.pass(LEASE / 4);
+        unanswered(&mut peers, &mut a, first, &[1, 2, 3]);
+    }
+    peers.pass(LEASE / 4);
+    let mut b = Clerk::new(membership());
+    assert!(peers.look(&mut b).holder_gone, "all were bound once, a lease ago");
+    assert_eq!(applied(peers.ask(&mut b, "b")).version, version(2, 1));
+}
+
+#[test]
+fn a_renewal_that_is_asked_for_again_counts_for_nothing_and_the_next_one_does() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let first = applied(peers.ask(&mut a, "a")).version;
+    unanswered(&mut peers, &mut a, first, &[1, 2, 3]);
+    peers.pass(LEASE / 2);
+    let seen = conflict(peers.renew(&mut a, "a", first)).record.expect("granted");
+    assert_eq!((seen.version, seen.is_held_by(holder("a").id)), (version(1, 2), true));
+    assert_eq!(applied(peers.renew(&mut a, "a", seen.version)).version, version(1, 3));
+    peers.pass(LEASE - Duration::from_nanos(1));
+    assert_eq!(peers.ask(&mut Clerk::new(membership()), "b"), Err(CallError::NotDone), "bound by the one that counted");
+}
+
+#[test]
+fn a_renewal_that_one_voter_has_promised_before_ends_with_the_next_voter() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let first = applied(peers.ask(&mut a, "a")).version;
+    unanswered(&mut peers, &mut a, first, &[1]);
+    // The third voter is lost, and the call must not wait for it.
+    let (mut out, request) =
+        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
+    a.begin(request, &mut out);
+    out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 3));
+    let done = peers.deliver(&mut a, out);
+    let [Output::Done(Ok(Reply::Conflict(seen)))] = &done[..] else { panic!("{done:?}") };
+    assert_eq!(seen.record.as_ref().map(|record| record.version), Some(version(1, 2)));
+}
+
+/// One of the two that can promise it has, in an attempt before; the one that supports somebody else answers first.
+#[test]
+fn a_renewal_waits_for_the_voter_with_which_a_majority_has_promised_it() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let first = applied(peers.ask(&mut a, "a")).version;
+    let later = Ask::Claim {
+        term: first.token.next(0),
+        holder: holder("b"),
+        lease: LEASE,
+        seen: Counts::default(),
+        granted: None,
+    };
+    peers.voters.insert(VoterId::from_bits(3), Voter::restarted(Durable::default(), 0, peers.now));
+    assert!(peers.voters.get_mut(&VoterId::from_bits(3)).expect("it").handle(&later, peers.now).answer.accepted);
+    unanswered(&mut peers, &mut a, first, &[1]);
+    let (mut out, request) =
+        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
+    a.begin(request, &mut out);
+    out.sort_by_key(|output| matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
+    let last = out.pop().expect("one for each");
+    assert_eq!(peers.deliver(&mut a, out), [], "the second may know");
+    let done = peers.deliver(&mut a, vec![last]);
+    let [Output::Done(Ok(Reply::Conflict(seen)))] = &done[..] else { panic!("{done:?}") };
+    assert_eq!(seen.record.as_ref().map(|record| record.version), Some(version(1, 2)));
+}
+
+/// A renewal reaches a voter that has missed the term as a claim, and binds it once as well.
+#[test]
+fn a_voter_that_catches_up_is_bound_once_for_each_renewal() {
+    let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
+    let claim = |beat| Ask::Claim {
+        term: Token::new(1).expect("small"),
+        holder: holder("a"),
+        lease: LEASE,
+        seen: Counts::default(),
+        granted: Some(Granted { beat, fulfilled: 0 }),
+    };
+    assert!(voter.handle(&claim(7), Instant::ZERO).answer.accepted);
+    let later = Instant::ZERO + LEASE / 2;
+    assert!(!voter.handle(&claim(7), later).answer.accepted);
+    assert_eq!(voter.bound_until(later), Some(Instant::ZERO + LEASE));
+    assert!(voter.handle(&claim(8), later).answer.accepted);
+    assert_eq!(voter.bound_until(later), Some(later + LEASE));
+}
+
+/// Somebody who has asked, and waits for a voter that is gone, holds two others bound for nothing.
+#[test]
+fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silent() {
+    let mut peers = Peers::new();
+    let mut a = Clerk::new(membership());
+    let mut out = Vec::new();
+    let (lease, floor) = (LEASE, Token::NONE);
+    a.begin(Request::Acquire { expect: None, floor, holder: holder("a"), lease }, &mut out);
+    let mut claims = peers.deliver(&mut a, out);
+    let rival = Ask::Claim {
+        term: Token::new(9).expect("small"),
+        holder: holder("b"),
+        lease,
+        seen: Counts::default(),
+        granted: None,
+    };
+    assert!(peers.voters.get_mut(&VoterId::from_bits(2)).expect("it").handle(&rival, peers.now).answer.accepted);
+    claims.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 3));
+    assert_eq!(peers.deliver(&mut a, claims), []);
+    assert!(a.is_curious(), "one has accepted, one has refused");
+    assert!(a.curious_for() <= lease / 20);
+    let mut out = Vec::new();
+    a.conclude(&mut out);
+    let taken_back = |output: &Output| matches!(output, Output::Send { ask: Ask::Release { beat: 0, .. }, .. });
+    assert_eq!(out.iter().filter(|output| taken_back(output)).count(), 3, "also by the one that is silent");
+    assert!(matches!(out.last(), Some(Output::Done(Ok(Reply::Conflict(_))))), "{out:?}");
+}
