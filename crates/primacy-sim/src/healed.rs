@@ -1,14 +1,14 @@
 //! The healed phase: faults stop, and now a leader must come, stay, and be replaced within the published bounds.
 
+mod bounds;
+
 use std::time::Duration;
 
 use primacy_core::lease::{Event, Role};
 use primacy_core::{Label, Timing, Token};
 
-use crate::node::{Node, Process};
+use crate::node::Process;
 use crate::oracle::Oracle;
-use crate::protocol::Company;
-use crate::registers::Row;
 use crate::scenario::{Mix, Profile};
 use crate::store::Order;
 use crate::tally::Sometimes;
@@ -54,6 +54,8 @@ enum Part {
     Silent {
         lost_at: u64,
         bound: u64,
+        /// It still says something, and hears nothing.
+        deaf: bool,
     },
     /// The leader was asked to go; another must come.
     HandOver {
@@ -209,8 +211,13 @@ impl World {
                 }
             }
             Part::Fated => self.silence(),
-            Part::Silent { .. } => {
+            Part::Silent { deaf, .. } => {
                 if self.check_leader("after the leader was lost", true) {
+                    if deaf {
+                        // Connections are made again.
+                        self.undeafen();
+                        return self.settle(Next::HandOver);
+                    }
                     self.stay_stable(2, Next::HandOver);
                 }
             }
@@ -311,6 +318,11 @@ impl World {
     /// The leader is lost without a word.
     fn silence(&mut self) {
         let Some((leader, _)) = self.healing.leader else { return };
+        if self.rng.chance(333_333) && self.deafen(leader) {
+            let bound = self.deafness_bound();
+            self.healing.part = Part::Silent { lost_at: self.now, bound, deaf: true };
+            return self.plan_drill(bound);
+        }
         self.crash(leader);
         if self.nodes.iter().all(|node| node.process.is_none() || !node.is_eligible()) {
             // Who leads may have been told since that it is not to lead again. The first may always lead.
@@ -319,7 +331,7 @@ impl World {
             self.after(1_000_000, Happening::Start { node: next });
         }
         let bound = self.silence_bound();
-        self.healing.part = Part::Silent { lost_at: self.now, bound };
+        self.healing.part = Part::Silent { lost_at: self.now, bound, deaf: false };
         self.plan_drill(bound);
     }
 
@@ -378,8 +390,8 @@ impl World {
             Part::Stable { .. } | Part::Fated | Part::Descending { .. } => {
                 self.violate(Oracle::Stability, Some(n), || "leads although a healthy leader was there".to_owned());
             }
-            Part::Silent { lost_at, bound } => {
-                self.saw(Sometimes::Silent);
+            Part::Silent { lost_at, bound, deaf } => {
+                self.saw(if deaf { Sometimes::Deafened } else { Sometimes::Silent });
                 if self.scenario.company.is_some() {
                     self.tally.successions.push((self.now - lost_at, bound));
                 } else if self.scenario.uniform() {
@@ -455,142 +467,5 @@ impl World {
             .filter(|n| !mates.contains(n) && self.nodes[*n].process.is_some() && self.nodes[*n].is_eligible());
         let others: Vec<usize> = others.collect();
         if others.is_empty() { None } else { Some(*self.rng.pick(&others)) }
-    }
-
-    // ---- bounds ----
-
-    fn longest(&self, of: impl Fn(&Timing) -> Duration) -> Duration {
-        self.nodes.iter().map(|node| of(&node.timing())).max().unwrap_or_default()
-    }
-
-    /// Stretched by the slowest clock that is allowed.
-    fn on_slowest_clock(&self, span: Duration) -> u64 {
-        let ppm = match self.scenario.profile {
-            Profile::Wild => 200_000,
-            _ => self.nodes.iter().map(|node| node.part.timing.drift_ppm()).max().unwrap_or_default(),
-        };
-        (u128::from(crate::nanos(span)) * 1_000_000 / (1_000_000 - u128::from(ppm))) as u64
-    }
-
-    fn latency(&self) -> Duration {
-        let latency = self.scenario.healed_latency;
-        if !self.has_peers() {
-            return Duration::from_nanos(latency + LATENESS);
-        }
-        // Whoever asks voters asks twice, and they flush. One that does not answer is waited for a little.
-        let curiosity = if self.is_complete() { Duration::ZERO } else { Duration::from_millis(20) };
-        Duration::from_nanos(latency * 3 + LATENESS) + curiosity
-    }
-
-    /// From the end of faults to a settled leader: the candidates' longest back-off, the published bound, the windows
-    /// that a successor or a cooling leader is granted, and one handing over that was ordered before.
-    fn settle_bound(&self) -> u64 {
-        let mut lease = Duration::from_nanos(self.present_lease());
-        let mut rounds = Duration::ZERO;
-        if let Some(company) = self.scenario.company {
-            // Who was evicted comes back, and makes rounds longer. One round to join, one to be told, one to see the record.
-            lease = lease.max(company.rounds.lease(company.rounds.most()));
-            rounds = company.rounds.most() * 3 + lease;
-        }
-        let count = self.nodes.len() as u32;
-        let own = self.longest(Timing::renew_every) * 3
-            + self.longest(Timing::call_timeout) * 2
-            + self.longest(|timing| timing.stretched(lease))
-            + self.longest(Timing::look_lag) * 4
-            + self.longest(Timing::window) * 3
-            + self.longest(|timing| timing.grace() + timing.kill())
-            + self.longest(Timing::slot) * count * 3
-            + rounds
-            + lease / 8;
-        // Voters that have just restarted are bound for a lease, and connections to them are made again.
-        let peers = if self.has_peers() {
-            self.longest(|timing| timing.stretched(lease)) + PEERS_SETTLE
-        } else {
-            Duration::ZERO
-        };
-        self.on_slowest_clock(own + peers) + crate::nanos(self.latency() * 20)
-    }
-
-    /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
-    fn silence_bound(&self) -> u64 {
-        let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
-        let stale = if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(live) };
-        // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
-        let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
-        let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));
-        let ahead = if watched { stale } else { stale.max(2) };
-        if let Some(company) = self.scenario.company {
-            return self.succession_bound(&company, ahead);
-        }
-        if self.scenario.uniform() && self.scenario.profile != Profile::Wild {
-            let alone = self.nodes.iter().all(|node| node.process.is_none() || !node.is_eligible());
-            let starts = if alone { Duration::from_millis(2) } else { Duration::ZERO };
-            let timing = self.nodes.first().map(|node| node.part.timing);
-            let bound = timing.map_or(Duration::ZERO, |timing| timing.failover_bound(ahead, self.latency()));
-            return crate::nanos(bound + starts);
-        }
-        let own = self.longest(|timing| timing.stretched(self.scenario.longest))
-            + self.longest(Timing::renew_every)
-            + self.longest(Timing::look_lag) * 4
-            + self.longest(Timing::slot) * (ahead + self.nodes.len() as u32);
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 8)
-    }
-
-    /// The same where candidates follow the `registers` protocol: whoever is in line looks as in the `lease` protocol; if
-    /// nobody is, the record is seen a round later, and asked for within a window.
-    fn succession_bound(&self, company: &Company, announced: u32) -> u64 {
-        let mut lease = Duration::from_nanos(self.present_lease());
-        let regress = self.scenario.profile == Profile::Regress;
-        if regress {
-            // Whoever has seen a later state waits for the longest lease that it has ever seen.
-            lease = lease.max(company.rounds.lease(self.longest_round(0)));
-        }
-        let living = |row: &Row| {
-            let process = row.descriptor.process;
-            self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process))
-        };
-        let dead = self.store.registers.rows().filter(|row| !living(row)).count() as u32;
-        let spread = self.longest(Timing::slot) * (announced + dead);
-        let row = self.store.row().map(|row| row.lease);
-        let one = self.nodes.first().map(Node::timing);
-        let settled = !regress
-            && self.scenario.uniform()
-            && self.nodes.iter().filter(|node| node.process.is_some()).all(|node| Some(node.timing()) == one)
-            && row == one.map(|one| one.lease());
-        let own = match one.filter(|_| settled && self.scenario.profile != Profile::Wild) {
-            Some(timing) => crate::nanos(timing.failover_bound(announced + dead, self.latency())),
-            None => {
-                self.on_slowest_clock(
-                    self.longest(|timing| timing.stretched(lease))
-                        + self.longest(Timing::renew_every) * 2
-                        + self.longest(Timing::look_lag) * 4
-                        + self.longest(Timing::slot) * self.nodes.len() as u32
-                        + spread,
-                ) + crate::nanos(self.latency() * 8)
-            }
-        };
-        own + self.reserve_bound(company)
-    }
-
-    /// What it takes longer where nobody who lives is in line.
-    fn reserve_bound(&self, company: &Company) -> u64 {
-        let in_line = self.nodes.iter().any(|node| {
-            node.is_eligible()
-                && node.process.as_ref().is_some_and(|process| process.belief.is_none() && !process.is_deaf())
-        });
-        if in_line {
-            return 0;
-        }
-        let round = self.store.registers.vars().map_or(company.rounds.round(), |vars| vars.round);
-        let joins = Duration::from_millis(2);
-        self.on_slowest_clock(round + self.longest(Timing::window) + joins) + crate::nanos(self.latency() * 8)
-    }
-
-    /// From an order, or a stop, to the next leader: the time that work may take to stop, and a few calls.
-    fn hand_over_bound(&self) -> u64 {
-        let count = self.nodes.len() as u32 * 2;
-        let own = self.longest(|timing| timing.grace() + timing.kill() + timing.slot() * count);
-        let reserve = self.scenario.company.map_or(0, |company| self.reserve_bound(&company));
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1)) + reserve
     }
 }

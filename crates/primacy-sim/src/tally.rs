@@ -131,13 +131,14 @@ kinds! {
         CaughtUp = "a voter that had missed a term was asked to support it",
         BootWait = "a voter restarted and was bound",
         LostUnsynced = "a voter lost what it had written and not flushed",
+        Deafened = "a leader that was heard and heard nothing was replaced within the bound",
         HintLed = "a waiter led on a hint before its next look",
     }
 }
 
 impl Sometimes {
     const fn is_of_peers(self) -> bool {
-        matches!(self, Self::LateAsk | Self::CaughtUp | Self::BootWait | Self::LostUnsynced)
+        matches!(self, Self::LateAsk | Self::CaughtUp | Self::BootWait | Self::LostUnsynced | Self::Deafened)
     }
 
     /// Whether it needs a store, or a protocol that needs one.
@@ -146,7 +147,6 @@ impl Sometimes {
             self,
             Self::LateLanding
                 | Self::LateGrant
-                | Self::Adopted
                 | Self::LostAtOnce
                 | Self::OpposedClocks
                 | Self::SlowHolder

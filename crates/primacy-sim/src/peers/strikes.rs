@@ -2,7 +2,8 @@
 
 use super::What;
 use super::setting::{Rates, Strike};
-use crate::node::StallKind;
+use super::voter::Booth;
+use crate::node::{Node, StallKind};
 use crate::scenario::{Profile, draw_ppm};
 use crate::store::Order;
 use crate::tally::Fault;
@@ -191,8 +192,32 @@ impl World {
         }
     }
 
-    /// Whether all voters answer.
+    /// This candidate's host hears nothing any more, and is heard; if the others can do without it.
+    pub(crate) fn deafen(&mut self, n: usize) -> bool {
+        let Some(setting) = &self.scenario.peers else { return false };
+        let host = setting.hosts[n];
+        let mut others = (0..self.nodes.len()).filter(|other| setting.hosts[*other] != host);
+        let can_lead = |node: &Node| node.process.is_some() && node.is_eligible();
+        let enough = |booth: &Booth| booth.runs(self.now);
+        let voters = self.peers.booths.iter().enumerate().filter(|(v, booth)| *v != host && enough(booth)).count();
+        if !others.any(|other| can_lead(&self.nodes[other])) || voters * 2 <= self.peers.booths.len() {
+            return false;
+        }
+        self.log(None, || format!("host {host} hears nothing any more"));
+        for other in 0..self.peers.cuts.hosts() {
+            self.peers.cuts.cut(other, host, u64::MAX / 2);
+        }
+        true
+    }
+
+    /// It hears again.
+    pub(crate) fn undeafen(&mut self) {
+        self.peers.cuts.heal();
+        self.renew_connections();
+    }
+
+    /// Whether all voters answer, and are heard.
     pub(crate) fn is_complete(&self) -> bool {
-        self.peers.booths.iter().all(|booth| booth.runs(self.now))
+        !self.peers.cuts.are_open(self.now) && self.peers.booths.iter().all(|booth| booth.runs(self.now))
     }
 }

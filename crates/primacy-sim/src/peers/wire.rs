@@ -92,6 +92,11 @@ impl Cuts {
         Some(self.until[from * self.hosts + to]).filter(|until| from != to && *until > now)
     }
 
+    /// Whether anything is cut now.
+    pub(super) fn are_open(&self, now: u64) -> bool {
+        self.until.iter().any(|until| *until > now)
+    }
+
     pub(super) fn heal(&mut self) {
         self.until.fill(0);
     }

@@ -1,0 +1,154 @@
+//! Within which bounds a leader must come, be replaced, and hand over.
+
+use std::time::Duration;
+
+use primacy_core::Timing;
+
+use super::{LATENESS, PEERS_SETTLE};
+use crate::node::{Node, Process};
+use crate::protocol::Company;
+use crate::registers::Row;
+use crate::scenario::Profile;
+use crate::world::World;
+
+impl World {
+    pub(super) fn longest(&self, of: impl Fn(&Timing) -> Duration) -> Duration {
+        self.nodes.iter().map(|node| of(&node.timing())).max().unwrap_or_default()
+    }
+
+    /// Stretched by the slowest clock that is allowed.
+    fn on_slowest_clock(&self, span: Duration) -> u64 {
+        let ppm = match self.scenario.profile {
+            Profile::Wild => 200_000,
+            _ => self.nodes.iter().map(|node| node.part.timing.drift_ppm()).max().unwrap_or_default(),
+        };
+        (u128::from(crate::nanos(span)) * 1_000_000 / (1_000_000 - u128::from(ppm))) as u64
+    }
+
+    fn latency(&self) -> Duration {
+        let latency = self.scenario.healed_latency;
+        if !self.has_peers() {
+            return Duration::from_nanos(latency + LATENESS);
+        }
+        // Whoever asks voters asks twice, and they flush. One that does not answer is waited for a little.
+        let curiosity = if self.is_complete() { Duration::ZERO } else { Duration::from_millis(20) };
+        Duration::from_nanos(latency * 3 + LATENESS) + curiosity
+    }
+
+    /// From the end of faults to a settled leader: the candidates' longest back-off, the published bound, the windows
+    /// that a successor or a cooling leader is granted, and one handing over that was ordered before.
+    pub(super) fn settle_bound(&self) -> u64 {
+        let mut lease = Duration::from_nanos(self.present_lease());
+        let mut rounds = Duration::ZERO;
+        if let Some(company) = self.scenario.company {
+            // Who was evicted comes back, and makes rounds longer. One round to join, one to be told, one to see the record.
+            lease = lease.max(company.rounds.lease(company.rounds.most()));
+            rounds = company.rounds.most() * 3 + lease;
+        }
+        let count = self.nodes.len() as u32;
+        let own = self.longest(Timing::renew_every) * 3
+            + self.longest(Timing::call_timeout) * 2
+            + self.longest(|timing| timing.stretched(lease))
+            + self.longest(Timing::look_lag) * 4
+            + self.longest(Timing::window) * 3
+            + self.longest(|timing| timing.grace() + timing.kill())
+            + self.longest(Timing::slot) * count * 3
+            + rounds
+            + lease / 8;
+        // Voters that have just restarted are bound for a lease, and connections to them are made again.
+        let peers = if self.has_peers() {
+            self.longest(|timing| timing.stretched(lease)) + PEERS_SETTLE
+        } else {
+            Duration::ZERO
+        };
+        self.on_slowest_clock(own + peers) + crate::nanos(self.latency() * 20)
+    }
+
+    /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
+    pub(super) fn silence_bound(&self) -> u64 {
+        let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
+        let stale = if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(live) };
+        // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
+        let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
+        let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));
+        let ahead = if watched { stale } else { stale.max(2) };
+        if let Some(company) = self.scenario.company {
+            return self.succession_bound(&company, ahead);
+        }
+        if self.scenario.uniform() && self.scenario.profile != Profile::Wild {
+            let alone = self.nodes.iter().all(|node| node.process.is_none() || !node.is_eligible());
+            let starts = if alone { Duration::from_millis(2) } else { Duration::ZERO };
+            let timing = self.nodes.first().map(|node| node.part.timing);
+            let bound = timing.map_or(Duration::ZERO, |timing| timing.failover_bound(ahead, self.latency()));
+            return crate::nanos(bound + starts);
+        }
+        let own = self.longest(|timing| timing.stretched(self.scenario.longest))
+            + self.longest(Timing::renew_every)
+            + self.longest(Timing::look_lag) * 4
+            + self.longest(Timing::slot) * (ahead + self.nodes.len() as u32);
+        self.on_slowest_clock(own) + crate::nanos(self.latency() * 8)
+    }
+
+    /// From when a leader hears nothing any more to the next: one more renewal of it may be promised, and none after that.
+    pub(super) fn deafness_bound(&self) -> u64 {
+        self.silence_bound() + self.on_slowest_clock(self.longest(Timing::renew_every)) + crate::nanos(self.latency())
+    }
+
+    /// The same where candidates follow the `registers` protocol: whoever is in line looks as in the `lease` protocol; if
+    /// nobody is, the record is seen a round later, and asked for within a window.
+    fn succession_bound(&self, company: &Company, announced: u32) -> u64 {
+        let mut lease = Duration::from_nanos(self.present_lease());
+        let regress = self.scenario.profile == Profile::Regress;
+        if regress {
+            // Whoever has seen a later state waits for the longest lease that it has ever seen.
+            lease = lease.max(company.rounds.lease(self.longest_round(0)));
+        }
+        let living = |row: &Row| {
+            let process = row.descriptor.process;
+            self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process))
+        };
+        let dead = self.store.registers.rows().filter(|row| !living(row)).count() as u32;
+        let spread = self.longest(Timing::slot) * (announced + dead);
+        let row = self.store.row().map(|row| row.lease);
+        let one = self.nodes.first().map(Node::timing);
+        let settled = !regress
+            && self.scenario.uniform()
+            && self.nodes.iter().filter(|node| node.process.is_some()).all(|node| Some(node.timing()) == one)
+            && row == one.map(|one| one.lease());
+        let own = match one.filter(|_| settled && self.scenario.profile != Profile::Wild) {
+            Some(timing) => crate::nanos(timing.failover_bound(announced + dead, self.latency())),
+            None => {
+                self.on_slowest_clock(
+                    self.longest(|timing| timing.stretched(lease))
+                        + self.longest(Timing::renew_every) * 2
+                        + self.longest(Timing::look_lag) * 4
+                        + self.longest(Timing::slot) * self.nodes.len() as u32
+                        + spread,
+                ) + crate::nanos(self.latency() * 8)
+            }
+        };
+        own + self.reserve_bound(company)
+    }
+
+    /// What it takes longer where nobody who lives is in line.
+    fn reserve_bound(&self, company: &Company) -> u64 {
+        let in_line = self.nodes.iter().any(|node| {
+            node.is_eligible()
+                && node.process.as_ref().is_some_and(|process| process.belief.is_none() && !process.is_deaf())
+        });
+        if in_line {
+            return 0;
+        }
+        let round = self.store.registers.vars().map_or(company.rounds.round(), |vars| vars.round);
+        let joins = Duration::from_millis(2);
+        self.on_slowest_clock(round + self.longest(Timing::window) + joins) + crate::nanos(self.latency() * 8)
+    }
+
+    /// From an order, or a stop, to the next leader: the time that work may take to stop, and a few calls.
+    pub(super) fn hand_over_bound(&self) -> u64 {
+        let count = self.nodes.len() as u32 * 2;
+        let own = self.longest(|timing| timing.grace() + timing.kill() + timing.slot() * count);
+        let reserve = self.scenario.company.map_or(0, |company| self.reserve_bound(&company));
+        self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1)) + reserve
+    }
+}
