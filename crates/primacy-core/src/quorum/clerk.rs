@@ -246,11 +246,15 @@ impl Clerk {
     /// stake.
     pub fn curious_for(&self) -> Duration {
         const MOST: Duration = Duration::from_millis(20);
-        let asked = match &self.step {
+        self.lease().map_or(MOST, |lease| (lease / 20).min(MOST))
+    }
+
+    /// The lease that is at stake: the one that is asked for, or that was shown last.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        match &self.step {
             Step::Reading(claim) | Step::Claiming { claim, .. } => Some(claim.lease),
             _ => self.shown.as_ref().map(|shown| shown.lease).filter(|lease| !lease.is_zero()),
-        };
-        asked.map_or(MOST, |lease| (lease / 20).min(MOST))
+        }
     }
 
     /// Nobody waits any longer for answers that have not come yet.
@@ -258,6 +262,19 @@ impl Clerk {
         let pending: Vec<VoterId> = self.membership.voters().filter(|voter| self.is_open(*voter)).collect();
         let round = self.round;
         pending.into_iter().for_each(|voter| self.unheard(voter, round, out));
+    }
+
+    /// Asks those again who have not answered, in the same round: a packet may be lost, and the network sees that soonest when
+    /// something follows it; and who could not be reached may be there again. No voter does anything twice by it.
+    pub fn ask_again(&mut self, out: &mut Vec<Output>) {
+        if self.step == Step::Idle {
+            return;
+        }
+        self.unheard.clear();
+        for to in self.membership.voters().filter(|voter| self.is_open(*voter)) {
+            let late = self.late_claim().filter(|_| self.caught_up.contains(&to));
+            out.push(Output::Send { to, round: self.round, ask: late.unwrap_or_else(|| self.asks.clone()) });
+        }
     }
 
     /// The voters have been exchanged, as one of them has told: from now on these are asked. What was under way is asked of them
@@ -322,15 +339,20 @@ impl Clerk {
     /// A voter that has not heard of the holder's term, and is free, is asked to support it too: so the holder does not
     /// depend on those alone whose support it won by. Its answer to that is the one that counts.
     fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
-        let Some(Change { version, holder: Some(holder), lease, fulfilled }) = &self.change else { return false };
+        let Some(Change { version, holder: Some(holder), .. }) = &self.change else { return false };
         let may = view.term < version.token && view.is_open_to(holder.id) && self.caught_up.insert(from);
-        if may {
-            let (term, holder, lease) = (version.token, holder.clone(), *lease);
-            let granted = Some(Granted { beat: version.beat.saturating_add(1), fulfilled: *fulfilled });
-            let ask = Ask::Claim { term, holder, lease, seen: self.claimed_with, granted };
+        if let Some(ask) = self.late_claim().filter(|_| may) {
             out.push(Output::Send { to: from, round: self.round, ask });
         }
         may
+    }
+
+    /// The renewal that is under way, for a voter that has missed the claim.
+    fn late_claim(&self) -> Option<Ask> {
+        let Change { version, holder, lease, fulfilled } = self.change.as_ref()?;
+        let granted = Some(Granted { beat: version.beat.saturating_add(1), fulfilled: *fulfilled });
+        let (term, holder, lease) = (version.token, holder.clone()?, *lease);
+        Some(Ask::Claim { term, holder, lease, seen: self.claimed_with, granted })
     }
 
     fn proceed(&mut self, out: &mut Vec<Output>) {

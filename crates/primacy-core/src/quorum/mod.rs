@@ -9,6 +9,7 @@ mod change;
 mod clerk;
 mod flaws;
 mod membership;
+mod pace;
 mod port;
 mod roll;
 mod views;
@@ -19,6 +20,7 @@ pub use clerk::{Clerk, Output, Round};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use membership::{Membership, MembershipError, VoterId};
+pub use pace::Pace;
 pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
 pub use roll::{Ballot, Configuration, Elections, Report, Roll, RollAnswer, RollAsk};
 pub use voter::{Durable, Verdict, Voter};

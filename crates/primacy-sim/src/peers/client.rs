@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use primacy_core::lease::{CallError, CallId, Reply, Request, Sighting, Standing};
-use primacy_core::quorum::{Answer, Ask, Clerk, Orders, Output, Round, VoterId};
+use primacy_core::quorum::{Answer, Ask, Clerk, Orders, Output, Pace, Round, VoterId};
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant, Token};
 
@@ -58,6 +58,9 @@ pub(super) struct Client {
     late: VecDeque<Back>,
     /// The round that it is curious in.
     curious: Option<Round>,
+    pace: Pace,
+    /// When it looks whether questions are overdue.
+    looks_at: Option<Instant>,
     /// Counts its calls.
     pub(super) calls: u64,
 }
@@ -120,6 +123,7 @@ pub(super) enum Heard {
     Enough {
         round: Round,
     },
+    Overdue,
 }
 
 /// What its connections tell the clerk.
@@ -151,6 +155,8 @@ impl World {
             inbox: VecDeque::new(),
             late: VecDeque::new(),
             curious: None,
+            pace: Pace::default(),
+            looks_at: None,
             calls: 0,
         };
         self.peers.clients.insert(number, client);
@@ -389,9 +395,19 @@ impl World {
             Heard::Enough { round } => {
                 if client.begun && client.clerk.round() == round && client.clerk.is_curious() {
                     let mut out = Vec::new();
+                    client.pace.cut_short();
                     client.clerk.conclude(&mut out);
                     self.carry(number, out);
                 }
+            }
+            Heard::Overdue => {
+                client.looks_at = None;
+                let mut out = Vec::new();
+                if client.begun && !client.clerk.is_curious() && client.pace.overdue_at(&client.clerk, own) <= own {
+                    client.pace.asked_again(own);
+                    client.clerk.ask_again(&mut out);
+                }
+                self.carry(number, out);
             }
         }
     }
@@ -478,13 +494,23 @@ impl World {
                 Output::Done(result) => done = Some(result),
             }
         }
+        let now = self.now;
         if let Some(result) = done {
+            if let Some(client) = self.peers.clients.get_mut(&number) {
+                client.pace.answered(client.clock.read(now));
+            }
             return self.done_call(number, result);
         }
-        let now = self.now;
+        let Some(client) = self.peers.clients.get_mut(&number).filter(|client| client.begun) else { return };
+        let overdue = client.pace.overdue_at(&client.clerk, client.clock.read(now));
+        if client.looks_at.is_none() && !client.clerk.is_curious() {
+            client.looks_at = Some(overdue);
+            let wait = client.clock.real_at(overdue).saturating_sub(now) + 1;
+            self.after_peers(wait, What::Overdue { client: number });
+        }
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         let round = client.clerk.round();
-        if client.begun && client.clerk.is_curious() && client.curious != Some(round) {
+        if client.clerk.is_curious() && client.curious != Some(round) {
             client.curious = Some(round);
             let wait = later(&client.clock, now, crate::nanos(client.clerk.curious_for()));
             self.after_peers(wait, What::Curious { client: number, round });

@@ -61,6 +61,8 @@ pub(crate) enum What {
     Redial { client: u64, connection: u64 },
     /// An asker waits no longer for those that are not needed.
     Curious { client: u64, round: Round },
+    /// An asker's questions may be overdue.
+    Overdue { client: u64 },
     /// An asker other than a candidate gives up.
     GiveUp { client: u64, calls: u64 },
     /// An operator tries again.
@@ -114,6 +116,7 @@ impl World {
             What::Silent { client, connection } => self.hear(client, client::Heard::Silence { connection }),
             What::Redial { client, connection } => self.hear(client, client::Heard::Redial { connection }),
             What::Curious { client, round } => self.hear(client, client::Heard::Enough { round }),
+            What::Overdue { client } => self.hear(client, client::Heard::Overdue),
             What::GiveUp { client, calls } => self.give_up(client, calls),
             What::Retry { client } => self.retry_errand(client),
             What::Strike => self.strike_peers(),

@@ -163,6 +163,7 @@ impl World {
             (booth.stopped_until, booth.disk_stands_until) = (self.now, self.now);
             booth.next_flush_fails = false;
             booth.forget_unread();
+            self.hurry_flush(v, flush_max);
             self.after_peers(0, What::Resume { voter: v });
             if (v + voters - first) % voters < buried {
                 self.peers.booths[v].dead_for_good = true;

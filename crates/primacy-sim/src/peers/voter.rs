@@ -310,6 +310,14 @@ impl World {
         }
     }
 
+    /// What a disk that stood has kept waiting is written soon.
+    pub(super) fn hurry_flush(&mut self, v: usize, within: u64) {
+        let pending = self.peers.booths[v].life.as_ref().filter(|life| life.flush.is_some());
+        if let Some(life) = pending.map(|life| life.number) {
+            self.after_peers(within, What::Flushed { voter: v, life });
+        }
+    }
+
     /// What was written is on disk; or nobody knows what is, and the voter ends.
     pub(super) fn flushed(&mut self, v: usize, number: u64) {
         let now = self.now;

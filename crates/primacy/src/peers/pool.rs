@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, RollAsk, Round, VoterId};
+use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, Pace, RollAsk, Round, VoterId};
 use tokio::sync::mpsc;
 
 use super::address::PeerAddress;
@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 pub(super) use super::link::Back as Heard;
 use super::link::{Ends, Introduced, Link, State, Way, introduce};
 use super::wire::{Asked, Body, Malformed, Question, RollQuestion, Told};
+use crate::clock;
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
 
@@ -95,6 +96,8 @@ pub(super) struct Pool {
     lost: VecDeque<(VoterId, u64)>,
     /// Counts questions that no clerk asks.
     polls: u64,
+    /// How fast a majority answers.
+    pace: Pace,
 }
 
 /// No clerk counts so many rounds.
@@ -133,8 +136,9 @@ impl Pool {
                     places.note(cluster);
                     let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
                     let (places, cluster) = (places.clone(), cluster.clone());
-                    let (told, lost) = (BTreeMap::new(), VecDeque::new());
-                    let mut pool = Self { places, ends, links, told, cluster, proves, back, lost, polls: POLLS_FROM };
+                    let (told, lost, pace) = (BTreeMap::new(), VecDeque::new(), Pace::default());
+                    let mut pool =
+                        Self { places, ends, links, told, cluster, proves, back, lost, polls: POLLS_FROM, pace };
                     pool.connect();
                     return Ok(pool);
                 }
@@ -401,17 +405,24 @@ pub(super) async fn carry_out(
     begin(clerk, &mut out);
     loop {
         if let Some(result) = send(pool, &mut out, &dress) {
+            pool.pace.answered(clock::now());
             return (result, beside);
         }
-        if clerk.is_curious() {
-            // A majority has answered. Who would only make it surer is not waited for as if it were needed: it may be gone.
-            match tokio::time::timeout(clerk.curious_for(), pool.heard()).await {
-                Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
-                Err(_) => clerk.conclude(&mut out),
+        // A majority may have answered. Who would only make it surer is not waited for as if it were needed: it may be gone.
+        let is_curious = clerk.is_curious();
+        let now = clock::now();
+        let overdue = pool.pace.overdue_at(clerk, now).since(now);
+        let wait = if is_curious { clerk.curious_for() } else { overdue };
+        match tokio::time::timeout(wait, pool.heard()).await {
+            Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
+            Err(_) if is_curious => {
+                pool.pace.cut_short();
+                clerk.conclude(&mut out);
             }
-        } else {
-            let heard = pool.heard().await;
-            tell(pool, clerk, heard, &mut beside, &mut out);
+            Err(_) => {
+                pool.pace.asked_again(clock::now());
+                clerk.ask_again(&mut out);
+            }
         }
     }
 }
