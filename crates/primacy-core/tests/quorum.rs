@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallError, EndReason, Holder, Record, Reply, Request, Sighting, Version, Wish};
 use primacy_core::quorum::{
-    Ask, Clerk, Counts, Durable, Granted, Membership, Ordered, Orders, Output, Round, Voter, VoterId,
+    Ask, Clerk, Counts, Durable, Granted, Membership, Ordered, Orders, Output, Pace, Round, Voter, VoterId,
 };
 use primacy_core::{CandidateId, Instant, Label, Token};
 

@@ -279,7 +279,17 @@ impl Grant {
                         *until = (*until).max(*sent + believed);
                         out.push(Out::Until(*until));
                     }
-                    Some(Reply::Conflict(_)) => self.lose(out),
+                    Some(Reply::Conflict(seen)) => match seen.record {
+                        // An earlier attempt was promised: the next renewal is the one after it.
+                        Some(record)
+                            if record.is_held_by(self.holder.id)
+                                && record.version.token == version.token
+                                && record.version > *version =>
+                        {
+                            (*version, *next) = (record.version, now);
+                        }
+                        _ => self.lose(out),
+                    },
                     // Nothing is known: the lease goes on, and so does its end.
                     _ => {}
                 }

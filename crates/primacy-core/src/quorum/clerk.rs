@@ -237,16 +237,14 @@ impl Clerk {
 
     /// Whether a majority has answered, and it waits for others' answers only to know better: of a look, whether there was a
     /// later grant; of a claim, whether enough others accept it. Nobody waits for that longer than
-    /// [`curious_for`](Self::curious_for): the others may be gone.
+    /// [`Pace::curious_for`](super::Pace::curious_for): the others may be gone.
     pub fn is_curious(&self) -> bool {
         matches!(self.step, Step::Looking { .. } | Step::Reading(_) | Step::Claiming { .. }) && self.is_heard()
     }
 
-    /// For how long it may be curious before somebody calls [`conclude`](Self::conclude): little beside the lease that is at
-    /// stake.
-    pub fn curious_for(&self) -> Duration {
-        const MOST: Duration = Duration::from_millis(20);
-        self.lease().map_or(MOST, |lease| (lease / 20).min(MOST))
+    /// Whether the answers that it waits for decide whether a claim can be granted.
+    pub(super) fn is_claiming(&self) -> bool {
+        matches!(self.step, Step::Reading(_) | Step::Claiming { .. })
     }
 
     /// The lease that is at stake: the one that is asked for, or that was shown last.

@@ -126,10 +126,56 @@ fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silen
     claims.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 3));
     assert_eq!(peers.deliver(&mut a, claims), []);
     assert!(a.is_curious(), "one has accepted, one has refused");
-    assert!(a.curious_for() <= lease / 20);
+    let mut pace = Pace::default();
+    assert_eq!(pace.curious_for(&a), lease / 20);
+    pace.overdue_at(&a, peers.now);
+    peers.pass(lease / 10);
+    pace.answered(peers.now);
+    assert_eq!(pace.curious_for(&a), lease * 2 / 5, "who is far away may be needed");
     let mut out = Vec::new();
     a.conclude(&mut out);
     let taken_back = |output: &Output| matches!(output, Output::Send { ask: Ask::Release { beat: 0, .. }, .. });
     assert_eq!(out.iter().filter(|output| taken_back(output)).count(), 3, "also by the one that is silent");
     assert!(matches!(out.last(), Some(Output::Done(Ok(Reply::Conflict(_))))), "{out:?}");
+}
+
+#[test]
+fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
+    let mut peers = Peers::new();
+    let (mut a, mut pace) = (Clerk::new(membership()), Pace::default());
+    let first = applied(peers.ask(&mut a, "a")).version;
+    let (mut out, request) =
+        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
+    a.begin(request, &mut out);
+    assert_eq!(pace.overdue_at(&a, peers.now), peers.now + LEASE / 20);
+    // One answers; the question to the second is lost, and the third cannot be reached.
+    out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
+    peers.cut(&[3]);
+    assert_eq!(peers.deliver(&mut a, out), []);
+    peers.pass(LEASE / 20);
+    pace.asked_again(peers.now);
+    assert_eq!(pace.overdue_at(&a, peers.now), peers.now + LEASE / 10, "twice as long");
+    let mut again = Vec::new();
+    a.ask_again(&mut again);
+    let asked: Vec<u128> = again.iter().filter_map(sent_to).collect();
+    assert_eq!(asked, [2, 3]);
+    peers.cut(&[]);
+    let done = peers.deliver(&mut a, again);
+    let [Output::Done(Ok(Reply::Applied(record)))] = &done[..] else { panic!("{done:?}") };
+    assert_eq!(record.version, version(1, 2));
+    pace.answered(peers.now);
+    let (mut out, look) = (Vec::new(), Request::Look { announce: None });
+    a.begin(look, &mut out);
+    assert_eq!(pace.overdue_at(&a, peers.now), peers.now + LEASE / 10, "rounds have taken half of that");
+    let mut none = Vec::new();
+    peers.deliver(&mut a, out);
+    a.ask_again(&mut none);
+    assert_eq!(none, [], "nobody waits any more");
+}
+
+fn sent_to(output: &Output) -> Option<u128> {
+    match output {
+        Output::Send { to, .. } => Some(to.to_bits()),
+        Output::Done(_) => None,
+    }
 }

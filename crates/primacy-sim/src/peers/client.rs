@@ -512,7 +512,7 @@ impl World {
         let round = client.clerk.round();
         if client.clerk.is_curious() && client.curious != Some(round) {
             client.curious = Some(round);
-            let wait = later(&client.clock, now, crate::nanos(client.clerk.curious_for()));
+            let wait = later(&client.clock, now, crate::nanos(client.pace.curious_for(&client.clerk)));
             self.after_peers(wait, What::Curious { client: number, round });
         }
     }

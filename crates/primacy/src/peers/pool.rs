@@ -412,7 +412,7 @@ pub(super) async fn carry_out(
         let is_curious = clerk.is_curious();
         let now = clock::now();
         let overdue = pool.pace.overdue_at(clerk, now).since(now);
-        let wait = if is_curious { clerk.curious_for() } else { overdue };
+        let wait = if is_curious { pool.pace.curious_for(clerk) } else { overdue };
         match tokio::time::timeout(wait, pool.heard()).await {
             Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
             Err(_) if is_curious => {
