@@ -36,13 +36,13 @@ impl Pace {
         self.asked + first * (1 << self.again.min(8))
     }
 
-    /// For how long a clerk that [is curious](Clerk::is_curious) waits before somebody calls [`Clerk::conclude`]. A look that waits
-    /// for better knowledge, a moment: the next look may have it. A claim that waits for those whom it needs, four times
-    /// as long as rounds take, since who is further away than most may be needed; and a twentieth of its lease.
+    /// For how long a clerk that [is curious](Clerk::is_curious) waits before somebody calls [`Clerk::conclude`]: a twentieth of the
+    /// lease, and 20 ms at most. A claim needs those for whom it waits, who may be further away than most: it waits four
+    /// times as long as rounds take.
     pub fn curious_for(&self, clerk: &Clerk) -> Duration {
         const MOMENT: Duration = Duration::from_millis(20);
-        let part = clerk.lease().map_or(MOMENT, |lease| lease / 20);
-        if clerk.is_claiming() { part.max(self.usual * 4) } else { part.min(MOMENT) }
+        let moment = clerk.lease().map_or(MOMENT, |lease| (lease / 20).min(MOMENT));
+        if clerk.is_claiming() { moment.max(self.usual * 4) } else { moment }
     }
 
     /// They have been asked again: the next time only after twice as long.

@@ -127,7 +127,7 @@ fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silen
     assert_eq!(peers.deliver(&mut a, claims), []);
     assert!(a.is_curious(), "one has accepted, one has refused");
     let mut pace = Pace::default();
-    assert_eq!(pace.curious_for(&a), lease / 20);
+    assert_eq!(pace.curious_for(&a), Duration::from_millis(20));
     pace.overdue_at(&a, peers.now);
     peers.pass(lease / 10);
     pace.answered(peers.now);
