@@ -15,6 +15,8 @@ pub struct Budget {
     pub releases: u8,
     /// Messages that are lost.
     pub losses: u8,
+    /// Times that somebody asks those again who have not answered.
+    pub repeats: u8,
     /// Voters that are restarted.
     pub restarts: u8,
     /// Times that each of those who exchange voters goes on after it had to wait.
@@ -61,14 +63,14 @@ impl Setup {
     }
 }
 
-const ASKS: Budget = Budget { asks: 1, renewals: 0, releases: 0, losses: 0, restarts: 0, resumes: 0 };
+const ASKS: Budget = Budget { asks: 1, renewals: 0, releases: 0, losses: 0, repeats: 0, restarts: 0, resumes: 0 };
 
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
     let renewals = Budget { renewals: 1, losses: 1, ..ASKS };
     let release = Budget { renewals: 1, releases: 1, ..ASKS };
     let twice = Budget { asks: 2, renewals: 1, releases: 1, ..ASKS };
-    let again = Budget { renewals: 2, ..ASKS };
+    let again = Budget { renewals: 2, repeats: 1, ..ASKS };
     let goes_on = Budget { renewals: 1, ..WAITS };
     vec![
         Setup::new("quorum: two ask", 2, ASKS),

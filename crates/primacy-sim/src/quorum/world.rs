@@ -87,6 +87,8 @@ pub enum Step {
     Renew(u8),
     /// A leader gives the lease back.
     Release(u8),
+    /// A candidate asks those again who have not answered.
+    AskAgain(u8),
     /// A candidate waits no longer.
     GiveUp(u8),
     /// A message arrives.
@@ -325,8 +327,14 @@ impl Model for Grant {
             let candidate = &world.candidates[usize::from(index)];
             let believes = world.believes(usize::from(index));
             match candidate.call {
-                Some((_, since)) if world.tick > since => actions.push(Step::GiveUp(index)),
-                Some(_) => {}
+                Some((_, since)) => {
+                    if world.tick > since {
+                        actions.push(Step::GiveUp(index));
+                    }
+                    if world.budget.repeats > 0 {
+                        actions.push(Step::AskAgain(index));
+                    }
+                }
                 None if believes => {
                     if world.budget.renewals > 0 {
                         actions.push(Step::Renew(index));
@@ -409,6 +417,12 @@ impl Model for Grant {
                 let version = world.candidates[usize::from(index)].belief.take()?.version;
                 let request = Request::Release { id: holder(index).id, version, reason: EndReason::Finished };
                 world.begin(index, Call::Release, request, setup);
+            }
+            Step::AskAgain(index) => {
+                world.budget.repeats -= 1;
+                let mut out = Vec::new();
+                world.candidates[usize::from(index)].clerk.ask_again(&mut out);
+                world.carry_out(index, out, setup);
             }
             Step::GiveUp(index) => world.candidates[usize::from(index)].call = None,
             Step::Deliver(at) => world.deliver(at, setup),
