@@ -352,7 +352,9 @@ impl World {
 
     fn arm_end(&mut self, v: usize) {
         let now = self.now;
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| !life.armed) else { return };
+        // While it waits for its disk it notices nothing, and looks again after that.
+        let is_idle = |life: &&mut Life| !life.armed && life.flush.is_none();
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(is_idle) else { return };
         let Some(until) = life.bound_until else { return };
         life.armed = true;
         let number = life.number;
