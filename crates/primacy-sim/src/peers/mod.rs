@@ -11,6 +11,7 @@ mod operators;
 mod promises;
 mod setting;
 mod strikes;
+mod tcp;
 mod voter;
 mod wire;
 
@@ -55,6 +56,8 @@ pub(crate) enum What {
     Arrive { connection: u64, at_voter: bool },
     /// One frame does, that keeps no order.
     Stray { connection: u64, at_voter: bool, frame: Box<Frame> },
+    /// A sender looks whether something must be sent again.
+    Resend { connection: u64, at_voter: bool },
     /// An asker waits no longer for an answer over a connection.
     Silent { client: u64, connection: u64 },
     /// An asker makes a connection anew.
@@ -112,6 +115,7 @@ impl World {
             What::Ends { voter, life } => self.promise_ends(voter, life),
             What::Dialed { connection, by } => self.dialed(connection, by),
             What::Arrive { connection, at_voter } => self.arrive_frames(connection, at_voter),
+            What::Resend { connection, at_voter } => self.resend(connection, at_voter),
             What::Stray { connection, at_voter, frame } => self.arrive_stray(connection, at_voter, *frame),
             What::Silent { client, connection } => self.hear(client, client::Heard::Silence { connection }),
             What::Redial { client, connection } => self.hear(client, client::Heard::Redial { connection }),

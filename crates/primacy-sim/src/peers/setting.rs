@@ -27,7 +27,7 @@ pub(crate) struct Setting {
 pub(crate) struct Rates {
     /// Packets lost between two hosts.
     pub(crate) loss: u32,
-    /// After how long a lost one is sent again, the first time.
+    /// The shortest time-out after which one is sent again that nothing follows.
     pub(crate) resend: u64,
     /// Frames that come twice, where they keep no order.
     pub(crate) doubled: u32,
@@ -137,7 +137,7 @@ impl Setting {
 }
 
 impl Rates {
-    /// What Linux does with a lost packet after which nothing else was sent.
+    /// Linux waits so long at least for a lost packet after which nothing else was sent.
     pub(crate) fn steady(steady: Steady) -> Self {
         Self { loss: steady.loss_ppm, resend: 200_000_000, ..Self::healed(2_000_000) }
     }

@@ -10,6 +10,7 @@ use primacy_core::{CandidateId, Instant};
 
 use super::What;
 use super::client::Heard;
+use super::tcp::{Ack, Receiver, Sender};
 use crate::tally::{Fault, Sometimes};
 use crate::world::World;
 
@@ -66,10 +67,31 @@ pub(super) struct Connection {
     to_client: Lane,
 }
 
-#[derive(Debug, Default)]
+/// One direction.
+#[derive(Debug)]
 struct Lane {
+    sender: Sender,
+    receiver: Receiver,
+    /// What is on its way, in the order in which it arrives.
+    packets: VecDeque<Packet>,
+    /// When the last of them does.
     due: u64,
-    frames: VecDeque<(u64, Frame)>,
+    /// What was sent and not handed over, and how many were.
+    frames: VecDeque<Frame>,
+    handed: u64,
+    /// Something is neither there nor on its way.
+    lacks: bool,
+    /// When the sender looks at what it has to do.
+    wakes: Option<u64>,
+}
+
+/// A segment, or an acknowledgment alone.
+#[derive(Debug)]
+struct Packet {
+    due: u64,
+    segment: Option<u64>,
+    /// What whoever sends it has of the other direction.
+    ack: Ack,
 }
 
 impl Cuts {
@@ -106,12 +128,15 @@ impl World {
     /// Begins to make a connection.
     pub(super) fn dial(&mut self, client: u64, host: usize, voter: usize) -> u64 {
         let number = self.number();
-        let (to_voter, to_client) = (Lane::default(), Lane::default());
+        let resend = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.resend);
+        // There and back three times: the connection, its secrecy, the greeting.
+        let ways: [u64; 6] = std::array::from_fn(|_| self.one_way(host, voter));
+        let takes = ways.iter().map(|way| way + self.resent(host, voter)).sum();
+        let lane = || Lane::new(Sender::new(resend, ways[0] + ways[1]));
+        let (to_voter, to_client) = (lane(), lane());
         let connection =
             Connection { client, host, voter, life: None, closed: false, lingers: false, to_voter, to_client };
         self.peers.connections.insert(number, connection);
-        // There and back three times: the connection, its secrecy, the greeting.
-        let takes: u64 = (0..6).map(|_| self.one_way(host, voter) + self.resent(host, voter)).sum();
         self.after_peers(takes, What::Dialed { connection: number, by: self.now + HANDSHAKE });
         number
     }
@@ -149,7 +174,7 @@ impl World {
         if from == to { self.rng.between(10_000, 50_000) } else { self.way() }
     }
 
-    /// How much longer a frame takes whose packets are lost, in a connection that sends them again.
+    /// How much longer it takes to make a connection when packets are lost: nothing follows them.
     fn resent(&mut self, from: usize, to: usize) -> u64 {
         let Some(setting) = &self.scenario.peers else { return 0 };
         let (loss, resend) = (setting.rates.loss, setting.rates.resend);
@@ -165,13 +190,12 @@ impl World {
     /// Sends a frame over a connection.
     pub(super) fn send_frame(&mut self, number: u64, at_voter: bool, frame: Frame) {
         let Some(connection) = self.peers.connections.get(&number) else { return };
-        let (host, voter) = (connection.host, connection.voter);
-        let (from, to) = if at_voter { (host, voter) } else { (voter, host) };
+        let (from, to) = connection.ends(at_voter);
         let Some(setting) = &self.scenario.peers else { return };
         let (strays, loss, doubled) = (setting.strays, setting.rates.loss, setting.rates.doubled);
         let loss = if from == to { 0 } else { loss };
-        let mut way = self.one_way(from, to);
         if strays && !matches!(frame, Frame::Reset) {
+            let way = self.one_way(from, to);
             if self.rng.chance(doubled) {
                 self.fault(Fault::Doubled);
                 let late = way + self.rng.spread(100_000, crate::nanos(self.scenario.longest) * 2);
@@ -183,42 +207,109 @@ impl World {
             }
             return self.after_peers(way, What::Stray { connection: number, at_voter, frame: Box::new(frame) });
         }
-        way += self.resent(from, to);
         let now = self.now;
         let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let mut back = Vec::new();
+        for lane in [at_voter, !at_voter] {
+            back.extend(connection.lane(lane).hear_late(now).into_iter().map(|segment| (lane, segment)));
+        }
         let lane = connection.lane(at_voter);
+        lane.frames.push_back(frame);
+        back.extend(lane.sender.push(now).map(|segment| (at_voter, segment)));
+        back.into_iter().for_each(|(lane, segment)| self.transmit(number, lane, Some(segment)));
+    }
+
+    /// Puts a segment on its way, or an acknowledgment alone.
+    fn transmit(&mut self, number: u64, at_voter: bool, segment: Option<u64>) {
+        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let (from, to) = connection.ends(at_voter);
+        let loss = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.loss);
+        let way = self.one_way(from, to);
+        let is_lost = from != to && self.rng.chance(loss);
+        let now = self.now;
+        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let ack = connection.lane(!at_voter).receiver.ack();
+        let lane = connection.lane(at_voter);
+        if is_lost {
+            lane.lacks |= segment.is_some();
+            self.fault(Fault::PacketLost);
+            return self.watch(number, at_voter);
+        }
         lane.due = (lane.due + 1).max(now + way);
-        lane.frames.push_back((lane.due, frame));
+        lane.packets.push_back(Packet { due: lane.due, segment, ack });
         let wait = lane.due - now;
         self.after_peers(wait, What::Arrive { connection: number, at_voter });
     }
 
-    /// Frames that are due reach the other end, in the order in which they were sent.
+    /// Wakes a sender in time, if it has something to do: it has when something is missing, and looks at nothing else.
+    fn watch(&mut self, number: u64, at_voter: bool) {
+        let now = self.now;
+        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let lane = connection.lane(at_voter);
+        if !lane.lacks && !lane.sender.waits() {
+            return;
+        }
+        let Some(due) = lane.sender.due().into_iter().chain(lane.heard_late()).min() else { return };
+        let due = due.max(now);
+        if lane.wakes.is_none_or(|wakes| due < wakes) {
+            lane.wakes = Some(due);
+            self.after_peers(due - now, What::Resend { connection: number, at_voter });
+        }
+    }
+
+    /// A sender wakes.
+    pub(super) fn resend(&mut self, number: u64, at_voter: bool) {
+        let now = self.now;
+        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let lane = connection.lane(at_voter);
+        if lane.wakes != Some(now) {
+            return;
+        }
+        lane.wakes = None;
+        let mut again = lane.hear_late(now);
+        if (lane.lacks || lane.sender.waits()) && lane.sender.due().is_some_and(|due| due <= now) {
+            again.extend(lane.sender.expire(now));
+        }
+        again.into_iter().for_each(|segment| self.transmit(number, at_voter, Some(segment)));
+        self.watch(number, at_voter);
+    }
+
+    /// Packets that are due reach the other end, or are lost where the network is cut. Frames are handed over in the order in which
+    /// they were sent.
     pub(super) fn arrive_frames(&mut self, number: u64, at_voter: bool) {
+        let now = self.now;
         loop {
-            let now = self.now;
             let Some(connection) = self.peers.connections.get_mut(&number) else { return };
-            let (host, voter) = (connection.host, connection.voter);
-            let (from, to) = if at_voter { (host, voter) } else { (voter, host) };
+            let (from, to) = connection.ends(at_voter);
             let lane = connection.lane(at_voter);
-            if lane.frames.front().is_none_or(|(due, _)| *due > now) {
+            if let Some(frame) = lane.hand_over() {
+                self.pass_on(number, at_voter, frame, false);
+                continue;
+            }
+            let Some(packet) = lane.packets.pop_front_if(|packet| packet.due <= now) else {
                 return self.forget_closed(number);
+            };
+            if self.peers.cuts.open_at(from, to, now).is_some() {
+                lane.lacks |= packet.segment.is_some();
+                self.watch(number, at_voter);
+                continue;
             }
-            if let Some(until) = self.peers.cuts.open_at(from, to, now) {
-                let resend = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.resend);
-                let wait = until - now + self.rng.below(resend.max(1));
-                return self.after_peers(wait, What::Arrive { connection: number, at_voter });
+            let speaks = packet.segment.is_some_and(|segment| lane.receiver.take(segment, now));
+            lane.lacks &= lane.receiver.next() < lane.sender.next();
+            let again = connection.lane(!at_voter).sender.hear(&packet.ack, now);
+            if speaks && again.is_empty() {
+                self.transmit(number, !at_voter, None);
             }
-            let Some((_, frame)) = lane.frames.pop_front() else { return };
-            self.pass_on(number, at_voter, frame, false);
+            again.into_iter().for_each(|segment| self.transmit(number, !at_voter, Some(segment)));
+            self.watch(number, at_voter);
+            self.watch(number, !at_voter);
         }
     }
 
     /// A frame that keeps no order reaches the other end, or is lost where the network is cut.
     pub(super) fn arrive_stray(&mut self, number: u64, at_voter: bool, frame: Frame) {
         let Some(connection) = self.peers.connections.get(&number) else { return };
-        let (host, voter) = (connection.host, connection.voter);
-        let (from, to) = if at_voter { (host, voter) } else { (voter, host) };
+        let (from, to) = connection.ends(at_voter);
         if self.peers.cuts.open_at(from, to, self.now).is_none() {
             self.pass_on(number, at_voter, frame, true);
         }
@@ -279,7 +370,7 @@ impl World {
         let broken: Vec<u64> = broken.map(|(number, _)| *number).collect();
         for number in broken {
             let Some(connection) = self.peers.connections.get_mut(&number) else { continue };
-            connection.to_voter.frames.clear();
+            connection.to_voter.clear();
             connection.life = Some(0);
             if tells {
                 self.send_frame(number, false, Frame::Reset);
@@ -289,8 +380,52 @@ impl World {
 }
 
 impl Connection {
+    /// The hosts that a lane leads from and to.
+    const fn ends(&self, at_voter: bool) -> (usize, usize) {
+        if at_voter { (self.host, self.voter) } else { (self.voter, self.host) }
+    }
+
     fn lane(&mut self, at_voter: bool) -> &mut Lane {
         if at_voter { &mut self.to_voter } else { &mut self.to_client }
+    }
+}
+
+impl Lane {
+    fn new(sender: Sender) -> Self {
+        let (packets, frames) = (VecDeque::new(), VecDeque::new());
+        let receiver = Receiver::default();
+        Self { sender, receiver, packets, due: 0, frames, handed: 0, lacks: false, wakes: None }
+    }
+
+    /// The next frame, if it has arrived.
+    fn hand_over(&mut self) -> Option<Frame> {
+        let frame = if self.handed < self.receiver.next() { self.frames.pop_front() } else { None };
+        self.handed += u64::from(frame.is_some());
+        frame
+    }
+
+    /// When the sender hears what the receiver says of its own accord.
+    fn heard_late(&self) -> Option<u64> {
+        self.receiver.owes().map(|at| at + self.sender.way())
+    }
+
+    /// The sender hears that, if it is time: which segments it sends now. None of these is lost, so that nothing has to happen
+    /// when it matters to nobody.
+    fn hear_late(&mut self, now: u64) -> Vec<u64> {
+        match self.heard_late().filter(|at| *at <= now) {
+            Some(at) => self.sender.hear(&self.receiver.ack(), at),
+            None => Vec::new(),
+        }
+    }
+
+    /// Nothing that was sent arrives any more.
+    fn clear(&mut self) {
+        self.packets.clear();
+        self.frames.clear();
+        self.sender.forget();
+        self.receiver.skip(self.sender.next());
+        self.handed = self.sender.next();
+        self.lacks = false;
     }
 }
 
