@@ -29,6 +29,8 @@ pub(crate) struct Rates {
     pub(crate) loss: u32,
     /// The shortest time-out after which one is sent again that nothing follows.
     pub(crate) resend: u64,
+    /// Receivers tell of what has arrived beyond it (SACK), so that it may be sent again before.
+    pub(crate) selective: bool,
     /// Frames that come twice, where they keep no order.
     pub(crate) doubled: u32,
     /// The longest that a flush takes when it is not slow.
@@ -144,7 +146,7 @@ impl Rates {
 
     /// A healthy world, in which a flush takes at most this long.
     pub(crate) fn healed(flush_max: u64) -> Self {
-        Self { flush_max, resend: 1_000_000, ..Self::default() }
+        Self { flush_max, resend: 1_000_000, selective: true, ..Self::default() }
     }
 
     fn draw(profile: Profile, lease: u64, call: u64, rng: &mut Rng) -> Self {
@@ -163,6 +165,7 @@ impl Rates {
             ..Self::default()
         };
         rates.resend = *rng.pick(&[call / 4, call, 200_000_000]);
+        rates.selective = rng.chance(500_000);
         rates.flush_max = rng.spread(100_000, (call / 8).max(100_000));
         rates.flush_slow_max = rng.spread(call / 8, call * 2);
         rates.strike_every = rng.spread(lease / 16, lease * 4);

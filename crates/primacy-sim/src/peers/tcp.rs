@@ -27,6 +27,8 @@ pub(super) struct Ack {
 pub(super) struct Sender {
     /// The shortest time-out.
     least: u64,
+    /// The receiver tells of what is beyond a hole (SACK), which RACK and TLP ask for; else there are only time-outs.
+    selective: bool,
     trips: Trips,
     /// The number of the first in flight.
     first: u64,
@@ -81,10 +83,11 @@ impl Trips {
 
 impl Sender {
     /// A sender whose shortest time-out and first round trip are these.
-    pub(super) fn new(least: u64, trip: u64) -> Self {
+    pub(super) fn new(least: u64, trip: u64, selective: bool) -> Self {
         let trips = Trips { least: trip, smooth: trip, varies: trip / 2 };
         let flight = VecDeque::new();
-        Self { least, trips, first: 0, flight, latest: None, moved: 0, since: 0, doubled: 0, waits: false }
+        let latest = None;
+        Self { least, selective, trips, first: 0, flight, latest, moved: 0, since: 0, doubled: 0, waits: false }
     }
 
     /// There is a new segment: its number, if it is to be sent now.
@@ -109,7 +112,8 @@ impl Sender {
             if number >= ack.next && ack.beyond.is_empty() {
                 break;
             }
-            let Some(sent) = segment.sent.filter(|_| !segment.arrived && ack.tells(number)) else { continue };
+            let tells = number < ack.next || self.selective && ack.beyond.contains(&number);
+            let Some(sent) = segment.sent.filter(|_| !segment.arrived && tells) else { continue };
             (segment.arrived, is_news) = (true, true);
             let took = now.saturating_sub(sent);
             if !segment.again {
@@ -220,7 +224,8 @@ impl Sender {
 
     /// After how long the tail is probed, if it is: nothing else is being mended.
     fn probes(&self) -> Option<u64> {
-        let in_order = !self.waits && self.flight.iter().all(|segment| !segment.arrived && !segment.again);
+        let in_order =
+            self.selective && !self.waits && self.flight.iter().all(|segment| !segment.arrived && !segment.again);
         let alone = if self.flight.len() == 1 { WORST_DELAY } else { 0 };
         in_order.then_some(self.trips.smooth * 2 + alone)
     }
@@ -234,12 +239,6 @@ impl Sender {
 impl Segment {
     const fn send_again(&mut self, now: u64) {
         (self.sent, self.again) = (Some(now), true);
-    }
-}
-
-impl Ack {
-    fn tells(&self, number: u64) -> bool {
-        number < self.next || self.beyond.contains(&number)
     }
 }
 
@@ -293,7 +292,7 @@ mod tests {
 
     /// Linux's shortest time-out, and a way there and back of 2 ms.
     fn sender() -> Sender {
-        Sender::new(200 * MS, 2 * MS)
+        Sender::new(200 * MS, 2 * MS, true)
     }
 
     fn ack(next: u64, beyond: &[u64]) -> Ack {
@@ -367,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_tail_of_one_may_be_acknowledged_late() {
-        let mut sender = Sender::new(500 * MS, 2 * MS);
+        let mut sender = Sender::new(500 * MS, 2 * MS, true);
         sender.push(0);
         assert_eq!(expire(&mut sender), (204, vec![0]));
         // A time-out that comes sooner bounds the wait.
@@ -406,7 +405,17 @@ mod tests {
         expire(&mut sender);
         sender.hear(&ack(2, &[]), 9_000 * MS);
         assert_eq!(sender.timeout(), (27 + 203) * MS);
-        assert_eq!(Sender::new(1, 50_000 * MS).timeout(), 120_000 * MS);
+        assert_eq!(Sender::new(1, 50_000 * MS, true).timeout(), 120_000 * MS);
+    }
+
+    #[test]
+    fn without_selective_acknowledgments_there_are_only_time_outs() {
+        let mut sender = Sender::new(200 * MS, 2 * MS, false);
+        (sender.push(0), sender.push(MS), sender.push(20 * MS));
+        assert!(sender.hear(&ack(0, &[1, 2]), 22 * MS).is_empty());
+        assert_eq!(expire(&mut sender), (200, vec![0]));
+        // What was sent before that is sent again when that has arrived.
+        assert_eq!(sender.hear(&ack(1, &[]), 202 * MS), [1, 2]);
     }
 
     #[test]
@@ -429,7 +438,7 @@ mod tests {
         assert!(receiver.take(3, 20 * MS) && receiver.take(4, 20 * MS));
         assert!(receiver.take(3, 20 * MS) && receiver.take(0, 20 * MS), "twice");
         let said = receiver.ack();
-        assert!(said.tells(1) && !said.tells(2) && said.tells(3) && said.tells(4) && !said.tells(5));
+        assert_eq!((said.next, said.beyond.into_iter().collect::<Vec<_>>()), (2, vec![3, 4]));
         assert!(receiver.take(2, 30 * MS));
         assert_eq!((receiver.next(), receiver.beyond.len()), (5, 0));
     }

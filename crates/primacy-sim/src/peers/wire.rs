@@ -128,11 +128,12 @@ impl World {
     /// Begins to make a connection.
     pub(super) fn dial(&mut self, client: u64, host: usize, voter: usize) -> u64 {
         let number = self.number();
-        let resend = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.resend);
+        let Some(setting) = &self.scenario.peers else { return number };
+        let (resend, selective) = (setting.rates.resend, setting.rates.selective);
         // There and back three times: the connection, its secrecy, the greeting.
         let ways: [u64; 6] = std::array::from_fn(|_| self.one_way(host, voter));
         let takes = ways.iter().map(|way| way + self.resent(host, voter)).sum();
-        let lane = || Lane::new(Sender::new(resend, ways[0] + ways[1]));
+        let lane = || Lane::new(Sender::new(resend, ways[0] + ways[1], selective));
         let (to_voter, to_client) = (lane(), lane());
         let connection =
             Connection { client, host, voter, life: None, closed: false, lingers: false, to_voter, to_client };
