@@ -299,6 +299,11 @@ mod tests {
         Ack { next, beyond: beyond.iter().copied().collect() }
     }
 
+    /// New segments at these times, all of which leave.
+    fn send(sender: &mut Sender, times: &[u64]) {
+        times.iter().for_each(|at| assert!(sender.push(*at).is_some()));
+    }
+
     /// Sends again when it is due; when that was, and what was sent.
     fn expire(sender: &mut Sender) -> (u64, Vec<u64>) {
         let due = sender.due().expect("something is in flight");
@@ -318,12 +323,12 @@ mod tests {
     #[test]
     fn what_was_sent_just_before_may_have_been_overtaken() {
         let mut sender = sender();
-        (sender.push(0), sender.push(0));
+        send(&mut sender, &[0, 0]);
         assert!(sender.hear(&ack(0, &[1]), 2 * MS).is_empty());
         assert_eq!(sender.due(), Some(2 * MS + MS / 2), "a quarter of the way there and back");
         assert_eq!(sender.expire(2 * MS + MS / 2), [0]);
         // It comes after all, and the other one with it.
-        (sender.push(3 * MS), sender.push(3 * MS));
+        send(&mut sender, &[3 * MS, 3 * MS]);
         assert!(sender.hear(&ack(2, &[3]), 5 * MS).is_empty());
         assert!(sender.hear(&ack(4, &[]), 5 * MS).is_empty());
         assert_eq!(sender.due(), None);
@@ -332,7 +337,7 @@ mod tests {
     #[test]
     fn what_is_lost_again_is_sent_again_when_a_later_one_has_arrived() {
         let mut sender = sender();
-        (sender.push(0), sender.push(20 * MS));
+        send(&mut sender, &[0, 20 * MS]);
         assert_eq!(sender.hear(&ack(0, &[1]), 22 * MS), [0]);
         sender.push(40 * MS);
         assert_eq!(sender.hear(&ack(0, &[1, 2]), 42 * MS), [0]);
@@ -343,7 +348,7 @@ mod tests {
     #[test]
     fn an_acknowledgment_that_is_lost_is_made_up_for_by_the_next() {
         let mut sender = sender();
-        (sender.push(0), sender.push(20 * MS), sender.push(40 * MS));
+        send(&mut sender, &[0, 20 * MS, 40 * MS]);
         assert_eq!(sender.hear(&ack(1, &[2]), 42 * MS), [1]);
         assert_eq!(sender.first, 1);
     }
@@ -351,7 +356,7 @@ mod tests {
     #[test]
     fn a_tail_of_two_is_probed_once_and_soon() {
         let mut sender = sender();
-        (sender.push(0), sender.push(MS));
+        send(&mut sender, &[0, MS]);
         assert_eq!(expire(&mut sender), (5, vec![1]));
         // The probe shows that the other one is lost too.
         let mut heard = sender;
@@ -359,7 +364,7 @@ mod tests {
         assert_eq!(heard.first, 0);
 
         let mut sender = self::sender();
-        (sender.push(0), sender.push(MS));
+        send(&mut sender, &[0, MS]);
         expire(&mut sender);
         assert_eq!(expire(&mut sender), (205, vec![0]), "no second probe");
     }
@@ -381,8 +386,9 @@ mod tests {
     #[test]
     fn after_a_time_out_new_segments_wait_until_something_is_heard() {
         let mut sender = sender();
-        (sender.push(0), sender.push(0), sender.push(0));
-        (expire(&mut sender), expire(&mut sender));
+        send(&mut sender, &[0, 0, 0]);
+        expire(&mut sender);
+        expire(&mut sender);
         assert!(sender.waits() && sender.push(210 * MS).is_none());
         assert!(sender.hear(&ack(0, &[]), 211 * MS).is_empty(), "no news");
         assert!(sender.waits());
@@ -411,7 +417,7 @@ mod tests {
     #[test]
     fn without_selective_acknowledgments_there_are_only_time_outs() {
         let mut sender = Sender::new(200 * MS, 2 * MS, false);
-        (sender.push(0), sender.push(MS), sender.push(20 * MS));
+        send(&mut sender, &[0, MS, 20 * MS]);
         assert!(sender.hear(&ack(0, &[1, 2]), 22 * MS).is_empty());
         assert_eq!(expire(&mut sender), (200, vec![0]));
         // What was sent before that is sent again when that has arrived.
@@ -421,7 +427,7 @@ mod tests {
     #[test]
     fn what_comes_back_too_soon_was_sent_before() {
         let mut sender = sender();
-        (sender.push(0), sender.push(MS));
+        send(&mut sender, &[0, MS]);
         expire(&mut sender);
         // The probe left at 5 ms.
         assert!(sender.hear(&ack(0, &[1]), 6 * MS).is_empty());
