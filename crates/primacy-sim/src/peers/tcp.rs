@@ -335,6 +335,14 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_later_is_not_lost_because_an_earlier_one_has_arrived() {
+        let mut sender = sender();
+        send(&mut sender, &[0, 0, 0]);
+        assert!(sender.hear(&ack(1, &[]), 2 * MS).is_empty());
+        assert_eq!(sender.due(), Some(6 * MS), "the probe of a tail of two");
+    }
+
+    #[test]
     fn what_is_lost_again_is_sent_again_when_a_later_one_has_arrived() {
         let mut sender = sender();
         send(&mut sender, &[0, 20 * MS]);
@@ -394,6 +402,7 @@ mod tests {
         assert!(sender.waits());
         // The others are lost, as the first came back that was sent after them; the new one goes with them.
         assert_eq!(sender.hear(&ack(1, &[]), 212 * MS), [1, 2, 3]);
+        assert!(sender.hear(&ack(2, &[]), 213 * MS).is_empty(), "once");
         assert!(!sender.waits() && sender.push(213 * MS).is_some());
         assert_eq!(sender.timeout(), 200 * MS, "it is as short as before");
     }
@@ -422,6 +431,11 @@ mod tests {
         assert_eq!(expire(&mut sender), (200, vec![0]));
         // What was sent before that is sent again when that has arrived.
         assert_eq!(sender.hear(&ack(1, &[]), 202 * MS), [1, 2]);
+        // They count from when the first was sent, or the one before it was acknowledged.
+        let mut sender = Sender::new(200 * MS, 2 * MS, false);
+        send(&mut sender, &[0, MS, 20 * MS]);
+        sender.hear(&ack(1, &[]), 2 * MS);
+        assert_eq!(sender.due(), Some(202 * MS));
     }
 
     #[test]
