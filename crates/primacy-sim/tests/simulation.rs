@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use primacy_core::Timing;
+use primacy_core::{Timing, TimingSettings};
 use primacy_sim::{CANARIES, Fault, Profile, Protocol, Setup, Sometimes, Steady, run, run_seed};
 
 #[test]
@@ -108,4 +108,21 @@ fn a_leader_stays_while_packets_are_lost() {
     let report = run(0..2, 2, &setup, &|_| {});
     assert!(report.is_clean(), "{:#?}", report.failures);
     assert!(report.tally.faults_of(Fault::PacketLost) > 100 && report.tally.seen(Sometimes::Renewal) > 1_000);
+}
+
+#[test]
+fn a_renewal_that_is_lost_is_mended_by_those_that_follow() {
+    let settings = TimingSettings {
+        renew_every: Some(Duration::from_millis(20)),
+        ..TimingSettings::new(Duration::from_millis(100))
+    };
+    let timing = Timing::new(settings).expect("a short lease");
+    // Where each lost packet waits for a time-out, this lease is lost within a minute.
+    let steady = Steady { span: Duration::from_secs(100), loss_ppm: 30_000 };
+    let (protocol, steady, latency) = (Some(Protocol::Peers), Some(steady), Some(Duration::from_millis(2)));
+    let setup =
+        Setup { timing: Some(timing), candidates: Some(3), protocol, steady, latency, ..Setup::new(Profile::Calm) };
+    let report = run(0..2, 2, &setup, &|_| {});
+    assert!(report.is_clean(), "{:#?}", report.failures);
+    assert!(report.tally.faults_of(Fault::PacketLost) > 1_000 && report.tally.seen(Sometimes::Renewal) > 5_000);
 }

@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     sent: u64,
     /// Terms that were claimed although such a pause was in place, and by whom.
     against: BTreeSet<(Token, CandidateId)>,
+    /// The last claim of each asker: its call, and the term.
+    claims: BTreeMap<u64, (u64, Token)>,
     /// Whom an operator wants to lead, since they said so.
     wished: Option<Label>,
     /// Terms that were released by whoever led.
@@ -134,7 +136,11 @@ impl World {
     pub(super) fn note_claim(&mut self, number: u64, ask: &Ask) {
         let ledger = &mut self.peers.ledger;
         let Some(client) = self.peers.clients.get(&number) else { return };
-        if let Some(term) = Client::claims(ask).filter(|_| ledger.paused > 0 && ledger.paused == ledger.sent) {
+        let Some(term) = Client::claims(ask) else { return };
+        // Who asks again within its call claims nothing new.
+        let claim = (client.calls, term);
+        let is_new = ledger.claims.insert(number, claim) != Some(claim);
+        if is_new && ledger.paused > 0 && ledger.paused == ledger.sent {
             ledger.against.insert((term, client.id));
         }
     }
