@@ -118,11 +118,11 @@ fn a_renewal_that_is_lost_is_mended_by_those_that_follow() {
     };
     let timing = Timing::new(settings).expect("a short lease");
     // Where each lost packet waits for a time-out, this lease is lost within a minute.
-    let steady = Steady { span: Duration::from_secs(100), loss_ppm: 30_000 };
+    let steady = Steady { span: Duration::from_secs(50), loss_ppm: 30_000 };
     let (protocol, steady, latency) = (Some(Protocol::Peers), Some(steady), Some(Duration::from_millis(2)));
     let setup =
         Setup { timing: Some(timing), candidates: Some(3), protocol, steady, latency, ..Setup::new(Profile::Calm) };
     let report = run(0..2, 2, &setup, &|_| {});
     assert!(report.is_clean(), "{:#?}", report.failures);
-    assert!(report.tally.faults_of(Fault::PacketLost) > 1_000 && report.tally.seen(Sometimes::Renewal) > 5_000);
+    assert!(report.tally.faults_of(Fault::PacketLost) > 500 && report.tally.seen(Sometimes::Renewal) > 3_000);
 }
