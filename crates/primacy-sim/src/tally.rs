@@ -129,6 +129,7 @@ kinds! {
         CameDown = "longer rounds came down again after faults",
         LateAsk = "a voter was asked by somebody who had given that up",
         CaughtUp = "a voter that had missed a term was asked to support it",
+        WonOver = "a voter that had supported another in the leader's term came over",
         BootWait = "a voter restarted and was bound",
         LostUnsynced = "a voter lost what it had written and not flushed",
         Deafened = "a leader that was heard and heard nothing was replaced within the bound",
@@ -138,7 +139,10 @@ kinds! {
 
 impl Sometimes {
     const fn is_of_peers(self) -> bool {
-        matches!(self, Self::LateAsk | Self::CaughtUp | Self::BootWait | Self::LostUnsynced | Self::Deafened)
+        matches!(
+            self,
+            Self::LateAsk | Self::CaughtUp | Self::BootWait | Self::LostUnsynced | Self::Deafened | Self::WonOver
+        )
     }
 
     /// Whether it needs a store, or a protocol that needs one.

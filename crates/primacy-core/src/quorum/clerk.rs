@@ -334,11 +334,12 @@ impl Clerk {
         out.push(Output::Done(result));
     }
 
-    /// A voter that has not heard of the holder's term, and is free, is asked to support it too: so the holder does not
-    /// depend on those alone whose support it won by. Its answer to that is the one that counts.
+    /// A voter that has not heard of the holder's term, or has supported somebody else in it, and is free, is asked to support it
+    /// too: so the holder does not depend on those alone whose support it won by. Its answer to that is the one that counts.
     fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
         let Some(Change { version, holder: Some(holder), .. }) = &self.change else { return false };
-        let may = view.term < version.token && view.is_open_to(holder.id) && self.caught_up.insert(from);
+        let has_missed = view.term < version.token || (view.term == version.token && !view.supports(holder.id));
+        let may = has_missed && view.is_open_to(holder.id) && self.caught_up.insert(from);
         if let Some(ask) = self.late_claim().filter(|_| may) {
             out.push(Output::Send { to: from, round: self.round, ask });
         }

@@ -14,7 +14,7 @@ use crate::{CandidateId, Instant, Token};
 pub struct Durable {
     /// The highest term that it has supported anybody in. Only grows.
     pub term: Token,
-    /// Whom it supported in that term: one candidate, for ever.
+    /// Whom it supported in that term: the first who asked, or the one to whom a majority has granted it.
     pub holder: Option<Holder>,
     /// The count of the wish that it had seen when it claimed the term.
     pub seen: u64,
@@ -89,7 +89,10 @@ impl Voter {
             Ask::Claim { term, holder, lease, seen, granted } => {
                 let is_repeat = granted.is_some_and(|granted| self.has_renewed(*term, holder.id, granted.beat));
                 let may = granted.is_some() || self.durable.orders.counts().is_within(*seen);
-                let accepted = !is_repeat && self.claimed(*term, holder, *lease, may.then_some(seen.wish), now);
+                // A majority supports the holder in this term: nobody else whom this voter has supported in it was granted it.
+                let is_later = *term > self.durable.term || (granted.is_some() && *term == self.durable.term);
+                let accepted =
+                    !is_repeat && self.claimed(*term, holder, *lease, may.then_some(seen.wish), is_later, now);
                 if let Some(Granted { beat, fulfilled }) = granted.filter(|_| accepted) {
                     self.note(beat, fulfilled);
                 }
@@ -146,8 +149,17 @@ impl Voter {
         true
     }
 
-    /// `seen`: the wish that the candidate has seen, if there are no later orders in its way.
-    fn claimed(&mut self, term: Token, holder: &Holder, lease: Duration, seen: Option<u64>, now: Instant) -> bool {
+    /// `seen`: the wish that the candidate has seen, if there are no later orders in its way. `is_later`: it may leave whom it has
+    /// supported last.
+    fn claimed(
+        &mut self,
+        term: Token,
+        holder: &Holder,
+        lease: Duration,
+        seen: Option<u64>,
+        is_later: bool,
+        now: Instant,
+    ) -> bool {
         let same = self.has_supported(holder.id);
         if term == self.durable.term && (same || self.flawed_shares_terms()) {
             // Asked again, since the answer was lost; but what was taken back is not given again.
@@ -157,7 +169,7 @@ impl Voter {
             }
             return may;
         }
-        let may = term > self.durable.term && (same || self.is_free(now) || self.flawed_breaks_promise());
+        let may = is_later && (same || self.is_free(now) || self.flawed_breaks_promise());
         let Some(seen) = seen.filter(|_| may) else { return false };
         if !same {
             // Longer promises to others have ended, or it would not be free.

@@ -67,3 +67,33 @@ fn what_takes_a_claim_back_is_sent_again_if_the_call_has_failed_and_its_connecti
     clerk.begin(Request::Look { announce: None }, &mut again);
     assert_eq!(again.len(), 3, "once is enough");
 }
+
+/// `a` leads in a term in which the third voter has supported `b`.
+#[test]
+fn a_free_voter_that_has_supported_another_in_the_leaders_term_comes_over() {
+    let (mut peers, mut a) = (Peers::new(), Clerk::new(membership()));
+    let third = VoterId::from_bits(3);
+    let term = Token::new(1).expect("small");
+    let claim = Ask::Claim { term, holder: holder("b"), lease: LEASE, seen: Counts::default(), granted: None };
+    let back = Ask::Release { term, id: holder("b").id, beat: 0, fulfilled: 0 };
+    let mut out = Vec::new();
+    a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
+    let claims = peers.deliver(&mut a, out);
+    let now = peers.now;
+    let of = |peers: &mut Peers, ask: &Ask| peers.voters.get_mut(&third).expect("it").handle(ask, now).answer.accepted;
+    assert!(of(&mut peers, &claim));
+    let granted = peers.deliver(&mut a, claims);
+    let Some(Output::Done(Ok(Reply::Applied(first)))) = granted.first() else { panic!("{granted:?}") };
+
+    peers.cut(&[1]);
+    let failed = peers.renew(&mut a, "a", first.version);
+    assert_eq!(failed, Err(CallError::Unknown), "while it is bound to `b` it stays");
+    assert!(of(&mut peers, &back));
+    let seen = conflict(peers.renew(&mut a, "a", first.version)).record.expect("granted");
+    assert_eq!(applied(peers.renew(&mut a, "a", seen.version)).version, version(1, 3));
+
+    // What `b` has sent comes again, late.
+    assert!(!of(&mut peers, &claim) && !of(&mut peers, &back));
+    assert!(peers.voters[&third].bound_until(now).is_some());
+    assert_eq!(peers.voters[&third].durable().holder, Some(holder("a")));
+}

@@ -28,6 +28,8 @@ pub(crate) struct Ledger {
     wished: Option<Label>,
     /// Terms that were released by whoever led.
     released: BTreeSet<Token>,
+    /// To whom each term was granted.
+    granted: BTreeMap<Token, CandidateId>,
     /// What each voter has told last.
     told: BTreeMap<usize, Told>,
 }
@@ -120,9 +122,12 @@ impl World {
             orders: view.orders.counts(),
             fulfilled: view.fulfilled,
         };
-        let told = self.peers.ledger.told.entry(v).or_default();
+        let Ledger { told, granted, .. } = &mut self.peers.ledger;
+        let told = told.entry(v).or_default();
         let same = now.term == told.term && (now.holder == told.holder || told.holder.is_none());
-        let keeps = (now.term > told.term || (same && (now.released || !told.released)))
+        // To whom the term was granted, from somebody to whom it was not.
+        let comes_over = now.term == told.term && !same && now.holder == granted.get(&now.term).copied();
+        let keeps = (now.term > told.term || comes_over || (same && (now.released || !told.released)))
             && now.orders.wish >= told.orders.wish
             && now.orders.paused >= told.orders.paused
             && now.fulfilled >= told.fulfilled;
@@ -149,9 +154,10 @@ impl World {
     pub(super) fn count_reply(&mut self, result: &Result<Reply, CallError>) {
         match result {
             Ok(Reply::Conflict(_)) => self.saw(Sometimes::Conflict),
-            Ok(Reply::Applied(record)) if record.holder.is_none() => {
-                self.peers.ledger.released.insert(record.version.token);
-            }
+            Ok(Reply::Applied(record)) => match &record.holder {
+                None => _ = self.peers.ledger.released.insert(record.version.token),
+                Some(holder) => _ = self.peers.ledger.granted.entry(record.version.token).or_insert(holder.id),
+            },
             _ => {}
         }
     }

@@ -238,10 +238,15 @@ impl World {
         let is_news = match ask {
             Ask::Claim { term, holder, granted, .. } if accepted => {
                 life.lineup.0.remove(&holder.id);
-                if granted.is_some() && *term > before.term {
+                let after = life.voter.durable();
+                let is_new = (after.term, &after.holder) != (before.term, &before.holder);
+                if granted.is_some() && is_new {
                     self.tally.saw(Sometimes::CaughtUp);
+                    if *term == before.term {
+                        self.tally.saw(Sometimes::WonOver);
+                    }
                 }
-                *term > before.term
+                is_new
             }
             Ask::Release { .. } if accepted => was_bound,
             Ask::Order { .. } => verdict.must_flush,

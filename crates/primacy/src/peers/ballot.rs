@@ -180,7 +180,8 @@ impl Ballots {
             ballot.lineup.announce(&who, said, (!lease.is_zero()).then_some(lease), now);
         }
         let was_bound = ballot.voter.bound_until(now).is_some();
-        let before = ballot.voter.durable().term;
+        let supported = |voter: &Voter| (voter.durable().term, voter.durable().holder.as_ref().map(|holder| holder.id));
+        let before = supported(&ballot.voter);
         let verdict = ballot.voter.handle(&ask, now);
         let accepted = verdict.answer.accepted;
         if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = &ask {
@@ -189,14 +190,20 @@ impl Ballots {
         }
         let is_news = match &ask {
             Ask::Claim { term, holder, .. } if accepted => {
-                if *term > before {
+                let is_new = supported(&ballot.voter) != before;
+                if is_new && *term == before.0 {
+                    // Whom it supported first was not granted it.
+                    ballot.past.strike(*term);
+                    self.annals.strike(&election, *term);
+                }
+                if is_new {
                     ballot.past.open(*term, holder, if was_bound { "removed" } else { TAKEN_OVER });
                     ballot.since = Some(now);
                     // The one that has ended, and the one that begins.
                     ballot.past.newest(2).for_each(|term| self.annals.note(&election, term));
                 }
                 ballot.lineup.leave(holder.id);
-                *term > before
+                is_new
             }
             Ask::Release { term, beat, .. } if accepted => {
                 // What was taken back has never led.
