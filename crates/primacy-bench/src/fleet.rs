@@ -95,19 +95,25 @@ pub(crate) fn sentry() -> Result<()> {
     }
 }
 
+/// Where programs tell that they have started, and what they tell.
+pub(crate) fn starts() -> Result<(PipeWriter, Receiver<Start>)> {
+    let (reader, writer) = std::io::pipe()?;
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            let mut words = line.split(' ');
+            let mut number = || words.next()?.parse::<u64>().ok();
+            let (Some(token), Some(pid)) = (number(), number()) else { continue };
+            let (Some(name), Some(Ok(nanos))) = (words.next(), words.next().map(str::parse)) else { continue };
+            let _ = sender.send(Start { token, pid: pid as i32, name: name.to_owned(), nanos });
+        }
+    });
+    Ok((writer, lines))
+}
+
 impl Fleet {
     pub(crate) fn launch(primacy: &Path, site: Site, candidates: usize, manner: Manner) -> Result<Self> {
-        let (reader, writer) = std::io::pipe()?;
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in BufReader::new(reader).lines().map_while(Result::ok) {
-                let mut words = line.split(' ');
-                let mut number = || words.next()?.parse::<u64>().ok();
-                let (Some(token), Some(pid)) = (number(), number()) else { continue };
-                let (Some(name), Some(Ok(nanos))) = (words.next(), words.next().map(str::parse)) else { continue };
-                let _ = sender.send(Start { token, pid: pid as i32, name: name.to_owned(), nanos });
-            }
-        });
+        let (writer, lines) = starts()?;
         let primacy = primacy
             .canonicalize()
             .with_context(|| format!("{} is not there; build it with cargo build --release", primacy.display()))?;

@@ -5,9 +5,11 @@
 
 mod contests;
 mod crew;
+mod entropy;
 mod failover;
 mod fenced;
 mod fleet;
+mod hosts;
 mod idle;
 mod micro;
 mod peers;
@@ -81,6 +83,8 @@ struct Options {
 enum Instead {
     /// Contests among peers: who of them should lead, found out over real sockets
     Peers(contests::Options),
+    /// Elections among peers on hosts of their own: a leader's host is lost, hears nothing, is not heard; frames are lost
+    Hosts(hosts::Options),
     /// The registers protocol beside its published form: cost, failover and round time by the number of candidates
     Registers(registers::Options),
 }
@@ -107,6 +111,7 @@ fn main() -> Result<()> {
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
     match &options.instead {
         Some(Instead::Peers(peers)) => return contests::run(peers, &machine(), &options.out),
+        Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &options.primacy, &options.out),
         Some(Instead::Registers(series)) => return registers::run(series, &machine(), &options.primacy),
         None => {}
     }

@@ -190,6 +190,10 @@ pub(crate) struct RunArgs {
     /// quarter with --protocol registers]
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
+    /// How long after one renewal of the lease the next is sent [default: a third of the lease, at most half of what the
+    /// grace leaves]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) renew: Option<Duration>,
     /// Exit with 75 when the leadership is lost, instead of waiting to lead again
     #[arg(long)]
     pub(crate) once: bool,
@@ -232,7 +236,7 @@ impl RunArgs {
             ProtocolName::Lease => match self.registers.given() {
                 Some(option) => Err(Failure::usage(format!("{option} needs --protocol registers, too"))),
                 None => {
-                    let timing = timing(self.lease.unwrap_or(Timing::DEFAULT_LEASE), self.grace)?;
+                    let timing = timing(self.lease.unwrap_or(Timing::DEFAULT_LEASE), self.grace, self.renew)?;
                     let preference = self.preference.check(label, timing.lease() / 3)?;
                     Ok(Part { timing, protocol: Protocol::Lease, preference })
                 }
@@ -240,6 +244,9 @@ impl RunArgs {
             ProtocolName::Registers if self.lease.is_some() => Err(Failure::usage(
                 "with --protocol registers the lease follows from the rounds, which may change; \
                  instead of --lease give --round, and --missed for how many of them it lasts",
+            )),
+            ProtocolName::Registers if self.renew.is_some() => Err(Failure::usage(
+                "with --protocol registers the lease is renewed with each round; instead of --renew give --round",
             )),
             ProtocolName::Registers => {
                 let rounds = self.registers.rounds()?;
@@ -251,7 +258,11 @@ impl RunArgs {
                 }
                 let lease = rounds.lease(rounds.round());
                 let grace = self.grace.unwrap_or(DEFAULT_GRACE.min(lease / 4));
-                Ok(Part { timing: timing(lease, Some(grace))?, protocol: Protocol::Registers { rounds }, preference })
+                Ok(Part {
+                    timing: timing(lease, Some(grace), None)?,
+                    protocol: Protocol::Registers { rounds },
+                    preference,
+                })
             }
         }
     }
@@ -345,7 +356,7 @@ pub(crate) struct DoctorArgs {
 impl DoctorArgs {
     /// The timing to judge, checked as a whole.
     pub(crate) fn timing(&self) -> Result<Timing, Failure> {
-        timing(self.lease, self.grace)
+        timing(self.lease, self.grace, None)
     }
 }
 
@@ -378,7 +389,7 @@ pub(crate) struct SimulateArgs {
 impl SimulateArgs {
     /// The timing, checked as a whole.
     pub(crate) fn timing(&self) -> Result<Timing, Failure> {
-        timing(self.lease, self.grace)
+        timing(self.lease, self.grace, None)
     }
 }
 
@@ -427,9 +438,9 @@ pub(crate) fn default_grace(lease: Duration) -> Duration {
     DEFAULT_GRACE.min(lease / 2)
 }
 
-fn timing(lease: Duration, grace: Option<Duration>) -> Result<Timing, Failure> {
+fn timing(lease: Duration, grace: Option<Duration>, renew_every: Option<Duration>) -> Result<Timing, Failure> {
     let grace = grace.unwrap_or_else(|| default_grace(lease));
-    Timing::new(TimingSettings { grace, ..TimingSettings::new(lease) })
+    Timing::new(TimingSettings { grace, renew_every, ..TimingSettings::new(lease) })
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
@@ -483,6 +494,15 @@ mod tests {
             let part = args.part(&args.label());
             assert!(part.is_ok(), "{lease}: {part:?}");
         }
+    }
+
+    #[test]
+    fn the_lease_is_renewed_as_often_as_asked() {
+        let words = ["primacy", "run", "--lease", "100ms", "--grace", "10ms", "--renew", "20ms", "--", "true"];
+        let cli = Cli::try_parse_from(words).expect("valid words");
+        let Command::Run(args) = cli.command else { panic!("asked for run") };
+        let part = args.part(&args.label()).expect("valid timing");
+        assert_eq!(part.timing.renew_every(), Duration::from_millis(20));
     }
 
     #[test]

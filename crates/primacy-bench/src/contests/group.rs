@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use super::journal::{Beliefs, Entry, Journal, What};
 use super::links::Clock;
 use super::network::Network;
-use super::peer::{Disk, Entropy, Machine, Peer, Start};
+use super::peer::{Disk, Machine, Peer, Start};
+use crate::entropy::Entropy;
 
 /// How a leader is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -14,8 +14,9 @@ use primacy_core::select::{Facts, Metric, Oracle, Rank};
 use serde::Serialize;
 
 use super::network::Network;
-use super::peer::{Entropy, Machine};
+use super::peer::Machine;
 use super::trial::{Setup, Trials, measure};
+use crate::entropy::Entropy;
 
 /// A contest, in one of its forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]

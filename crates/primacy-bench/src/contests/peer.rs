@@ -20,6 +20,7 @@ use super::links::{Clock, Inbound, Links};
 use super::network::Network;
 use super::seat::{Belief, Kind, Out, Seat};
 use super::wire::{Frame, Wire};
+use crate::entropy::Entropy;
 
 /// What the driver needs of a machine beside its part in the contest.
 pub(super) trait Machine: Contest<Message: Wire> + Send + 'static {
@@ -272,17 +273,5 @@ impl<M: Machine> Peer<M> {
 
     fn note(&self, now: Instant, what: What) {
         self.journal.note(now, self.me, what);
-    }
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-pub(super) struct Entropy(pub(super) u64);
-
-impl Entropy {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

@@ -15,6 +15,7 @@ Examples:
   primacy run -- ./scheduler --port 8080
   primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing
   primacy run --lease 3s --grace 1s --once -- ./worker
+  primacy run --lease 500ms --renew 100ms --grace 50ms -- ./worker
   primacy run --prefer db-1,'db-*' --never db-backup -- ./writer
   primacy run --score-command ./how-fresh --score-class 100 -- ./writer
   primacy run --protocol registers --round 2s -- ./writer

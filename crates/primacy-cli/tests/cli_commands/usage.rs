@@ -64,6 +64,7 @@ fn durations_that_make_no_sense() {
     for bad in ["0", "-1s", "1e309", "1e309s", "5 parsecs", "", "ten", "10", "1s ago"] {
         with("--lease", bad).is_one_line(2, "write a number with its unit, such as 250ms");
         with("--grace", bad).is_one_line(2, "write a number with its unit");
+        with("--renew", bad).is_one_line(2, "write a number with its unit");
         with("--wait", bad).is_one_line(2, "write a number with its unit");
     }
     with("--lease", "0s").is_one_line(2, "choose 100ms to 24h");
@@ -71,6 +72,9 @@ fn durations_that_make_no_sense() {
     with("--lease", "25h").is_one_line(2, "choose 100ms to 24h");
     with("--lease", "99999999999999h").is_one_line(2, "lease");
     with("--grace", "10s").is_one_line(2, "does not fit in a lease of 10s");
+    with("--renew", "5s").is_one_line(2, "renewing every 5s");
+    with("--renew", "5s").is_one_line(2, "does not fit; together at most 4.25s, each at least 1ms");
+    with("--renew", "0s").is_one_line(2, "each at least 1ms");
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "nothing was opened");
 }
 
@@ -84,6 +88,7 @@ fn options_of_another_protocol_and_rounds_that_make_no_sense() {
     }
     let registers = |options: &[&str]| with(&[&["--protocol", "registers"], options].concat());
     registers(&["--lease", "10s"]).is_one_line(2, "instead of --lease give --round");
+    registers(&["--renew", "1s"]).is_one_line(2, "instead of --renew give --round");
     registers(&["--round", "1ms"]).is_one_line(2, "choose 50ms to 1h");
     registers(&["--missed", "1"]).is_one_line(2, "choose 2 to 100");
     registers(&["--round-most", "1s"]).is_one_line(2, "choose at least the round time");
