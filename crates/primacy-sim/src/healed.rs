@@ -380,6 +380,8 @@ impl World {
     /// A renewal was carried out.
     pub(crate) fn healing_renewed(&mut self, n: usize) {
         if self.healing.part == Part::Fated && self.healing.leader.is_some_and(|(leader, _)| leader == n) {
+            // Once, however many voters hear of it.
+            self.healing.round += 1;
             self.plan_drill(0);
         }
     }
