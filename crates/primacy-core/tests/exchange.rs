@@ -73,13 +73,22 @@ impl Peers {
     }
 
     fn go_on(&mut self, change: &mut Change<Membership>) -> ChangeOutput<Membership> {
+        self.go_on_where(change, |_, _| true)
+    }
+
+    /// The same where only what `arrives` does.
+    fn go_on_where(
+        &mut self,
+        change: &mut Change<Membership>,
+        arrives: impl Fn(VoterId, &RollAsk<Membership>) -> bool,
+    ) -> ChangeOutput<Membership> {
         let mut out = Vec::new();
         change.resume(&mut out);
         loop {
             let mut next = Vec::new();
             for output in out {
                 match output {
-                    ChangeOutput::Send { to, round, .. } if self.cut.contains(&to) => {
+                    ChangeOutput::Send { to, round, ask } if self.cut.contains(&to) || !arrives(to, &ask) => {
                         change.unheard(to, round, &mut next);
                     }
                     ChangeOutput::Send { to, round, ask } => {
@@ -269,6 +278,21 @@ fn the_new_voters_do_not_vote_alone_before_a_majority_of_them_is_there() {
     assert!(matches!(peers.call(&mut clerk(&[1, 2, 3]), Request::Look { announce: None }), Err(CallError::NotDone)));
     peers.cut.clear();
     assert_eq!(peers.change(&[3, 4, 5], 7).1, settled(2, &[3, 4, 5]));
+}
+
+/// Who goes ends when it hears that; who stays and does not know of the end needs it to leave the joint phase.
+#[test]
+fn those_that_go_are_told_when_a_majority_of_those_that_stay_has_it() {
+    let mut peers = Peers::new(&[1, 2]);
+    let current = peers.known(1).clone();
+    let mut change = Change::new(current.clone(), current.joint(ids(&[2])).ok(), 7);
+    let stays = VoterId::from_bits(2);
+    let ends = |ask: &RollAsk<Membership>| matches!(ask, RollAsk::Adopt(voters) if voters.number() == 2);
+    let said = peers.go_on_where(&mut change, |to, ask| to != stays || !ends(ask));
+    assert_eq!(said, ChangeOutput::Stuck(vec![stays]));
+    assert_eq!((peers.known(1).number(), peers.known(2).number()), (1, 1), "who goes can still agree to its going");
+    assert_eq!(peers.change(&[2], 8).1, settled(2, &[2]));
+    assert_eq!(peers.known(1).number(), 2, "and then hears of it");
 }
 
 #[test]

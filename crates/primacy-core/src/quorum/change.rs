@@ -65,6 +65,8 @@ enum Step<C> {
     Inheriting(Duration),
     /// The new voters shall vote alone.
     Settling(C),
+    /// They do, and those that go are told.
+    Parting(C),
     Waiting,
     Over,
 }
@@ -188,6 +190,11 @@ impl<C: Configuration> Change<C> {
                 let settled = settled.clone();
                 self.settled(settled, &membership, out);
             }
+            Step::Parting(settled) if !self.is_open(parting(&membership)) => {
+                let settled = settled.clone();
+                self.over(settled, out);
+            }
+            Step::Parting(_) => {}
         }
     }
 
@@ -278,23 +285,36 @@ impl<C: Configuration> Change<C> {
             Some(settled) if settles_in.is_zero() && is_majority(new, is_done) => {
                 let ask = RollAsk::Adopt(settled.clone());
                 self.step = Step::Settling(settled);
-                self.ask(self.current.membership().voters().collect(), &ask, out);
+                let membership = self.current.membership();
+                let with = |voter: &VoterId| new.contains(voter) || self.flawed_parts_at_once();
+                self.ask(membership.voters().filter(with).collect(), &ask, out);
             }
             _ => self.wait(settles_in, out),
         }
     }
 
+    /// Those that go vote no more once they know that, and may end: without them nobody could leave the joint phase who has not
+    /// heard of its end. So a majority of those that stay has it before.
     fn settled(&mut self, settled: C, membership: &Membership, out: &mut Vec<ChangeOutput<C>>) {
-        if self.is_open(membership.voters()) {
+        let voters = settled.membership();
+        if self.is_open(voters.voters()) {
             return;
         }
-        let is_done = |voter| self.heard.get(&voter) == Some(&RollAnswer::Done);
-        if settled.membership().is_quorum(is_done) {
-            self.current = settled.clone();
-            self.end(ChangeOutput::Done(settled), out);
-        } else {
-            self.stuck(out);
+        if !voters.is_quorum(|voter| self.heard.get(&voter) == Some(&RollAnswer::Done)) {
+            return self.stuck(out);
         }
+        let parting: Vec<VoterId> = parting(membership).collect();
+        if parting.is_empty() {
+            return self.over(settled, out);
+        }
+        let ask = RollAsk::Adopt(settled.clone());
+        self.step = Step::Parting(settled);
+        self.ask(parting, &ask, out);
+    }
+
+    fn over(&mut self, settled: C, out: &mut Vec<ChangeOutput<C>>) {
+        self.current = settled.clone();
+        self.end(ChangeOutput::Done(settled), out);
     }
 
     // ---- what was heard ----
@@ -323,6 +343,12 @@ impl<C: Configuration> Change<C> {
         let silent = self.unheard.iter().copied().collect();
         self.end(ChangeOutput::Stuck(silent), out);
     }
+}
+
+/// Those that vote no more when this change is over.
+fn parting(membership: &Membership) -> impl Iterator<Item = VoterId> {
+    let stays = |voter: &VoterId| membership.incoming().is_none_or(|new| new.contains(voter));
+    membership.old().iter().copied().filter(move |voter| !stays(voter))
 }
 
 /// What the new voters have to know of what the old ones may have granted, by these reports of a majority of so many old voters.

@@ -34,6 +34,8 @@ pub enum Flaw {
     SkipsSettling,
     /// What a majority may have taken for the next change is not proposed again.
     IgnoresTaken,
+    /// Those that go hear of the end of an exchange when those that stay do, and may end before.
+    PartsAtOnce,
     /// A voter still answers those who count with the voters before it. Of whoever drives a voter.
     AdmitsOld,
     /// A voter forgets when it restarts that it was set free.
@@ -152,6 +154,13 @@ impl<C: Configuration> Change<C> {
     pub(super) fn flawed_ignores_taken(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.has(Flaw::IgnoresTaken);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_parts_at_once(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.has(Flaw::PartsAtOnce);
         #[cfg(not(feature = "flaws"))]
         false
     }

@@ -109,6 +109,12 @@ pub enum ExchangeError {
         /// Which one.
         peer: PeerAddress,
     },
+    /// A voter that is to come was taken out before, and ends when it hears of that. Nothing was changed.
+    #[error("{peer} was taken out by an exchange before: to take it in again, start it with an empty folder")]
+    Removed {
+        /// Which one.
+        peer: PeerAddress,
+    },
     /// Another voter has its name. Nothing was changed.
     #[error(
         "another voter called '{name}' votes already: have the new one take its place with 'primacy peer replace {name}', or name it otherwise"
@@ -207,8 +213,12 @@ impl PeersStore {
             let greeted = dial(peer, &self.places.way, Vec::new(), "an operator").await;
             let Greeted { voter, cluster, .. } =
                 greeted.map_err(|error| ExchangeError::NotReached { peer: peer.clone(), why: error.to_string() })?;
-            if cluster.is_some_and(|cluster| !cluster.is_same(current)) {
+            if cluster.as_ref().is_some_and(|cluster| !cluster.is_same(current)) {
                 return Err(ExchangeError::Foreign { peer: peer.clone() });
+            }
+            if cluster.is_some() && !current.has(voter) {
+                // The next exchange could not be finished without it.
+                return Err(ExchangeError::Removed { peer: peer.clone() });
             }
             missing.remove(&voter);
             match target.get(peer.name()) {

@@ -156,6 +156,18 @@ async fn a_voter_that_was_taken_out_while_it_was_away_says_so_when_it_comes_back
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_that_was_taken_out_is_not_taken_in_again_before_it_ends() {
+    let cluster = Cluster::start(3).await;
+    let store = cluster.store();
+    done(&store, &remove(&["c"])).await;
+    // It listens for another second, and then votes never again.
+    let refused = within("an answer", store.exchange(&add(&cluster, &[2]), &mut |_| ())).await;
+    let refused = refused.expect_err("nobody could finish that");
+    assert!(matches!(refused, ExchangeError::Removed { .. } | ExchangeError::NotReached { .. }), "{refused}");
+    assert_eq!(within("a look", store.voters()).await.expect("a majority").number, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_moves_to_another_address_with_its_folder() {
     let mut cluster = Cluster::start(3).await;
     let first = cluster.store();
