@@ -85,6 +85,12 @@ pub const CANARIES: &[Canary] = &[
     peer("counts-old-answers", Planted::Quorum(quorum::Flaw::CountsOldAnswers), 100),
     peer("counts-repeats", Planted::Quorum(quorum::Flaw::CountsRepeats), 100),
     peer("small-majority", Planted::Quorum(quorum::Flaw::SmallMajority), 100),
+    peer("skips-joint", Planted::Quorum(quorum::Flaw::SkipsJoint), 300),
+    peer("skips-heritage", Planted::Quorum(quorum::Flaw::SkipsHeritage), 300),
+    peer("skips-settling", Planted::Quorum(quorum::Flaw::SkipsSettling), 300),
+    peer("ignores-taken", Planted::Quorum(quorum::Flaw::IgnoresTaken), 1000),
+    peer("admits-old", Planted::Quorum(quorum::Flaw::AdmitsOld), 300),
+    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 3000),
 ];
 
 impl Canary {

@@ -129,7 +129,7 @@ impl World {
     /// A leader must come.
     fn settle(&mut self, next: Next) {
         self.healing.round += 1;
-        let bound = self.settle_bound();
+        let bound = self.settle_bound() + crate::nanos(self.exchange_bound());
         self.healing.part = Part::Settling { by: self.now + bound, seen: None, next };
         let wait = if self.settles_early() { bound.min(self.present_lease()) } else { bound };
         self.plan_drill(wait);
@@ -148,6 +148,13 @@ impl World {
     fn present_lease(&self) -> u64 {
         let row = self.store.row().map(|row| row.lease);
         crate::nanos(self.scenario.longest.max(self.longest(Timing::lease)).max(row.unwrap_or_default()))
+    }
+
+    /// The voters are those of the drills that follow.
+    pub(crate) fn healing_exchanged(&mut self) {
+        if let Part::Settling { next, .. } = self.healing.part {
+            self.settle(next);
+        }
     }
 
     /// A leader is to make way for a better one, which is no failure.
@@ -188,6 +195,11 @@ impl World {
         match std::mem::replace(&mut self.healing.part, Part::Over) {
             Part::Settling { by, seen, next } if self.settles_early() && self.now < by => {
                 self.settling(by, seen, next);
+            }
+            Part::Settling { .. } | Part::Stable { .. } if self.is_exchange_late() => self.exchange_is_late(),
+            part @ (Part::Settling { .. } | Part::Stable { .. }) if self.is_exchanging() => {
+                self.healing.part = part;
+                self.plan_drill(self.present_lease());
             }
             Part::Settling { next, .. } => self.settled(next),
             Part::Descending { from, by } => self.descending(from, by),
@@ -233,7 +245,7 @@ impl World {
             let process = self.nodes[n].process.as_ref();
             process.is_some_and(|process| process.candidate.view().role == Role::Leading)
         };
-        if leader.is_some_and(|(n, _)| leads(n)) && leader == seen {
+        if leader.is_some_and(|(n, _)| leads(n)) && leader == seen && !self.is_exchanging() {
             return self.settled(next);
         }
         self.healing.part = Part::Settling { by, seen: leader, next };
@@ -293,7 +305,9 @@ impl World {
             // It comes back, and must not unseat anybody.
             self.crash(other);
         }
-        if self.has_peers() && self.rng.chance(500_000) {
+        if self.has_exchanges() && self.rng.chance(500_000) {
+            self.exchange_a_voter();
+        } else if self.has_peers() && self.rng.chance(500_000) {
             self.restart_a_voter();
         }
         self.stay_stable(3, Next::Silence);

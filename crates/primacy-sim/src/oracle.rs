@@ -25,6 +25,7 @@ kinds! {
         Calls = "Calls",
         Recent = "Recent",
         Memory = "Memory",
+        Voters = "Voters",
         Numbers = "Numbers",
         Silence = "Silence",
         Spared = "Spared",
@@ -82,6 +83,13 @@ pub(crate) struct Step {
     lost: bool,
     /// The step tells that a renewal was carried out whose answer was lost.
     adopts: bool,
+}
+
+impl Ledger {
+    /// The highest token with which anybody has led.
+    pub(crate) fn led(&self) -> Token {
+        self.led
+    }
 }
 
 impl Step {

@@ -283,7 +283,11 @@ impl Scenario {
         let among_peers = protocol == Protocol::Peers;
         let mut peers = among_peers.then(|| match setup.steady {
             Some(steady) => Setting::steady(&parts, steady, profile, &mut other),
-            None => Setting::draw(&parts, profile, longest, shortest_call, &mut other),
+            None => {
+                let mut rng = Rng::new(seed ^ 0x766f_7465_7273_2e2e);
+                let setting = Setting::draw(&parts, profile, longest, shortest_call, &mut other);
+                setting.with_exchanges(&parts, profile, crate::nanos(longest), &mut rng)
+            }
         });
         let mut fault_span = crate::nanos(longest) * leases;
         if among_peers {

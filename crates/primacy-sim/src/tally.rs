@@ -133,6 +133,9 @@ kinds! {
         BootWait = "a voter restarted and was bound",
         LostUnsynced = "a voter lost what it had written and not flushed",
         Deafened = "a leader that was heard and heard nothing was replaced within the bound",
+        LedThrough = "voters were exchanged while somebody led",
+        FinishedByOther = "an exchange of voters was finished by another than had begun it",
+        LearnedLate = "a voter that had been away learned of later voters",
         HintLed = "a waiter led on a hint before its next look",
     }
 }
@@ -141,7 +144,15 @@ impl Sometimes {
     const fn is_of_peers(self) -> bool {
         matches!(
             self,
-            Self::LateAsk | Self::CaughtUp | Self::BootWait | Self::LostUnsynced | Self::Deafened | Self::WonOver
+            Self::LateAsk
+                | Self::CaughtUp
+                | Self::BootWait
+                | Self::LostUnsynced
+                | Self::Deafened
+                | Self::WonOver
+                | Self::LedThrough
+                | Self::FinishedByOther
+                | Self::LearnedLate
         )
     }
 

@@ -94,7 +94,16 @@ fn elections_among_peers_keep_their_promises() {
     let report = run(0..60, 2, &setup, &|_| {});
     assert!(report.is_clean(), "{:#?}", report.failures);
     assert!(report.tally.faults() > 10_000 && report.tally.elections > 500);
-    for what in [Sometimes::CaughtUp, Sometimes::BootWait, Sometimes::LateAsk, Sometimes::Silent, Sometimes::Takeover] {
+    for what in [
+        Sometimes::CaughtUp,
+        Sometimes::BootWait,
+        Sometimes::LateAsk,
+        Sometimes::Silent,
+        Sometimes::Takeover,
+        Sometimes::LedThrough,
+        Sometimes::FinishedByOther,
+        Sometimes::LearnedLate,
+    ] {
         assert!(report.tally.seen(what) > 0, "the slice is void: never was it that {what}");
     }
 }

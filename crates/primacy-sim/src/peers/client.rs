@@ -8,9 +8,11 @@ use primacy_core::quorum::{Answer, Ask, Clerk, Orders, Output, Pace, Round, Vote
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant, Token};
 
+use super::drive::Drive;
 use super::operators::Errand;
-use super::wire::{Frame, Question, later};
-use super::{What, index_of, voter_id};
+use super::pool::Pool;
+use super::wire::{Frame, Question, Told, later};
+use super::{What, index_of};
 use crate::clock::Clock;
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
@@ -32,6 +34,8 @@ pub(super) enum Who {
     Warden { node: usize },
     /// An operator with an errand.
     Operator(Errand),
+    /// An operator who exchanges voters.
+    Exchanger(Box<Drive>),
 }
 
 /// One that asks.
@@ -39,16 +43,18 @@ pub(super) enum Who {
 pub(super) struct Client {
     pub(super) who: Who,
     pub(super) id: CandidateId,
-    host: usize,
-    clock: Clock,
+    pub(super) host: usize,
+    pub(super) clock: Clock,
     pub(super) clerk: Clerk,
-    ways: Vec<Way>,
+    /// Where voters are exchanged: what it knows of that.
+    pub(super) pool: Option<Pool>,
+    pub(super) ways: Vec<Way>,
     /// What it means to do as soon as a majority can be asked.
-    plan: Option<Plan>,
+    pub(super) plan: Option<Plan>,
     /// The call under way.
     pub(super) call: Option<CallId>,
     /// Its clerk has begun with it.
-    begun: bool,
+    pub(super) begun: bool,
     /// It tells voters that it waits, and in which place.
     waits: Option<Rank>,
     standing: Standing,
@@ -70,27 +76,40 @@ pub(super) struct Client {
 pub(super) enum Plan {
     Call(Request),
     Order(Orders, Option<Token>),
+    /// To exchange voters.
+    Exchange,
 }
 
 /// The way to one voter.
 #[derive(Debug)]
-struct Way {
-    connection: u64,
-    state: State,
+pub(super) struct Way {
+    pub(super) connection: u64,
+    pub(super) state: State,
     wait: u64,
     numbers: u64,
     /// Questions without an answer, and since when.
-    asked: BTreeMap<u64, (Round, Instant)>,
+    pub(super) asked: BTreeMap<u64, (Round, Instant)>,
     /// Questions that wait for the first connection.
-    queued: Vec<(Round, Question)>,
+    queued: Vec<(Round, VoterId, Frame)>,
     armed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Begun,
     Up,
     Down,
+    /// No voter is there.
+    Idle,
+}
+
+impl Way {
+    /// One that is being made; with the connection 0, one that is not.
+    pub(super) fn new(connection: u64) -> Self {
+        let state = if connection > 0 { State::Begun } else { State::Idle };
+        let (asked, queued) = (BTreeMap::new(), Vec::new());
+        Self { connection, state, wait: SOON, numbers: 0, asked, queued, armed: false }
+    }
 }
 
 /// What reaches an asker.
@@ -106,6 +125,11 @@ pub(super) enum Heard {
         answer: Box<Answer>,
         standing: Standing,
     },
+    Told {
+        connection: u64,
+        number: u64,
+        told: Box<Told>,
+    },
     Broken {
         connection: u64,
     },
@@ -117,7 +141,7 @@ pub(super) enum Heard {
     },
     /// It could not even be asked.
     Lost {
-        voter: usize,
+        voter: VoterId,
         round: Round,
     },
     Enough {
@@ -128,7 +152,7 @@ pub(super) enum Heard {
 
 /// What its connections tell the clerk.
 #[derive(Debug)]
-enum Back {
+pub(super) enum Back {
     Answer(VoterId, Round, Box<Answer>, Standing),
     Lost(VoterId, Round),
 }
@@ -138,14 +162,16 @@ impl World {
     pub(super) fn new_client(&mut self, who: Who, id: CandidateId, host: usize, clock: Clock) -> u64 {
         let number = match who {
             Who::Candidate { process, .. } => process,
-            Who::Warden { .. } | Who::Operator(_) => self.number(),
+            Who::Warden { .. } | Who::Operator(_) | Who::Exchanger(_) => self.number(),
         };
+        let pool = self.new_pool(matches!(&who, Who::Exchanger(drive) if drive.insists));
         let client = Client {
             who,
             id,
             host,
             clock,
             clerk: self.new_clerk(),
+            pool,
             ways: Vec::new(),
             plan: None,
             call: None,
@@ -216,7 +242,7 @@ impl World {
         self.peers.clients.remove(&number);
     }
 
-    fn hang_up(&mut self, number: u64) {
+    pub(super) fn hang_up(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         client.inbox.clear();
         client.late.clear();
@@ -232,15 +258,7 @@ impl World {
         client.plan = Some(plan);
         client.standing = Standing::default();
         if client.ways.is_empty() {
-            let host = client.host;
-            for voter in 0..self.peers.booths.len() {
-                let connection = self.dial(number, host, voter);
-                let (asked, queued) = (BTreeMap::new(), Vec::new());
-                let way = Way { connection, state: State::Begun, wait: SOON, numbers: 0, asked, queued, armed: false };
-                if let Some(client) = self.peers.clients.get_mut(&number) {
-                    client.ways.push(way);
-                }
-            }
+            self.open_ways(number);
         }
         self.settle_ways(number);
         self.run_client(number);
@@ -249,8 +267,7 @@ impl World {
     /// Begins with what is planned if a majority can be asked; fails if none can.
     fn settle_ways(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
-        let is_up = |voter: VoterId| client.ways.get(index_of(voter)).is_some_and(|way| way.state == State::Up);
-        if client.clerk.membership().is_quorum(is_up) {
+        if client.has_ways() {
             let Some(plan) = client.plan.take() else { return };
             self.begin_call(number, plan);
         } else if client.plan.is_some() && client.ways.iter().all(|way| way.state != State::Begun) {
@@ -261,6 +278,7 @@ impl World {
 
     fn begin_call(&mut self, number: u64, plan: Plan) {
         let mut out = Vec::new();
+        self.catch_up(number, &mut out);
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         // What came too late for the last call may still be worth something: a voter that has to catch up.
         for back in std::mem::take(&mut client.late) {
@@ -272,6 +290,7 @@ impl World {
         match plan {
             Plan::Call(request) => client.clerk.begin(request, &mut out),
             Plan::Order(orders, token) => client.clerk.order(orders, token, &mut out),
+            Plan::Exchange => return self.begin_drive(number),
         }
         self.carry(number, out);
     }
@@ -290,7 +309,7 @@ impl World {
             let is_stopped = match &client.who {
                 Who::Candidate { node, .. } => self.nodes[*node].is_stopped(self.now),
                 Who::Warden { node } => self.nodes[*node].frozen_until(self.now).is_some(),
-                Who::Operator(_) => false,
+                Who::Operator(_) | Who::Exchanger(_) => false,
             };
             if is_stopped || self.violation.is_some() {
                 return;
@@ -304,33 +323,11 @@ impl World {
     pub(crate) fn run_clients_of(&mut self, n: usize) {
         let is_of_it = |client: &Client| match client.who {
             Who::Candidate { node, .. } | Who::Warden { node } => node == n,
-            Who::Operator(_) => false,
+            Who::Operator(_) | Who::Exchanger(_) => false,
         };
         let of_it = self.peers.clients.iter().filter(|(_, client)| is_of_it(client));
         let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
         numbers.into_iter().for_each(|number| self.run_client(number));
-    }
-
-    /// Its warden is gone too.
-    pub(super) fn end_warden(&mut self, n: usize) {
-        self.nodes[n].remains = None;
-        let is_it = |client: &Client| matches!(client.who, Who::Warden { node } if node == n);
-        let of_it = self.peers.clients.iter().filter(|(_, client)| is_it(client));
-        let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
-        numbers.into_iter().for_each(|number| self.end_client(number));
-    }
-
-    /// All connections are made anew, and nothing is on its way.
-    pub(super) fn renew_connections(&mut self) {
-        // Operators that are about to do something go home.
-        self.peers.clients.retain(|_, client| !matches!(client.who, Who::Operator(_)));
-        let numbers: Vec<u64> = self.peers.clients.keys().copied().collect();
-        for number in numbers {
-            for voter in 0..self.peers.booths.len() {
-                self.broken(number, voter);
-            }
-        }
-        self.peers.connections.retain(|_, connection| connection.life.is_none());
     }
 
     /// Whoever is no candidate waits no longer.
@@ -354,19 +351,25 @@ impl World {
                 let queued = std::mem::take(&mut way.queued);
                 if made {
                     (way.state, way.wait) = (State::Up, SOON);
-                    queued.into_iter().for_each(|(round, question)| self.ask(number, voter, round, question));
+                    self.greeted(number, voter);
+                    queued.into_iter().for_each(|(round, to, frame)| self.ask(number, to, round, frame));
                 } else {
                     way.state = State::Down;
                     self.redial_later(number, voter);
-                    queued.into_iter().for_each(|(round, _)| self.back(number, Back::Lost(voter_id(voter), round)));
+                    queued.into_iter().for_each(|(round, to, _)| self.back(number, Back::Lost(to, round)));
                 }
                 self.settle_ways(number);
             }
             Heard::Answer { connection, number: asked, answer, standing } => {
                 let Some(voter) = at(client, connection) else { return };
                 if let Some((round, _)) = client.ways[voter].asked.remove(&asked) {
-                    self.back(number, Back::Answer(voter_id(voter), round, answer, standing));
+                    let voter = client.voter_at(voter);
+                    self.back(number, Back::Answer(voter, round, answer, standing));
                 }
+            }
+            Heard::Told { connection, number: asked, told } => {
+                let Some(voter) = at(client, connection) else { return };
+                self.hear_told(number, voter, asked, *told);
             }
             Heard::Broken { connection } => {
                 if let Some(voter) = at(client, connection) {
@@ -391,7 +394,7 @@ impl World {
                     client.ways[voter].connection = anew;
                 }
             }
-            Heard::Lost { voter, round } => self.back(number, Back::Lost(voter_id(voter), round)),
+            Heard::Lost { voter, round } => self.back(number, Back::Lost(voter, round)),
             Heard::Enough { round } => {
                 if client.begun && client.clerk.round() == round && client.clerk.is_curious() {
                     let mut out = Vec::new();
@@ -412,7 +415,7 @@ impl World {
         }
     }
 
-    fn broken(&mut self, number: u64, voter: usize) {
+    pub(super) fn broken(&mut self, number: u64, voter: usize) {
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         let Some(way) = client.ways.get_mut(voter) else { return };
         if way.state != State::Up {
@@ -421,10 +424,11 @@ impl World {
         way.state = State::Down;
         let asked = std::mem::take(&mut way.asked);
         let connection = way.connection;
+        let to = client.voter_at(voter);
         self.close(connection);
         self.redial_later(number, voter);
         for (round, _) in asked.into_values() {
-            self.back(number, Back::Lost(voter_id(voter), round));
+            self.back(number, Back::Lost(to, round));
         }
     }
 
@@ -449,29 +453,33 @@ impl World {
         self.after_peers(wait, What::Silent { client: number, connection });
     }
 
-    fn ask(&mut self, number: u64, voter: usize, round: Round, question: Question) {
-        let now = self.now;
+    pub(super) fn ask(&mut self, number: u64, to: VoterId, round: Round, frame: Frame) {
+        let (now, voter) = (self.now, index_of(to));
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         let own = client.clock.read(now);
+        let is_there = client.is_there(to);
         let Some(way) = client.ways.get_mut(voter) else {
-            return client.inbox.push_back(Heard::Lost { voter, round });
+            return client.inbox.push_back(Heard::Lost { voter: to, round });
         };
         match way.state {
-            State::Begun => way.queued.push((round, question)),
-            State::Down => client.inbox.push_back(Heard::Lost { voter, round }),
-            State::Up => {
+            State::Begun => way.queued.push((round, to, frame)),
+            State::Up if is_there => {
                 way.numbers += 1;
                 let (asked, connection) = (way.numbers, way.connection);
                 way.asked.insert(asked, (round, own));
-                self.send_frame(connection, true, Frame::Ask { number: asked, question });
+                self.send_frame(connection, true, frame.numbered(asked));
                 self.arm_silence(number, voter);
             }
+            State::Up | State::Down | State::Idle => client.inbox.push_back(Heard::Lost { voter: to, round }),
         }
     }
 
     /// The connections tell the clerk something, now or with the next call.
-    fn back(&mut self, number: u64, back: Back) {
+    pub(super) fn back(&mut self, number: u64, back: Back) {
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        if let (Who::Exchanger(_), Back::Lost(voter, round)) = (&client.who, &back) {
+            return self.drive_misses(number, *voter, *round);
+        }
         if !client.begun {
             return client.late.push_back(back);
         }
@@ -481,15 +489,17 @@ impl World {
     }
 
     /// Carries out what a clerk wants done.
-    fn carry(&mut self, number: u64, out: Vec<Output>) {
+    pub(super) fn carry(&mut self, number: u64, out: Vec<Output>) {
         let mut done = None;
         for output in out {
             match output {
                 Output::Send { to, round, ask } => {
                     let Some(client) = self.peers.clients.get(&number) else { return };
-                    let (asker, waits) = (client.id, client.waits);
+                    let (asker, waits, of) = (client.id, client.waits, client.clerk.membership().number());
                     self.note_claim(number, &ask);
-                    self.ask(number, index_of(to), round, Question { ask, asker, waits });
+                    self.tell_first(number, to);
+                    let question = Question { ask, asker, waits, of };
+                    self.ask(number, to, round, Frame::Ask { number: 0, to, question });
                 }
                 Output::Done(result) => done = Some(result),
             }
@@ -518,6 +528,7 @@ impl World {
     }
 
     fn done_call(&mut self, number: u64, result: Result<Reply, CallError>) {
+        self.count_by(number, &result);
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         client.begun = false;
         let call = client.call.take();
@@ -555,6 +566,7 @@ impl World {
                 }
             }
             Who::Operator(_) => self.errand_hears(number, result),
+            Who::Exchanger(_) => self.drive_over(number, false),
         }
     }
 }

@@ -5,10 +5,15 @@
 //! again when it breaks; one task for each voter that flushes before it answers. What is simulated and what is checked:
 //! `docs/design/simulation.md`.
 
+mod across;
 mod chooser;
 mod client;
+mod drive;
+mod exchange;
 mod operators;
+mod pool;
 mod promises;
+mod rolls;
 mod setting;
 mod strikes;
 mod tcp;
@@ -21,6 +26,7 @@ use primacy_core::quorum::{Membership, Round, VoterId};
 
 use crate::world::World;
 use client::Client;
+use exchange::Exchange;
 use promises::Ledger;
 use voter::Booth;
 use wire::{Connection, Cuts, Frame};
@@ -37,6 +43,8 @@ pub(crate) struct Peers {
     connections: BTreeMap<u64, Connection>,
     cuts: Cuts,
     ledger: Ledger,
+    /// Where voters are exchanged.
+    exchange: Option<Box<Exchange>>,
 }
 
 /// Something that will happen among peers.
@@ -70,6 +78,16 @@ pub(crate) enum What {
     GiveUp { client: u64, calls: u64 },
     /// An operator tries again.
     Retry { client: u64 },
+    /// A voter that has started asks the others whether there are later voters.
+    Inquire { voter: usize, life: u64 },
+    /// A voter that was taken out ends.
+    Leaves { voter: usize, life: u64 },
+    /// Operators are about to exchange voters.
+    Exchange,
+    /// Whoever exchanges voters goes on after it has waited.
+    GoOn { client: u64, tag: u64 },
+    /// Whoever exchanges voters is killed.
+    Drop { client: u64 },
     /// The adversary strikes.
     Strike,
     /// Somebody's score changes.
@@ -82,8 +100,9 @@ fn voter_id(voter: usize) -> VoterId {
     VoterId::from_bits(voter as u128 + 1)
 }
 
+/// The place of a voter: whoever had it before had another identity.
 fn index_of(voter: VoterId) -> usize {
-    usize::try_from(voter.to_bits()).unwrap_or(usize::MAX).wrapping_sub(1)
+    usize::try_from(voter.to_bits() & u128::from(u32::MAX)).unwrap_or(usize::MAX).wrapping_sub(1)
 }
 
 impl World {
@@ -97,7 +116,8 @@ impl World {
         let Some(setting) = &self.scenario.peers else { return };
         let hosts = setting.voters + self.nodes.len() + 1;
         self.peers.cuts = Cuts::among(hosts);
-        self.peers.booths = setting.ppm.iter().map(|ppm| Booth::new(*ppm)).collect();
+        self.peers.booths = setting.ppm.iter().zip(0..).map(|(ppm, v)| Booth::new(*ppm, voter_id(v))).collect();
+        self.begin_exchange();
         for voter in 0..self.peers.booths.len() {
             let soon = self.rng.below(crate::nanos(self.scenario.longest) / 8);
             self.after_peers(soon, What::Start { voter });
@@ -123,6 +143,11 @@ impl World {
             What::Overdue { client } => self.hear(client, client::Heard::Overdue),
             What::GiveUp { client, calls } => self.give_up(client, calls),
             What::Retry { client } => self.retry_errand(client),
+            What::Inquire { voter, life } => self.inquire(voter, life),
+            What::Leaves { voter, life } => self.leaves(voter, life),
+            What::Exchange => self.exchange_voters(),
+            What::GoOn { client, tag } => self.go_on(client, tag),
+            What::Drop { client } => self.drop_drive(client),
             What::Strike => self.strike_peers(),
             What::Score => self.score(),
             What::Healed => self.healed(),
@@ -133,8 +158,10 @@ impl World {
         self.after(wait, crate::world::Happening::Peers(what));
     }
 
+    /// Those who vote at first.
     fn membership(&self) -> Membership {
-        let voters = (0..self.peers.booths.len()).map(voter_id).collect();
+        let first = self.scenario.peers.as_ref().map_or(0, |setting| setting.first());
+        let voters = (0..first).map(voter_id).collect();
         Membership::new(voters).expect("every world of peers has voters")
     }
 }

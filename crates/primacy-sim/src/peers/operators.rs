@@ -55,8 +55,10 @@ impl World {
     }
 
     pub(super) fn retry_errand(&mut self, client: u64) {
-        if self.peers.clients.contains_key(&client) {
-            self.look_for_errand(client);
+        match self.peers.clients.get(&client).map(|client| &client.who) {
+            Some(Who::Exchanger(_)) => self.plan(client, Plan::Exchange),
+            Some(_) => self.look_for_errand(client),
+            None => {}
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Answer, Ask, Counts, Durable};
+use primacy_core::quorum::{Answer, Ask, Counts, Durable, VoterId};
 use primacy_core::{CandidateId, Instant, Label, Token};
 
 use super::client::Client;
@@ -31,7 +31,7 @@ pub(crate) struct Ledger {
     /// To whom each term was granted.
     granted: BTreeMap<Token, CandidateId>,
     /// What each voter has told last.
-    told: BTreeMap<usize, Told>,
+    told: BTreeMap<VoterId, Told>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -75,6 +75,7 @@ impl World {
                 });
             }
         }
+        self.check_terms();
     }
 
     /// Whether a majority is bound to this believer.
@@ -93,22 +94,29 @@ impl World {
         let restarted = |durable: &Durable| u128::from(crate::nanos(durable.lease)) * fastest / 1_000_000;
         let lasts = |bound: u128| bound * slowest >= left * fastest;
         let keeps = |booth: &Booth| {
-            let on_disk = supports(&booth.synced) && lasts(restarted(&booth.synced));
+            let on_disk = supports(&booth.synced.promise) && lasts(restarted(&booth.synced.promise));
             let in_memory = match &booth.life {
                 Some(life) => {
                     let own = life.clock.read(self.now);
                     let bound = life.voter.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
                     supports(life.voter.durable()) && lasts(u128::from(bound))
                 }
-                None => supports(&booth.kept) && lasts(restarted(&booth.kept)),
+                None => supports(&booth.kept.promise) && lasts(restarted(&booth.kept.promise)),
             };
             on_disk && in_memory
         };
-        self.is_majority(keeps)
+        if self.peers.exchange.is_some() {
+            self.is_promised_across(process.number, keeps)
+        } else {
+            self.is_majority(keeps)
+        }
     }
 
     fn is_majority(&self, is: impl Fn(&Booth) -> bool) -> bool {
         let booths = &self.peers.booths;
+        if let Some(exchange) = &self.peers.exchange {
+            return exchange.latest().is_quorum(|voter| self.booth_of(voter).is_some_and(&is));
+        }
         booths.iter().filter(|booth| is(booth)).count() * 2 > booths.len()
     }
 
@@ -122,8 +130,9 @@ impl World {
             orders: view.orders.counts(),
             fulfilled: view.fulfilled,
         };
+        let id = self.peers.booths[v].id;
         let Ledger { told, granted, .. } = &mut self.peers.ledger;
-        let told = told.entry(v).or_default();
+        let told = told.entry(id).or_default();
         let same = now.term == told.term && (now.holder == told.holder || told.holder.is_none());
         // To whom the term was granted, from somebody to whom it was not.
         let comes_over = now.term == told.term && !same && now.holder == granted.get(&now.term).copied();
@@ -206,12 +215,12 @@ impl World {
 }
 
 impl Booth {
-    fn describe(&self, now: u64) -> String {
+    pub(super) fn describe(&self, now: u64) -> String {
         let holder = |durable: &Durable| {
             let holder = durable.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
             format!("{} of {holder}{}", durable.term, if durable.released.is_some() { ", released" } else { "" })
         };
-        let on_disk = holder(&self.synced);
+        let on_disk = holder(&self.synced.promise) + &self.number_on_disk();
         match &self.life {
             None => format!("({on_disk} on its disk, is down)"),
             Some(life) => {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use super::exchange::Exchanging;
 use crate::rng::Rng;
 use crate::scenario::{Part, Profile, Steady, draw_ppm};
 
 /// The part of a world that only elections among peers have.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// How many voters there are, on the first hosts.
+    /// How many voters there are, on the first hosts; also those that do not vote yet, where they are exchanged.
     pub(crate) voters: usize,
     /// The host of each candidate: that of a voter, or one of its own.
     pub(crate) hosts: Vec<usize>,
@@ -18,6 +19,8 @@ pub(crate) struct Setting {
     pub(crate) ppm: Vec<i32>,
     /// Frames keep no order and come twice: beyond what TCP does, and within what voters and clerks are made for.
     pub(crate) strays: bool,
+    /// Voters are exchanged.
+    pub(crate) exchange: Option<Exchanging>,
     /// Faults of the present phase.
     pub(crate) rates: Rates,
 }
@@ -119,7 +122,8 @@ impl Setting {
         let drift_ppm = parts.iter().map(|part| part.timing.drift_ppm()).max().unwrap_or(20_000);
         let ppm = (0..voters).map(|_| draw_ppm(drift_ppm, profile, rng)).collect();
         let rates = Rates::draw(profile, crate::nanos(lease), crate::nanos(call), rng);
-        Self { voters, hosts, drift_ppm, ppm, strays: profile != Profile::Calm && rng.chance(300_000), rates }
+        let strays = profile != Profile::Calm && rng.chance(300_000);
+        Self { voters, hosts, drift_ppm, ppm, strays, exchange: None, rates }
     }
 }
 
@@ -133,6 +137,7 @@ impl Setting {
             drift_ppm,
             ppm: (0..3).map(|_| draw_ppm(drift_ppm, profile, rng)).collect(),
             strays: false,
+            exchange: None,
             rates: Rates::steady(steady),
         }
     }

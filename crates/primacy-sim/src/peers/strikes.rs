@@ -1,6 +1,7 @@
 //! The adversary among peers: voters, their disks, their machines, and the network between hosts; and the end of all that.
 
 use super::What;
+use super::client::{Client, Who};
 use super::setting::{Rates, Strike};
 use super::voter::Booth;
 use crate::node::{Node, StallKind};
@@ -155,6 +156,7 @@ impl World {
         let voters = setting.voters;
         setting.strays = false;
         self.peers.cuts.heal();
+        self.exchange_must_end();
         let spare = if self.scenario.profile == Profile::Calm { 0 } else { (voters - 1) / 2 };
         let buried = if self.rng.chance(300_000) { self.rng.below(spare as u64 + 1) as usize } else { 0 };
         let first = self.rng.below(voters as u64) as usize;
@@ -165,7 +167,7 @@ impl World {
             booth.forget_unread();
             self.hurry_flush(v, flush_max);
             self.after_peers(0, What::Resume { voter: v });
-            if (v + voters - first) % voters < buried {
+            if (v + voters - first) % voters < buried && self.may_be_buried(v) {
                 self.peers.booths[v].dead_for_good = true;
                 self.kill_voter(v);
             } else {
@@ -179,14 +181,14 @@ impl World {
     /// Nothing of before is on its way, and the election goes on.
     pub(super) fn healed(&mut self) {
         self.renew_connections();
+        self.finish_exchange();
         self.give_order(&Order::Resume, None);
     }
 
     /// One voter restarts, if the others are enough: nobody must be unseated by that.
     pub(crate) fn restart_a_voter(&mut self) {
-        let running: Vec<usize> =
-            (0..self.peers.booths.len()).filter(|v| self.peers.booths[*v].runs(self.now)).collect();
-        if (running.len() - 1) * 2 > self.peers.booths.len() {
+        let running: Vec<usize> = self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.now)).collect();
+        if running.len().saturating_sub(1) * 2 > self.voting().len() {
             let v = *self.rng.pick(&running);
             self.kill_voter(v);
             self.after_peers(5_000_000, What::Start { voter: v });
@@ -200,8 +202,9 @@ impl World {
         let mut others = (0..self.nodes.len()).filter(|other| setting.hosts[*other] != host);
         let can_lead = |node: &Node| node.process.is_some() && node.is_eligible();
         let enough = |booth: &Booth| booth.runs(self.now);
-        let voters = self.peers.booths.iter().enumerate().filter(|(v, booth)| *v != host && enough(booth)).count();
-        if !others.any(|other| can_lead(&self.nodes[other])) || voters * 2 <= self.peers.booths.len() {
+        let voting = self.voting();
+        let voters = voting.iter().filter(|v| **v != host && enough(&self.peers.booths[**v])).count();
+        if !others.any(|other| can_lead(&self.nodes[other])) || voters * 2 <= voting.len() {
             return false;
         }
         self.log(None, || format!("host {host} hears nothing any more"));
@@ -217,8 +220,38 @@ impl World {
         self.renew_connections();
     }
 
+    /// Its warden is gone too.
+    pub(super) fn end_warden(&mut self, n: usize) {
+        self.nodes[n].remains = None;
+        let is_it = |client: &Client| matches!(client.who, Who::Warden { node } if node == n);
+        let of_it = self.peers.clients.iter().filter(|(_, client)| is_it(client));
+        let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
+        numbers.into_iter().for_each(|number| self.end_client(number));
+    }
+
+    /// All connections are made anew, and nothing is on its way.
+    pub(super) fn renew_connections(&mut self) {
+        // Operators that are about to do something go home.
+        self.peers.clients.retain(|_, client| !matches!(client.who, Who::Operator(_) | Who::Exchanger(_)));
+        let numbers: Vec<u64> = self.peers.clients.keys().copied().collect();
+        for number in numbers {
+            for voter in 0..self.peers.booths.len() {
+                self.broken(number, voter);
+            }
+        }
+        self.peers.connections.retain(|_, connection| connection.life.is_none());
+    }
+
     /// Whether all voters answer, and are heard.
     pub(crate) fn is_complete(&self) -> bool {
-        !self.peers.cuts.are_open(self.now) && self.peers.booths.iter().all(|booth| booth.runs(self.now))
+        !self.peers.cuts.are_open(self.now) && self.voting().into_iter().all(|v| self.peers.booths[v].runs(self.now))
+    }
+
+    /// Who votes, while nobody is exchanged.
+    fn voting(&self) -> Vec<usize> {
+        match &self.peers.exchange {
+            None => (0..self.peers.booths.len()).collect(),
+            Some(exchange) => exchange.latest().voters().map(super::index_of).collect(),
+        }
     }
 }

@@ -1,14 +1,16 @@
 //! A voter's host: the process that answers, one question after the other, what its disk has, and how both are lost.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use primacy_core::lease::Standing;
-use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter};
+use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter, VoterId};
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant};
 
 use super::What;
+use super::rolls::{Post, RollDisk};
 use super::wire::{Frame, Question};
 use crate::clock::Clock;
 use crate::planted::DriverFlaw;
@@ -22,11 +24,13 @@ use crate::world::World;
 pub(super) struct Booth {
     /// The error of its clock's rate.
     pub(super) ppm: i32,
+    /// Whose folder is there.
+    pub(super) id: VoterId,
     pub(super) life: Option<Life>,
     /// What is on disk, whatever happens.
-    pub(super) synced: Durable,
+    pub(super) synced: Disk,
     /// What a process that starts now would read.
-    pub(super) kept: Durable,
+    pub(super) kept: Disk,
     /// Nothing of it runs.
     pub(super) stopped_until: u64,
     /// Its machine has no power: not even its network answers.
@@ -36,12 +40,22 @@ pub(super) struct Booth {
     pub(super) next_flush_fails: bool,
 }
 
+/// What a voter's file has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Disk {
+    pub(super) promise: Durable,
+    /// Where voters are exchanged: who votes, for all that it knows.
+    pub(super) roll: Option<Arc<RollDisk>>,
+}
+
 /// One start of a voter.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) number: u64,
     pub(super) clock: Clock,
     pub(super) voter: Voter,
+    /// Where voters are exchanged.
+    pub(super) post: Option<Post>,
     inbox: VecDeque<(u64, Frame)>,
     flush: Option<Flush>,
     lineup: Lineup,
@@ -53,7 +67,7 @@ pub(super) struct Life {
 /// What is being written, and what leaves when it is on disk.
 #[derive(Debug)]
 struct Flush {
-    durable: Durable,
+    disk: Disk,
     answers: Vec<(u64, Frame)>,
     is_news: bool,
 }
@@ -96,12 +110,13 @@ impl Lineup {
 }
 
 impl Booth {
-    pub(super) fn new(ppm: i32) -> Self {
+    pub(super) fn new(ppm: i32, id: VoterId) -> Self {
         Self {
             ppm,
+            id,
             life: None,
-            synced: Durable::default(),
-            kept: Durable::default(),
+            synced: Disk::default(),
+            kept: Disk::default(),
             stopped_until: 0,
             is_off: false,
             dead_for_good: false,
@@ -112,7 +127,7 @@ impl Booth {
 
     /// All orders that it knows of, beside those that are known.
     pub(super) fn tell_orders(&self, known: &mut Orders) {
-        known.merge(&self.kept.orders);
+        known.merge(&self.kept.promise.orders);
         if let Some(life) = &self.life {
             known.merge(&life.voter.durable().orders);
         }
@@ -148,19 +163,24 @@ impl World {
             return;
         }
         booth.is_off = false;
+        self.clear_folder(v);
+        let booth = &mut self.peers.booths[v];
         let clock = Clock::new(self.now, origin, booth.ppm);
-        let durable = booth.kept.clone();
-        let voter = restarted(durable.clone(), drift_ppm, clock.read(self.now), self.scenario.planted);
-        let bound_until = voter.bound_until(clock.read(self.now));
+        let disk = booth.kept.clone();
+        let own = clock.read(self.now);
+        let mut voter = restarted(disk.promise.clone(), drift_ppm, own, self.scenario.planted);
+        let post = disk.roll.as_deref().map(|roll| Post::restarted(roll, &mut voter, own));
+        let bound_until = voter.bound_until(own);
         if bound_until.is_some() {
             self.saw(Sometimes::BootWait);
         }
         let booth = &mut self.peers.booths[v];
         let (inbox, lineup) = (VecDeque::new(), Lineup::default());
-        booth.life = Some(Life { number, clock, voter, inbox, flush: None, lineup, bound_until, armed: false });
-        self.log(None, || format!("v{v} starts with term {}", durable.term));
+        booth.life = Some(Life { number, clock, voter, post, inbox, flush: None, lineup, bound_until, armed: false });
+        self.log(None, || format!("v{v} starts with term {}", disk.promise.term));
         // A disk that does not work is known at once, and nothing is said before.
-        self.flush(v, Flush { durable, answers: Vec::new(), is_news: false });
+        self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
+        self.plan_inquiry(v);
         self.check_promises();
     }
 
@@ -183,7 +203,8 @@ impl World {
     fn run_voter(&mut self, v: usize) {
         let (now, at) = (self.now, self.peers.booths[v].runs(self.now));
         let early = self.has(DriverFlaw::AnswersBeforeSync);
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| at && life.flush.is_none()) else { return };
+        let ready = |life: &&mut Life| at && life.flush.is_none() && life.post.as_ref().is_none_or(|post| !post.is_out);
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(ready) else { return };
         let own = life.clock.read(now);
         let works: Vec<(u64, Frame)> = life.inbox.drain(..).collect();
         let mut answers = Vec::new();
@@ -191,12 +212,23 @@ impl World {
         for (connection, frame) in works {
             match frame {
                 Frame::Leave(id) => drop(self.lineup_of(v).map(|lineup| lineup.0.remove(&id))),
+                // Another voter was there when this was asked.
+                Frame::Ask { to, .. } | Frame::Roll { to, .. } if to != self.peers.booths[v].id => {}
+                Frame::Roll { number, ask, .. } => {
+                    let Some((told, flush)) = self.answer_roll(v, *ask, own) else { return };
+                    (must_flush, is_news) = (must_flush | flush, is_news | flush);
+                    answers.push((connection, Frame::Told { number, told: Box::new(told) }));
+                }
+                Frame::Ask { number, question, .. } if !self.admits(v, question.of) => {
+                    let told = Box::new(self.tell_voters(v));
+                    answers.push((connection, Frame::Told { number, told }));
+                }
                 Frame::Ask { number, question, .. } => {
                     let Some((answer, standing, flush, news)) = self.answer_as(v, &question, own) else { return };
                     (must_flush, is_news) = (must_flush | flush, is_news | news);
                     answers.push((connection, Frame::Answer { number, answer: Box::new(answer), standing }));
                 }
-                Frame::Answer { .. } | Frame::Reset => {}
+                Frame::Answer { .. } | Frame::Told { .. } | Frame::Reset => {}
             }
             if self.violation.is_some() {
                 return;
@@ -207,16 +239,23 @@ impl World {
             life.bound_until = None;
             is_news = true;
         }
-        let durable = life.voter.durable().clone();
+        let disk = life.disk();
         if !must_flush {
             self.tell(v, answers, is_news);
         } else if early {
             self.tell(v, answers, is_news);
-            self.flush(v, Flush { durable, answers: Vec::new(), is_news: false });
+            self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
         } else {
-            self.flush(v, Flush { durable, answers, is_news });
+            self.flush(v, Flush { disk, answers, is_news });
         }
         self.arm_end(v);
+    }
+
+    /// Writes down what has changed by something else than a question, unless a question waits for that already.
+    pub(super) fn write_down(&mut self, v: usize) {
+        let Some(life) = self.peers.booths[v].life.as_ref().filter(|life| life.flush.is_none()) else { return };
+        let disk = life.disk();
+        self.flush(v, Flush { disk, answers: Vec::new(), is_news: true });
     }
 
     fn lineup_of(&mut self, v: usize) -> Option<&mut Lineup> {
@@ -226,7 +265,7 @@ impl World {
     /// What it answers; whether that must be flushed first; and whether others should hear of it.
     fn answer_as(&mut self, v: usize, question: &Question, own: Instant) -> Option<(Answer, Standing, bool, bool)> {
         let life = self.peers.booths[v].life.as_mut()?;
-        let Question { ask, asker, waits } = question;
+        let Question { ask, asker, waits, .. } = question;
         let lease = life.voter.durable().lease;
         if let Some(rank) = waits {
             life.lineup.announce(*asker, *rank, lease, own);
@@ -270,6 +309,7 @@ impl World {
 
     /// What was done may be told of: the answers leave, and hints.
     fn tell(&mut self, v: usize, answers: Vec<(u64, Frame)>, is_news: bool) {
+        self.publish_voters(v);
         let breaks = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.breaks);
         for (connection, frame) in answers {
             if let Frame::Answer { answer, .. } = &frame {
@@ -340,9 +380,13 @@ impl World {
             self.log(None, || format!("v{v} cannot write, and ends"));
             return self.kill_voter(v);
         }
-        let Some(Flush { durable, answers, is_news }) = life.flush.take() else { return };
-        booth.synced = durable.clone();
-        booth.kept = durable;
+        let Some(Flush { disk, answers, is_news }) = life.flush.take() else { return };
+        let before = booth.number();
+        booth.synced = disk.clone();
+        booth.kept = disk;
+        if booth.number() != before {
+            self.note_effect();
+        }
         self.tell(v, answers, is_news);
         self.run_voter(v);
     }
@@ -353,6 +397,13 @@ impl World {
         life.armed = false;
         self.run_voter(v);
         self.arm_end(v);
+    }
+
+    /// Its promise may end at another time than it was going to.
+    pub(super) fn tell_end_of(&mut self, v: usize, own: Instant) {
+        if let Some(life) = &mut self.peers.booths[v].life {
+            life.bound_until = life.voter.bound_until(own);
+        }
     }
 
     fn arm_end(&mut self, v: usize) {
@@ -374,7 +425,7 @@ impl World {
         let Some(life) = self.peers.booths[v].life.take() else { return };
         self.log(None, || format!("v{v} is killed"));
         if let Some(flush) = life.flush.filter(|_| written) {
-            self.peers.booths[v].kept = flush.durable;
+            self.peers.booths[v].kept = flush.disk;
         }
         self.break_connections(v, None, true);
         self.voter_comes_back(v);
@@ -389,12 +440,13 @@ impl World {
         let booth = &mut self.peers.booths[v];
         let life = booth.life.take();
         if let Some(flush) = life.and_then(|life| life.flush).filter(|_| written) {
-            booth.synced = flush.durable;
+            booth.synced = flush.disk;
         }
         if booth.kept != booth.synced {
             booth.kept = booth.synced.clone();
             self.saw(Sometimes::LostUnsynced);
         }
+        self.note_effect();
         self.peers.booths[v].is_off = true;
         self.break_connections(v, None, false);
         let hosts = self.scenario.peers.as_ref().map(|setting| setting.hosts.clone()).unwrap_or_default();
@@ -410,6 +462,18 @@ impl World {
         let lease = crate::nanos(self.scenario.longest);
         let pause = self.rng.spread(lease / 1_000, lease * 2);
         self.after_peers(pause, What::Start { voter: v });
+    }
+}
+
+impl Life {
+    /// Whether it waits for its disk.
+    pub(super) fn is_busy(&self) -> bool {
+        self.flush.is_some()
+    }
+
+    /// What is to be on disk.
+    fn disk(&self) -> Disk {
+        Disk { promise: self.voter.durable().clone(), roll: self.post.as_ref().map(|post| Arc::clone(&post.disk)) }
     }
 }
 

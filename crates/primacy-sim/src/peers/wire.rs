@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use primacy_core::lease::Standing;
-use primacy_core::quorum::{Answer, Ask};
+use primacy_core::quorum::{Answer, Ask, Membership, RollAnswer, RollAsk, VoterId};
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant};
 
@@ -31,6 +31,19 @@ pub(crate) struct Question {
     pub(super) asker: CandidateId,
     /// It says that it waits, and in which place.
     pub(super) waits: Option<Rank>,
+    /// The number of the voters that it counts with.
+    pub(super) of: u64,
+}
+
+/// What a voter says of who votes.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// An answer to what it was asked of that.
+    Rolled(RollAnswer<Membership>),
+    /// These are the voters by now: those that were counted with are not.
+    Moved(Membership),
+    /// It has never voted.
+    Refused,
 }
 
 /// What goes over a connection.
@@ -38,7 +51,15 @@ pub(crate) struct Question {
 pub(crate) enum Frame {
     Ask {
         number: u64,
+        /// Behind an address may be another voter by now.
+        to: VoterId,
         question: Question,
+    },
+    /// Something about who votes.
+    Roll {
+        number: u64,
+        to: VoterId,
+        ask: Box<RollAsk<Membership>>,
     },
     /// A candidate waits no more.
     Leave(CandidateId),
@@ -46,6 +67,11 @@ pub(crate) enum Frame {
         number: u64,
         answer: Box<Answer>,
         standing: Standing,
+    },
+    /// With the number 0 if nobody has asked.
+    Told {
+        number: u64,
+        told: Box<Told>,
     },
     /// The other end is gone.
     Reset,
@@ -164,7 +190,9 @@ impl World {
             }
             _ => false,
         };
-        if !made {
+        if made {
+            self.welcome(number, voter);
+        } else {
             self.peers.connections.remove(&number);
         }
         self.hear(client, Heard::Dialed { connection: number, made });
@@ -333,8 +361,11 @@ impl World {
                 Frame::Answer { number: asked, answer, standing } => {
                     self.hear(client, Heard::Answer { connection: number, number: asked, answer, standing });
                 }
+                Frame::Told { number: asked, told } => {
+                    self.hear(client, Heard::Told { connection: number, number: asked, told });
+                }
                 Frame::Reset => self.hear(client, Heard::Broken { connection: number }),
-                Frame::Ask { .. } | Frame::Leave(_) => {}
+                Frame::Ask { .. } | Frame::Roll { .. } | Frame::Leave(_) => {}
             }
         }
     }

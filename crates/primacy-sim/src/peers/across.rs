@@ -1,0 +1,95 @@
+//! The checkers where voters are exchanged: what must hold across the numbers of their memberships.
+
+use primacy_core::Token;
+use primacy_core::quorum::{Membership, VoterId};
+
+use super::index_of;
+use super::rolls::places;
+use super::voter::Booth;
+use crate::oracle::Oracle;
+use crate::tally::Sometimes;
+use crate::world::World;
+
+impl World {
+    /// Where this voter lives, if it is still there: one that was taken out, and whose folder is gone, never comes back.
+    pub(super) fn booth_of(&self, voter: VoterId) -> Option<&Booth> {
+        self.peers.booths.get(index_of(voter)).filter(|booth| booth.id == voter)
+    }
+
+    /// Whether this voter may still answer somebody who counts by this number, whatever happens.
+    fn may_answer(&self, voter: VoterId, number: u64) -> bool {
+        self.booth_of(voter).is_some_and(|booth| booth.number().is_none_or(|own| own <= number))
+    }
+
+    /// Whether nothing can be granted by any number without one of those of whom `is` is true.
+    fn blocks(&self, is: impl Fn(&Booth) -> bool) -> bool {
+        let Some(exchange) = &self.peers.exchange else { return true };
+        let is_free = |voter, number| self.may_answer(voter, number) && !self.booth_of(voter).is_some_and(&is);
+        exchange.present().all(|voters| !voters.is_quorum(|voter| is_free(voter, voters.number())))
+    }
+
+    /// Whether whoever `process` is has its promise from a majority of the voters that it counts with, and from so many that
+    /// nobody else can be granted anything by *any* number that a voter may still answer by.
+    pub(super) fn is_promised_across(&self, process: u64, keeps: impl Fn(&Booth) -> bool) -> bool {
+        let Some(exchange) = &self.peers.exchange else { return false };
+        let Some(own) = exchange.counted.get(&process).and_then(|number| exchange.voters(*number)) else {
+            return false;
+        };
+        let is_bound = |voter: &&VoterId| self.booth_of(**voter).is_some_and(&keeps);
+        let is_majority =
+            |voters: &std::collections::BTreeSet<VoterId>| voters.iter().filter(is_bound).count() * 2 > voters.len();
+        // Once the new voters vote alone, the old ones may be gone.
+        let old_count = own.incoming().is_none() || exchange.last() == own.number();
+        (!old_count || is_majority(own.old())) && own.incoming().is_none_or(is_majority) && self.blocks(keeps)
+    }
+
+    /// Whoever is granted anything from now on, by whatever number, is told of the last term that anybody has led in.
+    pub(super) fn check_terms(&mut self) {
+        let led = self.ledger.led();
+        if self.peers.exchange.is_none() || led == Token::NONE || !self.scenario.sound() {
+            return;
+        }
+        if !self.blocks(|booth| booth.synced.promise.term >= led) {
+            self.violate(Oracle::Order, None, || {
+                format!("voters may grant something who do not know of term {led}, in which somebody has led")
+            });
+        }
+    }
+
+    /// Somebody has these voters, who can be no others.
+    pub(super) fn know_voters(&mut self, voters: &Membership) {
+        let leader = self.believed();
+        let Some(exchange) = &mut self.peers.exchange else { return };
+        let number = voters.number();
+        match exchange.voters(number).cloned() {
+            Some(known) if known == *voters => {}
+            Some(known) => {
+                let (known, voters) = (places(&known), places(voters));
+                self.violate(Oracle::Voters, None, || format!("the voters are {known} and {voters}"));
+            }
+            None => {
+                exchange.know(voters.clone(), leader);
+                self.check_promises();
+            }
+        }
+    }
+
+    fn believed(&self) -> Option<Token> {
+        self.nodes.iter().filter_map(|node| node.belief(self.now)).map(|belief| belief.token).max()
+    }
+
+    /// Some voter's disk has other voters by now.
+    pub(super) fn note_effect(&mut self) {
+        let leader = self.believed();
+        let number = self.number();
+        let has = |voter, least: u64| self.booth_of(voter).is_some_and(|booth| booth.number() >= Some(least));
+        let Some(exchange) = &self.peers.exchange else { return };
+        let voted = |voters: &&Membership| voters.is_quorum(|voter| has(voter, voters.number()));
+        let Some(later) = exchange.present().filter(voted).map(Membership::number).max() else { return };
+        let Some(exchange) = &mut self.peers.exchange else { return };
+        let stays = exchange.take_effect(later, number, leader);
+        if stays {
+            self.saw(Sometimes::LedThrough);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! A voter's part in who votes, on the simulated disk: as `crates/primacy/src/peers/ballot.rs` and `peer/` keep it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+#[cfg(feature = "canaries")]
+use primacy_core::quorum::Flaw;
+use primacy_core::quorum::{Ballot, Membership, Roll, RollAsk, Voter, VoterId};
+use primacy_core::{ElectionName, Instant};
+
+use super::client::Who;
+use super::voter::{Booth, Disk};
+use super::wire::{Frame, Told};
+use super::{What, index_of};
+#[cfg(feature = "canaries")]
+use crate::planted::Planted;
+use crate::tally::Sometimes;
+use crate::world::World;
+
+/// So long what a voter has answered can still leave when it votes no more.
+const LINGER: u64 = 1_000_000_000;
+
+/// What of who votes is on a voter's disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RollDisk {
+    pub(super) configuration: Option<Membership>,
+    promised: Ballot,
+    pub(super) taken: Option<(Ballot, Membership)>,
+}
+
+/// The same in a voter's process.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) roll: Roll<Membership>,
+    /// What is to be on disk.
+    pub(super) disk: Arc<RollDisk>,
+    /// What is told to whoever connects.
+    published: Option<Membership>,
+    /// It was taken out, and says nothing more.
+    pub(super) is_out: bool,
+    /// Who has been heard of the voters since it started.
+    heard: BTreeSet<VoterId>,
+}
+
+fn name() -> ElectionName {
+    ElectionName::new("e").expect("a letter is a valid name")
+}
+
+fn number_of(configuration: Option<&Membership>) -> Option<u64> {
+    configuration.map(Membership::number)
+}
+
+impl RollDisk {
+    /// That of one of these voters.
+    pub(super) fn of(configuration: Membership) -> Self {
+        Self { configuration: Some(configuration), ..Self::default() }
+    }
+}
+
+impl Post {
+    pub(super) fn restarted(disk: &RollDisk, voter: &mut Voter, now: Instant) -> Self {
+        let RollDisk { configuration, promised, taken } = disk.clone();
+        let published = configuration.clone();
+        let roll = Roll::restarted(configuration, promised, taken, &(&name(), voter), now);
+        Self { roll, disk: Arc::new(disk.clone()), published, is_out: false, heard: BTreeSet::new() }
+    }
+
+    /// What it tells of the voters to whoever connects.
+    pub(super) fn published(&self) -> Option<&Membership> {
+        self.published.as_ref()
+    }
+}
+
+impl Booth {
+    /// The number of the voters that its disk has, whatever happens.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.synced.roll.as_ref().and_then(|roll| number_of(roll.configuration.as_ref()))
+    }
+
+    pub(super) fn number_on_disk(&self) -> String {
+        self.number().map_or_else(String::new, |number| format!(" by {number}"))
+    }
+
+    /// All voters that it may have heard of, or taken for the next.
+    pub(super) fn proposals(&self) -> impl Iterator<Item = &Membership> {
+        let disks = [self.synced.roll.as_ref(), self.kept.roll.as_ref()].into_iter().flatten();
+        let process = self.life.as_ref().and_then(|life| life.post.as_ref()).map(|post| &post.disk);
+        disks.chain(process).filter_map(|roll| roll.taken.as_ref()).map(|(_, taken)| taken)
+    }
+}
+
+impl World {
+    /// Whether a voter answers who counts with the voters of this number.
+    pub(super) fn admits(&self, v: usize, number: u64) -> bool {
+        let Some(life) = &self.peers.booths[v].life else { return false };
+        let Some(post) = &life.post else { return true };
+        let is_late = number_of(post.roll.configuration()).is_some_and(|own| own > number);
+        post.roll.admits(number) || (is_late && self.admits_old())
+    }
+
+    /// Whether voters answer also those who count with the voters before them, who then need not hear of later ones.
+    #[cfg(feature = "canaries")]
+    fn admits_old(&self) -> bool {
+        self.scenario.planted == Some(Planted::Quorum(Flaw::AdmitsOld))
+    }
+
+    #[cfg(not(feature = "canaries"))]
+    #[expect(clippy::unused_self, reason = "there is no planted bug to ask for")]
+    const fn admits_old(&self) -> bool {
+        false
+    }
+
+    /// Why it does not answer.
+    pub(super) fn tell_voters(&self, v: usize) -> Told {
+        let post = self.peers.booths[v].life.as_ref().and_then(|life| life.post.as_ref());
+        let voters = post.and_then(|post| post.roll.configuration());
+        voters.map_or(Told::Refused, |voters| Told::Moved(voters.clone()))
+    }
+
+    /// What it answers to something about who votes, and whether that must be flushed first.
+    pub(super) fn answer_roll(&mut self, v: usize, ask: RollAsk<Membership>, own: Instant) -> Option<(Told, bool)> {
+        let (id, asked) = (self.peers.booths[v].id, describe(&ask));
+        let life = self.peers.booths[v].life.as_mut()?;
+        let post = life.post.as_mut()?;
+        if let RollAsk::Adopt(voters) = &ask
+            && post.roll.configuration().is_none()
+            && (voters.number() == 0 || !voters.voters().any(|voter| voter == id))
+        {
+            return Some((Told::Refused, false));
+        }
+        let (before, promise) = (post.roll.clone(), life.voter.durable().clone());
+        let answer = post.roll.handle(ask, &mut (&name(), &mut life.voter), own);
+        let has_changed = post.roll != before;
+        if has_changed {
+            let (promised, taken) = post.roll.next();
+            let configuration = post.roll.configuration().cloned();
+            post.disk = Arc::new(RollDisk { configuration, promised, taken: taken.cloned() });
+        }
+        let (adopted, started) = (post.roll.configuration().cloned(), life.number);
+        let has_inherited = promise != *life.voter.durable();
+        self.tell_end_of(v, own);
+        self.trace.hash(&(self.now, v, &answer));
+        self.log(None, || format!("  v{v}: {asked}: {answer:?}"));
+        let (was, is) = (number_of(before.configuration()), number_of(adopted.as_ref()));
+        if let Some(voters) = adopted.filter(|_| was != is) {
+            self.know_voters(&voters);
+            let changed_at = self.peers.exchange.as_ref().and_then(|exchange| exchange.changed_at(voters.number()));
+            if was.is_some() && changed_at.is_some_and(|at| at < started) {
+                self.saw(Sometimes::LearnedLate);
+            }
+        }
+        self.check_promises();
+        Some((Told::Rolled(answer), has_changed || has_inherited))
+    }
+
+    /// What it has adopted is on disk: candidates that are connected are told, and whoever was taken out ends.
+    pub(super) fn publish_voters(&mut self, v: usize) {
+        let booth = &mut self.peers.booths[v];
+        let (id, life) = (booth.id, booth.life.as_mut());
+        let Some(life) = life else { return };
+        let number = life.number;
+        let Some(post) = life.post.as_mut().filter(|post| post.published.as_ref() != post.roll.configuration()) else {
+            return;
+        };
+        post.published = post.roll.configuration().cloned();
+        let Some(voters) = post.published.clone() else { return };
+        post.is_out = !voters.voters().any(|voter| voter == id);
+        let is_out = post.is_out;
+        let watches = |client: &u64| {
+            self.peers.clients.get(client).is_some_and(|client| matches!(client.who, Who::Candidate { .. }))
+        };
+        let of_it = self.peers.connections.iter().filter(|(_, other)| other.life == Some(number) && other.voter == v);
+        let of_it = of_it.filter(|(_, other)| watches(&other.client));
+        let of_it: Vec<u64> = of_it.map(|(connection, _)| *connection).collect();
+        let of_it = if self.admits_old() { Vec::new() } else { of_it };
+        for connection in of_it {
+            let told = Box::new(Told::Moved(voters.clone()));
+            self.send_frame(connection, false, Frame::Told { number: 0, told });
+        }
+        if is_out {
+            self.log(None, || format!("v{v} was taken out by {}", voters.number()));
+            self.after_peers(LINGER, What::Leaves { voter: v, life: number });
+        }
+    }
+
+    /// It has told everybody who was there, and ends.
+    pub(super) fn leaves(&mut self, v: usize, number: u64) {
+        if self.peers.booths[v].life.as_ref().is_some_and(|life| life.number == number) {
+            self.kill_voter(v);
+        }
+    }
+
+    /// A voter that was taken out does not start again: its folder is removed, and another one starts there.
+    pub(super) fn clear_folder(&mut self, v: usize) {
+        let booth = &mut self.peers.booths[v];
+        let id = booth.id;
+        let voters = booth.kept.roll.as_ref().and_then(|roll| roll.configuration.as_ref());
+        if voters.is_none_or(|voters| voters.voters().any(|voter| voter == id)) {
+            return;
+        }
+        booth.id = VoterId::from_bits(id.to_bits() + (1 << 32));
+        booth.kept = Disk { roll: Some(Arc::default()), ..Disk::default() };
+        booth.synced = booth.kept.clone();
+        self.log(None, || format!("v{v} is another voter from now on"));
+    }
+
+    /// A voter that starts asks the others who votes by now; one that has never voted waits to be taken in.
+    pub(super) fn plan_inquiry(&mut self, v: usize) {
+        let lease = crate::nanos(self.scenario.longest);
+        let Some(life) = &self.peers.booths[v].life else { return };
+        let number = life.number;
+        if life.post.is_some() {
+            let wait = self.rng.spread(1_000_000, lease.max(200_000_000));
+            self.after_peers(wait, What::Inquire { voter: v, life: number });
+        }
+    }
+
+    pub(super) fn inquire(&mut self, v: usize, number: u64) {
+        let (now, runs) = (self.now, self.peers.booths[v].runs(self.now));
+        let Some(life) = self.peers.booths[v].life.as_ref().filter(|life| life.number == number) else { return };
+        let Some(post) = life.post.as_ref().filter(|post| !post.is_out) else { return };
+        let (own, known) = (life.clock.read(now), post.roll.configuration());
+        if !runs || life.is_busy() {
+            return self.plan_inquiry(v);
+        }
+        let asked: Vec<VoterId> = match known {
+            Some(known) if known.is_quorum(|voter| post.heard.contains(&voter)) => return,
+            Some(known) => known.voters().collect(),
+            None => self.peers.exchange.iter().flat_map(|exchange| exchange.named().voters()).collect(),
+        };
+        let (id, has) = (self.peers.booths[v].id, number_of(known));
+        let (mut heard, mut later) = (vec![id], None);
+        for voter in asked {
+            let other = index_of(voter);
+            let cuts = &self.peers.cuts;
+            let is_cut = cuts.open_at(v, other, now).or(cuts.open_at(other, v, now)).is_some();
+            let booth = self.peers.booths.get(other).filter(|booth| !is_cut && booth.runs(now) && other != v);
+            let Some(post) = booth.and_then(|booth| booth.life.as_ref()?.post.as_ref()) else { continue };
+            if booth.is_some_and(|booth| booth.id == voter) {
+                heard.push(voter);
+            }
+            if let Some(told) = post.published.as_ref().filter(|told| Some(told.number()) > has) {
+                later = Some(told.clone());
+            }
+        }
+        if let Some(post) = self.peers.booths[v].life.as_mut().and_then(|life| life.post.as_mut()) {
+            post.heard.extend(heard);
+        }
+        if let Some(later) = later
+            && let Some((_, true)) = self.answer_roll(v, RollAsk::Adopt(later), own)
+        {
+            self.write_down(v);
+        }
+        self.plan_inquiry(v);
+    }
+}
+
+fn describe(ask: &RollAsk<Membership>) -> String {
+    match ask {
+        RollAsk::Prepare { number, ballot } => format!("prepare {}.{:x} after {number}", ballot.count, ballot.by >> 96),
+        RollAsk::Take { number, ballot, proposal } => {
+            format!("take {}.{:x} after {number}: {}", ballot.count, ballot.by >> 96, places(proposal))
+        }
+        RollAsk::Adopt(voters) => format!("adopt {}", places(voters)),
+        RollAsk::Report { number } => format!("report to {number}"),
+        RollAsk::Inherit { number, elections } => {
+            let terms: Vec<String> = elections.values().map(|kept| kept.term.to_string()).collect();
+            format!("inherit for {number}: {}", terms.join(", "))
+        }
+    }
+}
+
+/// Who votes, for people.
+pub(super) fn places(voters: &Membership) -> String {
+    let all = |voters: &BTreeSet<VoterId>| {
+        let place = |voter: &VoterId| match voter.to_bits() >> 32 {
+            0 => format!("v{}", index_of(*voter)),
+            life => format!("v{}'{life}", index_of(*voter)),
+        };
+        voters.iter().map(place).collect::<Vec<_>>().join(" ")
+    };
+    let incoming = voters.incoming().map_or_else(String::new, |new| format!(" and {}", all(new)));
+    format!("{} ({}{incoming})", voters.number(), all(voters.old()))
+}
