@@ -295,6 +295,28 @@ fn those_that_go_are_told_when_a_majority_of_those_that_stay_has_it() {
     assert_eq!(peers.known(1).number(), 2, "and then hears of it");
 }
 
+/// Two claimed one term: the voter that is asked first supports who has taken its claim back.
+#[test]
+fn the_new_voters_inherit_whom_the_term_was_granted_to() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let term = Token::NONE.next(0);
+    let claim = |name| primacy_core::quorum::Ask::Claim {
+        term,
+        holder: holder(name),
+        lease: LEASE,
+        seen: primacy_core::quorum::Counts::default(),
+        granted: None,
+    };
+    let back = primacy_core::quorum::Ask::Release { term, id: holder("b").id, beat: 0, fulfilled: 0 };
+    let now = peers.now;
+    for (voter, ask) in [(1, claim("b")), (1, back), (2, claim("a")), (3, claim("a"))] {
+        assert!(peers.post(VoterId::from_bits(voter)).voter.handle(&ask, now).answer.accepted);
+    }
+    peers.change(&[4, 5], 7);
+    let heir = peers.post(VoterId::from_bits(4)).voter.durable().clone();
+    assert_eq!((heir.term, heir.holder, heir.released), (term, Some(holder("a")), None));
+}
+
 #[test]
 fn a_claim_that_is_overtaken_by_a_change_is_given_up() {
     let mut peers = Peers::new(&[1, 2, 3]);

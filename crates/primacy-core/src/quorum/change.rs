@@ -364,13 +364,19 @@ fn heritage(reports: &BTreeMap<VoterId, Report>, voters: usize) -> BTreeMap<Elec
         terms.sort_unstable_by(|one, other| other.cmp(one));
         let unreported = voters - reports.len();
         let term = terms.get(voters / 2 - unreported).copied().unwrap_or_default();
-        let of_it = || kept.iter().filter(|kept| kept.term == term);
+        // Of several who have claimed it, the one that it may have been granted to: who has not taken its claim back, and has the
+        // most voters.
+        let id = |kept: &Durable| kept.holder.as_ref().map(|holder| holder.id);
+        let of_it: Vec<&Durable> = kept.iter().copied().filter(|kept| kept.term == term).collect();
+        let support = |one: &Durable| of_it.iter().filter(|other| id(other) == id(one)).count();
+        let first = of_it.iter().max_by_key(|kept| (kept.released.is_none(), support(kept)));
+        let of_holder = || of_it.iter().filter(|kept| first.is_some_and(|first| id(first) == id(kept)));
         let mut given = Durable { term, ..Durable::default() };
         kept.iter().for_each(|kept| given.orders.merge(&kept.orders));
-        given.holder = of_it().find_map(|kept| kept.holder.clone());
-        given.seen = of_it().map(|kept| kept.seen).max().unwrap_or_default();
-        given.lease = of_it().map(|kept| kept.lease).max().unwrap_or_default();
-        given.released = of_it().filter_map(|kept| kept.released).max();
+        given.holder = first.and_then(|first| first.holder.clone());
+        given.seen = of_holder().map(|kept| kept.seen).max().unwrap_or_default();
+        given.lease = of_holder().map(|kept| kept.lease).max().unwrap_or_default();
+        given.released = of_holder().filter_map(|kept| kept.released).max();
         given.fulfilled = kept.iter().map(|kept| kept.fulfilled).max().unwrap_or_default();
         given
     };
