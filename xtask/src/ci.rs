@@ -152,6 +152,7 @@ fn simulator(shell: &Shell, binary: &str, args: &[&str]) -> Result<(), String> {
 /// Searches that take longest; smaller ones like them are done here or in the tests. `primacy-model` without options does all.
 const LARGEST: &[&str] = &[
     "--except=quorum: two ask",
+    "--except=quorum: one comes over",
     "--except=voters: another, two ask",
     "--except=quorum: BreaksPromise",
     "--except=registers: the lease moves",

@@ -16,6 +16,7 @@ pub(super) const RENEWED: &str = "a lease is renewed";
 pub(super) const REPEATED: &str = "a renewal is asked for again, and then the next one";
 pub(super) const RELEASED: &str = "a released lease is taken before it would have ended";
 pub(super) const CAUGHT_UP: &str = "a voter that missed a claim supports its holder later";
+pub(super) const CAME_OVER: &str = "a voter that supported another in the holder's term supports it later";
 pub(super) const EXCHANGED: &str = "the voters are exchanged";
 pub(super) const KEPT_ON: &str = "a lease is renewed by other voters than have granted it";
 pub(super) const REFUSED: &str = "a candidate asks and is refused";
@@ -44,6 +45,8 @@ pub(super) fn of(setup: &Setup) -> Vec<Property<Grant>> {
     occurs(budget.renewals > 0, RENEWED, |_, world| world.just.contains(&RENEWED));
     occurs(budget.renewals > 1, REPEATED, |_, world| world.just.contains(&REPEATED));
     occurs(several && budget.releases > 0, RELEASED, |_, world| world.just.contains(&RELEASED));
+    let may_come_over = several && setup.voters > 2 && budget.renewals > 0;
+    occurs(may_come_over, CAME_OVER, |_, world| world.just.contains(&CAME_OVER));
     occurs(exchanges, EXCHANGED, |_, world| world.drivers.iter().flatten().any(|driver| driver.is_done));
     occurs(exchanges && budget.renewals > 0, KEPT_ON, |_, world| world.just.contains(&KEPT_ON));
     let may_catch_up = budget.renewals > 0 && budget.losses > 0;

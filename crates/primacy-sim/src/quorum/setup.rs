@@ -74,6 +74,7 @@ pub fn catalogue() -> Vec<Setup> {
     let goes_on = Budget { renewals: 1, ..WAITS };
     vec![
         Setup::new("quorum: two ask", 2, ASKS),
+        Setup::new("quorum: one comes over", 0, release),
         Setup { candidates: 1, ..Setup::new("quorum: one renews", 3, renewals) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },

@@ -8,7 +8,7 @@ use primacy_core::{CandidateId, Instant, Label, Token};
 use stateright::{Model, Property};
 
 use super::exchange::{Driver, Post};
-use super::properties::{self, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, REPEATED};
+use super::properties::{self, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, REPEATED};
 use super::setup::{Budget, Setup};
 
 /// How long a lease lasts, in ticks.
@@ -247,12 +247,15 @@ impl World {
             Content::Ask(ask) => {
                 let now = self.now();
                 let own = &mut self.posts[usize::from(voter)];
-                let missed = own.voter.durable().term;
+                let before = own.voter.durable().clone();
                 let content = match own.answer(&ask, &of, now, setup) {
                     Ok(answer) => {
                         let is_late = matches!(ask, Ask::Claim { granted: Some(_), .. });
-                        if answer.accepted && is_late && own.voter.durable().term > missed {
-                            self.saw(CAUGHT_UP);
+                        let after = own.voter.durable();
+                        if answer.accepted && is_late && after.term > before.term {
+                            self.just.push(CAUGHT_UP);
+                        } else if answer.accepted && is_late && after.holder != before.holder {
+                            self.just.push(CAME_OVER);
                         }
                         Content::Answer(Box::new(answer))
                     }
