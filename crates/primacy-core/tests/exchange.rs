@@ -295,10 +295,9 @@ fn those_that_go_are_told_when_a_majority_of_those_that_stay_has_it() {
     assert_eq!(peers.known(1).number(), 2, "and then hears of it");
 }
 
-/// Two claimed one term: the voter that is asked first supports who has taken its claim back.
+/// Two claimed one term, and the voter that is asked first supports the one who was not granted it.
 #[test]
 fn the_new_voters_inherit_whom_the_term_was_granted_to() {
-    let mut peers = Peers::new(&[1, 2, 3]);
     let term = Token::NONE.next(0);
     let claim = |name| primacy_core::quorum::Ask::Claim {
         term,
@@ -307,14 +306,26 @@ fn the_new_voters_inherit_whom_the_term_was_granted_to() {
         seen: primacy_core::quorum::Counts::default(),
         granted: None,
     };
-    let back = primacy_core::quorum::Ask::Release { term, id: holder("b").id, beat: 0, fulfilled: 0 };
-    let now = peers.now;
-    for (voter, ask) in [(1, claim("b")), (1, back), (2, claim("a")), (3, claim("a"))] {
-        assert!(peers.post(VoterId::from_bits(voter)).voter.handle(&ask, now).answer.accepted);
-    }
-    peers.change(&[4, 5], 7);
-    let heir = peers.post(VoterId::from_bits(4)).voter.durable().clone();
-    assert_eq!((heir.term, heir.holder, heir.released), (term, Some(holder("a")), None));
+    let release = |name, beat| primacy_core::quorum::Ask::Release { term, id: holder(name).id, beat, fulfilled: 0 };
+    let heir = |asks: &[(u128, primacy_core::quorum::Ask)], silent: &[u128]| {
+        let mut peers = Peers::new(&[1, 2, 3]);
+        let now = peers.now;
+        for (voter, ask) in asks {
+            assert!(peers.post(VoterId::from_bits(*voter)).voter.handle(ask, now).answer.accepted);
+        }
+        peers.cut = ids(silent);
+        peers.change(&[4, 5], 7);
+        let heir = peers.post(VoterId::from_bits(4)).voter.durable().clone();
+        assert_eq!(heir.term, term);
+        (heir.holder.expect("somebody").label.to_string(), heir.released)
+    };
+    let taken_back = [(1, claim("b")), (1, release("b", 0)), (2, claim("a")), (3, claim("a"))];
+    assert_eq!(heir(&taken_back, &[]), ("a".to_owned(), None));
+    assert_eq!(heir(&taken_back, &[3]), ("a".to_owned(), None));
+    // `b` is gone without a word, and `a` has given the lease back.
+    let given_back = [(1, claim("b")), (2, claim("a")), (3, claim("a")), (2, release("a", 3))];
+    assert_eq!(heir(&given_back, &[]), ("a".to_owned(), Some(3)));
+    assert_eq!(heir(&given_back, &[3]), ("a".to_owned(), Some(3)));
 }
 
 #[test]

@@ -364,12 +364,16 @@ fn heritage(reports: &BTreeMap<VoterId, Report>, voters: usize) -> BTreeMap<Elec
         terms.sort_unstable_by(|one, other| other.cmp(one));
         let unreported = voters - reports.len();
         let term = terms.get(voters / 2 - unreported).copied().unwrap_or_default();
-        // Of several who have claimed it, the one that it may have been granted to: who has not taken its claim back, and has the
-        // most voters.
+        // Of several who have claimed it, the one that it may have been granted to: best who has led, since a majority supports it
+        // or it has given the lease back; last who has taken its claim back anywhere.
         let id = |kept: &Durable| kept.holder.as_ref().map(|holder| holder.id);
         let of_it: Vec<&Durable> = kept.iter().copied().filter(|kept| kept.term == term).collect();
-        let support = |one: &Durable| of_it.iter().filter(|other| id(other) == id(one)).count();
-        let first = of_it.iter().max_by_key(|kept| (kept.released.is_none(), support(kept)));
+        let likely = |one: &Durable| {
+            let support: Vec<_> = of_it.iter().filter(|other| id(other) == id(one)).collect();
+            let has_led = support.len() * 2 > voters || support.iter().any(|kept| kept.released > Some(0));
+            (has_led, support.iter().all(|kept| kept.released != Some(0)), support.len())
+        };
+        let first = of_it.iter().max_by_key(|kept| likely(kept));
         let of_holder = || of_it.iter().filter(|kept| first.is_some_and(|first| id(first) == id(kept)));
         let mut given = Durable { term, ..Durable::default() };
         kept.iter().for_each(|kept| given.orders.merge(&kept.orders));

@@ -236,8 +236,8 @@ impl Clerk {
     }
 
     /// Whether a majority has answered, and it waits for others' answers only to know better: of a look, whether there was a
-    /// later grant; of a claim, whether enough others accept it. Nobody waits for that longer than
-    /// [`Pace::curious_for`](super::Pace::curious_for): the others may be gone.
+    /// later grant; of a claim, whether enough others accept it. The others may be gone: [`Pace`](super::Pace) says when
+    /// nobody waits for them any longer.
     pub fn is_curious(&self) -> bool {
         matches!(self.step, Step::Looking { .. } | Step::Reading(_) | Step::Claiming { .. }) && self.is_heard()
     }
@@ -445,12 +445,14 @@ impl Clerk {
         } else if !self.may_be_accepted() {
             // Others need not wait for a promise that nobody uses.
             self.take_back(term, claim.holder.id, out);
+            if !self.unheard.is_empty() {
+                // Taken back wherever it was supported, also by whom this does not reach.
+                self.owed = Some((term, claim.holder.id));
+            }
             if self.is_heard() {
                 let seen = self.seen();
                 self.finish(Ok(Reply::Conflict(seen)), out);
             } else {
-                // Taken back wherever it was supported, and never believed.
-                self.owed = Some((term, claim.holder.id));
                 self.finish(Err(CallError::NotDone), out);
             }
         }

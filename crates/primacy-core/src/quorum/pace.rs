@@ -1,64 +1,92 @@
-//! When a question that has not been answered is asked again.
+//! When a question that has not been answered is asked again, and when nobody waits for the answer any longer.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::clerk::{Clerk, Round};
+use super::clerk::{Clerk, Output, Round};
 use crate::Instant;
 
-/// How fast a majority usually answers one clerk, and so from when on its questions are overdue.
+/// How fast a majority usually answers one clerk. It lives as long as the clerk, and rests on no promise.
 ///
-/// A lost packet that nothing follows is sent again after 200 ms or more by the usual kernels (RFC 6298, RFC 8985), which is longer
-/// than the shortest lease. One that another follows is missed as soon as that arrives. So what is overdue is asked again:
-/// after twice the time that rounds take, and a twentieth of the lease, so that it costs nothing where all is well.
+/// **Asked again.** A lost packet that nothing follows is sent again after 200 ms or more by the usual kernels (RFC 6298,
+/// RFC 8985), which is longer than the shortest lease. One that another follows is missed as soon as that arrives. So what
+/// is overdue is asked again: after twice the time that rounds take, and a twentieth of the lease, so that it costs nothing where all
+/// is well.
+///
+/// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others: a
+/// twentieth of the lease, and 20 ms at most. A claim needs them, and they may be further away than the majority, or their disks
+/// slower: it waits four times as long as rounds take, and from the third in a row that was cut short on twice as long each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.
     usual: Duration,
     round: Round,
-    /// When the present round began, unless it ended otherwise than by the answers that it needed.
+    /// When the present round began, unless it was cut short.
     since: Option<Instant>,
+    /// Since when the clerk is curious in it.
+    curious: Option<Instant>,
     /// When somebody was asked last.
     asked: Instant,
     /// How often they have been asked again in this round.
     again: u32,
+    /// The round is one of a claim.
+    claims: bool,
+    /// Claims in a row that were cut short.
+    cut_short: u32,
 }
 
 impl Pace {
-    /// When those who have not answered are to be asked again, if the clerk still waits for them then. To be called whenever the
-    /// clerk may have begun another round.
-    pub fn overdue_at(&mut self, clerk: &Clerk, now: Instant) -> Instant {
+    /// When [`act`](Self::act) is to be called, if the clerk has not finished by then. To be asked whenever the clerk has done
+    /// something.
+    pub fn due(&mut self, clerk: &Clerk, now: Instant) -> Instant {
+        if clerk.round() != self.round {
+            (self.round, self.since, self.curious) = (clerk.round(), Some(now), None);
+            (self.asked, self.again, self.claims) = (now, 0, clerk.is_claiming());
+        }
+        if clerk.is_curious() && self.curious.is_none() {
+            self.curious = Some(now);
+        }
+        self.again_at(clerk).min(self.conclude_at(clerk).unwrap_or(Instant::FAR))
+    }
+
+    /// Asks again, or concludes, if either is due.
+    pub fn act(&mut self, clerk: &mut Clerk, now: Instant, out: &mut Vec<Output>) {
+        if self.due(clerk, now) > now {
+            return;
+        }
+        if self.conclude_at(clerk).is_some_and(|at| at <= now) {
+            self.since = None;
+            self.cut_short += u32::from(self.claims);
+            clerk.conclude(out);
+        } else {
+            (self.asked, self.again) = (now, self.again + 1);
+            clerk.ask_again(out);
+        }
+    }
+
+    /// The call is over.
+    pub fn done(&mut self, now: Instant) {
+        let Some(took) = self.since.take().map(|since| now.since(since)) else { return };
+        self.usual = if took > self.usual { took } else { self.usual - (self.usual - took) / 8 };
+        if self.claims {
+            self.cut_short = 0;
+        }
+    }
+
+    /// The next time only after twice as long.
+    fn again_at(&self, clerk: &Clerk) -> Instant {
         /// For a look where no lease is known.
         const UNKNOWN: Duration = Duration::from_millis(100);
-        if clerk.round() != self.round {
-            (self.round, self.since, self.asked, self.again) = (clerk.round(), Some(now), now, 0);
-        }
         let first = clerk.lease().map_or(UNKNOWN, |lease| lease / 20).max(self.usual * 2);
         self.asked + first * (1 << self.again.min(8))
     }
 
-    /// For how long a clerk that [is curious](Clerk::is_curious) waits before somebody calls [`Clerk::conclude`]: a twentieth of the
-    /// lease, and 20 ms at most. A claim needs those for whom it waits, who may be further away than most: it waits four
-    /// times as long as rounds take.
-    pub fn curious_for(&self, clerk: &Clerk) -> Duration {
+    fn conclude_at(&self, clerk: &Clerk) -> Option<Instant> {
         const MOMENT: Duration = Duration::from_millis(20);
         let moment = clerk.lease().map_or(MOMENT, |lease| (lease / 20).min(MOMENT));
-        if clerk.is_claiming() { moment.max(self.usual * 4) } else { moment }
-    }
-
-    /// They have been asked again: the next time only after twice as long.
-    pub fn asked_again(&mut self, now: Instant) {
-        self.asked = now;
-        self.again += 1;
-    }
-
-    /// The round was ended before all had answered who were waited for: it tells nothing of how long they take.
-    pub fn cut_short(&mut self) {
-        self.since = None;
-    }
-
-    /// The round is over, by answers.
-    pub fn answered(&mut self, now: Instant) {
-        let Some(took) = self.since.take().map(|since| now.since(since)) else { return };
-        self.usual = if took > self.usual { took } else { self.usual - (self.usual - took) / 8 };
+        // Mostly the silent ones are gone, and rivals are in the way, who are the sooner out of it the sooner all give up.
+        let doubled = self.cut_short.saturating_sub(2).min(6);
+        let patience = if self.claims { moment.max(self.usual * 4) * (1 << doubled) } else { moment };
+        Some(self.curious? + patience)
     }
 }

@@ -127,13 +127,10 @@ fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silen
     assert_eq!(peers.deliver(&mut a, claims), []);
     assert!(a.is_curious(), "one has accepted, one has refused");
     let mut pace = Pace::default();
-    assert_eq!(pace.curious_for(&a), Duration::from_millis(20));
-    pace.overdue_at(&a, peers.now);
-    peers.pass(lease / 10);
-    pace.answered(peers.now);
-    assert_eq!(pace.curious_for(&a), lease * 2 / 5, "who is far away may be needed");
+    assert_eq!(pace.due(&a, peers.now), peers.now + Duration::from_millis(20));
+    peers.pass(Duration::from_millis(20));
     let mut out = Vec::new();
-    a.conclude(&mut out);
+    pace.act(&mut a, peers.now, &mut out);
     let taken_back = |output: &Output| matches!(output, Output::Send { ask: Ask::Release { beat: 0, .. }, .. });
     assert_eq!(out.iter().filter(|output| taken_back(output)).count(), 3, "also by the one that is silent");
     assert!(matches!(out.last(), Some(Output::Done(Ok(Reply::Conflict(_))))), "{out:?}");
@@ -147,26 +144,25 @@ fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
     let (mut out, request) =
         (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
     a.begin(request, &mut out);
-    assert_eq!(pace.overdue_at(&a, peers.now), peers.now + LEASE / 20);
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 20);
     // One answers; the question to the second is lost, and the third cannot be reached.
     out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
     peers.cut(&[3]);
     assert_eq!(peers.deliver(&mut a, out), []);
     peers.pass(LEASE / 20);
-    pace.asked_again(peers.now);
-    assert_eq!(pace.overdue_at(&a, peers.now), peers.now + LEASE / 10, "twice as long");
     let mut again = Vec::new();
-    a.ask_again(&mut again);
+    pace.act(&mut a, peers.now, &mut again);
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 10, "twice as long");
     let asked: Vec<u128> = again.iter().filter_map(sent_to).collect();
     assert_eq!(asked, [2, 3]);
     peers.cut(&[]);
     let done = peers.deliver(&mut a, again);
     let [Output::Done(Ok(Reply::Applied(record)))] = &done[..] else { panic!("{done:?}") };
     assert_eq!(record.version, version(1, 2));
-    pace.answered(peers.now);
+    pace.done(peers.now);
     let (mut out, look) = (Vec::new(), Request::Look { announce: None });
     a.begin(look, &mut out);
-    assert_eq!(pace.overdue_at(&a, peers.now), peers.now + LEASE / 10, "rounds have taken half of that");
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 10, "rounds have taken half of that");
     let mut none = Vec::new();
     peers.deliver(&mut a, out);
     a.ask_again(&mut none);
@@ -178,4 +174,83 @@ fn sent_to(output: &Output) -> Option<u128> {
         Output::Send { to, .. } => Some(to.to_bits()),
         Output::Done(_) => None,
     }
+}
+
+/// A voter at some distance, with a disk that takes some time.
+struct Site {
+    voter: Voter,
+    away: u64,
+    flush: u64,
+}
+
+/// One call over the network, with a pace as whoever drives clerks uses it.
+fn over(
+    sites: &mut BTreeMap<VoterId, Site>,
+    clerk: &mut Clerk,
+    pace: &mut Pace,
+    request: Request,
+    now: &mut Instant,
+) -> Result<Reply, CallError> {
+    let (mut out, mut under_way) = (Vec::new(), Vec::new());
+    clerk.begin(request, &mut out);
+    loop {
+        for output in std::mem::take(&mut out) {
+            let Output::Send { to, round, ask } = output else {
+                let Output::Done(result) = output else { unreachable!() };
+                pace.done(*now);
+                return result;
+            };
+            let site = sites.get_mut(&to).expect("a voter");
+            let verdict = site.voter.handle(&ask, *now);
+            let late = site.away + if verdict.must_flush { site.flush } else { 0 };
+            under_way.push((*now + Duration::from_millis(late), to, round, verdict.answer));
+        }
+        under_way.sort_by_key(|(at, ..)| *at);
+        let due = pace.due(clerk, *now);
+        if under_way.first().is_some_and(|(at, ..)| *at <= due) {
+            let (at, from, round, answer) = under_way.remove(0);
+            *now = at.max(*now);
+            clerk.answered(from, round, answer, &mut out);
+        } else {
+            *now = due;
+            pace.act(clerk, due, &mut out);
+        }
+    }
+}
+
+/// How many attempts a candidate needs, where this voter is bound to somebody who is gone.
+fn attempts(places: &[(u64, u64)], bound: u128) -> Option<usize> {
+    let lease = Duration::from_secs(1);
+    let site = |(n, (away, flush)): (usize, &(u64, u64))| {
+        let voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
+        (VoterId::from_bits(n as u128 + 1), Site { voter, away: *away, flush: *flush })
+    };
+    let mut sites: BTreeMap<VoterId, Site> = places.iter().enumerate().map(site).collect();
+    let gone = Ask::Claim {
+        term: Token::new(1).expect("small"),
+        holder: holder("gone"),
+        lease: Duration::from_secs(3_600),
+        seen: Counts::default(),
+        granted: None,
+    };
+    sites.get_mut(&VoterId::from_bits(bound)).expect("it").voter.handle(&gone, Instant::ZERO);
+    let mut clerk = Clerk::new(Membership::new(sites.keys().copied().collect()).expect("some"));
+    let (mut pace, mut now) = (Pace::default(), Instant::ZERO);
+    (1..=20).find(|_| {
+        now = now + lease;
+        let look = Request::Look { announce: None };
+        let Ok(Reply::Seen(seen)) = over(&mut sites, &mut clerk, &mut pace, look, &mut now) else { panic!("it looks") };
+        let expect = seen.record.as_ref().map(Record::expectation);
+        let acquire = Request::Acquire { expect, floor: Token::NONE, holder: holder("a"), lease };
+        matches!(over(&mut sites, &mut clerk, &mut pace, acquire, &mut now), Ok(Reply::Applied(_)))
+    })
+}
+
+/// Most are near, and one of those cannot be had: the far ones are needed, whose answers no round has waited for so far.
+#[test]
+fn a_claim_waits_longer_each_time_until_those_that_it_needs_have_answered() {
+    let far = attempts(&[(0, 1), (10, 1), (20, 1), (150, 1), (172, 1)], 3);
+    assert!(far.is_some_and(|attempts| attempts <= 8), "{far:?}");
+    let slow = attempts(&[(0, 1), (1, 60), (1, 1)], 3);
+    assert!(slow.is_some_and(|attempts| attempts <= 8), "{slow:?}");
 }

@@ -62,10 +62,8 @@ pub(super) struct Client {
     inbox: VecDeque<Heard>,
     /// What came for the clerk while no call was under way.
     late: VecDeque<Back>,
-    /// The round that it is curious in.
-    curious: Option<Round>,
     pace: Pace,
-    /// When it looks whether questions are overdue.
+    /// When it looks whether its pace has something to do.
     looks_at: Option<Instant>,
     /// Counts its calls.
     pub(super) calls: u64,
@@ -144,10 +142,9 @@ pub(super) enum Heard {
         voter: VoterId,
         round: Round,
     },
-    Enough {
-        round: Round,
+    Due {
+        at: Instant,
     },
-    Overdue,
 }
 
 /// What its connections tell the clerk.
@@ -180,7 +177,6 @@ impl World {
             standing: Standing::default(),
             inbox: VecDeque::new(),
             late: VecDeque::new(),
-            curious: None,
             pace: Pace::default(),
             looks_at: None,
             calls: 0,
@@ -285,7 +281,6 @@ impl World {
             client.tell(back, &mut out);
         }
         client.begun = true;
-        client.curious = None;
         client.standing = Standing::default();
         match plan {
             Plan::Call(request) => client.clerk.begin(request, &mut out),
@@ -395,20 +390,13 @@ impl World {
                 }
             }
             Heard::Lost { voter, round } => self.back(number, Back::Lost(voter, round)),
-            Heard::Enough { round } => {
-                if client.begun && client.clerk.round() == round && client.clerk.is_curious() {
-                    let mut out = Vec::new();
-                    client.pace.cut_short();
-                    client.clerk.conclude(&mut out);
-                    self.carry(number, out);
-                }
-            }
-            Heard::Overdue => {
-                client.looks_at = None;
+            // One that was overtaken by an earlier one says nothing.
+            Heard::Due { at } if client.looks_at != Some(at) => {}
+            Heard::Due { .. } => {
                 let mut out = Vec::new();
-                if client.begun && !client.clerk.is_curious() && client.pace.overdue_at(&client.clerk, own) <= own {
-                    client.pace.asked_again(own);
-                    client.clerk.ask_again(&mut out);
+                client.looks_at = None;
+                if client.begun {
+                    client.pace.act(&mut client.clerk, own, &mut out);
                 }
                 self.carry(number, out);
             }
@@ -507,23 +495,16 @@ impl World {
         let now = self.now;
         if let Some(result) = done {
             if let Some(client) = self.peers.clients.get_mut(&number) {
-                client.pace.answered(client.clock.read(now));
+                client.pace.done(client.clock.read(now));
             }
             return self.done_call(number, result);
         }
         let Some(client) = self.peers.clients.get_mut(&number).filter(|client| client.begun) else { return };
-        let overdue = client.pace.overdue_at(&client.clerk, client.clock.read(now));
-        if client.looks_at.is_none() && !client.clerk.is_curious() {
-            client.looks_at = Some(overdue);
-            let wait = client.clock.real_at(overdue).saturating_sub(now) + 1;
-            self.after_peers(wait, What::Overdue { client: number });
-        }
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
-        let round = client.clerk.round();
-        if client.clerk.is_curious() && client.curious != Some(round) {
-            client.curious = Some(round);
-            let wait = later(&client.clock, now, crate::nanos(client.pace.curious_for(&client.clerk)));
-            self.after_peers(wait, What::Curious { client: number, round });
+        let due = client.pace.due(&client.clerk, client.clock.read(now));
+        if client.looks_at.is_none_or(|at| due < at) {
+            client.looks_at = Some(due);
+            let wait = client.clock.real_at(due).saturating_sub(now) + 1;
+            self.after_peers(wait, What::Due { client: number, at: due });
         }
     }
 

@@ -22,7 +22,8 @@ mod wire;
 
 use std::collections::BTreeMap;
 
-use primacy_core::quorum::{Membership, Round, VoterId};
+use primacy_core::Instant;
+use primacy_core::quorum::{Membership, VoterId};
 
 use crate::world::World;
 use client::Client;
@@ -70,10 +71,8 @@ pub(crate) enum What {
     Silent { client: u64, connection: u64 },
     /// An asker makes a connection anew.
     Redial { client: u64, connection: u64 },
-    /// An asker waits no longer for those that are not needed.
-    Curious { client: u64, round: Round },
-    /// An asker's questions may be overdue.
-    Overdue { client: u64 },
+    /// An asker may have to ask again, or waits no longer for those that are not needed.
+    Due { client: u64, at: Instant },
     /// An asker other than a candidate gives up.
     GiveUp { client: u64, calls: u64 },
     /// An operator tries again.
@@ -139,8 +138,7 @@ impl World {
             What::Stray { connection, at_voter, frame } => self.arrive_stray(connection, at_voter, *frame),
             What::Silent { client, connection } => self.hear(client, client::Heard::Silence { connection }),
             What::Redial { client, connection } => self.hear(client, client::Heard::Redial { connection }),
-            What::Curious { client, round } => self.hear(client, client::Heard::Enough { round }),
-            What::Overdue { client } => self.hear(client, client::Heard::Overdue),
+            What::Due { client, at } => self.hear(client, client::Heard::Due { at }),
             What::GiveUp { client, calls } => self.give_up(client, calls),
             What::Retry { client } => self.retry_errand(client),
             What::Inquire { voter, life } => self.inquire(voter, life),

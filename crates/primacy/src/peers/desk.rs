@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primacy_core::lease::{Record, Reply, Sighting};
-use primacy_core::quorum::{Clerk, Configuration as _, Output};
+use primacy_core::quorum::{Clerk, Configuration as _, Output, Pace};
 
 use super::exchange::{VoterPlace, Voters, voters_of};
 use super::pool::{Beside, Pool, carry_out};
@@ -45,12 +45,13 @@ pub(super) struct PeersDesk {
     pool: Pool,
     /// That of the election which was looked at last.
     clerk: Clerk,
+    pace: Pace,
 }
 
 impl PeersDesk {
     pub(super) fn new(pool: Pool) -> Self {
         let clerk = Clerk::new(pool.cluster.membership());
-        Self { pool, clerk }
+        Self { pool, clerk, pace: Pace::default() }
     }
 
     async fn call(
@@ -68,7 +69,7 @@ impl PeersDesk {
             lists: true,
             reason: reason.to_owned(),
         };
-        let (result, beside) = carry_out(&mut self.pool, &mut self.clerk, begin, dress).await;
+        let (result, beside) = carry_out(&mut self.pool, (&mut self.clerk, &mut self.pace), begin, dress).await;
         Ok((result.map_err(|error| failure(error, &self.pool))?, beside))
     }
 

@@ -192,10 +192,15 @@ impl PeersStore {
                 progress => told(progress),
             })
             .await?;
-            let Some(target) = self.plan(&pool, exchange).await? else {
+            let number = pool.cluster.number();
+            let Some(target) = self.plan(&mut pool, exchange).await? else {
                 let voters = voters_of(&pool);
                 return Ok(Exchanged { voters, is_changed, has_finished });
             };
+            if pool.cluster.number() > number {
+                // Somebody knows of a later exchange: that is finished first.
+                continue;
+            }
             let wanted = pool.cluster.joint(target);
             is_changed |= drive(&mut pool, Some(wanted), told).await?;
         }
@@ -203,8 +208,8 @@ impl PeersStore {
     }
 
     /// Who is to vote, if those are others than vote now.
-    async fn plan(&self, pool: &Pool, exchange: &Exchange) -> Result<Option<Roster>, ExchangeError> {
-        let current = &pool.cluster;
+    async fn plan(&self, pool: &mut Pool, exchange: &Exchange) -> Result<Option<Roster>, ExchangeError> {
+        let current = &pool.cluster.clone();
         let mut target = current.voters().clone();
         target.retain(|name, _| !exchange.remove.contains(name));
         let mut missing: BTreeMap<VoterId, String> =
@@ -216,9 +221,14 @@ impl PeersStore {
             if cluster.as_ref().is_some_and(|cluster| !cluster.is_same(current)) {
                 return Err(ExchangeError::Foreign { peer: peer.clone() });
             }
-            if cluster.is_some() && !current.has(voter) {
+            match cluster {
+                Some(later) if later.number() > current.number() => {
+                    pool.learn(&later);
+                    return Ok(Some(target));
+                }
                 // The next exchange could not be finished without it.
-                return Err(ExchangeError::Removed { peer: peer.clone() });
+                Some(_) if !current.has(voter) => return Err(ExchangeError::Removed { peer: peer.clone() }),
+                _ => {}
             }
             missing.remove(&voter);
             match target.get(peer.name()) {

@@ -96,8 +96,6 @@ pub(super) struct Pool {
     lost: VecDeque<(VoterId, u64)>,
     /// Counts questions that no clerk asks.
     polls: u64,
-    /// How fast a majority answers.
-    pace: Pace,
 }
 
 /// No clerk counts so many rounds.
@@ -136,9 +134,8 @@ impl Pool {
                     places.note(cluster);
                     let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
                     let (places, cluster) = (places.clone(), cluster.clone());
-                    let (told, lost, pace) = (BTreeMap::new(), VecDeque::new(), Pace::default());
-                    let mut pool =
-                        Self { places, ends, links, told, cluster, proves, back, lost, polls: POLLS_FROM, pace };
+                    let (told, lost) = (BTreeMap::new(), VecDeque::new());
+                    let mut pool = Self { places, ends, links, told, cluster, proves, back, lost, polls: POLLS_FROM };
                     pool.connect();
                     return Ok(pool);
                 }
@@ -388,7 +385,7 @@ impl Beside {
 /// Carries out one call of the clerk: `begin` begins it, and `dress` makes a message of each of its questions.
 pub(super) async fn carry_out(
     pool: &mut Pool,
-    clerk: &mut Clerk,
+    (clerk, pace): (&mut Clerk, &mut Pace),
     begin: impl FnOnce(&mut Clerk, &mut Vec<Output>),
     dress: impl Fn(Asked) -> Question,
 ) -> (Result<Reply, CallError>, Beside) {
@@ -402,27 +399,19 @@ pub(super) async fn carry_out(
         send(pool, &mut out, &dress);
     }
     beside.told.clear();
+    // A claim that was given up before, and ends here, is no answer to this call.
+    out.retain(|output| !matches!(output, Output::Done(_)));
     begin(clerk, &mut out);
     loop {
         if let Some(result) = send(pool, &mut out, &dress) {
-            pool.pace.answered(clock::now());
+            pace.done(clock::now());
             return (result, beside);
         }
-        // A majority may have answered. Who would only make it surer is not waited for as if it were needed: it may be gone.
-        let is_curious = clerk.is_curious();
         let now = clock::now();
-        let overdue = pool.pace.overdue_at(clerk, now).since(now);
-        let wait = if is_curious { pool.pace.curious_for(clerk) } else { overdue };
-        match tokio::time::timeout(wait, pool.heard()).await {
+        // Who would only make an answer surer is not waited for as if it were needed, and who is late is asked again.
+        match tokio::time::timeout(pace.due(clerk, now).since(now), pool.heard()).await {
             Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
-            Err(_) if is_curious => {
-                pool.pace.cut_short();
-                clerk.conclude(&mut out);
-            }
-            Err(_) => {
-                pool.pace.asked_again(clock::now());
-                clerk.ask_again(&mut out);
-            }
+            Err(_) => pace.act(clerk, clock::now(), &mut out),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use primacy_core::lease::CallError;
-use primacy_core::quorum::{Clerk, Configuration as _};
+use primacy_core::quorum::{Clerk, Configuration as _, Pace};
 use tokio::sync::Mutex;
 
 use super::address::PeerAddress;
@@ -24,6 +24,8 @@ use crate::{CandidateId, ElectionName};
 struct Seat {
     /// The terms and rounds in it are never used again.
     clerk: Clerk,
+    /// How fast voters answer it.
+    pace: Pace,
     /// What it has told of itself last, while it waits: voters that have restarted since do not know.
     waits: Option<Waits>,
 }
@@ -115,7 +117,7 @@ impl PeersStore {
     fn seat(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Seat>> {
         let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = seats.entry((election.clone(), candidate));
-        let new = || Seat { clerk: Clerk::new(pool.cluster.membership()), waits: None };
+        let new = || Seat { clerk: Clerk::new(pool.cluster.membership()), pace: Pace::default(), waits: None };
         Arc::clone(seat.or_insert_with(|| Arc::new(Mutex::new(new()))))
     }
 }
@@ -220,9 +222,9 @@ impl PeersSession {
             let (election, id) = (self.election.as_str().to_owned(), wire::candidate_bytes(self.me.id));
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
-        let clerk = &mut seat.clerk;
+        let Seat { clerk, pace, .. } = &mut *seat;
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.begin(request, out);
-        let (result, beside) = carry_out(&mut self.pool, clerk, begin, dress).await;
+        let (result, beside) = carry_out(&mut self.pool, (clerk, pace), begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.
         let standing = beside.told.values().map(|told| told.standing).max_by_key(|standing| standing.others);
         let standing = standing.unwrap_or_default();
