@@ -366,15 +366,14 @@ fn heritage(reports: &BTreeMap<VoterId, Report>, voters: usize) -> BTreeMap<Elec
         let term = terms.get(voters / 2 - unreported).copied().unwrap_or_default();
         // Of several who have claimed it, the one that it may have been granted to: best who has led, since a majority supports it
         // or it has given the lease back; last who has taken its claim back anywhere.
-        let id = |kept: &Durable| kept.holder.as_ref().map(|holder| holder.id);
         let of_it: Vec<&Durable> = kept.iter().copied().filter(|kept| kept.term == term).collect();
         let likely = |one: &Durable| {
-            let support: Vec<_> = of_it.iter().filter(|other| id(other) == id(one)).collect();
+            let support: Vec<_> = of_it.iter().filter(|other| other.support() == one.support()).collect();
             let has_led = support.len() * 2 > voters || support.iter().any(|kept| kept.released > Some(0));
             (has_led, support.iter().all(|kept| kept.released != Some(0)), support.len())
         };
         let first = of_it.iter().max_by_key(|kept| likely(kept));
-        let of_holder = || of_it.iter().filter(|kept| first.is_some_and(|first| id(first) == id(kept)));
+        let of_holder = || of_it.iter().filter(|kept| first.is_some_and(|first| first.support() == kept.support()));
         let mut given = Durable { term, ..Durable::default() };
         kept.iter().for_each(|kept| given.orders.merge(&kept.orders));
         given.holder = first.and_then(|first| first.holder.clone());

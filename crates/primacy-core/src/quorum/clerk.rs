@@ -239,7 +239,7 @@ impl Clerk {
     /// later grant; of a claim, whether enough others accept it. The others may be gone: [`Pace`](super::Pace) says when
     /// nobody waits for them any longer.
     pub fn is_curious(&self) -> bool {
-        matches!(self.step, Step::Looking { .. } | Step::Reading(_) | Step::Claiming { .. }) && self.is_heard()
+        (matches!(self.step, Step::Looking { .. }) || self.is_claiming()) && self.is_heard()
     }
 
     /// Whether the answers that it waits for decide whether a claim can be granted.

@@ -28,6 +28,13 @@ pub struct Durable {
     pub released: Option<u64>,
 }
 
+impl Durable {
+    /// In which term it has supported somebody last, and whom.
+    pub fn support(&self) -> (Token, Option<CandidateId>) {
+        (self.term, self.holder.as_ref().map(|holder| holder.id))
+    }
+}
+
 /// What follows from an ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {

@@ -277,8 +277,7 @@ impl World {
         let is_news = match ask {
             Ask::Claim { term, holder, granted, .. } if accepted => {
                 life.lineup.0.remove(&holder.id);
-                let after = life.voter.durable();
-                let is_new = (after.term, &after.holder) != (before.term, &before.holder);
+                let is_new = life.voter.durable().support() != before.support();
                 if granted.is_some() && is_new {
                     self.tally.saw(Sometimes::CaughtUp);
                     if *term == before.term {

@@ -180,8 +180,7 @@ impl Ballots {
             ballot.lineup.announce(&who, said, (!lease.is_zero()).then_some(lease), now);
         }
         let was_bound = ballot.voter.bound_until(now).is_some();
-        let supported = |voter: &Voter| (voter.durable().term, voter.durable().holder.as_ref().map(|holder| holder.id));
-        let before = supported(&ballot.voter);
+        let before = ballot.voter.durable().support();
         let verdict = ballot.voter.handle(&ask, now);
         let accepted = verdict.answer.accepted;
         if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = &ask {
@@ -190,7 +189,7 @@ impl Ballots {
         }
         let is_news = match &ask {
             Ask::Claim { term, holder, .. } if accepted => {
-                let is_new = supported(&ballot.voter) != before;
+                let is_new = ballot.voter.durable().support() != before;
                 if is_new && *term == before.0 {
                     // Whom it supported first was not granted it.
                     ballot.past.strike(*term);
