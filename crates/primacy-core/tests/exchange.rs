@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallError, Holder, Record, Reply, Request};
 use primacy_core::quorum::{
-    Ballot, Change, ChangeOutput, Clerk, Durable, Membership, Output, Roll, RollAnswer, RollAsk, Voter, VoterId,
+    Ask, Ballot, Change, ChangeOutput, Clerk, Counts, Durable, Membership, Ordered, Orders, Output, Roll, RollAnswer,
+    RollAsk, Voter, VoterId,
 };
 use primacy_core::{CandidateId, ElectionName, Instant, Label, Token};
 
@@ -56,6 +57,12 @@ impl Peers {
         let now = self.now;
         let Post { voter, roll } = self.post(voter);
         roll.handle(ask, &mut (&name(), voter), now)
+    }
+
+    /// Whether this voter does what it is asked.
+    fn vote(&mut self, voter: u128, ask: &Ask) -> bool {
+        let now = self.now;
+        self.post(VoterId::from_bits(voter)).voter.handle(ask, now).answer.accepted
     }
 
     /// Who votes, as this voter knows.
@@ -201,15 +208,7 @@ fn a_claim_that_only_a_few_heard_of_is_not_taken_over_when_all_report() {
     let mut peers = Peers::new(&[1, 2, 3]);
     let mut a = clerk(&[1, 2, 3]);
     let led = peers.lead(&mut a, "a");
-    let stray = primacy_core::quorum::Ask::Claim {
-        term: led.version.token.next(0),
-        holder: holder("a"),
-        lease: LEASE,
-        seen: primacy_core::quorum::Counts::default(),
-        granted: None,
-    };
-    let now = peers.now;
-    assert!(peers.post(VoterId::from_bits(3)).voter.handle(&stray, now).answer.accepted);
+    assert!(peers.vote(3, &claim("a", led.version.token.next(0))));
     peers.now = peers.now + LEASE;
     assert_eq!(peers.change(&[4, 5], 7).1, settled(2, &[4, 5]));
     let inherited = peers.posts[&VoterId::from_bits(4)].voter.durable().term;
@@ -295,37 +294,61 @@ fn those_that_go_are_told_when_a_majority_of_those_that_stay_has_it() {
     assert_eq!(peers.known(1).number(), 2, "and then hears of it");
 }
 
+fn claim(name: &str, term: Token) -> Ask {
+    Ask::Claim { term, holder: holder(name), lease: LEASE, seen: Counts::default(), granted: None }
+}
+
 /// Two claimed one term, and the voter that is asked first supports the one who was not granted it.
 #[test]
-fn the_new_voters_inherit_whom_the_term_was_granted_to() {
+fn the_new_voters_inherit_whom_the_term_was_granted_to_if_that_is_known() {
     let term = Token::NONE.next(0);
-    let claim = |name| primacy_core::quorum::Ask::Claim {
-        term,
-        holder: holder(name),
-        lease: LEASE,
-        seen: primacy_core::quorum::Counts::default(),
-        granted: None,
-    };
-    let release = |name, beat| primacy_core::quorum::Ask::Release { term, id: holder(name).id, beat, fulfilled: 0 };
-    let heir = |asks: &[(u128, primacy_core::quorum::Ask)], silent: &[u128]| {
+    let release = |name, beat| Ask::Release { term, id: holder(name).id, beat, fulfilled: 0 };
+    let heir = |asks: &[(u128, Ask)], silent: &[u128]| {
         let mut peers = Peers::new(&[1, 2, 3]);
-        let now = peers.now;
         for (voter, ask) in asks {
-            assert!(peers.post(VoterId::from_bits(*voter)).voter.handle(ask, now).answer.accepted);
+            assert!(peers.vote(*voter, ask));
         }
         peers.cut = ids(silent);
         peers.change(&[4, 5], 7);
         let heir = peers.post(VoterId::from_bits(4)).voter.durable().clone();
         assert_eq!(heir.term, term);
-        (heir.holder.expect("somebody").label.to_string(), heir.released)
+        (heir.holder.map(|holder| holder.label.to_string()), heir.released)
     };
-    let taken_back = [(1, claim("b")), (1, release("b", 0)), (2, claim("a")), (3, claim("a"))];
-    assert_eq!(heir(&taken_back, &[]), ("a".to_owned(), None));
-    assert_eq!(heir(&taken_back, &[3]), ("a".to_owned(), None));
+    let a = || Some("a".to_owned());
+    let taken_back = [(1, claim("b", term)), (1, release("b", 0)), (2, claim("a", term)), (3, claim("a", term))];
+    assert_eq!(heir(&taken_back, &[]), (a(), None));
+    assert_eq!(heir(&taken_back, &[3]), (None, None));
     // `b` is gone without a word, and `a` has given the lease back.
-    let given_back = [(1, claim("b")), (2, claim("a")), (3, claim("a")), (2, release("a", 3))];
-    assert_eq!(heir(&given_back, &[]), ("a".to_owned(), Some(3)));
-    assert_eq!(heir(&given_back, &[3]), ("a".to_owned(), Some(3)));
+    let given_back = [(1, claim("b", term)), (2, claim("a", term)), (3, claim("a", term)), (2, release("a", 3))];
+    assert_eq!(heir(&given_back, &[]), (a(), Some(3)));
+    assert_eq!(heir(&given_back, &[3]), (a(), Some(3)));
+}
+
+/// A pause that is in place, and meant for leaderships up to the one that was granted last, is not outlived by a claim in vain.
+#[test]
+fn a_term_that_nobody_is_known_to_have_led_in_does_not_look_as_if_somebody_had() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = clerk(&[1, 2, 3]);
+    let led = peers.lead(&mut a, "a");
+    let paused = Ordered { until: Some(led.version.token), ..Ordered::new(1 << 20, true) };
+    let orders = Orders { paused, ..Orders::default() };
+    for voter in [1, 2, 3] {
+        assert!(peers.vote(voter, &Ask::Order { orders: orders.clone(), token: Some(led.version.token) }));
+    }
+    peers.now = peers.now + LEASE;
+    let term = led.version.token.next(0);
+    let seen = orders.counts();
+    let holder = holder("b");
+    assert!(peers.vote(1, &Ask::Claim { term, holder, lease: LEASE, seen, granted: None }));
+    peers.now = peers.now + LEASE;
+    peers.cut = ids(&[3]);
+    assert_eq!(peers.change(&[4, 5], 7).1, settled(2, &[4, 5]));
+    assert_eq!(peers.post(VoterId::from_bits(4)).voter.durable().term, term, "nobody is granted it again");
+    for mut observer in [a, clerk(&[4, 5])] {
+        let Ok(Reply::Seen(seen)) = peers.call(&mut observer, Request::Look { announce: None }) else { panic!() };
+        let record = seen.record.expect("there are orders");
+        assert!(record.paused && record.version.token <= led.version.token, "{record:?}");
+    }
 }
 
 #[test]
@@ -345,9 +368,7 @@ fn a_claim_that_is_overtaken_by_a_change_is_given_up() {
     let mut out = Vec::new();
     a.moved(joint, &mut out);
     assert_eq!(out.pop(), Some(Output::Done(Err(CallError::NotDone))));
-    let is_back = |output: &Output| {
-        matches!(output, Output::Send { ask: primacy_core::quorum::Ask::Release { beat: 0, .. }, .. })
-    };
+    let is_back = |output: &Output| matches!(output, Output::Send { ask: Ask::Release { beat: 0, .. }, .. });
     assert!(out.len() == 5 && out.iter().all(is_back), "{out:?}");
     for output in claims {
         let Output::Send { to, round, ask } = output else { panic!("{output:?}") };

@@ -364,15 +364,14 @@ fn heritage(reports: &BTreeMap<VoterId, Report>, voters: usize) -> BTreeMap<Elec
         terms.sort_unstable_by(|one, other| other.cmp(one));
         let unreported = voters - reports.len();
         let term = terms.get(voters / 2 - unreported).copied().unwrap_or_default();
-        // Of several who have claimed it, the one that it may have been granted to: best who has led, since a majority supports it
-        // or it has given the lease back; last who has taken its claim back anywhere.
+        // It may have been granted to nobody, and what nobody is known to have been granted must not look as if it had been: whom a
+        // majority supports has led, or who has given the lease back. Another leader's renewals bring the new voters over.
         let of_it: Vec<&Durable> = kept.iter().copied().filter(|kept| kept.term == term).collect();
-        let likely = |one: &Durable| {
-            let support: Vec<_> = of_it.iter().filter(|other| other.support() == one.support()).collect();
-            let has_led = support.len() * 2 > voters || support.iter().any(|kept| kept.released > Some(0));
-            (has_led, support.iter().all(|kept| kept.released != Some(0)), support.len())
+        let has_led = |one: &&&Durable| {
+            let support = of_it.iter().filter(|other| other.support() == one.support());
+            support.clone().count() * 2 > voters || support.clone().any(|kept| kept.released > Some(0))
         };
-        let first = of_it.iter().max_by_key(|kept| likely(kept));
+        let first = of_it.iter().find(has_led);
         let of_holder = || of_it.iter().filter(|kept| first.is_some_and(|first| first.support() == kept.support()));
         let mut given = Durable { term, ..Durable::default() };
         kept.iter().for_each(|kept| given.orders.merge(&kept.orders));

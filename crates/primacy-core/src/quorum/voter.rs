@@ -134,14 +134,16 @@ impl Voter {
         Verdict { answer: Answer { accepted, view: self.view(now) }, must_flush }
     }
 
-    /// Takes over what the voters before it may have granted, so that nothing is granted again: whom they supported in which
-    /// term, without being bound itself, since nobody believes in what they have promised any more when this voter votes without
-    /// them. `false` if it cannot yet: it is bound to somebody else.
+    /// Takes over what the voters before it may have granted, so that nothing is granted again: the term, and who has led in it
+    /// if that is known, without being bound itself, since nobody believes in what they have promised any more when this voter
+    /// votes without them. `false` if it cannot yet: it is bound to somebody else.
     pub fn inherit(&mut self, given: &Durable, now: Instant) -> bool {
         self.durable.orders.merge(&given.orders);
         self.durable.fulfilled = self.durable.fulfilled.max(given.fulfilled);
-        let Some(holder) = given.holder.as_ref().filter(|_| given.term > self.durable.term) else { return true };
-        let same = self.has_supported(holder.id);
+        if given.term <= self.durable.term {
+            return true;
+        }
+        let same = given.holder.as_ref().is_some_and(|holder| self.has_supported(holder.id));
         if !same && !self.is_free(now) {
             return false;
         }
@@ -150,7 +152,7 @@ impl Voter {
             self.bound_until = Instant::ZERO;
         }
         let lease = self.durable.lease.max(given.lease);
-        (self.durable.term, self.durable.holder, self.durable.seen) = (given.term, Some(holder.clone()), given.seen);
+        (self.durable.term, self.durable.holder, self.durable.seen) = (given.term, given.holder.clone(), given.seen);
         (self.durable.lease, self.durable.released) = (lease, given.released);
         self.beat = given.released.unwrap_or_default();
         true
