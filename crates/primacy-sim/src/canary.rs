@@ -83,7 +83,7 @@ pub const CANARIES: &[Canary] = &[
     peer("forgets-release", Planted::Quorum(quorum::Flaw::ForgetsRelease), 100),
     peer("renews-anyone", Planted::Quorum(quorum::Flaw::RenewsAnyone), 1000),
     peer("counts-old-answers", Planted::Quorum(quorum::Flaw::CountsOldAnswers), 100),
-    peer("counts-repeats", Planted::Quorum(quorum::Flaw::CountsRepeats), 100),
+    peer("reuses-beats", Planted::Quorum(quorum::Flaw::ReusesBeats), 3000),
     peer("small-majority", Planted::Quorum(quorum::Flaw::SmallMajority), 100),
     peer("skips-joint", Planted::Quorum(quorum::Flaw::SkipsJoint), 300),
     peer("skips-heritage", Planted::Quorum(quorum::Flaw::SkipsHeritage), 300),

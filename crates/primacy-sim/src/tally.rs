@@ -129,6 +129,7 @@ kinds! {
         CameDown = "longer rounds came down again after faults",
         LateAsk = "a voter was asked by somebody who had given that up",
         CaughtUp = "a voter that had missed a term was asked to support it",
+        Withdrawn = "a voter was bound for less since a renewal was withdrawn",
         WonOver = "a voter that had supported another in the leader's term came over",
         BootWait = "a voter restarted and was bound",
         LostUnsynced = "a voter lost what it had written and not flushed",
@@ -149,6 +150,7 @@ impl Sometimes {
                 | Self::BootWait
                 | Self::LostUnsynced
                 | Self::Deafened
+                | Self::Withdrawn
                 | Self::WonOver
                 | Self::LedThrough
                 | Self::FinishedByOther
@@ -162,6 +164,7 @@ impl Sometimes {
             self,
             Self::LateLanding
                 | Self::LateGrant
+                | Self::Adopted
                 | Self::LostAtOnce
                 | Self::OpposedClocks
                 | Self::SlowHolder

@@ -299,7 +299,7 @@ impl Grant {
 }
 
 fn kind(ask: &Ask) -> Kind {
-    if matches!(ask, Ask::Renew { .. }) { Kind::Beat } else { Kind::Grant }
+    if matches!(ask, Ask::Renew { .. } | Ask::Withdraw { .. }) { Kind::Beat } else { Kind::Grant }
 }
 
 fn voter(peer: PeerId) -> VoterId {

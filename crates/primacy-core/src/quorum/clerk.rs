@@ -1,11 +1,14 @@
 //! Carries out the calls of the `lease` protocol against voters.
 
+mod renewal;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use self::renewal::Change;
 use super::membership::{Membership, VoterId};
-use super::port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
+use super::port::{Answer, Ask, Counts, Ordered, Orders, View};
 use super::views::Views;
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
 use crate::{CandidateId, Token};
@@ -58,6 +61,8 @@ pub struct Clerk {
     claimed_with: Counts,
     /// The renewal or release that was asked for last, until the next call begins.
     change: Option<Change>,
+    /// The last renewal that it has ever asked for, of its last term.
+    renewal: Version,
     /// A claim that failed, and whose taking back may never have left: whoever drives a clerk drops the connections of a
     /// failed call.
     owed: Option<(Token, CandidateId)>,
@@ -67,17 +72,6 @@ pub struct Clerk {
     pub(super) flaw: Option<super::Flaw>,
     /// Who was asked, beside renewing, to support the term after all.
     caught_up: BTreeSet<VoterId>,
-}
-
-/// What the record becomes by a change of one's own.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Change {
-    /// The version before it.
-    version: Version,
-    /// `None`: it is released.
-    holder: Option<Holder>,
-    lease: Duration,
-    fulfilled: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +88,8 @@ enum Step {
         claim: Claim,
     },
     Changing,
+    /// A renewal was not answered in time. It is not counted any more, and another is asked for when a majority can be heard.
+    Withdrawing,
     /// An operator's word.
     Telling,
 }
@@ -122,6 +118,7 @@ impl Clerk {
             fulfilled: 0,
             claimed_with: Counts::default(),
             change: None,
+            renewal: Version::default(),
             owed: None,
             asked: Token::NONE,
             #[cfg(feature = "flaws")]
@@ -161,11 +158,8 @@ impl Clerk {
                     self.step = Step::Looking { refuses: true };
                     return self.ask_all(&Ask::Read, out);
                 };
-                let (term, beat) = (version.token, version.beat.saturating_add(1));
                 let fulfilled = self.wish_of(fulfilled);
-                self.step = Step::Changing;
-                self.ask_all(&Ask::Renew { term, id, beat, lease, fulfilled }, out);
-                self.change = Some(Change { version, holder: Some(holder), lease, fulfilled });
+                self.begin_renewal(Change { version, holder: Some(holder), lease, fulfilled }, out);
             }
             Request::Release { version, .. } if self.has_released(version.token) => {
                 self.step = Step::Looking { refuses: true };
@@ -177,6 +171,7 @@ impl Clerk {
                 let fulfilled = self.wish_of(self.shown.as_ref().filter(is_deposed).map(|shown| shown.intent));
                 let lease = self.shown.as_ref().map(|shown| shown.lease).unwrap_or_default();
                 self.step = Step::Changing;
+                let version = if self.renewal.token == version.token { version.max(self.renewal) } else { version };
                 let beat = version.beat.saturating_add(1);
                 self.ask_all(&Ask::Release { term: version.token, id, beat, fulfilled }, out);
                 self.change = Some(Change { version, holder: None, lease, fulfilled });
@@ -219,7 +214,7 @@ impl Clerk {
             return;
         }
         if self.step != Step::Idle {
-            if answer.accepted || (self.flawed_counts_repeats() && self.has_renewed(&answer.view)) {
+            if answer.accepted {
                 self.accepted.insert(from);
             }
             self.heard.insert(from, answer.view);
@@ -263,15 +258,18 @@ impl Clerk {
     }
 
     /// Asks those again who have not answered, in the same round: a packet may be lost, and the network sees that soonest when
-    /// something follows it; and who could not be reached may be there again. No voter does anything twice by it.
+    /// something follows it; and who could not be reached may be there again. No voter does anything twice by it. A renewal is
+    /// withdrawn instead, of all.
     pub fn ask_again(&mut self, out: &mut Vec<Output>) {
-        if self.step == Step::Idle {
-            return;
-        }
-        self.unheard.clear();
-        for to in self.membership.voters().filter(|voter| self.is_open(*voter)) {
-            let late = self.late_claim().filter(|_| self.caught_up.contains(&to));
-            out.push(Output::Send { to, round: self.round, ask: late.unwrap_or_else(|| self.asks.clone()) });
+        let is_overdue = self.step == Step::Changing && self.is_renewing();
+        match self.change.take_if(|_| is_overdue) {
+            _ if self.step == Step::Idle => {}
+            Some(change) => self.withdraw(change, out),
+            None => {
+                self.unheard.clear();
+                let open = self.membership.voters().filter(|voter| self.is_open(*voter));
+                out.extend(open.map(|to| Output::Send { to, round: self.round, ask: self.asks.clone() }));
+            }
         }
     }
 
@@ -286,11 +284,14 @@ impl Clerk {
         match &self.step {
             Step::Idle => {}
             Step::Claiming { .. } => self.finish(Err(CallError::NotDone), out),
-            _ => {
-                let (change, ask) = (self.change.clone(), self.asks.clone());
-                self.ask_all(&ask, out);
-                self.change = change;
-            }
+            _ => match self.change.clone() {
+                Some(change) if change.holder.is_some() => self.withdraw(change, out),
+                change => {
+                    let ask = self.asks.clone();
+                    self.ask_all(&ask, out);
+                    self.change = change;
+                }
+            },
         }
     }
 
@@ -334,26 +335,6 @@ impl Clerk {
         out.push(Output::Done(result));
     }
 
-    /// A voter that has not heard of the holder's term, or has supported somebody else in it, and is free, is asked to support it
-    /// too: so the holder does not depend on those alone whose support it won by. Its answer to that is the one that counts.
-    fn catch_up(&mut self, from: VoterId, view: &View, out: &mut Vec<Output>) -> bool {
-        let Some(Change { version, holder: Some(holder), .. }) = &self.change else { return false };
-        let has_missed = view.term < version.token || (view.term == version.token && !view.supports(holder.id));
-        let may = has_missed && view.is_open_to(holder.id) && self.caught_up.insert(from);
-        if let Some(ask) = self.late_claim().filter(|_| may) {
-            out.push(Output::Send { to: from, round: self.round, ask });
-        }
-        may
-    }
-
-    /// The renewal that is under way, for a voter that has missed the claim.
-    fn late_claim(&self) -> Option<Ask> {
-        let Change { version, holder, lease, fulfilled } = self.change.as_ref()?;
-        let granted = Some(Granted { beat: version.beat.saturating_add(1), fulfilled: *fulfilled });
-        let (term, holder, lease) = (version.token, holder.clone()?, *lease);
-        Some(Ask::Claim { term, holder, lease, seen: self.claimed_with, granted })
-    }
-
     fn proceed(&mut self, out: &mut Vec<Output>) {
         match &self.step {
             Step::Idle => {}
@@ -371,6 +352,11 @@ impl Clerk {
                 self.finish(Ok(Reply::Seen(seen)), out);
             }
             Step::Telling => self.conclude_failure(out),
+            Step::Withdrawing => match self.change.clone() {
+                Some(change) if self.is_heard() => self.renew(change, out),
+                _ if !self.may_be_heard() => self.finish(Err(CallError::Unknown), out),
+                _ => {}
+            },
             Step::Changing => match self.change.clone() {
                 Some(change) if self.is_accepted() => {
                     let record = self.record_of(change);
@@ -465,13 +451,7 @@ impl Clerk {
 
     /// A renewal, release or order that a majority has not accepted and never will.
     fn conclude_failure(&mut self, out: &mut Vec<Output>) {
-        if self.is_renewed(|_| false) {
-            // A majority has promised it: some of it to an earlier attempt, whose answers were lost. The lease cannot count from
-            // this attempt, but the next renewal can be asked for.
-            let seen = self.seen();
-            return self.finish(Ok(Reply::Conflict(seen)), out);
-        }
-        if self.may_be_accepted() || self.is_renewed(|voter| self.is_open(voter)) {
+        if self.may_be_accepted() {
             return;
         }
         if !self.is_heard() {
@@ -488,18 +468,6 @@ impl Clerk {
             _ => Ok(Reply::Conflict(seen)),
         };
         self.finish(result, out);
-    }
-
-    /// Whether a majority has promised the renewal that is asked for, now or earlier, with these beside those that have.
-    fn is_renewed(&self, beside: impl Fn(VoterId) -> bool) -> bool {
-        let has = |voter| self.heard.get(&voter).is_some_and(|view| self.has_renewed(view));
-        self.membership.is_quorum(|voter| has(voter) || beside(voter))
-    }
-
-    /// Whether this voter has promised the renewal that is asked for.
-    fn has_renewed(&self, view: &View) -> bool {
-        let Some(Change { version, holder: Some(holder), .. }) = &self.change else { return false };
-        view.term == version.token && view.supports(holder.id) && !view.released && view.beat > version.beat
     }
 
     fn applied(&mut self, record: Record, out: &mut Vec<Output>) {

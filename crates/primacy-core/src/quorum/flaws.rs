@@ -46,8 +46,8 @@ pub enum Flaw {
     CountsOldAnswers,
     /// One voter less than a majority is enough for a clerk.
     SmallMajority,
-    /// A renewal counts from its last attempt, though the voters have promised it to an earlier one.
-    CountsRepeats,
+    /// A renewal that was withdrawn is asked for again.
+    ReusesBeats,
 }
 
 impl Voter {
@@ -103,9 +103,9 @@ impl Clerk {
         false
     }
 
-    pub(super) fn flawed_counts_repeats(&self) -> bool {
+    pub(super) fn flawed_reuses_beats(&self) -> bool {
         #[cfg(feature = "flaws")]
-        return self.flaw == Some(Flaw::CountsRepeats);
+        return self.flaw == Some(Flaw::ReusesBeats);
         #[cfg(not(feature = "flaws"))]
         false
     }

@@ -10,8 +10,8 @@ use crate::Instant;
 ///
 /// **Asked again.** A lost packet that nothing follows is sent again after 200 ms or more by the usual kernels (RFC 6298,
 /// RFC 8985), which is longer than the shortest lease. One that another follows is missed as soon as that arrives. So what
-/// is overdue is asked again: after twice the time that rounds take, and a twentieth of the lease, so that it costs nothing where all
-/// is well.
+/// is overdue is asked again: after twice the time that rounds take, and a twentieth of the lease or 100 ms, so that it costs nothing
+/// where all is well. A renewal is withdrawn instead, and the next one asked for.
 ///
 /// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others: a
 /// twentieth of the lease, and 20 ms at most. A claim needs them, and they may be further away than the majority, or their disks
@@ -20,6 +20,8 @@ use crate::Instant;
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.
     usual: Duration,
+    /// The same of renewals, for which nobody writes to disk.
+    usual_of_renewals: Duration,
     round: Round,
     /// When the present round began, unless it was cut short.
     since: Option<Instant>,
@@ -31,6 +33,8 @@ pub struct Pace {
     again: u32,
     /// The round is one of a claim.
     claims: bool,
+    /// The round is one of a renewal.
+    renews: bool,
     /// Claims in a row that were cut short.
     cut_short: u32,
 }
@@ -40,8 +44,11 @@ impl Pace {
     /// something.
     pub fn due(&mut self, clerk: &Clerk, now: Instant) -> Instant {
         if clerk.round() != self.round {
-            (self.round, self.since, self.curious) = (clerk.round(), Some(now), None);
-            (self.asked, self.again, self.claims) = (now, 0, clerk.is_claiming());
+            (self.round, self.since, self.curious, self.asked) = (clerk.round(), Some(now), None, now);
+            let (renewed, renews) = (self.renews, clerk.is_renewing());
+            // Where rounds take longer than was thought, the renewal after one that was withdrawn is waited for longer.
+            self.again = if renewed && renews { self.again } else { 0 };
+            (self.claims, self.renews) = (clerk.is_claiming(), renews);
         }
         if clerk.is_curious() && self.curious.is_none() {
             self.curious = Some(now);
@@ -66,8 +73,10 @@ impl Pace {
 
     /// The call is over.
     pub fn done(&mut self, now: Instant) {
+        self.again = 0;
         let Some(took) = self.since.take().map(|since| now.since(since)) else { return };
-        self.usual = if took > self.usual { took } else { self.usual - (self.usual - took) / 8 };
+        let usual = if self.renews { &mut self.usual_of_renewals } else { &mut self.usual };
+        *usual = if took > *usual { took } else { *usual - (*usual - took) / 8 };
         if self.claims {
             self.cut_short = 0;
         }
@@ -75,9 +84,11 @@ impl Pace {
 
     /// The next time only after twice as long.
     fn again_at(&self, clerk: &Clerk) -> Instant {
-        /// For a look where no lease is known.
-        const UNKNOWN: Duration = Duration::from_millis(100);
-        let first = clerk.lease().map_or(UNKNOWN, |lease| lease / 20).max(self.usual * 2);
+        /// Before a kernel that has heard nothing sends nothing new any more, which is 200 ms after a round trip at the soonest.
+        const MOST: Duration = Duration::from_millis(100);
+        let moment = clerk.lease().map_or(MOST, |lease| (lease / 20).min(MOST));
+        let usual = if self.renews { self.usual_of_renewals } else { self.usual };
+        let first = moment.max(usual + usual.min(MOST));
         self.asked + first * (1 << self.again.min(8))
     }
 

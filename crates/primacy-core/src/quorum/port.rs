@@ -24,9 +24,8 @@ pub enum Ask {
         /// Set if a majority has granted it already: it goes before orders that came later.
         granted: Option<Granted>,
     },
-    /// That it support whom it supports already for `lease` from now on. Only a holder whom a majority supports sends this. It
-    /// does so once for each beat: who asks for one again learns from its [`View`] that it has been promised, and asks for the
-    /// next.
+    /// That it support whom it supports already for `lease` from now on. Only a holder whom a majority supports sends this,
+    /// and does so once for each beat.
     Renew {
         /// Its term.
         term: Token,
@@ -38,6 +37,16 @@ pub enum Ask {
         lease: Duration,
         /// Wishes up to this count have come true.
         fulfilled: u64,
+    },
+    /// That what it has promised with this renewal counts for nothing, nor will if it arrives later: it is bound by what it had
+    /// promised before. Its holder has waited for the answers too long, and counts none of them any more.
+    Withdraw {
+        /// Its term.
+        term: Token,
+        /// The holder.
+        id: CandidateId,
+        /// The renewal. The holder asks for later ones only.
+        beat: u64,
     },
     /// That it is free again. The holder leads no more, or has never led in this term.
     Release {

@@ -54,6 +54,8 @@ pub struct Voter {
     durable: Durable,
     /// Until when it is bound to the holder, on its own clock.
     bound_until: Instant,
+    /// The same without the last renewal.
+    bound_before: Instant,
     beat: u64,
     drift_ppm: u32,
     #[cfg(feature = "flaws")]
@@ -70,6 +72,7 @@ impl Voter {
         Self {
             durable,
             bound_until,
+            bound_before: bound_until,
             beat,
             drift_ppm,
             #[cfg(feature = "flaws")]
@@ -100,8 +103,11 @@ impl Voter {
                 let is_later = *term > self.durable.term || (granted.is_some() && *term == self.durable.term);
                 let accepted =
                     !is_repeat && self.claimed(*term, holder, *lease, may.then_some(seen.wish), is_later, now);
-                if let Some(Granted { beat, fulfilled }) = granted.filter(|_| accepted) {
-                    self.note(beat, fulfilled);
+                match granted {
+                    Some(Granted { beat, fulfilled }) if accepted => self.note(*beat, *fulfilled),
+                    // What is no renewal cannot be withdrawn as one.
+                    None if accepted => self.bound_before = self.bound_until,
+                    _ => {}
                 }
                 accepted
             }
@@ -113,6 +119,13 @@ impl Voter {
                     self.note(*beat, *fulfilled);
                 }
                 accepted
+            }
+            Ask::Withdraw { term, id, beat } => {
+                let supports = self.supports(*term, *id);
+                if supports && self.durable.released.is_none() && *beat >= self.beat {
+                    self.withdraw(*beat);
+                }
+                supports
             }
             Ask::Release { term, id, beat, fulfilled } => {
                 let supports = self.supports(*term, *id);
@@ -151,6 +164,7 @@ impl Voter {
             self.durable.lease = Duration::ZERO;
             self.bound_until = Instant::ZERO;
         }
+        self.bound_before = self.bound_until;
         let lease = self.durable.lease.max(given.lease);
         (self.durable.term, self.durable.holder, self.durable.seen) = (given.term, given.holder.clone(), given.seen);
         (self.durable.lease, self.durable.released) = (lease, given.released);
@@ -195,7 +209,16 @@ impl Voter {
     /// by what this clock may be fast, as a challenger of a row waits longer (rule R2).
     fn promise(&mut self, lease: Duration, now: Instant) {
         self.durable.lease = self.durable.lease.max(lease);
+        self.bound_before = self.bound_until;
         self.bound_until = self.bound_until.max(now + stretched(lease, self.drift_ppm));
+    }
+
+    /// Bound by no more than it was before this renewal, whether that has arrived or is still to come.
+    fn withdraw(&mut self, beat: u64) {
+        if beat == self.beat {
+            self.bound_until = self.bound_before;
+        }
+        (self.beat, self.bound_before) = (beat, self.bound_until);
     }
 
     /// No numbers are used up by one mistaken or hostile ask, or nobody could ever be granted a later term, or be heard with a
@@ -213,6 +236,7 @@ impl Voter {
                 (*term, seen.wish.max(seen.paused).max(granted.map_or(0, |granted| granted.fulfilled)))
             }
             Ask::Renew { term, fulfilled, .. } | Ask::Release { term, fulfilled, .. } => (*term, *fulfilled),
+            Ask::Withdraw { term, .. } => (*term, 0),
             Ask::Order { orders, .. } => (Token::NONE, orders.wish.count.max(orders.paused.count)),
         };
         term.get() <= own.get().saturating_add(TERMS) && count <= known
@@ -223,8 +247,7 @@ impl Voter {
         self.durable.fulfilled = self.durable.fulfilled.max(fulfilled);
     }
 
-    /// Whether this renewal has been promised before. It is not again: its holder has heard nothing since, and may be one that
-    /// is heard and hears nothing, whom nobody shall wait for any longer.
+    /// Whether this renewal has come before. It is promised once, and not at all if it was withdrawn.
     fn has_renewed(&self, term: Token, id: CandidateId, beat: u64) -> bool {
         self.supports(term, id) && beat <= self.beat
     }

@@ -1,4 +1,4 @@
-//! Renewals that are asked for again: their holder may be heard and hear nothing.
+//! Renewals that are not answered in time: their holder may be heard and hear nothing.
 
 use super::*;
 
@@ -16,75 +16,102 @@ fn unanswered(peers: &mut Peers, clerk: &mut Clerk, version: Version, reached: &
 }
 
 #[test]
-fn a_holder_that_hears_nothing_is_waited_for_no_longer_than_one_renewal() {
+fn a_holder_that_hears_nothing_is_waited_for_no_longer_than_one_that_is_gone() {
     let mut peers = Peers::new();
     let mut a = Clerk::new(membership());
     let first = applied(peers.ask(&mut a, "a")).version;
-    for _ in 0..4 {
+    for _ in 0..3 {
         peers.pass(LEASE / 4);
         unanswered(&mut peers, &mut a, first, &[1, 2, 3]);
     }
-    peers.pass(LEASE / 4);
     let mut b = Clerk::new(membership());
-    assert!(peers.look(&mut b).holder_gone, "all were bound once, a lease ago");
+    peers.pass(LEASE / 4 - Duration::from_nanos(1));
+    assert!(!peers.look(&mut b).holder_gone, "it may believe what it was granted");
+    peers.pass(Duration::from_nanos(1));
+    assert!(peers.look(&mut b).holder_gone, "what it has renewed since it has withdrawn");
     assert_eq!(applied(peers.ask(&mut b, "b")).version, version(2, 1));
 }
 
 #[test]
-fn a_renewal_that_is_asked_for_again_counts_for_nothing_and_the_next_one_does() {
+fn a_renewal_that_was_not_answered_is_withdrawn_and_the_next_one_counts() {
     let mut peers = Peers::new();
     let mut a = Clerk::new(membership());
     let first = applied(peers.ask(&mut a, "a")).version;
     unanswered(&mut peers, &mut a, first, &[1, 2, 3]);
     peers.pass(LEASE / 2);
-    let seen = conflict(peers.renew(&mut a, "a", first)).record.expect("granted");
-    assert_eq!((seen.version, seen.is_held_by(holder("a").id)), (version(1, 2), true));
-    assert_eq!(applied(peers.renew(&mut a, "a", seen.version)).version, version(1, 3));
+    peers.cut(&[3]);
+    assert_eq!(applied(peers.renew(&mut a, "a", first)).version, version(1, 3));
     peers.pass(LEASE - Duration::from_nanos(1));
     assert_eq!(peers.ask(&mut Clerk::new(membership()), "b"), Err(CallError::NotDone), "bound by the one that counted");
+    peers.cut(&[]);
+    assert_eq!(applied(peers.renew(&mut a, "a", version(1, 3))).version, version(1, 4));
 }
 
+/// Nothing new is promised to a holder that a majority cannot answer.
 #[test]
-fn a_renewal_that_one_voter_has_promised_before_ends_with_the_next_voter() {
+fn whoever_has_not_been_answered_asks_for_nothing_before_a_majority_is_heard() {
     let mut peers = Peers::new();
     let mut a = Clerk::new(membership());
     let first = applied(peers.ask(&mut a, "a")).version;
     unanswered(&mut peers, &mut a, first, &[1]);
-    // The third voter is lost, and the call must not wait for it.
-    let (mut out, request) =
-        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
-    a.begin(request, &mut out);
-    out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 3));
-    let done = peers.deliver(&mut a, out);
-    let [Output::Done(Ok(Reply::Conflict(seen)))] = &done[..] else { panic!("{done:?}") };
-    assert_eq!(seen.record.as_ref().map(|record| record.version), Some(version(1, 2)));
+    peers.cut(&[2, 3]);
+    for _ in 0..2 {
+        assert_eq!(peers.renew(&mut a, "a", first), Err(CallError::Unknown));
+    }
+    assert_eq!(peers.voters[&VoterId::from_bits(1)].bound_until(peers.now), Some(peers.now + LEASE), "by the claim");
+    peers.cut(&[]);
+    assert_eq!(applied(peers.renew(&mut a, "a", first)).version, version(1, 3));
 }
 
-/// One of the two that can promise it has, in an attempt before; the one that supports somebody else answers first.
+/// The messages of one holder, in every order in which they can come.
 #[test]
-fn a_renewal_waits_for_the_voter_with_which_a_majority_has_promised_it() {
-    let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
-    let first = applied(peers.ask(&mut a, "a")).version;
-    let later = Ask::Claim {
-        term: first.token.next(0),
-        holder: holder("b"),
-        lease: LEASE,
-        seen: Counts::default(),
-        granted: None,
+fn a_voter_is_bound_by_what_was_not_withdrawn() {
+    let term = Token::new(1).expect("small");
+    let id = holder("a").id;
+    let at = |quarters: u32| Instant::ZERO + LEASE / 4 * quarters;
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: None };
+    let renew = |beat| Ask::Renew { term, id, beat, lease: LEASE, fulfilled: 0 };
+    let withdraw = |beat| Ask::Withdraw { term, id, beat };
+    let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
+    let mut told = |quarters, ask: &Ask, accepted: bool, until: u32| {
+        assert_eq!(voter.handle(ask, at(quarters)).answer.accepted, accepted, "{ask:?}");
+        assert_eq!(voter.bound_until(at(quarters)), Some(at(until)), "after {ask:?}");
     };
-    peers.voters.insert(VoterId::from_bits(3), Voter::restarted(Durable::default(), 0, peers.now));
-    assert!(peers.voters.get_mut(&VoterId::from_bits(3)).expect("it").handle(&later, peers.now).answer.accepted);
-    unanswered(&mut peers, &mut a, first, &[1]);
-    let (mut out, request) =
-        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
-    a.begin(request, &mut out);
-    out.sort_by_key(|output| matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
-    let last = out.pop().expect("one for each");
-    assert_eq!(peers.deliver(&mut a, out), [], "the second may know");
-    let done = peers.deliver(&mut a, vec![last]);
-    let [Output::Done(Ok(Reply::Conflict(seen)))] = &done[..] else { panic!("{done:?}") };
-    assert_eq!(seen.record.as_ref().map(|record| record.version), Some(version(1, 2)));
+    told(0, &claim, true, 4);
+    told(0, &withdraw(1), true, 4); // a claim is no renewal
+    told(1, &renew(2), true, 5);
+    told(1, &Ask::Withdraw { term, id: holder("b").id, beat: 2 }, false, 5);
+    told(2, &renew(3), true, 6);
+    told(3, &withdraw(2), true, 6); // too late
+    told(3, &withdraw(3), true, 5);
+    told(3, &withdraw(3), true, 5);
+    told(3, &renew(3), false, 5);
+    told(3, &withdraw(4), true, 5); // before the renewal itself
+    told(3, &withdraw(4), true, 5);
+    told(3, &renew(4), false, 5);
+    told(3, &renew(5), true, 7);
+    told(4, &withdraw(4), true, 7);
+    let late = Granted { beat: 6, fulfilled: 0 };
+    told(
+        4,
+        &Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: Some(late) },
+        true,
+        8,
+    );
+    told(4, &withdraw(6), true, 7);
+}
+
+/// A voter that it has asked to support its term after all is free again, if nobody hears that it does.
+#[test]
+fn a_renewal_that_came_as_a_claim_is_withdrawn_too() {
+    let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
+    let (term, id) = (Token::new(1).expect("small"), holder("a").id);
+    let granted = Some(Granted { beat: 7, fulfilled: 0 });
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted };
+    assert!(voter.handle(&claim, Instant::ZERO).answer.accepted);
+    assert!(voter.handle(&Ask::Withdraw { term, id, beat: 7 }, Instant::ZERO).answer.accepted);
+    assert_eq!(voter.bound_until(Instant::ZERO), None);
+    assert!(!voter.handle(&claim, Instant::ZERO).answer.accepted, "nor does it bind when it comes again");
 }
 
 /// A renewal reaches a voter that has missed the term as a claim, and binds it once as well.
@@ -137,22 +164,45 @@ fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silen
 }
 
 #[test]
-fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
+fn a_renewal_that_is_overdue_is_withdrawn_and_the_next_is_asked_for_in_the_same_call() {
     let mut peers = Peers::new();
     let (mut a, mut pace) = (Clerk::new(membership()), Pace::default());
     let first = applied(peers.ask(&mut a, "a")).version;
     let (mut out, request) =
         (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
     a.begin(request, &mut out);
-    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 20);
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 100);
+    out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
+    let [_, late] = &out[..] else { panic!("{out:?}") };
+    let late = peers.deliver(&mut a.clone(), vec![late.clone()]);
+    assert_eq!(late, []);
+    peers.pass(LEASE / 100);
+    let mut again = Vec::new();
+    pace.act(&mut a, peers.now, &mut again);
+    let is_withdrawn = |output: &Output| matches!(output, Output::Send { ask: Ask::Withdraw { beat: 2, .. }, .. });
+    assert!(again.len() == 3 && again.iter().all(is_withdrawn), "{again:?}");
+    let next = peers.deliver(&mut a, again);
+    let done = peers.deliver(&mut a, next);
+    let Some(Output::Done(Ok(Reply::Applied(record)))) = done.first() else { panic!("{done:?}") };
+    assert_eq!(record.version, version(1, 3));
+}
+
+#[test]
+fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
+    let mut peers = Peers::new();
+    let (mut a, mut pace) = (Clerk::new(membership()), Pace::default());
+    let first = applied(peers.ask(&mut a, "a")).version;
+    let mut out = Vec::new();
+    a.begin(Request::Release { id: holder("a").id, version: first, reason: EndReason::Finished }, &mut out);
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 100);
     // One answers; the question to the second is lost, and the third cannot be reached.
     out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
     peers.cut(&[3]);
     assert_eq!(peers.deliver(&mut a, out), []);
-    peers.pass(LEASE / 20);
+    peers.pass(LEASE / 100);
     let mut again = Vec::new();
     pace.act(&mut a, peers.now, &mut again);
-    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 10, "twice as long");
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 50, "twice as long");
     let asked: Vec<u128> = again.iter().filter_map(sent_to).collect();
     assert_eq!(asked, [2, 3]);
     peers.cut(&[]);
@@ -162,7 +212,7 @@ fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
     pace.done(peers.now);
     let (mut out, look) = (Vec::new(), Request::Look { announce: None });
     a.begin(look, &mut out);
-    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 10, "rounds have taken half of that");
+    assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 50, "rounds have taken half of that");
     let mut none = Vec::new();
     peers.deliver(&mut a, out);
     a.ask_again(&mut none);

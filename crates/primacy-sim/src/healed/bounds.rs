@@ -89,9 +89,10 @@ impl World {
         self.on_slowest_clock(own) + crate::nanos(self.latency() * 8)
     }
 
-    /// From when a leader hears nothing any more to the next: one more renewal of it may be promised, and none after that.
+    /// From when a leader hears nothing any more to the next: as if it were gone, for it withdraws what nobody has answered. It
+    /// may be in the middle of that.
     pub(super) fn deafness_bound(&self) -> u64 {
-        self.silence_bound() + self.on_slowest_clock(self.longest(Timing::renew_every)) + crate::nanos(self.latency())
+        self.silence_bound() + crate::nanos(self.latency())
     }
 
     /// The same where candidates follow the `registers` protocol: whoever is in line looks as in the `lease` protocol; if

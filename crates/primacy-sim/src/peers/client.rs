@@ -241,6 +241,8 @@ impl World {
     pub(super) fn hang_up(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         client.inbox.clear();
+        // With all else that has come, also that this is due.
+        client.looks_at = None;
         client.late.clear();
         for way in std::mem::take(&mut client.ways) {
             self.close(way.connection);

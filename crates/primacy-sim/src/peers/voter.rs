@@ -61,7 +61,8 @@ pub(super) struct Life {
     lineup: Lineup,
     /// Until when it was bound when that was last told of.
     bound_until: Option<Instant>,
-    armed: bool,
+    /// For when it is to be told of that this ends.
+    armed: Option<Instant>,
 }
 
 /// What is being written, and what leaves when it is on disk.
@@ -176,7 +177,7 @@ impl World {
         }
         let booth = &mut self.peers.booths[v];
         let (inbox, lineup) = (VecDeque::new(), Lineup::default());
-        booth.life = Some(Life { number, clock, voter, post, inbox, flush: None, lineup, bound_until, armed: false });
+        booth.life = Some(Life { number, clock, voter, post, inbox, flush: None, lineup, bound_until, armed: None });
         self.log(None, || format!("v{v} starts with term {}", disk.promise.term));
         // A disk that does not work is known at once, and nothing is said before.
         self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
@@ -270,7 +271,7 @@ impl World {
         if let Some(rank) = waits {
             life.lineup.announce(*asker, *rank, lease, own);
         }
-        let was_bound = life.voter.bound_until(own).is_some();
+        let was_bound = life.voter.bound_until(own);
         let before = life.voter.durable().clone();
         let verdict = life.voter.handle(ask, own);
         let accepted = verdict.answer.accepted;
@@ -286,7 +287,14 @@ impl World {
                 }
                 is_new
             }
-            Ask::Release { .. } if accepted => was_bound,
+            Ask::Release { .. } if accepted => was_bound.is_some(),
+            Ask::Withdraw { .. } => {
+                let bound = life.voter.bound_until(own);
+                if bound < was_bound {
+                    self.tally.saw(Sometimes::Withdrawn);
+                }
+                bound.is_none() && was_bound.is_some()
+            }
             Ask::Order { .. } => verdict.must_flush,
             _ => false,
         };
@@ -393,7 +401,7 @@ impl World {
     /// A promise may have ended, of which others are to hear.
     pub(super) fn promise_ends(&mut self, v: usize, number: u64) {
         let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| life.number == number) else { return };
-        life.armed = false;
+        life.armed = None;
         self.run_voter(v);
         self.arm_end(v);
     }
@@ -408,10 +416,11 @@ impl World {
     fn arm_end(&mut self, v: usize) {
         let now = self.now;
         // While it waits for its disk it notices nothing, and looks again after that.
-        let is_idle = |life: &&mut Life| !life.armed && life.flush.is_none();
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(is_idle) else { return };
-        let Some(until) = life.bound_until else { return };
-        life.armed = true;
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| life.flush.is_none()) else { return };
+        let Some(until) = life.bound_until.filter(|until| life.armed.is_none_or(|armed| *until < armed)) else {
+            return;
+        };
+        life.armed = Some(until);
         let number = life.number;
         let wait = (life.clock.real_at(until).saturating_sub(now) + 100_000)
             .max(self.peers.booths[v].stopped_until.saturating_sub(now));
@@ -498,6 +507,7 @@ fn describe(ask: &Ask, answer: &Answer) -> String {
             format!("claim of term {term} for {}{late}", holder.label)
         }
         Ask::Renew { term, beat, .. } => format!("renewal {term}.{beat}"),
+        Ask::Withdraw { term, beat, .. } => format!("renewal {term}.{beat} withdrawn"),
         Ask::Release { term, beat: 0, .. } => format!("claim of term {term} taken back"),
         Ask::Release { term, beat, .. } => format!("release {term}.{beat}"),
         Ask::Order { .. } => "order".to_owned(),

@@ -13,7 +13,7 @@ pub(super) const ORDER: &str = "each leadership has a token above all before it"
 pub(super) const AGREED: &str = "voters that have come equally far have the same voters";
 pub(super) const MOVED: &str = "the lease moves from one candidate to another";
 pub(super) const RENEWED: &str = "a lease is renewed";
-pub(super) const REPEATED: &str = "a renewal is asked for again, and then the next one";
+pub(super) const WITHDRAWN: &str = "a renewal is withdrawn, and the next one counts";
 pub(super) const RELEASED: &str = "a released lease is taken before it would have ended";
 pub(super) const CAUGHT_UP: &str = "a voter that missed a claim supports its holder later";
 pub(super) const CAME_OVER: &str = "a voter that supported another in the holder's term supports it later";
@@ -43,7 +43,7 @@ pub(super) fn of(setup: &Setup) -> Vec<Property<Grant>> {
     occurs(several, MOVED, |_, world| world.just.contains(&MOVED));
     occurs(several, REFUSED, |_, world| world.just.contains(&REFUSED));
     occurs(budget.renewals > 0, RENEWED, |_, world| world.just.contains(&RENEWED));
-    occurs(budget.renewals > 1, REPEATED, |_, world| world.just.contains(&REPEATED));
+    occurs(budget.repeats > 0, WITHDRAWN, |_, world| world.just.contains(&WITHDRAWN));
     occurs(several && budget.releases > 0, RELEASED, |_, world| world.just.contains(&RELEASED));
     let may_come_over = several && setup.voters > 2 && budget.renewals > 0;
     occurs(may_come_over, CAME_OVER, |_, world| world.just.contains(&CAME_OVER));

@@ -15,7 +15,7 @@ pub struct Budget {
     pub releases: u8,
     /// Messages that are lost.
     pub losses: u8,
-    /// Times that somebody asks those again who have not answered.
+    /// Times that somebody asks those again who have not answered, which withdraws a renewal.
     pub repeats: u8,
     /// Voters that are restarted.
     pub restarts: u8,
@@ -109,6 +109,7 @@ pub fn smoke() -> Vec<Setup> {
 pub fn canaries() -> Vec<Canary> {
     let restart = Budget { restarts: 1, ..ASKS };
     let twice = Budget { asks: 2, ..ASKS };
+    let again = Budget { renewals: 2, repeats: 1, ..ASKS };
     let canary = |name, flaw, voters, horizon, budget, breaks| Canary {
         setup: Setup { voters, flaw: Some(flaw), ..Setup::new(name, horizon, budget) },
         breaks,
@@ -125,7 +126,8 @@ pub fn canaries() -> Vec<Canary> {
         canary("quorum: Forgets", Flaw::Forgets, 1, 3, restart, ORDER),
         canary("quorum: ReusesTerms", Flaw::ReusesTerms, 1, 2, twice, INTEGRITY),
         canary("quorum: CountsFromAnswers", Flaw::CountsFromAnswers, 1, 4, ASKS, INTEGRITY),
-        canary("quorum: CountsRepeats", Flaw::CountsRepeats, 1, 2, Budget { renewals: 2, ..ASKS }, INTEGRITY),
+        canary("quorum: ReusesBeats", Flaw::ReusesBeats, 1, 2, again, INTEGRITY),
+        canary("quorum: CountsOldAnswers", Flaw::CountsOldAnswers, 1, 2, again, INTEGRITY),
         canary("quorum: SharesTerms", Flaw::SharesTerms, 2, 3, ASKS, ORDER),
         canary("quorum: BreaksPromise", Flaw::BreaksPromise, 3, 2, ASKS, INTEGRITY),
         exchange("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, ASKS, INTEGRITY),

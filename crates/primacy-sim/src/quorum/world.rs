@@ -8,7 +8,7 @@ use primacy_core::{CandidateId, Instant, Label, Token};
 use stateright::{Model, Property};
 
 use super::exchange::{Driver, Post};
-use super::properties::{self, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, REPEATED};
+use super::properties::{self, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
 use super::setup::{Budget, Setup};
 
 /// How long a lease lasts, in ticks.
@@ -199,23 +199,14 @@ impl World {
                 if self.candidates[usize::from(index)].clerk.membership().number() > 0 {
                     self.saw(KEPT_ON);
                 }
+                let skipped = |belief: Belief| belief.version.beat + 1 < record.version.beat;
+                if self.candidates[usize::from(index)].belief.is_some_and(skipped) {
+                    self.saw(WITHDRAWN);
+                }
                 self.believe(index, record.version, sent_at, setup);
             }
             (Call::Acquire, Reply::Conflict(_)) => self.saw(REFUSED),
-            (Call::Renew, Reply::Conflict(sighting)) => self.go_on(index, sighting.record.as_ref()),
             _ => {}
-        }
-    }
-
-    /// An earlier attempt to renew has been promised: the next renewal is the one after it.
-    fn go_on(&mut self, index: u8, record: Option<&Record>) {
-        let own = record.filter(|record| record.is_held_by(holder(index).id)).map(|record| record.version);
-        if let (Some(belief), Some(version)) = (&mut self.candidates[usize::from(index)].belief, own)
-            && version.token == belief.version.token
-            && version.beat > belief.version.beat
-        {
-            belief.version = version;
-            self.just.push(REPEATED);
         }
     }
 

@@ -215,6 +215,7 @@ impl Ballots {
                 }
                 was_bound
             }
+            Ask::Withdraw { .. } => was_bound && ballot.voter.bound_until(now).is_none(),
             Ask::Order { .. } => verdict.must_flush,
             _ => false,
         };

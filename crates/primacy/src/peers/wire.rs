@@ -16,7 +16,7 @@ pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply};
 use crate::store::{Standing, Waiting};
 
 /// The version of this protocol. A peer of another version is refused with a clear message.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// The longest frame that is read, in bytes.
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
@@ -157,7 +157,7 @@ pub(super) struct Refused {
 pub(super) struct Question {
     #[prost(string, tag = "1")]
     pub(super) election: String,
-    #[prost(oneof = "Asked", tags = "2, 3, 4, 5, 6")]
+    #[prost(oneof = "Asked", tags = "2, 3, 4, 5, 6, 12")]
     pub(super) asked: Option<Asked>,
     /// Who asks, if it waits for the lease.
     #[prost(message, optional, tag = "7")]
@@ -188,6 +188,8 @@ pub(super) enum Asked {
     Release(Change),
     #[prost(message, tag = "6")]
     Order(Order),
+    #[prost(message, tag = "12")]
+    Withdraw(Change),
 }
 
 #[derive(Clone, PartialEq, Message)]

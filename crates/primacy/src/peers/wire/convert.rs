@@ -132,6 +132,13 @@ impl From<&Ask> for Asked {
                 lease_ns: ns(*lease),
                 fulfilled: *fulfilled,
             }),
+            Ask::Withdraw { term, id, beat } => Self::Withdraw(Change {
+                term: term.get(),
+                id: candidate_bytes(*id),
+                beat: *beat,
+                lease_ns: 0,
+                fulfilled: 0,
+            }),
             Ask::Release { term, id, beat, fulfilled } => Self::Release(Change {
                 term: term.get(),
                 id: candidate_bytes(*id),
@@ -167,6 +174,9 @@ impl TryFrom<&Asked> for Ask {
                 lease: lease(change.lease_ns)?,
                 fulfilled: change.fulfilled,
             },
+            Asked::Withdraw(change) => {
+                Self::Withdraw { term: token(change.term)?, id: candidate(&change.id)?, beat: change.beat }
+            }
             Asked::Release(change) => Self::Release {
                 term: token(change.term)?,
                 id: candidate(&change.id)?,
@@ -307,6 +317,7 @@ mod tests {
             claim(None),
             claim(Some(Granted { beat: 9, fulfilled: 3 })),
             Ask::Renew { term, id, beat: u64::MAX, lease, fulfilled: 5 },
+            Ask::Withdraw { term, id, beat: 7 },
             Ask::Release { term: Token::NONE, id, beat: 0, fulfilled: 0 },
         ];
         for token in [None, Some(Token::NONE), Some(Token::MAX)] {
