@@ -151,7 +151,8 @@ struct Answer {
 /// - *Round* has no number there, and nothing says when one begins. Here a peer counts its rounds; messages carry the number;
 ///   who hears of a later round enters it, and messages of earlier ones are dropped. A candidate without a majority begins the
 ///   next round at once, a coordinator that has nobody left to draw does, and so does who has heard of no leader for three
-///   times the [patience](PublishedSettings::patience).
+///   times the [patience](PublishedSettings::patience). A leader's heartbeat also tells whoever comes back, which has
+///   forgotten its round, what the round is.
 /// - A candidate that votes for another is none any more (rule 1). A negative answer ends a candidacy (step 4) where it says
 ///   that a greater number is about; where votes go to whoever asks first it only does with the coordinator's flag.
 /// - The wheel has "the numbers received from other nodes", of those who answered, whatever they answered; its own number only a
@@ -251,13 +252,14 @@ impl Published {
     }
 
     /// Step 1 and rule 5.
-    fn draw_number(&mut self, run: u32, cx: Cx<'_, '_>) {
+    fn draw_number(&mut self, run: u32, due: Instant, cx: Cx<'_, '_>) {
         let decimals = below((cx.entropy)(), u64::from(WHOLE_PPM - 1));
         let number_ppm = u32::try_from(decimals).unwrap_or_default() + 1;
         self.greatest_ppm = self.greatest_ppm.max(number_ppm);
         let run = if number_ppm > self.settings.threshold_ppm { run + 1 } else { 0 };
         if run < self.settings.draws {
-            self.phase = Phase::Drawing { run, at: cx.now + self.settings.pace };
+            // Whoever is woken a little late does not draw more slowly for it.
+            self.phase = Phase::Drawing { run, at: (due + self.settings.pace).max(cx.now) };
             return;
         }
         self.voted = Some((self.me, self.greatest_ppm));
@@ -308,7 +310,7 @@ impl Published {
 
     fn wake(&mut self, cx: Cx<'_, '_>) {
         match core::mem::replace(&mut self.phase, Phase::Led) {
-            Phase::Drawing { run, .. } => self.draw_number(run, cx),
+            Phase::Drawing { run, at } => self.draw_number(run, at, cx),
             Phase::Waiting { .. } => self.next_round(cx),
             phase @ Phase::Candidate { .. } => {
                 self.phase = phase;
@@ -421,7 +423,12 @@ impl Contest for Published {
                 }
             }
             Event::Heard { from, message } if self.others.contains(&from) => self.heard(from, message, cx),
-            Event::Up(peer) if self.others.contains(&peer) => drop(self.up.insert(peer)),
+            Event::Up(peer) if self.others.contains(&peer) => {
+                self.up.insert(peer);
+                if self.role() == Role::Leader {
+                    self.send(peer, PublishedMessage::Heartbeat { round: self.round }, cx);
+                }
+            }
             Event::Down(peer) => {
                 self.up.remove(&peer);
                 self.count(false, cx);

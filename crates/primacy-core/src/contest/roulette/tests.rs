@@ -399,6 +399,33 @@ mod published {
     }
 
     #[test]
+    fn a_peer_that_comes_back_is_told_of_the_round_by_the_leader_alone() {
+        let mut leader = Desk::new(Published::new(ME, &ids(5), PublishedSettings::new(Variant::AtMajority)));
+        leader.hears(1, Propose { round: 7, number_ppm: 900_000 });
+        assert_eq!(leader.tell(Event::Up(p(2))), [], "who only votes tells nothing");
+        leader.hears(1, Announce { round: 7 });
+        assert_eq!(leader.tell(Event::Up(p(2))), [send(2, Heartbeat { round: 7 })]);
+
+        let mut back = Desk::new(Published::new(p(2), &ids(5), PublishedSettings::new(Variant::AtMajority)));
+        assert_eq!(back.hears(0, Heartbeat { round: 7 }), [Effect::Nominate(ME)]);
+        back.tell(Event::Vacant);
+        assert_eq!(back.machine.round(), 8, "the next round, as all others");
+    }
+
+    #[test]
+    fn numbers_come_at_their_pace_however_late_a_peer_is_woken() {
+        let settings = PublishedSettings { pace: ms(10), ..PublishedSettings::new(Variant::AtMajority) };
+        let mut desk = Desk::new(Published::new(ME, &ids(5), settings));
+        desk.chance = 0;
+        desk.tell(Event::Vacant);
+        for (late, next) in [(3, 7), (0, 10), (25, 0), (0, 10)] {
+            desk.now = desk.machine.deadline().expect("it draws") + ms(late);
+            desk.tell(Event::Wake);
+            assert_eq!(desk.machine.deadline(), Some(desk.now + ms(next)), "{late} ms late");
+        }
+    }
+
+    #[test]
     fn a_coordinator_that_hears_no_heartbeat_draws_another_and_then_begins_anew() {
         let mut a = candidate(Variant::AtMajority, 900_000);
         a.hears(2, Positive { round: 1, greatest_ppm: 10 });
