@@ -15,6 +15,7 @@ pub mod company;
 pub mod contest;
 #[cfg(feature = "model")]
 pub mod model;
+pub mod odds;
 #[cfg(feature = "canaries")]
 pub mod published;
 #[cfg(feature = "model")]

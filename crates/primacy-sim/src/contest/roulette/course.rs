@@ -47,6 +47,8 @@ pub struct Course {
     pub launched: u32,
     /// How often somebody asked and was not elected.
     pub lost: u32,
+    /// In which round a leader was drawn. Only the published form has one.
+    pub round: u64,
 }
 
 impl Course {
@@ -91,6 +93,7 @@ fn course<C: Machine>(
         shared: None,
         launched: 0,
         lost: 0,
+        round: 0,
     };
     let mut watch = |world: &World<C>| {
         course.watch(world, stand);
@@ -115,6 +118,7 @@ fn course<C: Machine>(
         let tally = machine.tally();
         course.launched += tally.launched;
         course.lost += tally.lost;
+        course.round = course.round.max(if machine.leads() { machine.round() } else { 0 });
         course.messages -= if machine.leads() { living.len() as u64 - 1 } else { 0 };
     }
     course
@@ -165,6 +169,16 @@ impl Spans {
     pub fn quantile_ms(&self, per_mille: usize) -> f64 {
         let index = (self.0.len() * per_mille).div_ceil(1_000).saturating_sub(1);
         self.0.get(index).map_or(0.0, |span| span.as_secs_f64() * 1e3)
+    }
+
+    /// The greatest difference between the share that is over by some time and the one that is expected by then.
+    pub fn distance(&self, expected: impl Fn(Duration) -> f64) -> f64 {
+        let share = |count: usize| count as f64 / self.0.len().max(1) as f64;
+        let off = |(index, span): (usize, &Duration)| {
+            let expected = expected(*span);
+            (expected - share(index)).abs().max((expected - share(index + 1)).abs())
+        };
+        self.0.iter().enumerate().map(off).fold(0.0, f64::max)
     }
 
     /// How many per cent do not exceed this.
