@@ -147,7 +147,7 @@ impl<'a, M: Machine> Group<'a, M> {
                     What::Vacant | What::Lost => member.leader = None,
                     What::Reaches(others) => member.reaches = *others,
                     What::Stopped
-                    | What::Launched
+                    | What::Launched(_)
                     | What::Stands
                     | What::Renewed
                     | What::Believes(_)

@@ -17,8 +17,8 @@ pub(super) enum What {
     Reaches(usize),
     /// It knows of no leader any more.
     Vacant,
-    /// It has begun a round.
-    Launched,
+    /// It has asked for votes, in this round.
+    Launched(u64),
     /// It nominates itself.
     Stands,
     Leads,
@@ -35,7 +35,7 @@ pub(super) enum What {
 impl What {
     /// Whether somebody may wait for it.
     const fn is_news(self) -> bool {
-        !matches!(self, Self::Sent(_) | Self::Believes(_) | Self::Renewed | Self::Launched | Self::Stands)
+        !matches!(self, Self::Sent(_) | Self::Believes(_) | Self::Renewed | Self::Launched(_) | Self::Stands)
     }
 }
 

@@ -17,6 +17,7 @@ use primacy_core::contest::PeerId;
 
 use super::network::Network;
 use super::wire::{FRAME_BYTES_MAX, Frame, Wire as _};
+use crate::entropy::Entropy;
 
 /// The time of all peers of a group, which live in one process.
 #[derive(Clone, Copy)]
@@ -45,6 +46,7 @@ pub(super) struct Links {
     me: PeerId,
     listener: TcpListener,
     network: Arc<Network>,
+    entropy: Entropy,
     /// Connections of which it is not known yet whose they are.
     strangers: Vec<Stream>,
     open: BTreeMap<PeerId, Stream>,
@@ -62,10 +64,12 @@ impl Links {
         listener: TcpListener,
         running: &[SocketAddr],
         network: Arc<Network>,
+        seed: u64,
     ) -> Result<Self> {
         let strangers = running.iter().map(|address| Stream::new(TcpStream::connect(address)?, me));
         let strangers = strangers.collect::<io::Result<_>>()?;
-        Ok(Self { me, listener, network, strangers, open: BTreeMap::new(), inboxes: BTreeMap::new() })
+        let entropy = Entropy(seed);
+        Ok(Self { me, listener, network, entropy, strangers, open: BTreeMap::new(), inboxes: BTreeMap::new() })
     }
 
     /// Waits until something can be read or written, somebody writes to `control`, or that time has come. Says whether
@@ -141,7 +145,8 @@ impl Links {
     }
 
     fn arrives(&mut self, from: PeerId, inbound: Inbound, now: Instant) {
-        let due = now + self.network.delay(from, self.me);
+        let lag = self.entropy.between(self.network.lag);
+        let due = now + self.network.delay(from, self.me) + lag;
         self.inboxes.entry(from).or_default().push_back((due, inbound));
     }
 

@@ -102,10 +102,14 @@ fn slot(network: &Network) -> Duration {
     network.grant_patience() + network.round_trip()
 }
 
-fn roulette_published(setup: &Setup, peers: &BTreeSet<PeerId>, variant: Variant) -> Result<Trials> {
+/// The paper's, with time for answers over this network.
+pub(super) fn published_lot(network: &Network, variant: Variant) -> PublishedSettings {
     let defaults = PublishedSettings::new(variant);
-    let patience = defaults.patience + setup.network.round_trip() * 2;
-    let settings = PublishedSettings { patience, ..defaults };
+    PublishedSettings { patience: defaults.patience + network.round_trip() * 2, ..defaults }
+}
+
+fn roulette_published(setup: &Setup, peers: &BTreeSet<PeerId>, variant: Variant) -> Result<Trials> {
+    let settings = published_lot(&setup.network, variant);
     measure(setup, |me, (), _| roulette::Published::new(me, peers, settings))
 }
 
@@ -147,6 +151,9 @@ impl Machine for roulette::Published {
     fn launched(&self) -> Option<u32> {
         Some(self.tally().launched)
     }
+    fn round(&self) -> u64 {
+        roulette::Published::round(self).into()
+    }
 }
 
 impl Machine for Roulette {
@@ -157,6 +164,9 @@ impl Machine for Roulette {
     }
     fn launched(&self) -> Option<u32> {
         Some(self.tally().launched)
+    }
+    fn round(&self) -> u64 {
+        Roulette::kept(self).term
     }
 }
 

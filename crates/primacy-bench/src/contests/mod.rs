@@ -8,6 +8,7 @@ mod grant;
 mod group;
 mod journal;
 mod links;
+mod lot;
 mod machines;
 mod network;
 mod peer;
@@ -55,6 +56,10 @@ pub(crate) struct Options {
     /// What is drawn follows from it; what threads and sockets do does not.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Instead: the published roulette as its paper ran it, elections of a first leader among five, none of them started again; and
+    /// when one peer alone launches.
+    #[arg(long, conflicts_with_all = ["contest", "peers", "sites", "rest_seconds"])]
+    paper: bool,
     /// Print the figures as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -66,6 +71,14 @@ pub(crate) struct Options {
 /// When a file cannot be written, or a contest comes to nothing.
 pub(crate) fn run(options: &Options, machine: &str, out: &Path) -> Result<()> {
     let lease = Duration::from_millis(options.lease);
+    if options.paper {
+        return lot::run(
+            &lot::Setup { elections: options.elections, lease, seed: options.seed },
+            machine,
+            options.json,
+            out,
+        );
+    }
     let network = Arc::new(if options.sites { Network::sites(lease) } else { Network::loopback(lease) });
     ensure!(
         lease > network.round_trip() * 2,

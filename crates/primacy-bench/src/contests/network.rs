@@ -23,13 +23,18 @@ pub(super) struct Network {
     pub(super) name: &'static str,
     /// One way, by who sends and who receives. What is not here takes as long as the machine's own.
     delays: BTreeMap<(PeerId, PeerId), Duration>,
+    /// Beside that, each message takes a time between these, any as likely; messages between two peers stay in order.
+    pub(super) lag: (Duration, Duration),
+    /// How much later than its heartbeats say a peer notices at the start that nobody leads, any time between these as likely.
+    pub(super) notice: (Duration, Duration),
     /// How long a leader leads without renewing.
     pub(super) lease: Duration,
 }
 
 impl Network {
     pub(super) fn loopback(lease: Duration) -> Self {
-        Self { name: "loopback", delays: BTreeMap::new(), lease }
+        let none = (Duration::ZERO, Duration::ZERO);
+        Self { name: "loopback", delays: BTreeMap::new(), lag: none, notice: none, lease }
     }
 
     /// The five sites of the paper, one peer at each. For pairs that it does not give: the shortest way by those that it does.
@@ -51,7 +56,7 @@ impl Network {
         let peers = || (1..=5).map(PeerId).enumerate();
         let pairs = peers().flat_map(|from| peers().map(move |to| (from, to)));
         let delays = pairs.map(|((one, from), (other, to))| ((from, to), trips[one][other] / 2)).collect();
-        Self { name: "five sites", delays, lease }
+        Self { name: "five sites", delays, ..Self::loopback(lease) }
     }
 
     /// How long a message takes from one to another, beside what the machine itself takes.
@@ -61,7 +66,7 @@ impl Network {
 
     /// The longest time there and back.
     pub(super) fn round_trip(&self) -> Duration {
-        self.delays.values().max().copied().unwrap_or_default() * 2 + Duration::from_millis(1)
+        (self.delays.values().max().copied().unwrap_or_default() + self.lag.1) * 2 + Duration::from_millis(1)
     }
 
     /// The time between two renewals, or heartbeats of a leader.

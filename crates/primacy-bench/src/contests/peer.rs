@@ -36,6 +36,11 @@ pub(super) trait Machine: Contest<Message: Wire> + Send + 'static {
     fn launched(&self) -> Option<u32> {
         None
     }
+
+    /// The round that it is in, if it counts them.
+    fn round(&self) -> u64 {
+        0
+    }
 }
 
 /// What is on a peer's disk.
@@ -87,13 +92,14 @@ impl<M: Machine> Peer<M> {
         let Start { me, peers, listener, running, network, journal, clock, control, file, seed } = start;
         let mut entropy = Entropy(seed);
         let now = clock.now();
-        let links = Links::connect(me, listener, &running, Arc::clone(&network))?;
+        let links = Links::connect(me, listener, &running, Arc::clone(&network), entropy.next())?;
         let seat = if M::IS_GRANTED {
             let id = u128::from(entropy.next()) << 64 | u128::from(entropy.next());
             Seat::Grant(Box::new(Grant::new(me, &peers, voter, id, &network, now)?))
         } else {
             let others = peers.into_iter().filter(|peer| *peer != me).collect();
-            Seat::Belief(Belief::new(me, others, network, now))
+            let notice = entropy.between(network.notice);
+            Seat::Belief(Belief::new(me, others, network, now + notice))
         };
         let kept = machine.kept();
         Ok(Self {
@@ -205,7 +211,7 @@ impl<M: Machine> Peer<M> {
             let launched = self.machine.launched().unwrap_or_default();
             if launched > self.launched {
                 self.launched = launched;
-                self.note(now, What::Launched);
+                self.note(now, What::Launched(self.machine.round()));
             }
             for effect in effects {
                 match effect {

@@ -66,17 +66,19 @@ impl fmt::Display for Figures {
         writeln!(f, "  suspicion to {leads:<10}  {}", self.spread(|trial| Some(trial.to_lead)))?;
         writeln!(f, "  suspicion to all knowing  {}", self.spread(|trial| Some(trial.to_all)))?;
         for manner in [super::group::Manner::Kill, super::group::Manner::Silence] {
-            let lost = self.spread(|trial| (trial.manner == manner).then_some(trial.to_suspicion + trial.to_lead));
+            let lost =
+                self.spread(|trial| (trial.manner == Some(manner)).then_some(trial.to_suspicion + trial.to_lead));
             writeln!(f, "  {:<7} to {leads:<10}    {lost}", format!("{manner:?}").to_lowercase())?;
         }
         writeln!(
             f,
-            "  messages: {:.1} in the mean, {} in the median, and {:.1} for the grant; two or more candidates in {:.1} %, two or more leaders in \
+            "  messages: {:.1} in the mean, {} in the median, and {:.1} for the grant; two or more candidates in {:.1} %, of one round in {:.1} %, two or more leaders in \
              {:.1} %; the first candidate within 100 ms in {:.0} %; undecided {}, unplanned {}, overlaps {}",
             self.mean(|trial| trial.contest_messages),
             self.median(|trial| trial.contest_messages),
             self.mean(|trial| trial.grant_messages),
             self.share(|trial| trial.candidates > 1),
+            self.share(|trial| trial.is_split),
             self.share(|trial| trial.leaders > 1),
             self.share(|trial| trial.to_launch.is_some_and(|nanos| nanos <= 100_000_000)),
             self.undecided,

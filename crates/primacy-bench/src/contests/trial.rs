@@ -1,6 +1,6 @@
 //! Elections of one contest, one after another, and what each of them took.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ pub(super) struct Setup {
 /// One election. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Trial {
-    /// How the leader was stopped.
-    pub(super) manner: Manner,
-    /// From then until the first peer knew of no leader.
+    /// How the leader was stopped. None: nobody had led.
+    pub(super) manner: Option<Manner>,
+    /// From then, or from the start, until the first peer knew of no leader.
     pub(super) to_suspicion: u64,
     /// From there until another had the grant, or believed that it leads.
     pub(super) to_lead: u64,
@@ -44,8 +44,12 @@ pub(crate) struct Trial {
     pub(super) to_all: u64,
     /// From the suspicion until the first began a round, or nominated itself.
     pub(super) to_launch: Option<u64>,
-    /// Who began rounds, or nominated themselves: more than one is a split.
+    /// Who began rounds, or nominated themselves.
     pub(super) candidates: usize,
+    /// More than one of them in one and the same round.
+    pub(super) is_split: bool,
+    /// In how many rounds there were any.
+    pub(super) rounds: usize,
     /// How many led, one after another or at once.
     pub(super) leaders: usize,
     /// From the suspicion until all knew: the machines' own messages.
@@ -154,14 +158,18 @@ fn one<M: Machine>(group: &mut Group<'_, M>, setup: &Setup, is_first: bool, all:
         return Ok(false);
     }
     group.revive(old)?;
-    all.trials.extend(told(&log, old, manner));
+    all.trials.extend(told(&log, Some((old, manner))));
     Ok(true)
 }
 
 /// What one election took, by what the peers have noted.
-fn told(log: &[Entry], old: PeerId, manner: Manner) -> Option<Trial> {
-    let stopped = log.iter().find(|entry| entry.what == What::Stopped)?.at;
-    let of_others = |entry: &&Entry| entry.by != old && entry.at >= stopped;
+pub(super) fn told(log: &[Entry], lost: Option<(PeerId, Manner)>) -> Option<Trial> {
+    let (old, manner) = lost.unzip();
+    let stopped = match lost {
+        Some(_) => log.iter().find(|entry| entry.what == What::Stopped)?.at,
+        None => Instant::ZERO,
+    };
+    let of_others = |entry: &&Entry| Some(entry.by) != old && entry.at >= stopped;
     // Each peer notes in order, and at most a little later than it happened.
     let first =
         |what: What| log.iter().filter(of_others).filter(|entry| entry.what == what).map(|entry| entry.at).min();
@@ -172,10 +180,23 @@ fn told(log: &[Entry], old: PeerId, manner: Manner) -> Option<Trial> {
     let all = log.iter().filter(of_others).filter(knows).map(|entry| entry.at).max()?;
     let within = |entry: &&Entry| of_others(entry) && (suspected..=all).contains(&entry.at);
     let who = |is: What| log.iter().filter(within).filter(move |entry| entry.what == is).map(|entry| entry.by);
-    let launched: BTreeSet<PeerId> = who(What::Launched).collect();
+    let launches: Vec<(Instant, PeerId, u64)> = log
+        .iter()
+        .filter(within)
+        .filter_map(|entry| match entry.what {
+            What::Launched(round) => Some((entry.at, entry.by, round)),
+            _ => None,
+        })
+        .collect();
     // Where rounds are not counted, who nominates itself is a candidate.
-    let begins = if launched.is_empty() { What::Stands } else { What::Launched };
-    let launch = log.iter().filter(within).find(|entry| entry.what == begins).map(|entry| entry.at);
+    let stands = || log.iter().filter(within).filter(|entry| entry.what == What::Stands);
+    let asks: Vec<(Instant, PeerId, u64)> =
+        if launches.is_empty() { stands().map(|entry| (entry.at, entry.by, 0)).collect() } else { launches };
+    let launch = asks.iter().map(|(at, ..)| *at).min();
+    let mut rounds: BTreeMap<u64, BTreeSet<PeerId>> = BTreeMap::new();
+    for (_, by, round) in &asks {
+        rounds.entry(*round).or_default().insert(*by);
+    }
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     Some(Trial {
         manner,
@@ -183,7 +204,9 @@ fn told(log: &[Entry], old: PeerId, manner: Manner) -> Option<Trial> {
         to_lead: nanos(led.since(suspected)),
         to_all: nanos(all.since(suspected)),
         to_launch: launch.map(|launch| nanos(launch.since(suspected))),
-        candidates: who(begins).collect::<BTreeSet<_>>().len(),
+        candidates: asks.iter().map(|(_, by, _)| by).collect::<BTreeSet<_>>().len(),
+        is_split: rounds.values().any(|candidates| candidates.len() > 1),
+        rounds: rounds.len(),
         leaders: who(What::Leads).collect::<BTreeSet<_>>().len(),
         contest_messages: who(What::Sent(Kind::Contest)).count(),
         grant_messages: who(What::Sent(Kind::Grant)).count(),
@@ -228,7 +251,7 @@ mod tests {
             entry(10, 3, What::Stopped),
             entry(40, 1, What::Vacant),
             entry(45, 2, What::Vacant),
-            entry(50, 1, What::Launched),
+            entry(50, 1, What::Launched(4)),
             entry(50, 1, contest),
             entry(60, 2, contest),
             entry(70, 2, What::Stands),
@@ -238,9 +261,26 @@ mod tests {
             entry(90, 1, What::Follows(PeerId(2))),
             entry(95, 1, contest),
         ];
-        let trial = told(&log, PeerId(3), Manner::Kill).expect("an election");
+        let trial = told(&log, Some((PeerId(3), Manner::Kill))).expect("an election");
         assert_eq!([trial.to_suspicion, trial.to_lead, trial.to_all], [30_000, 40_000, 50_000]);
         assert_eq!((trial.to_launch, trial.candidates, trial.leaders), (Some(10_000), 1, 1));
+        assert_eq!((trial.is_split, trial.rounds), (false, 1));
         assert_eq!((trial.contest_messages, trial.grant_messages), (2, 1));
+    }
+
+    #[test]
+    fn only_candidates_of_one_round_split_its_votes() {
+        let with = |second: What| {
+            let log = [
+                entry(40, 1, What::Vacant),
+                entry(50, 1, What::Launched(4)),
+                entry(60, 2, second),
+                entry(80, 2, What::Leads),
+            ];
+            let trial = told(&log, None).expect("an election");
+            assert_eq!((trial.manner, trial.to_suspicion, trial.candidates), (None, 40_000, 2));
+            (trial.is_split, trial.rounds)
+        };
+        assert_eq!([with(What::Launched(4)), with(What::Launched(5))], [(true, 1), (false, 2)]);
     }
 }
