@@ -43,7 +43,7 @@ const PEERS: u16 = 5;
 
 /// So many groups at once. A peer that draws is woken each millisecond.
 const ALONE_AT_ONCE: usize = 40;
-const FIVES_AT_ONCE: usize = 5;
+const FIVES_AT_ONCE: usize = 8;
 
 /// No election is watched for longer.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -140,7 +140,7 @@ pub(super) fn run(setup: &Setup, machine: &str, as_json: bool, out: &Path) -> Re
     } else {
         println!("{machine}\n{figures}");
     }
-    std::fs::write(out.join("roulette.json"), json)?;
+    std::fs::write(out.join("roulette.json"), json + "\n")?;
     figure::draw(out, &figures)
 }
 
@@ -164,6 +164,8 @@ fn elections(reading: Reading, variant: Variant, setup: &Setup) -> Result<Electi
     let span = |(least, most)| (Duration::from_millis(least), Duration::from_millis(most));
     let mut network = Network::loopback(setup.lease);
     (network.lag, network.notice) = (span(reading.lag_ms), span(reading.notice_ms));
+    // Heartbeats that are late are no vacancy.
+    network.lease += network.lag.1 * 2;
     let network = Arc::new(network);
     let settings = published_lot(&network, variant);
     let is_waiting = variant == Variant::WaitForAll;
