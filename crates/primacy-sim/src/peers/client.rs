@@ -511,7 +511,6 @@ impl World {
     }
 
     fn done_call(&mut self, number: u64, result: Result<Reply, CallError>) {
-        self.count_by(number, &result);
         let Some(client) = self.peers.clients.get_mut(&number) else { return };
         client.begun = false;
         let call = client.call.take();
@@ -534,7 +533,13 @@ impl World {
                         self.saw(Sometimes::Release);
                     }
                     self.count_reply(&result);
+                    let counted = self.count_by(number, &result);
+                    let before = self.nodes[node].belief(self.now).map(|belief| belief.until);
                     self.answer(node, process, call, result);
+                    if self.nodes[node].belief(self.now).map(|belief| belief.until) == before {
+                        // It had given that call up.
+                        self.counted_by(number, counted);
+                    }
                 }
             }
             Who::Warden { node } => {

@@ -243,12 +243,21 @@ impl World {
         }
     }
 
-    /// By which number a candidate was granted its lease, or renewed it.
-    pub(super) fn count_by(&mut self, number: u64, result: &Result<Reply, CallError>) {
-        let Some(exchange) = &mut self.peers.exchange else { return };
-        let Some(client) = self.peers.clients.get(&number) else { return };
+    /// By which number a candidate is granted its lease, or renews it, if it believes that. Gives the one before.
+    pub(super) fn count_by(&mut self, number: u64, result: &Result<Reply, CallError>) -> Option<u64> {
+        let exchange = self.peers.exchange.as_mut()?;
+        let before = exchange.counted.get(&number).copied();
+        let client = self.peers.clients.get(&number)?;
         if matches!(result, Ok(Reply::Applied(record)) if record.holder.is_some()) {
             exchange.counted.insert(number, client.clerk.membership().number());
+        }
+        before
+    }
+
+    /// What it believes rests on voters of this number.
+    pub(super) fn counted_by(&mut self, number: u64, by: Option<u64>) {
+        if let (Some(exchange), Some(by)) = (&mut self.peers.exchange, by) {
+            exchange.counted.insert(number, by);
         }
     }
 }
