@@ -161,7 +161,12 @@ impl World {
             Who::Candidate { process, .. } => process,
             Who::Warden { .. } | Who::Operator(_) | Who::Exchanger(_) => self.number(),
         };
-        let pool = self.new_pool(matches!(&who, Who::Exchanger(drive) if drive.insists));
+        let is_last = match &who {
+            Who::Exchanger(drive) => drive.insists,
+            Who::Operator(errand) => errand.insists,
+            Who::Candidate { .. } | Who::Warden { .. } => false,
+        };
+        let pool = self.new_pool(is_last);
         let client = Client {
             who,
             id,
@@ -566,6 +571,7 @@ impl Client {
                 if round == self.clerk.round() && standing.others >= self.standing.others {
                     self.standing = standing;
                 }
+                self.pace.heard(voter);
                 self.clerk.answered(voter, round, *answer, out);
             }
             Back::Lost(voter, round) => self.clerk.unheard(voter, round, out),

@@ -17,7 +17,7 @@ pub(crate) struct Errand {
     order: Order,
     meant: Meant,
     /// It goes on until it has come through.
-    insists: bool,
+    pub(super) insists: bool,
     /// The orders that it is telling, once it has looked.
     telling: Option<Orders>,
 }

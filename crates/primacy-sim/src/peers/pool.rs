@@ -84,7 +84,7 @@ impl Frame {
 }
 
 impl World {
-    /// `is_last`: whoever asks sees to it that an exchange comes to an end, and knows of all places.
+    /// `is_last`: whoever asks sees to it that something comes to an end after faults, and knows of all places.
     pub(super) fn new_pool(&self, is_last: bool) -> Option<Pool> {
         let exchange = self.peers.exchange.as_ref()?;
         let named = exchange.named().voters().map(index_of);
