@@ -418,11 +418,12 @@ impl Candidate {
                 self.plan_look(cx);
             }
             (Kind::Acquire, Reply::Applied(record)) => self.acquired(in_flight.sent_at, record, cx),
-            (Kind::Acquire, Reply::Conflict(sighting)) => {
+            (Kind::Acquire, Reply::Conflict(sighting)) => self.lost_race(in_flight.sent_at, sighting, cx),
+            // It is as it was expected, and nobody can have it yet.
+            (Kind::Acquire, Reply::Seen(sighting)) => {
                 self.observe(sighting, cx);
                 self.plan_look(cx);
-                self.failed_asks = 0;
-                self.ask_after = cx.now + spread(self.config.timing.slot(), cx.entropy);
+                self.back_off_asking(cx);
             }
             (Kind::Renew, Reply::Applied(record)) => self.renewed(in_flight.sent_at, &record, cx),
             (Kind::Renew | Kind::Release, Reply::Conflict(sighting)) => self.refused(sighting, cx),

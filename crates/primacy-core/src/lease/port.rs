@@ -24,7 +24,8 @@ pub enum Request {
     /// Take the lease: if the row is as expected (`None`: absent, with nothing above `floor` remembered, or a row that
     /// was granted and deleted since would count as the absence that was seen), make `holder` its holder, with the token
     /// that follows the larger of the row's, the remembered and `floor`, beat 1, and no wish. Answered by
-    /// [`Reply::Applied`] or [`Reply::Conflict`].
+    /// [`Reply::Applied`] or [`Reply::Conflict`]; among peers also by [`Reply::Seen`], if the record is as expected and no
+    /// majority of the voters is free yet.
     Acquire {
         /// What the row must be.
         expect: Option<Expectation>,

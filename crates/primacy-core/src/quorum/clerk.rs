@@ -252,9 +252,13 @@ impl Clerk {
 
     /// Nobody waits any longer for answers that have not come yet.
     pub fn conclude(&mut self, out: &mut Vec<Output>) {
-        let pending: Vec<VoterId> = self.membership.voters().filter(|voter| self.is_open(*voter)).collect();
-        let round = self.round;
+        let (round, pending) = (self.round, self.pending().collect::<Vec<_>>());
         pending.into_iter().for_each(|voter| self.unheard(voter, round, out));
+    }
+
+    /// Those whose answers it still waits for, or would.
+    pub(super) fn pending(&self) -> impl Iterator<Item = VoterId> {
+        self.membership.voters().filter(|voter| self.is_open(*voter))
     }
 
     /// Asks those again who have not answered, in the same round: a packet may be lost, and the network sees that soonest when
@@ -267,8 +271,7 @@ impl Clerk {
             Some(change) => self.withdraw(change, out),
             None => {
                 self.unheard.clear();
-                let open = self.membership.voters().filter(|voter| self.is_open(*voter));
-                out.extend(open.map(|to| Output::Send { to, round: self.round, ask: self.asks.clone() }));
+                out.extend(self.pending().map(|to| Output::Send { to, round: self.round, ask: self.asks.clone() }));
             }
         }
     }
@@ -373,7 +376,7 @@ impl Clerk {
             let token = record.as_ref().map(|record| record.version.token).unwrap_or_default();
             let holder = record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
             let has_missed = |view: &View| view.term != token || holder.is_some_and(|holder| !view.supports(holder));
-            if self.heard.values().any(has_missed) && self.membership.voters().any(|voter| self.is_open(voter)) {
+            if self.heard.values().any(has_missed) && self.pending().next().is_some() {
                 // Somebody has asked for a later term, or has not heard of this one. Whether the later was granted, and how
                 // often this one was renewed, may be known with the next answer.
                 return;
@@ -416,8 +419,9 @@ impl Clerk {
             let seen = self.seen();
             self.finish(Ok(Reply::Conflict(seen)), out);
         } else if !can_still {
-            // Nothing has changed, and asking again at once would not help: it is tried again after a while.
-            self.finish(Err(CallError::NotDone), out);
+            // Nothing has changed, and asking again at once would not help.
+            let seen = self.seen();
+            self.finish(Ok(Reply::Seen(seen)), out);
         }
     }
 
@@ -431,13 +435,17 @@ impl Clerk {
         } else if !self.may_be_accepted() {
             // Others need not wait for a promise that nobody uses.
             self.take_back(term, claim.holder.id, out);
-            if !self.unheard.is_empty() {
-                // Taken back wherever it was supported, also by whom this does not reach.
+            if self.heard.len() < self.membership.voters().count() {
+                // Once more before the next call: this may not reach all, or one before the claim does.
                 self.owed = Some((term, claim.holder.id));
             }
             if self.is_heard() {
                 let seen = self.seen();
                 self.finish(Ok(Reply::Conflict(seen)), out);
+            } else if self.may_be_heard() {
+                // It asks what there is instead. Whatever is answered to this claim from now on counts for nothing.
+                self.step = Step::Looking { refuses: true };
+                self.ask_all(&Ask::Read, out);
             } else {
                 self.finish(Err(CallError::NotDone), out);
             }

@@ -1,9 +1,11 @@
 //! When a question that has not been answered is asked again, and when nobody waits for the answer any longer.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::clerk::{Clerk, Output, Round};
+use super::membership::VoterId;
 use crate::Instant;
 
 /// How fast a majority usually answers one clerk. It lives as long as the clerk, and rests on no promise.
@@ -15,8 +17,10 @@ use crate::Instant;
 ///
 /// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others: a
 /// twentieth of the lease, and 20 ms at most. A claim needs them, and they may be further away than the majority, or their disks
-/// slower: it waits four times as long as rounds take, and from the third in a row that was cut short on twice as long each time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// slower: it waits four times as long as rounds take, and each time that one was cut short whose answer came later, twice as long the next
+/// time, up to a sixth of the lease. One that has said nothing since is most likely gone, while rivals may be in the way, who are the
+/// sooner out of it the sooner all give up: it is waited for a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.
     usual: Duration,
@@ -35,8 +39,16 @@ pub struct Pace {
     claims: bool,
     /// The round is one of a renewal.
     renews: bool,
-    /// Claims in a row that were cut short.
-    cut_short: u32,
+    /// Those whom claims did not wait for any longer.
+    late: BTreeMap<VoterId, Late>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Late {
+    /// How often its answer came after that.
+    times: u32,
+    /// It has not been heard since the last time.
+    silent: bool,
 }
 
 impl Pace {
@@ -63,11 +75,20 @@ impl Pace {
         }
         if self.conclude_at(clerk).is_some_and(|at| at <= now) {
             self.since = None;
-            self.cut_short += u32::from(self.claims);
+            if self.claims {
+                clerk.pending().for_each(|voter| self.late.entry(voter).or_default().silent = true);
+            }
             clerk.conclude(out);
         } else {
             (self.asked, self.again) = (now, self.again + 1);
             clerk.ask_again(out);
+        }
+    }
+
+    /// That voter has answered, to whatever question.
+    pub fn heard(&mut self, from: VoterId) {
+        if let Some(late) = self.late.get_mut(&from).filter(|late| late.silent) {
+            (late.times, late.silent) = (late.times + 1, false);
         }
     }
 
@@ -78,7 +99,7 @@ impl Pace {
         let usual = if self.renews { &mut self.usual_of_renewals } else { &mut self.usual };
         *usual = if took > *usual { took } else { *usual - (*usual - took) / 8 };
         if self.claims {
-            self.cut_short = 0;
+            self.late.retain(|_, late| late.silent);
         }
     }
 
@@ -95,9 +116,13 @@ impl Pace {
     fn conclude_at(&self, clerk: &Clerk) -> Option<Instant> {
         const MOMENT: Duration = Duration::from_millis(20);
         let moment = clerk.lease().map_or(MOMENT, |lease| (lease / 20).min(MOMENT));
-        // Mostly the silent ones are gone, and rivals are in the way, who are the sooner out of it the sooner all give up.
-        let doubled = self.cut_short.saturating_sub(2).min(6);
-        let patience = if self.claims { moment.max(self.usual * 4) * (1 << doubled) } else { moment };
-        Some(self.curious? + patience)
+        let curious = self.curious?;
+        let (base, most) = (moment.max(self.usual * 4), clerk.lease().map_or(moment, |lease| lease / 6));
+        let patience = |voter| match self.late.get(&voter) {
+            _ if !self.claims => moment,
+            Some(Late { silent: true, .. }) => moment,
+            late => (base * (1 << late.map_or(0, |late| late.times.min(6)))).min(most).max(moment),
+        };
+        Some(curious + clerk.pending().map(patience).max().unwrap_or(moment))
     }
 }

@@ -395,7 +395,7 @@ pub(super) async fn carry_out(
     clerk.moved(pool.cluster.membership(), &mut out);
     // What came too late for the last call may still be worth something: a voter that has to catch up.
     while let Some(heard) = pool.heard_already() {
-        tell(pool, clerk, heard, &mut beside, &mut out);
+        tell(pool, (clerk, pace), heard, &mut beside, &mut out);
         send(pool, &mut out, &dress);
     }
     beside.told.clear();
@@ -410,7 +410,7 @@ pub(super) async fn carry_out(
         let now = clock::now();
         // Who would only make an answer surer is not waited for as if it were needed, and who is late is asked again.
         match tokio::time::timeout(pace.due(clerk, now).since(now), pool.heard()).await {
-            Ok(heard) => tell(pool, clerk, heard, &mut beside, &mut out),
+            Ok(heard) => tell(pool, (clerk, pace), heard, &mut beside, &mut out),
             Err(_) => pace.act(clerk, clock::now(), &mut out),
         }
     }
@@ -436,7 +436,7 @@ fn send(
     done
 }
 
-fn tell(pool: &Pool, clerk: &mut Clerk, heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
+fn tell(pool: &Pool, (clerk, pace): (&mut Clerk, &mut Pace), heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
     if pool.cluster.number() > clerk.membership().number() {
         // What was told beside answers of other voters is told again.
         beside.told.clear();
@@ -447,6 +447,7 @@ fn tell(pool: &Pool, clerk: &mut Clerk, heard: Heard, beside: &mut Beside, out: 
         Heard::Answer(voter, tag, body) => match answer(&body) {
             Ok(told) => {
                 let counts = Round(tag) == clerk.round();
+                pace.heard(voter);
                 clerk.answered(voter, Round(tag), told.answer.clone(), out);
                 // A late answer may be about an earlier call, and at a desk about another election.
                 if counts {

@@ -88,6 +88,10 @@ impl Candidate {
             // Others have had their turn, or one has, unseen: what kept this candidate from asking has been fulfilled.
             self.cool_until = Instant::ZERO;
         }
+        if same.is_none() {
+            // Others can write what it may have asked for in vain.
+            self.failed_asks = 0;
+        }
         if is_free(&sighting) && !was_free {
             // What was asked for in vain may be had now.
             self.ask_after = Instant::ZERO;

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::super::port::{CallError, Effect, EndReason};
+use super::super::record::{Record, Sighting};
 #[cfg(feature = "flaws")]
 use super::Flaw;
 use super::{Candidate, Context, State, Tenure};
@@ -95,5 +96,19 @@ impl Candidate {
     pub(super) fn back_off_asking(&mut self, cx: &mut Context<'_>) {
         self.failed_asks = self.failed_asks.saturating_add(1);
         self.ask_after = cx.now + self.back_off(self.failed_asks, cx);
+    }
+
+    /// Somebody else has asked, and the record is this now. If it is as it was, some have asked at once, and were all refused: now
+    /// one after another, in the order in which they wait, or they would meet again.
+    pub(super) fn lost_race(&mut self, sent_at: Instant, sighting: Sighting, cx: &mut Context<'_>) {
+        let expected = |sighting: &Sighting| sighting.record.as_ref().map(Record::expectation);
+        let before = self.seen.as_ref().filter(|seen| expected(&seen.sighting) == expected(&sighting));
+        let turns =
+            before.map_or(Duration::ZERO, |seen| cx.now.since(sent_at).saturating_mul(seen.sighting.standing.ahead));
+        self.observe(sighting, cx);
+        self.plan_look(cx);
+        self.failed_asks = 0;
+        let timing = &self.config.timing;
+        self.ask_after = cx.now + turns.min(timing.window()) + time::spread(timing.slot(), cx.entropy);
     }
 }
