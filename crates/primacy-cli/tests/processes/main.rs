@@ -11,6 +11,8 @@ mod pauses;
 mod peers;
 mod peers_refused;
 mod registers;
+mod strangers;
+mod tap;
 mod trouble;
 mod voters;
 mod world;

@@ -89,6 +89,11 @@ impl Cluster {
         voter.child.wait().expect("it was started").code()
     }
 
+    /// Where one listens.
+    pub(crate) fn port(&self, n: usize) -> u16 {
+        self.peers[n].rsplit(':').next().and_then(|port| port.parse().ok()).expect("each has a port")
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -134,6 +139,14 @@ impl Cluster {
         send(i32::try_from(voter.child.id()).expect("pids are small"), signal);
         voter.child.wait().expect("it was started").code()
     }
+
+    /// Ends one, and gives what its log has said that nobody waited for.
+    pub(crate) fn end_and_read(&mut self, n: usize) -> Vec<String> {
+        let mut voter = self.voters[n].take().expect("it runs");
+        voter.send(Signal::SIGTERM);
+        voter.child.wait().expect("it was started");
+        voter.log.iter().collect()
+    }
 }
 
 /// `primacy` without a store, not started yet.
@@ -163,7 +176,14 @@ impl Voter {
         send(i32::try_from(self.child.id()).expect("pids are small"), signal);
     }
 
-    fn await_event(&self, event: &str) {
+    /// The most memory that it has ever used.
+    pub(crate) fn memory_most_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+        most.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+    }
+
+    pub(crate) fn await_event(&self, event: &str) {
         await_line(&self.events, |line| {
             serde_json::from_str::<Value>(line).is_ok_and(|told| told["event"] == event && told["schema"] == 1)
         });

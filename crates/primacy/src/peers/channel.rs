@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
-use prost::bytes::Bytes;
+use prost::bytes::{Bytes, BytesMut};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
-use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
+use tokio_util::codec::{Decoder, FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use super::wire::{Body, FRAME_BYTES_MAX, Frame, Malformed};
 
@@ -35,7 +35,7 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Where frames come from.
-pub(super) struct Receiver(FramedRead<ReadHalf<Box<dyn Wire>>, LengthDelimitedCodec>);
+pub(super) struct Receiver(FramedRead<ReadHalf<Box<dyn Wire>>, Frames>);
 
 /// Where frames go.
 pub(super) struct Sender(FramedWrite<WriteHalf<Box<dyn Wire>>, LengthDelimitedCodec>);
@@ -44,10 +44,44 @@ fn codec() -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().max_frame_length(FRAME_BYTES_MAX).new_codec()
 }
 
+/// Tells frames apart, and says what it is if there are none.
+struct Frames(LengthDelimitedCodec);
+
+impl Decoder for Frames {
+    type Item = BytesMut;
+    type Error = io::Error;
+
+    fn decode(&mut self, read: &mut BytesMut) -> io::Result<Option<BytesMut>> {
+        // A length that is refused is still there.
+        self.0.decode(read).map_err(|_| match read[..] {
+            [TLS_ALERT | TLS_HANDSHAKE, TLS_MAJOR, ..] => io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the other side speaks TLS, and this one plain text: give certificates to both (--certs FOLDER, and \
+                 ?certs=FOLDER in the store's URL), or to neither",
+            ),
+            // No mistake of ours would be that long.
+            [0, ..] => invalid(Malformed("a frame of more than 1 MiB")),
+            _ => invalid(Malformed("bytes that are no frame")),
+        })
+    }
+
+    fn decode_eof(&mut self, read: &mut BytesMut) -> io::Result<Option<BytesMut>> {
+        match self.decode(read)? {
+            None if !read.is_empty() => Err(invalid(Malformed("half a frame, and then the end"))),
+            frame => Ok(frame),
+        }
+    }
+}
+
+/// How a record of TLS begins, as whoever misses certificates here or there sends it (RFC 8446, 5.1).
+const TLS_ALERT: u8 = 21;
+const TLS_HANDSHAKE: u8 = 22;
+const TLS_MAJOR: u8 = 3;
+
 /// Both ends of a connection.
 pub(super) fn channel(wire: Box<dyn Wire>) -> (Sender, Receiver) {
     let (read, write) = tokio::io::split(wire);
-    (Sender(FramedWrite::new(write, codec())), Receiver(FramedRead::new(read, codec())))
+    (Sender(FramedWrite::new(write, codec())), Receiver(FramedRead::new(read, Frames(codec()))))
 }
 
 impl Receiver {
@@ -62,7 +96,13 @@ impl Receiver {
     /// The next frame, of which there must be one soon.
     pub(super) async fn first(&mut self) -> io::Result<Body> {
         let soon = tokio::time::timeout(HANDSHAKE, self.next()).await;
-        let first = soon.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it says nothing"))??;
+        let first = soon.map_err(|_| {
+            if self.0.read_buffer().is_empty() {
+                io::Error::new(io::ErrorKind::TimedOut, "it says nothing")
+            } else {
+                invalid(Malformed("half a frame, and then nothing"))
+            }
+        })??;
         first.map(|(_, body)| body).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }

@@ -166,6 +166,8 @@ pub(super) struct Ends {
     /// For people.
     pub(super) name: String,
     pub(super) way: Way,
+    /// The cluster that is meant, or empty while none is known.
+    pub(super) cluster: Vec<u8>,
     /// The election whose hints are wanted.
     pub(super) watches: Option<String>,
     pub(super) back: mpsc::UnboundedSender<Back>,
@@ -205,9 +207,9 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<Asking>, state: watch::Sender<State>) {
     let mut wait = SOON;
-    let mut cluster_id = Vec::new();
+    let mut cluster_id = ends.cluster.clone();
     // What is asked before there could be an answer waits for the first connection.
-    let mut greeted = dial_anew(&peer, &ends, Vec::new()).await;
+    let mut greeted = dial_anew(&peer, &ends, cluster_id.clone()).await;
     loop {
         match greeted {
             Ok(Greeted { voter, cluster, sender, receiver }) => {

@@ -156,7 +156,16 @@ impl Peer {
         names.sort_unstable();
         let stays_here = voters.iter().all(PeerAddress::is_here);
         let (tls, post_box) = (tls.clone(), post.clone());
-        let door = serve::Door { own, stays_here, voter, names, tls, cluster: cluster.clone(), post: post_box };
+        let door = serve::Door {
+            own,
+            stays_here,
+            voter,
+            names,
+            tls,
+            cluster: cluster.clone(),
+            post: post_box,
+            refusals: Default::default(),
+        };
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
         tasks.spawn(tally::keep(file, voter, ballots, inbox, known));

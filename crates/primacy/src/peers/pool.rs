@@ -66,7 +66,7 @@ impl Places {
             let why = format!("'{name}', the peer behind {at}, does not vote yet: it waits for the other voters");
             return Err(StoreError::Unreachable(why));
         };
-        if let Some(cluster) = cluster_of(self.known(), [told])? {
+        if let Some(cluster) = cluster_of(self.known(), &[Some(told)], 1)? {
             self.note(&cluster);
         }
         Ok(proves)
@@ -113,12 +113,18 @@ impl Pool {
         let proves = places.ask(name).await?;
         let (outbox, back) = mpsc::unbounded_channel();
         let (way, watches) = (places.way.clone(), watches.map(str::to_owned));
-        let ends = Ends { name: name.to_owned(), way, watches, back: outbox };
+        let cluster = places.known().map(|known| known.id_bytes()).unwrap_or_default();
+        let ends = Ends { name: name.to_owned(), way, cluster, watches, back: outbox };
         let link = |peer: &PeerAddress| Link::open(peer.clone(), ends.clone());
         let mut links: Vec<Link> = places.peers.iter().map(link).collect();
         loop {
             let states: Vec<State> = links.iter().map(Link::state).collect();
-            let cluster = cluster_of(places.known(), states.iter().filter_map(told))?;
+            let all: Vec<Option<Cluster>> = states.iter().map(told).collect();
+            let cluster = match cluster_of(places.known(), &all, places.peers.len()) {
+                // Others may tell otherwise.
+                Err(_) if states.contains(&State::Begun) => None,
+                settled => settled?,
+            };
             if let Some(cluster) = &cluster {
                 for peer in places.ways(cluster) {
                     if links.iter().all(|link| link.peer != peer) {
@@ -320,25 +326,27 @@ fn joint(cluster: &Cluster) -> String {
     format!(" (an exchange of voters is under way: it takes more than half of {old} and of {new})")
 }
 
-/// The latest voters that the peers tell of, or that are known already.
-fn cluster_of(known: Option<Cluster>, told: impl IntoIterator<Item = Cluster>) -> Result<Option<Cluster>, StoreError> {
-    let mut latest: Option<Cluster> = None;
-    let was_known = known.is_some();
-    for cluster in known.into_iter().chain(told) {
-        match &latest {
-            Some(other) if !other.is_same(&cluster) && was_known => {
-                let why = "other voters than before answer there: this candidate has to start anew";
-                return Err(StoreError::Unusable(why.to_owned()));
-            }
-            Some(other) if !other.is_same(&cluster) => {
-                let why = "the peers that were named belong to different clusters: name those of one";
-                return Err(StoreError::Unusable(why.to_owned()));
-            }
-            Some(other) if other.number() >= cluster.number() => {}
-            _ => latest = Some(cluster),
+/// The latest voters that are told of, first by so many peers that were named. A peer of another cluster that has come among
+/// them is passed over: what counts is what is known already, or else what more than half of those that were named tell.
+fn cluster_of(known: Option<Cluster>, told: &[Option<Cluster>], named: usize) -> Result<Option<Cluster>, StoreError> {
+    let all: Vec<&Cluster> = told.iter().flatten().collect();
+    let by_named = || told.iter().take(named).flatten();
+    let tell = |one: &Cluster| by_named().filter(|other| other.is_same(one)).count();
+    let own = match (&known, all.first()) {
+        (None, None) => return Ok(None),
+        (Some(known), Some(_)) if !all.iter().any(|other| other.is_same(known)) => {
+            let why = "other voters than before answer there: this candidate has to start anew";
+            return Err(StoreError::Unusable(why.to_owned()));
         }
-    }
-    Ok(latest)
+        (Some(known), _) => known,
+        (None, Some(first)) if all.iter().all(|other| other.is_same(first)) => first,
+        (None, Some(_)) => by_named().find(|one| tell(one) * 2 > named).ok_or_else(|| {
+            let why = "the peers that were named belong to different clusters: name those of one";
+            StoreError::Unusable(why.to_owned())
+        })?,
+    };
+    let same = known.iter().chain(all).filter(|cluster| cluster.is_same(own));
+    Ok(same.max_by_key(|cluster| cluster.number()).cloned())
 }
 
 /// The voters that somebody tells of who has been reached.
@@ -468,5 +476,40 @@ fn answer(body: &Body) -> Result<Told, Malformed> {
     match body {
         Body::Answer(reply) => reply.try_into(),
         _ => Err(Malformed("an answer to another question")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use primacy_core::quorum::Configuration as _;
+
+    use super::super::cluster::Roster;
+    use super::*;
+
+    fn cluster(first: u128) -> Cluster {
+        let voter = |(name, n): (&str, u128)| {
+            let place = format!("{name}@h{n}:1").parse().expect("an address");
+            (name.to_owned(), (VoterId::from_bits(first + n), place))
+        };
+        Cluster::of([("a", 1), ("b", 2), ("c", 3)].into_iter().map(voter).collect::<Roster>())
+    }
+
+    #[test]
+    fn a_peer_of_another_cluster_is_passed_over_and_a_majority_of_others_is_refused() {
+        let (own, other) = (cluster(10), cluster(20));
+        let later = own.joint(cluster(10).voters().clone()).settled().expect("it is joint");
+        let (is_own, is_other, silent) = (|| Some(own.clone()), || Some(other.clone()), || None);
+        let chosen = |known: Option<Cluster>, told: &[Option<Cluster>]| cluster_of(known, told, 3).ok();
+        assert_eq!(chosen(None, &[silent(), silent(), silent()]), Some(None));
+        assert_eq!(chosen(None, &[silent(), is_own(), silent()]), Some(is_own()));
+        assert_eq!(chosen(None, &[is_other(), is_own(), is_own()]), Some(is_own()));
+        assert_eq!(chosen(None, &[is_own(), is_other(), Some(later.clone())]), Some(Some(later.clone())));
+        // One against one is no majority, and nobody counts that was not named.
+        assert_eq!(chosen(None, &[is_own(), is_other(), silent()]), None);
+        assert_eq!(chosen(None, &[is_own(), silent(), is_other(), is_own(), is_own()]), None);
+        // What is known is never left for another.
+        assert_eq!(chosen(is_own(), &[is_other(), is_other(), is_own()]), Some(is_own()));
+        assert_eq!(chosen(Some(later.clone()), &[silent(), is_own(), silent()]), Some(Some(later)));
+        assert_eq!(chosen(is_own(), &[is_other(), silent(), silent()]), None);
     }
 }

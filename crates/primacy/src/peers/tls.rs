@@ -262,32 +262,44 @@ pub fn refusal(error: &io::Error) -> Option<String> {
     Some(explain(error, "the other side's certificate"))
 }
 
+/// What to do about most certificates.
+const NEW: &str = "make one by 'primacy peer certs'";
+
 /// `whose`: which certificate it is about, if it is about one that we have looked at.
 fn explain(error: &rustls::Error, whose: &str) -> String {
     use rustls::AlertDescription as Alert;
     match error {
         rustls::Error::InvalidCertificate(why) => match why {
             CertificateError::ExpiredContext { time, not_after } => {
-                format!("{whose} expired {} ago", span(*not_after, *time))
+                format!("{whose} expired {} ago: {NEW}", span(*not_after, *time))
             }
             CertificateError::NotValidYetContext { time, not_before } => {
                 format!("{whose} is not valid for another {}; are the clocks right?", span(*time, *not_before))
             }
             // The second if the authority has the name of ours, but another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                format!("{whose} is not signed by our authority")
+                format!("{whose} is not signed by our authority: {NEW} with that one's 'ca.pem' and 'ca.key'")
             }
             why => format!("{whose} is not accepted: {why}"),
         },
-        rustls::Error::NoCertificatesPresented => "the other side has shown no certificate".into(),
+        rustls::Error::NoCertificatesPresented => format!("the other side has shown no certificate: {NEW}"),
+        rustls::Error::InvalidMessage(_) => {
+            "the other side does not speak TLS: give it certificates (--certs FOLDER, or ?certs=FOLDER in the store's URL)"
+                .into()
+        }
         rustls::Error::AlertReceived(Alert::CertificateExpired) => {
-            "the other side says that our certificate has expired or is not valid yet".into()
+            format!("the other side says that our certificate has expired or is not valid yet: {NEW}")
         }
         rustls::Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
             "the other side says that our certificate is not signed by its authority".into()
         }
         rustls::Error::AlertReceived(Alert::CertificateRequired) => {
             "the other side asks for a certificate, and we have shown none".into()
+        }
+        rustls::Error::AlertReceived(Alert::BadCertificate) => {
+            "the other side does not take our certificate: if it looks for a peer of another name here, mend the addresses \
+             that it was told of"
+                .into()
         }
         error => error.to_string(),
     }

@@ -26,6 +26,9 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// After so many times, people are told what is waited for, and then every so often.
 const PATIENCE: u64 = 25;
 
+/// After so many times, people are told that a majority has not been heard, and then ever more rarely.
+const SOON: u64 = 8;
+
 /// Brings the voters together, or waits until another peer has; and one that comes back hears whether they have been exchanged
 /// without it. Never ends.
 pub(super) async fn bring_together(
@@ -46,7 +49,7 @@ pub(super) async fn bring_together(
                 None
             }
             Some(cluster) if !cluster.membership().is_quorum(|voter| heard.contains(&voter)) => {
-                hear(&cluster, &settings, &mut heard).await
+                hear(&cluster, &settings, &mut heard, turn >= SOON && turn.is_power_of_two()).await
             }
             Some(_) => std::future::pending().await,
             None => {
@@ -71,7 +74,13 @@ fn way(settings: &PeerSettings) -> Way {
 }
 
 /// Later voters than these, if one of these knows of any.
-async fn hear(cluster: &Cluster, settings: &PeerSettings, heard: &mut BTreeSet<VoterId>) -> Option<Cluster> {
+async fn hear(
+    cluster: &Cluster,
+    settings: &PeerSettings,
+    heard: &mut BTreeSet<VoterId>,
+    complains: bool,
+) -> Option<Cluster> {
+    let mut missing = Vec::new();
     for (voter, peer) in cluster.addresses().filter(|(voter, _)| !heard.contains(voter)).collect::<Vec<_>>() {
         let greeted = dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await;
         match greeted {
@@ -81,9 +90,13 @@ async fn hear(cluster: &Cluster, settings: &PeerSettings, heard: &mut BTreeSet<V
             Ok(Greeted { voter: there, .. }) if there == voter => {
                 heard.insert(voter);
             }
-            Ok(_) => debug!(%peer, "another voter answers there"),
-            Err(error) => debug!(%peer, %error, "could not be asked"),
+            Ok(_) => missing.push(format!("{peer} (another voter answers there)")),
+            Err(error) => missing.push(format!("{peer} ({error})")),
         }
+    }
+    if complains && !missing.is_empty() {
+        let missing = missing.join(", ");
+        warn!(%missing, "no majority of the voters has been heard yet: perhaps they were exchanged meanwhile");
     }
     None
 }
@@ -120,7 +133,13 @@ async fn ask(
     }
     let distinct: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
     if distinct.len() < voters.len() {
-        warn!("two addresses lead to one voter: each peer needs an address and a folder of its own");
+        if complains {
+            let names = voters.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            warn!(
+                "two addresses lead to one voter, of {names}: one has a copy of another's folder; give it an empty folder of \
+                 its own"
+            );
+        }
         return None;
     }
     (decides && missing.is_empty()).then(|| Cluster::of(voters))

@@ -1,8 +1,10 @@
 //! A peer's connections: who comes is greeted, and its questions are passed on.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -21,6 +23,7 @@ use super::super::wire::{self, Body, Hello, Malformed, Page, Refused, RollQuesti
 use super::PeerError;
 use super::tally::{Out, Work};
 use crate::store::lineup::Said;
+use crate::{Instant, clock};
 
 /// Answers of one connection that wait to be sent. Whoever reads none of them is cut off.
 const ANSWERS_MOST: usize = 1_024;
@@ -31,6 +34,9 @@ const CONNECTIONS_MOST: u64 = 10_000;
 /// Files that are kept for the voter itself: one that cannot write has to end.
 const FILES_KEPT: u64 = 64;
 
+/// So much of the name of whoever connects is told.
+const NAME_MOST: usize = 64;
+
 /// As many connections as there may be. Asks the system for as many files as it allows.
 fn connections_most() -> usize {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1_024, 1_024));
@@ -38,6 +44,15 @@ fn connections_most() -> usize {
     let files = if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() { wanted } else { soft };
     usize::try_from(files.saturating_sub(FILES_KEPT).clamp(1, CONNECTIONS_MOST)).unwrap_or(usize::MAX)
 }
+
+/// A refusal that has been told of is not told of again for so long: whoever is refused tries again every second.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// So many of them are remembered.
+const REFUSALS_MOST: usize = 1_000;
+
+/// When who was refused last, and why.
+pub(super) type Refusals = Mutex<BTreeMap<(String, String), Instant>>;
 
 /// What every connection needs.
 pub(super) struct Door {
@@ -51,6 +66,7 @@ pub(super) struct Door {
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) cluster: watch::Receiver<Option<Cluster>>,
     pub(super) post: mpsc::Sender<Work>,
+    pub(super) refusals: Refusals,
 }
 
 /// Who has connected.
@@ -74,6 +90,13 @@ impl Caller {
         match self {
             Self::Far(_, from) => from.to_string(),
             Self::Here(_) => "this machine".to_owned(),
+        }
+    }
+
+    fn host(&self) -> String {
+        match self {
+            Self::Far(_, from) => from.ip().to_string(),
+            Self::Here(_) => String::new(),
         }
     }
 }
@@ -127,17 +150,38 @@ pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
 
 impl Door {
     async fn greet(&self, caller: Caller) {
-        let from = caller.whence();
+        let (from, host) = (caller.whence(), caller.host());
         let served = match caller {
             Caller::Far(stream, _) => self.serve(stream).await,
             Caller::Here(stream) => self.serve_here(stream).await,
         };
         if let Err(error) = served {
-            if error.kind() == io::ErrorKind::InvalidData {
-                warn!(%from, %error, "a connection is ended");
+            let is_refused = error.kind() == io::ErrorKind::InvalidData;
+            if is_refused && self.is_news(host, error.to_string()) {
+                let is_malformed = error.get_ref().is_some_and(|error| error.is::<Malformed>());
+                let hint =
+                    if is_malformed { "; only programs of primacy, of one release, may connect here" } else { "" };
+                warn!(%from, "a connection is refused: {error}{hint}");
             } else {
                 debug!(%from, %error, "a connection has ended");
             }
+        }
+    }
+
+    /// Whether this has not been told of lately.
+    fn is_news(&self, host: String, why: String) -> bool {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock::now();
+        refusals.retain(|_, told| now.since(*told) < QUIET);
+        if refusals.len() >= REFUSALS_MOST {
+            refusals.clear();
+        }
+        match refusals.entry((host, why)) {
+            Entry::Vacant(place) => {
+                place.insert(now);
+                true
+            }
+            Entry::Occupied(_) => false,
         }
     }
 
@@ -191,20 +235,26 @@ impl Door {
 
     /// Why it has nothing to do with whoever greets like this.
     fn objection(&self, hello: &Hello) -> Option<String> {
+        let who: String = hello.name.chars().take(NAME_MOST).collect();
+        let (who, own) = (primacy_core::ids::escape(&who), self.own.name());
         if hello.version != VERSION {
             return Some(format!(
-                "{} speaks version {} of the peers' protocol, and '{}' speaks version {VERSION}",
-                primacy_core::ids::escape(&hello.name),
-                hello.version,
-                self.own.name()
+                "'{who}' speaks version {} of the peers' protocol, and '{own}' speaks version {VERSION}: give both the same \
+                 release of primacy",
+                hello.version
             ));
         }
         if !hello.to.is_empty() && hello.to.parse::<PeerAddress>().is_ok_and(|meant| meant.name() != self.own.name()) {
-            return Some(format!("this is '{}', and not who was meant", self.own.name()));
+            return Some(format!("'{who}' means another than '{own}': mend the addresses that it was told of"));
         }
         let cluster = self.cluster.borrow();
         let is_other = cluster.as_ref().is_some_and(|own| !hello.cluster.is_empty() && own.id_bytes() != hello.cluster);
-        is_other.then(|| format!("'{}' votes in another cluster", self.own.name()))
+        is_other.then(|| {
+            format!(
+                "'{who}' belongs to another cluster than '{own}': tell it of the peers of its own, and start it anew; a peer, in \
+                 the folder that it had there"
+            )
+        })
     }
 
     async fn read(&self, mut receiver: Receiver, out: Out, proven: Option<&str>) -> io::Result<()> {
@@ -240,6 +290,7 @@ impl Door {
             Body::Probe(_) => Work::Probe { number, out },
             Body::Roll(question) => Work::Roll { number, page: Box::new(self.rolled(question)?), out },
             Body::Found(cluster) => Work::Found { cluster: self.founded(cluster, proven)?, done: oneshot::channel().0 },
+            Body::Hello(_) => return Err(Malformed("a second greeting")),
             _ => return Err(Malformed("something that only a voter says")),
         }))
     }
@@ -292,7 +343,11 @@ fn question(asked: wire::Question) -> Result<Question, Malformed> {
 
 /// A stranger is told of in the log, a connection that only broke is not.
 fn refused(error: TlsError) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+    let kind = match &error {
+        TlsError::Handshake { source, .. } => source.kind(),
+        _ => io::ErrorKind::InvalidData,
+    };
+    io::Error::new(kind, error)
 }
 
 async fn write(mut sender: Sender, mut answers: mpsc::Receiver<(u64, Body)>) -> io::Result<()> {
