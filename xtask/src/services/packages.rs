@@ -34,7 +34,8 @@ const NEEDS: &[Need] = &[
     Need { program: "rsync", package: "rsync", why: "Galera copies a node's data" },
     Need { program: PSYCOPG, package: "python3-psycopg2", why: "an example in Python" },
     Need { program: "ip", package: "iproute2", why: "candidates of chaos runs have hosts of their own" },
-    Need { program: "openssl", package: "openssl", why: "certificates for servers with TLS" },
+    Need { program: "openssl", package: "openssl", why: "certificates for servers with TLS, and strangers to peers" },
+    Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];
 
 const GALERA: &str = "libgalera_smm.so";

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use crate::voters::{Cluster, primacy};
+use crate::voters::{Cluster, Voter, free_port, primacy};
 
 /// Refused with one line, and nothing on standard output.
 #[track_caller]
@@ -72,13 +72,89 @@ fn a_certificate_of_another_is_refused() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_alone() {
+fn a_file_that_is_damaged_or_something_else_is_refused_and_left_alone() {
     let mut cluster = Cluster::planned(3).start();
     cluster.end(1, Signal::SIGKILL);
     let file = cluster.path("b/voter");
-    let mut bytes = fs::read(&file).expect("it is there");
-    *bytes.last_mut().expect("it is not empty") ^= 1;
-    fs::write(&file, &bytes).expect("it can be written");
-    is_refused(cluster.command(1), 69, &["b/voter is damaged", "move the folder away"]);
-    assert_eq!(fs::read(&file).expect("it is there"), bytes);
+    let good = fs::read(&file).expect("it is there");
+    let mut flipped = good.clone();
+    *flipped.last_mut().expect("it is not empty") ^= 1;
+    let damaged: &[&str] =
+        &["b/voter is damaged: ", "could vote twice: move the folder away, and let a new voter join"];
+    let foreign: &[&str] = &["b/voter is not a voter's file: name another folder"];
+    let cases = [
+        (flipped, damaged),
+        (good[..good.len() - 1].to_vec(), damaged),
+        (Vec::new(), damaged),
+        (b"SQLite format 3\0 and so on".to_vec(), foreign),
+    ];
+    for (bytes, says) in cases {
+        fs::write(&file, &bytes).expect("it can be written");
+        is_refused(cluster.command(1), 69, says);
+        assert_eq!(fs::read(&file).expect("it is there"), bytes);
+    }
+    fs::write(&file, good).expect("it can be written");
+    cluster.run(1);
+}
+
+#[test]
+fn the_folder_of_another_peer_is_refused() {
+    let mut cluster = Cluster::planned(3).start();
+    cluster.end(0, Signal::SIGTERM);
+    cluster.end(1, Signal::SIGTERM);
+    let folder = cluster.path("a");
+    let folder = folder.to_str().expect("UTF-8");
+    let list = cluster.list();
+    let mixed_up = primacy(["peer", "--name", "b", "--peers", &list, "--dir", folder]);
+    is_refused(mixed_up, 2, &["/a is not 'b': give each peer the folder that it had before"]);
+    cluster.run(0);
+    cluster.run(1);
+}
+
+#[test]
+fn of_two_live_peers_with_one_name_the_other_peers_vote_with_the_one_that_they_were_told_of() {
+    let mut cluster = Cluster::planned(3);
+    (0..2).for_each(|n| cluster.run(n));
+    let elsewhere = format!("b@127.0.0.1:{}", free_port());
+    let list = [cluster.peer(0), &elsewhere, cluster.peer(2)].join(",");
+    let folder = cluster.path("other");
+    let folder = folder.to_str().expect("UTF-8");
+    let other = Voter::start(primacy(["peer", "--json", "--name", "b", "--peers", &list, "--dir", folder]));
+    other.await_event("listening");
+    cluster.run(2);
+    (0..3).for_each(|n| drop(cluster.voter(n).await_event("ready")));
+    let told = other.await_event("waiting");
+    assert!(
+        told.contains("the other peers vote with another 'b' than the voter in ") && told.contains(folder),
+        "{told}"
+    );
+    assert!(told.contains(&format!("take this voter in instead: primacy peer replace b {elsewhere}")), "{told}");
+    other.await_log("the other peers vote with another 'b'");
+}
+
+#[test]
+fn a_copy_of_another_peers_folder_is_told_of_before_anybody_votes() {
+    let mut cluster = Cluster::planned(2);
+    cluster.run(0);
+    fs::create_dir(cluster.path("b")).expect("its parent is ours");
+    fs::copy(cluster.path("a/voter"), cluster.path("b/voter")).expect("it is there");
+    cluster.run(1);
+    for n in 0..2 {
+        let told = cluster.voter(n).await_log("two addresses lead to one voter, of a, b");
+        assert!(told.contains("give it an empty folder of its own"), "{told}");
+    }
+    cluster.end(1, Signal::SIGTERM);
+    fs::remove_dir_all(cluster.path("b")).expect("it is there");
+    cluster.run(1);
+    (0..2).for_each(|n| drop(cluster.voter(n).await_event("ready")));
+}
+
+#[test]
+fn a_peer_that_votes_in_another_cluster_is_not_taken_in() {
+    let (cluster, other) = (Cluster::planned(3).start(), Cluster::planned(1).start());
+    for change in [&["add", other.peer(0)][..], &["replace", "a", other.peer(0)]] {
+        let exchange = cluster.world().primacy([&["peer"], change].concat());
+        let says = format!("{} votes in another cluster: a new voter starts with an empty folder", other.peer(0));
+        is_refused(exchange, 1, &[&says, "and is told of more peers than itself"]);
+    }
 }

@@ -394,7 +394,7 @@ fn a_peer_and_a_candidate_of_another_cluster_are_refused_and_the_leader_goes_on(
     ["a", "b"].iter().for_each(|name| fs::remove_dir_all(cluster.path(name)).expect("it was there"));
     fs::rename(cluster.path("c"), cluster.path("old")).expect("it was there");
     (0..3).for_each(|n| cluster.run(n));
-    (0..3).for_each(|n| cluster.voter(n).await_event("ready"));
+    (0..3).for_each(|n| drop(cluster.voter(n).await_event("ready")));
     await_death(led.pid);
     // Nobody knows what those that were lost had promised.
     for n in 0..3 {

@@ -72,10 +72,14 @@ fn a_file_damaged_under_a_leader_brings_no_second_one() {
 }
 
 /// A file system of one mebibyte, or `None` where this user may not mount one.
-struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    fn mount() -> Option<Self> {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn mount() -> Option<Self> {
         let folder = TempDir::new().expect("a temporary folder");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
@@ -110,7 +114,8 @@ fn a_full_disk_ends_leadership_in_time_and_room_brings_it_back() {
     world.assert_never_two();
 }
 
-fn fill(path: &Path) {
+/// Leaves no room on the disk of this file.
+pub(crate) fn fill(path: &Path) {
     let file = File::create(path).expect("a file has room for its name");
     let block = [0; 4096];
     let mut at = 0;

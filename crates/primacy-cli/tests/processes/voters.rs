@@ -41,6 +41,12 @@ impl Cluster {
         self
     }
 
+    /// What each is told beside.
+    pub(crate) fn with_options(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
     /// Makes a certificate for each voter, and for others, by the authority that is there, or a new one.
     pub(crate) fn certify(&self, others: &[&str]) {
         let certs = self.certs();
@@ -57,7 +63,7 @@ impl Cluster {
     /// All of them run, and have been brought together.
     pub(crate) fn start(mut self) -> Self {
         (0..self.peers.len()).for_each(|n| self.run(n));
-        self.voters.iter().flatten().for_each(|voter| voter.await_event("ready"));
+        self.voters.iter().flatten().for_each(|voter| drop(voter.await_event("ready")));
         self
     }
 
@@ -123,7 +129,12 @@ impl Cluster {
 
     /// Starts one, and waits until it listens.
     pub(crate) fn run(&mut self, n: usize) {
-        let voter = Voter::start(self.command(n));
+        self.run_by(n, self.command(n));
+    }
+
+    /// Starts one in another way than the others, and waits until it listens.
+    pub(crate) fn run_by(&mut self, n: usize, command: Command) {
+        let voter = Voter::start(command);
         voter.await_event("listening");
         self.voters[n] = Some(voter);
     }
@@ -138,6 +149,12 @@ impl Cluster {
         let mut voter = self.voters[n].take().expect("it runs");
         send(i32::try_from(voter.child.id()).expect("pids are small"), signal);
         voter.child.wait().expect("it was started").code()
+    }
+
+    /// Waits until one has ended by itself, and gives its exit code and what its log has said.
+    pub(crate) fn ended_and_read(&mut self, n: usize) -> (Option<i32>, Vec<String>) {
+        let mut voter = self.voters[n].take().expect("it runs");
+        (voter.child.wait().expect("it was started").code(), voter.log.iter().collect())
     }
 
     /// Ends one, and gives what its log has said that nobody waited for.
@@ -165,7 +182,7 @@ pub(crate) struct Voter {
 }
 
 impl Voter {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let events = lines(child.stdout.take().expect("it is piped"));
         let log = lines(child.stderr.take().expect("it is piped"));
@@ -183,10 +200,11 @@ impl Voter {
         most.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
     }
 
-    pub(crate) fn await_event(&self, event: &str) {
+    /// Waits until it tells of this, and gives what it says.
+    pub(crate) fn await_event(&self, event: &str) -> String {
         await_line(&self.events, |line| {
             serde_json::from_str::<Value>(line).is_ok_and(|told| told["event"] == event && told["schema"] == 1)
-        });
+        })
     }
 
     /// Waits until its log says this.

@@ -26,8 +26,12 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// After so many times, people are told what is waited for, and then every so often.
 const PATIENCE: u64 = 25;
 
-/// After so many times, people are told that a majority has not been heard, and then ever more rarely.
+/// After so many times, people are told of what may pass by itself, and then ever more rarely.
 const SOON: u64 = 8;
+
+const fn is_told(turn: u64) -> bool {
+    turn >= SOON && turn.is_power_of_two()
+}
 
 /// Brings the voters together, or waits until another peer has; and one that comes back hears whether they have been exchanged
 /// without it. Never ends.
@@ -49,13 +53,10 @@ pub(super) async fn bring_together(
                 None
             }
             Some(cluster) if !cluster.membership().is_quorum(|voter| heard.contains(&voter)) => {
-                hear(&cluster, &settings, &mut heard, turn >= SOON && turn.is_power_of_two()).await
+                hear(&cluster, &settings, &mut heard, is_told(turn)).await
             }
             Some(_) => std::future::pending().await,
-            None => {
-                let complains = turn.is_multiple_of(PATIENCE);
-                ask(&settings, voter, &others, decides, complains, &stranger).await
-            }
+            None => ask(&settings, voter, &others, decides, turn, &stranger).await,
         };
         if let Some(cluster) = news {
             let (done, kept) = oneshot::channel();
@@ -107,9 +108,10 @@ async fn ask(
     voter: VoterId,
     others: &[&PeerAddress],
     decides: bool,
-    complains: bool,
+    turn: u64,
     stranger: &watch::Sender<Option<String>>,
 ) -> Option<Cluster> {
+    let complains = turn.is_multiple_of(PATIENCE);
     let own = settings.voters.iter().find(|peer| peer.name() == settings.name).cloned();
     let mut voters: Roster = own.into_iter().map(|own| (settings.name.clone(), (voter, own))).collect();
     let mut missing = Vec::new();
@@ -133,7 +135,7 @@ async fn ask(
     }
     let distinct: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
     if distinct.len() < voters.len() {
-        if complains {
+        if is_told(turn) {
             let names = voters.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             warn!(
                 "two addresses lead to one voter, of {names}: one has a copy of another's folder; give it an empty folder of \
