@@ -29,9 +29,14 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// That of a new voter, whose identity is drawn here. It knows of nothing.
+    /// That of a new voter, whose identity is drawn here.
     pub(super) fn drawn() -> Self {
-        Self { voter: VoterId::from_bits(rand::random()), cluster: None, next: None, elections: BTreeMap::new() }
+        Self::of(VoterId::from_bits(rand::random()))
+    }
+
+    /// That of a voter that knows of nothing.
+    pub(super) const fn of(voter: VoterId) -> Self {
+        Self { voter, cluster: None, next: None, elections: BTreeMap::new() }
     }
 
     /// Who it is. It never changes: a voter without its file is another voter.

@@ -356,3 +356,6 @@ async fn write(mut sender: Sender, mut answers: mpsc::Receiver<(u64, Body)>) -> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

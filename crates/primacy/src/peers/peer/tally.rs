@@ -91,7 +91,7 @@ const FLUSHES: usize = 20;
 /// So long what a voter has answered can still leave when it votes no more.
 const LINGER: Duration = Duration::from_secs(1);
 
-struct Tally {
+pub(super) struct Tally {
     ballots: Ballots,
     watchers: BTreeMap<ElectionName, Vec<Out>>,
     known: watch::Sender<Option<Cluster>>,
@@ -113,14 +113,7 @@ pub(super) async fn keep(
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
 ) -> Result<(), PeerError> {
-    let mut tally = Tally {
-        ballots,
-        watchers: BTreeMap::new(),
-        known,
-        answers: Vec::new(),
-        founded: Vec::new(),
-        flushes: VecDeque::new(),
-    };
+    let mut tally = Tally::new(ballots, known);
     // A disk that does not work is known at once, and how long it takes.
     file = tally.flush(file, tally.ballots.kept().clone()).await?;
     let mut works = Vec::with_capacity(BATCH);
@@ -149,6 +142,11 @@ pub(super) async fn keep(
 }
 
 impl Tally {
+    pub(super) fn new(ballots: Ballots, known: watch::Sender<Option<Cluster>>) -> Self {
+        let (watchers, answers, founded) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { ballots, watchers, known, answers, founded, flushes: VecDeque::new() }
+    }
+
     async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
         let begin = clock::now();
         let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
@@ -160,7 +158,7 @@ impl Tally {
         written.inspect_err(|error| error!(%error, "this voter answers nothing more"))
     }
 
-    fn take(&mut self, work: Work) {
+    pub(super) fn take(&mut self, work: Work) {
         match work {
             Work::Ask { number, question, out } => {
                 if let Some(told) = self.ballots.answer(*question, clock::now()) {
@@ -205,6 +203,18 @@ impl Tally {
                 self.founded.push(done);
             }
         }
+    }
+
+    /// What is to be kept of what was done. Its answers are thrown away, each of which must fit into so many bytes.
+    #[cfg(test)]
+    pub(super) fn done(&mut self, most: usize) -> Option<Kept> {
+        use prost::Message as _;
+        for (_, number, body) in self.answers.drain(..) {
+            assert!(wire::Frame { number, body: Some(body) }.encoded_len() <= most);
+        }
+        self.founded.clear();
+        self.ballots.expire(clock::now());
+        self.ballots.unflushed()
     }
 
     /// What was done is on disk: now others may hear of it.

@@ -1,0 +1,470 @@
+//! Frames of every kind, as they are and changed at random, through all that reads them at either end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use primacy_core::lease::Request;
+use primacy_core::quorum::{
+    Answer, Ask, Ballot, Change, Clerk, Configuration as _, Counts, Durable, Granted, Output, Report, RollAnswer, View,
+};
+use prost::Message as _;
+use prost::encoding::{decode_varint, encode_varint};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::super::super::ballot::Ballots;
+use super::super::super::cluster::Roster;
+use super::super::super::kept::Kept;
+use super::super::super::kept::tests::kept;
+use super::super::super::wire::{
+    FRAME_BYTES_MAX, Frame, Leave, Names, Probed, Recall, Reply, RollReply, Terms, Told, Waits,
+};
+use super::super::tally::Tally;
+use super::*;
+use crate::select::Rank;
+use crate::store::{Holder, Standing, Term, Waiting};
+use crate::{CandidateId, ElectionName, Label, Token};
+
+/// So many frames, a few seconds' worth.
+const FRAMES: u64 = 20_000;
+
+/// The seed of the first frame. A failure names its own.
+const SEED: u64 = 1;
+
+/// What a voter and its clients may hear, drawn.
+struct Draw(StdRng);
+
+impl Draw {
+    fn below(&mut self, end: usize) -> usize {
+        self.0.random_range(0..end)
+    }
+
+    fn often(&mut self) -> bool {
+        self.below(4) > 0
+    }
+
+    fn number(&mut self) -> u64 {
+        match self.below(5) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => self.0.random_range(0..4),
+            _ => self.0.random::<u64>() >> self.below(64),
+        }
+    }
+
+    fn token(&mut self) -> Token {
+        Token::new(self.number() >> 1).expect("it fits")
+    }
+
+    fn span(&mut self) -> Duration {
+        Duration::from_nanos(self.number())
+    }
+
+    fn durable(&mut self) -> (ElectionName, Durable) {
+        loop {
+            let all = kept(self.0.random::<u64>() >> 1).elections;
+            if let Some(one) = all.into_iter().next() {
+                return one;
+            }
+        }
+    }
+
+    fn election(&mut self) -> ElectionName {
+        ElectionName::new(["default", "jobs"][self.below(2)]).expect("valid")
+    }
+
+    fn holder(&mut self) -> Holder {
+        let label = Label::new(["web-1", "web-2"][self.below(2)]).expect("valid");
+        Holder { id: CandidateId::from_bits(u128::from(self.number())), label, data: "x".repeat(self.below(9)) }
+    }
+
+    fn ask(&mut self) -> Ask {
+        let (term, beat, lease) = (self.token(), self.number(), Duration::from_millis(self.number() % 90_000_000));
+        let holder = self.holder();
+        let (id, fulfilled) = (holder.id, self.number());
+        match self.below(5) {
+            0 => Ask::Read,
+            1 => {
+                let seen = Counts { wish: self.number(), paused: self.number() };
+                let granted = self.often().then_some(Granted { beat, fulfilled });
+                Ask::Claim { term, holder, lease, seen, granted }
+            }
+            2 => Ask::Renew { term, id, beat, lease, fulfilled },
+            3 => Ask::Release { term, id, beat, fulfilled },
+            _ => Ask::Order { orders: self.durable().1.orders, token: self.often().then_some(term) },
+        }
+    }
+
+    /// One of those that have this identity, or of others.
+    fn cluster(&mut self, own: &Cluster) -> Cluster {
+        let mut cluster = if self.below(3) > 0 {
+            own.clone()
+        } else {
+            let names = self.below(3) + 1;
+            Cluster::of(roster(u128::from(self.number()), &["a", "b", "d"][..names]))
+        };
+        for _ in 0..self.below(4) {
+            let incoming = roster(9, &["a", "b", "c", "d"][..self.below(4) + 1]);
+            cluster = cluster.settled().unwrap_or_else(|| cluster.joint(incoming));
+        }
+        cluster
+    }
+
+    fn answer(&mut self) -> Told {
+        let (_, durable) = self.durable();
+        let view = View {
+            term: self.token(),
+            holder: self.often().then(|| self.holder()),
+            beat: self.number(),
+            seen: self.number(),
+            lease: self.span(),
+            bound: self.often().then(|| self.span()),
+            age: self.span(),
+            released: !self.often(),
+            orders: durable.orders,
+            fulfilled: self.number(),
+        };
+        let waiting = |draw: &mut Self| Waiting {
+            who: draw.holder(),
+            note: "waits".to_owned(),
+            rank: Rank::new(&[3, -9]).ok(),
+            age: Some(draw.span()),
+        };
+        Told {
+            answer: Answer { accepted: self.often(), view },
+            standing: Standing { ahead: 1, others: u32::MAX, reserve: false },
+            waiting: (0..self.below(3)).map(|_| waiting(self)).collect(),
+            held_for: self.often().then(|| self.span()),
+        }
+    }
+
+    fn roll_answer(&mut self, own: &Cluster) -> RollAnswer<Cluster> {
+        let ballot = Ballot { count: self.number(), by: self.0.random() };
+        match self.below(6) {
+            0 => RollAnswer::Done,
+            1 => RollAnswer::Prepared(self.often().then(|| (ballot, self.cluster(own)))),
+            2 => RollAnswer::Outbid(ballot),
+            3 => RollAnswer::Elsewhere(self.often().then(|| self.cluster(own))),
+            4 => RollAnswer::NotYet,
+            _ => {
+                let elections = (0..self.below(3)).map(|_| self.durable()).collect();
+                RollAnswer::Reported(Report { settles_in: self.span(), elections })
+            }
+        }
+    }
+
+    fn roll_ask(&mut self, own: &Cluster) -> RollQuestion {
+        let (number, ballot) = (self.number(), Ballot { count: self.number(), by: self.0.random() });
+        let ask = match self.below(5) {
+            0 => RollAsk::Prepare { number, ballot },
+            1 => RollAsk::Take { number, ballot, proposal: self.cluster(own) },
+            2 => RollAsk::Adopt(self.cluster(own)),
+            3 => return RollQuestion::report(number, ["", "jobs", "\n"][self.below(3)]),
+            _ => RollAsk::Inherit { number, elections: (0..self.below(3)).map(|_| self.durable()).collect() },
+        };
+        RollQuestion::of(&ask).remove(0)
+    }
+
+    fn term(&mut self) -> Term {
+        let Holder { id, label, .. } = self.holder();
+        let ended = self.often().then(|| (i64::MIN, "died".to_owned()));
+        Term { token: self.token(), id, label, granted_unix_ms: i64::MAX, ended }
+    }
+
+    /// A body of each kind.
+    fn body(&mut self, own: &Cluster) -> Body {
+        let id = |draw: &mut Self| wire::candidate_bytes(draw.holder().id);
+        match self.below(26) {
+            0 => Body::Hello(Hello {
+                version: VERSION + u32::from(!self.often()),
+                cluster: if self.often() { own.id_bytes() } else { vec![7; self.below(40)] },
+                name: "\u{202e}web-1".repeat(self.below(40)),
+                to: ["", "a@h:1", "b@h:1", "?"][self.below(4)].to_owned(),
+            }),
+            1 => Body::Welcome(Welcome {
+                version: VERSION,
+                voter: wire::voter_bytes(VoterId::from_bits(self.0.random())),
+                name: "a".to_owned(),
+                cluster: self.often().then(|| (&self.cluster(own)).into()),
+                proves: self.often(),
+            }),
+            2 => Body::Refused(Refused { why: "not \u{1b}[31mnow".to_owned(), is_passing: self.often() }),
+            3 | 4 => Body::Ask(wire::Question {
+                voters: if self.often() { 0 } else { self.number() },
+                election: self.election().as_str().to_owned(),
+                asked: Some((&self.ask()).into()),
+                waits: self.often().then(|| Waits {
+                    who: Some((&self.holder()).into()),
+                    note: "é".repeat(self.below(400)),
+                    age_ns: self.number(),
+                    rank: wire::rank_bytes(Rank::new(&[-3, 7]).expect("few")),
+                }),
+                asker: id(self),
+                lists: self.often(),
+                reason: "resigned".repeat(self.below(20)),
+            }),
+            5 => Body::Answer((&self.answer()).into()),
+            6 => Body::Watch(self.election().as_str().to_owned()),
+            7 => Body::Hint(self.election().as_str().to_owned()),
+            8 => Body::List(true),
+            9 => Body::Listed(Names { names: vec!["jobs".to_owned(); self.below(5)] }),
+            10 => Body::Recall(Recall { election: "jobs".to_owned(), limit: u32::MAX }),
+            11 => Body::Recalled(Terms { terms: (0..self.below(4)).map(|_| (&self.term()).into()).collect() }),
+            12 => Body::Found((&self.cluster(own)).into()),
+            13 => Body::Probe(true),
+            14 => Body::Probed(Probed { product: "primacy".to_owned(), flushes_ns: vec![u64::MAX; self.below(30)] }),
+            15 => Body::Leave(Leave { election: "jobs".to_owned(), id: id(self) }),
+            16 => Body::Moved((&self.cluster(own)).into()),
+            17..=21 => Body::Roll(self.roll_ask(own)),
+            _ => Body::Rolled(RollReply::of(&self.roll_answer(own), None)),
+        }
+    }
+
+    /// With one field more, less or changed, at any depth. `None` if these are no fields.
+    fn reshaped(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut fields = fields(bytes).filter(|fields| !fields.is_empty())?;
+        let at = self.below(fields.len());
+        match self.below(6) {
+            0 => drop(fields.remove(at)),
+            1 => fields.insert(at, fields[at].clone()),
+            _ => match &mut fields[at].1 {
+                Value::Number(number) => *number = self.number(),
+                Value::Bytes(inner) => {
+                    *inner = self.reshaped(inner).unwrap_or_else(|| inner[..inner.len() / 2].to_vec())
+                }
+            },
+        }
+        let mut bytes = Vec::new();
+        for (key, value) in fields {
+            encode_varint(key, &mut bytes);
+            match value {
+                Value::Number(number) => encode_varint(number, &mut bytes),
+                Value::Bytes(inner) => {
+                    encode_varint(u64::try_from(inner.len()).expect("short"), &mut bytes);
+                    bytes.extend(inner);
+                }
+            }
+        }
+        Some(bytes)
+    }
+
+    /// The same, or what somebody else made of it.
+    fn spoilt(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.often() {
+            for _ in 0..self.below(8) {
+                bytes = self.reshaped(&bytes).unwrap_or(bytes);
+            }
+            return bytes;
+        }
+        for _ in 0..self.below(4) {
+            let at = self.below(bytes.len().max(1)).min(bytes.len());
+            let end = (at + self.below(12)).min(bytes.len());
+            match self.below(6) {
+                0 if at < bytes.len() => bytes[at] = self.0.random(),
+                1 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
+                2 => bytes.truncate(at),
+                3 => bytes.insert(at, self.0.random()),
+                4 => drop(bytes.drain(at..end)),
+                _ => {
+                    let again = bytes[at..end].repeat(self.below(4));
+                    bytes.splice(at..at, again);
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// What a field holds.
+#[derive(Clone)]
+enum Value {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+/// The fields of a message, by their keys.
+fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Value)>> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let key = decode_varint(&mut bytes).ok()?;
+        let number = decode_varint(&mut bytes).ok()?;
+        all.push(match key & 7 {
+            0 => (key, Value::Number(number)),
+            2 => {
+                let (inner, rest) = bytes.split_at_checked(usize::try_from(number).ok()?)?;
+                bytes = rest;
+                (key, Value::Bytes(inner.to_vec()))
+            }
+            _ => return None,
+        });
+    }
+    Some(all)
+}
+
+fn roster(first: u128, names: &[&str]) -> Roster {
+    let voter = |name: &&str| {
+        let id = VoterId::from_bits(first + u128::from(name.as_bytes()[0]));
+        ((*name).to_owned(), (id, format!("{name}@h:1").parse().expect("an address")))
+    };
+    names.iter().map(voter).collect()
+}
+
+/// A voter as its process has it, but for sockets and disk.
+struct Subject {
+    door: Door,
+    tally: Tally,
+    out: Out,
+    folder: tempfile::TempDir,
+    _inbox: (mpsc::Receiver<Work>, mpsc::Receiver<(u64, Body)>),
+}
+
+impl Subject {
+    fn new(cluster: Option<&Cluster>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let mut kept = Kept::of(OWN);
+        kept.cluster = cluster.map(|cluster| wire::Cluster::from(cluster).encode_to_vec());
+        let ballots = Ballots::restarted(kept, folder.path(), 20_000, clock::now()).expect("it is sound");
+        let (known, told) = watch::channel(cluster.cloned());
+        let (post, inbox) = mpsc::channel(1);
+        let (answers, sent) = mpsc::channel(8);
+        let door = Door {
+            own: "a@h:1".parse().expect("an address"),
+            stays_here: true,
+            voter: OWN,
+            names: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            tls: None,
+            cluster: told,
+            post,
+            refusals: Refusals::default(),
+        };
+        let out = Out { answers, end: Arc::default() };
+        Self { door, tally: Tally::new(ballots, known), out, folder, _inbox: (inbox, sent) }
+    }
+
+    /// Whatever it is, it is refused, or done and answered; and what is kept of it can be read again.
+    fn hears(&mut self, number: u64, body: Body) -> bool {
+        if let Body::Hello(hello) = &body {
+            let why = self.door.objection(hello).unwrap_or_default();
+            assert!(why.len() < 2_000 && !why.chars().any(char::is_control), "{why:?}");
+        }
+        let Ok(work) = self.door.work(number, body, &self.out, None) else { return false };
+        let Some(work) = work else { return true };
+        self.tally.take(work);
+        if let Some(kept) = self.tally.done(FRAME_BYTES_MAX) {
+            let read = Kept::from_bytes(&kept.to_bytes());
+            assert_eq!(read.as_ref(), Ok(&kept), "it is written as it can be read");
+            let again = Ballots::restarted(kept, self.folder.path(), 20_000, clock::now());
+            assert!(again.is_ok(), "it starts again");
+        }
+        true
+    }
+}
+
+const OWN: VoterId = VoterId::from_bits(9 + b'a' as u128);
+
+/// What clients make of it. Returns whether it could be used.
+fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut Draw) -> bool {
+    let from = VoterId::from_bits(9 + u128::from(b"abc"[draw.below(3)]));
+    match body {
+        Body::Welcome(welcome) => {
+            let cluster = welcome.cluster.map(Cluster::try_from).transpose();
+            wire::voter(&welcome.voter).is_ok() && cluster.is_ok_and(|cluster| cluster.is_none_or(|c| c.has(from)))
+        }
+        Body::Refused(refused) => {
+            assert!(!primacy_core::ids::escape(&refused.why).chars().any(char::is_control));
+            true
+        }
+        Body::Answer(reply) => {
+            let Ok(told) = Told::try_from(&reply) else { return false };
+            assert_eq!(Told::try_from(&Reply::from(&told)), Ok(told.clone()), "it can be told again");
+            let mut out = Vec::new();
+            clerk.answered(from, clerk.round(), told.answer, &mut out);
+            if draw.below(8) == 0 {
+                clerk.conclude(&mut out);
+                clerk.ask_again(&mut out);
+            }
+            if out.iter().any(|output| matches!(output, Output::Done(_))) {
+                begin(clerk, draw);
+            }
+            true
+        }
+        Body::Moved(cluster) => Cluster::try_from(cluster).is_ok_and(|cluster| {
+            clerk.moved(cluster.membership(), &mut Vec::new());
+            *clerk = Clerk::new(own.membership());
+            begin(clerk, draw);
+            true
+        }),
+        Body::Rolled(reply) => reply.checked().is_ok_and(|(answer, _)| {
+            let wanted = own.joint(roster(9, &["a", "b", "d"]));
+            let mut change = Change::new(own.clone(), Some(wanted), 7);
+            let mut out = Vec::new();
+            change.resume(&mut out);
+            for (_, (voter, _)) in own.voters() {
+                change.answered(*voter, 1, answer.clone(), &mut out);
+            }
+            true
+        }),
+        Body::Recalled(terms) => terms.terms.iter().all(|term| Term::try_from(term).is_ok()),
+        Body::Listed(names) => names.names.iter().all(|name| wire::election(name).is_ok()),
+        _ => true,
+    }
+}
+
+fn begin(clerk: &mut Clerk, draw: &mut Draw) {
+    let mut out = Vec::new();
+    if draw.often() {
+        clerk.begin(Request::Look { announce: None }, &mut out);
+    } else {
+        let orders = draw.durable().1.orders;
+        clerk.order(orders, Some(draw.token()), &mut out);
+    }
+}
+
+#[test]
+fn no_frame_of_any_kind_does_any_harm() {
+    let own = Cluster::of(roster(9, &["a", "b", "c"]));
+    let new = || (Subject::new(Some(&own)), Subject::new(None), Clerk::new(own.membership()));
+    let (mut voter, mut outside, mut clerk) = new();
+    let mut counts = [0_u32; 5];
+    for seed in SEED..SEED + FRAMES {
+        // One that has been led astray, by terms and voters that nobody may exceed, does not hide the rest.
+        if seed % 500 == 0 {
+            (voter, outside, clerk) = new();
+        }
+        let harmless = catch_unwind(AssertUnwindSafe(|| {
+            let draw = &mut Draw(StdRng::seed_from_u64(seed));
+            let frame = Frame { number: draw.number(), body: Some(draw.body(&own)) };
+            let bytes = draw.spoilt(frame.encode_to_vec());
+            let Ok(Frame { number, body: Some(body) }) = Frame::decode(&*bytes) else { return [1, 0, 0, 0, 0] };
+            let at_voter = voter.hears(number, body.clone());
+            let at_new = outside.hears(number, body.clone());
+            let at_client = is_used_by_clients(body, &mut clerk, &own, draw);
+            [0, u32::from(at_voter), u32::from(!at_voter), u32::from(at_new), u32::from(at_client)]
+        }));
+        let told = harmless.unwrap_or_else(|_| panic!("seed {seed}"));
+        counts.iter_mut().zip(told).for_each(|(count, more)| *count += more);
+    }
+    assert!(counts.iter().all(|count| *count > 600), "everything happens: {counts:?}");
+}
+
+#[test]
+fn no_file_that_somebody_has_changed_does_any_harm() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let own = Cluster::of(roster(9, &["a", "b", "c"]));
+    let (mut read, mut refused) = (0, 0);
+    for seed in SEED..SEED + 400 {
+        let harmless = catch_unwind(AssertUnwindSafe(|| {
+            let draw = &mut Draw(StdRng::seed_from_u64(seed));
+            let mut content = kept(seed);
+            // As if the checksum were right: what a program has written that was wrong itself.
+            content.cluster =
+                draw.often().then(|| draw.cluster(&own)).map(|own| wire::Cluster::from(&own).encode_to_vec());
+            content.cluster = content.cluster.map(|bytes| draw.spoilt(bytes));
+            content.next = content.next.map(|bytes| draw.spoilt(bytes));
+            let whole = Kept::from_bytes(&draw.spoilt(content.to_bytes()));
+            let is_started = |kept| Ballots::restarted(kept, folder.path(), 20_000, clock::now()).is_ok();
+            is_started(content) | whole.is_ok_and(is_started)
+        }));
+        *if harmless.unwrap_or_else(|_| panic!("seed {seed}")) { &mut read } else { &mut refused } += 1;
+    }
+    assert!(read > 20 && refused > 20, "both happen: {read} {refused}");
+}
