@@ -276,8 +276,11 @@ fn frames(mut bytes: &[u8]) -> usize {
     count
 }
 
+/// A folder, and whose certificate in it, if any.
+type Certificate<'a> = Option<(&'a Path, &'a str)>;
+
 /// Comes over TLS with this certificate, takes the other side's as it is, and says this.
-fn say_over_tls(port: u16, certificate: Option<(&Path, &str)>, bytes: &[u8]) {
+fn say_over_tls(port: u16, certificate: Certificate<'_>, bytes: &[u8]) {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-quiet", "-tls1_3", "-connect", &format!("127.0.0.1:{port}"), "-servername", "a"]);
     if let Some((folder, name)) = certificate {
@@ -310,7 +313,7 @@ fn who_does_not_prove_who_it_is_is_refused_with_one_line_and_the_leader_goes_on(
 
     let found = after_hello(&field(13, &another_cluster()));
     let other = hello_with(VERSION, &field(2, &[7; 16]));
-    let cases: Vec<(&str, usize, Option<(&Path, &str)>, &[u8], &str)> = vec![
+    let cases: Vec<(&str, usize, Certificate<'_>, &[u8], &str)> = vec![
         ("no certificate", 0, None, b"", "the other side has shown no certificate: make one by 'primacy peer certs'"),
         (
             "one of another authority",

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use primacy_core::lease::Request;
 use primacy_core::quorum::{
-    Answer, Ask, Ballot, Change, Clerk, Configuration as _, Counts, Durable, Granted, Output, Report, RollAnswer, View,
+    Answer, Ask, Ballot, Change, ChangeOutput, Clerk, Configuration as _, Counts, Durable, Granted, Output, Report,
+    RollAnswer, View,
 };
 use prost::Message as _;
 use prost::encoding::{decode_varint, encode_varint};
@@ -398,8 +399,10 @@ fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut D
             let mut change = Change::new(own.clone(), Some(wanted), 7);
             let mut out = Vec::new();
             change.resume(&mut out);
-            for (_, (voter, _)) in own.voters() {
-                change.answered(*voter, 1, answer.clone(), &mut out);
+            for sent in std::mem::take(&mut out) {
+                if let ChangeOutput::Send { to, round, .. } = sent {
+                    change.answered(to, round, answer.clone(), &mut out);
+                }
             }
             true
         }),
