@@ -169,6 +169,8 @@ struct Seen {
     at: Instant,
     /// After the version was first seen to be this one (rule R2).
     changed_at: Instant,
+    /// After its holder was first seen to be gone, if it is.
+    gone_at: Option<Instant>,
     /// After the operators' orders were first seen to be these.
     ordered_at: Instant,
     /// The version is lower than one seen before.
@@ -390,6 +392,7 @@ impl Candidate {
         }
         if let Some(seen) = &mut self.seen {
             seen.changed_at = cx.now;
+            seen.gone_at = seen.gone_at.and(Some(cx.now));
         }
         if self.quarantine > Instant::ZERO {
             self.quarantine = cx.now + self.config.timing.stretched(self.longest);

@@ -103,17 +103,28 @@ impl Candidate {
         if sighting.remembered > self.highest.token {
             self.highest = Version { token: sighting.remembered, beat: 0 };
         }
+        let gone_at = sighting.holder_gone.then(|| same.as_ref().and_then(|seen| seen.gone_at).unwrap_or(now));
         self.reckon_turn(holder, cx);
         self.seen = Some(match same {
             Some(seen) => Seen {
                 sighting,
                 at: now,
+                gone_at,
                 ordered_at,
                 doubtful: false,
                 unchanged: seen.unchanged.saturating_add(1),
                 ..seen
             },
-            None => Seen { sighting, at: now, changed_at: now, ordered_at, regressed, doubtful: false, unchanged: 0 },
+            None => Seen {
+                sighting,
+                at: now,
+                changed_at: now,
+                gone_at,
+                ordered_at,
+                regressed,
+                doubtful: false,
+                unchanged: 0,
+            },
         });
     }
 
@@ -152,11 +163,13 @@ impl Candidate {
             return (None, Why::Paused);
         }
         let (vacant_at, mut why) = match &record.holder {
-            Some(holder) if holder.id != self.config.id && !seen.sighting.holder_gone => {
-                let why = Why::Held { by: holder.label.clone(), token: record.version.token };
-                (self.takeover_at(seen, record), why)
+            Some(holder) if holder.id != self.config.id => {
+                let by_time = self.takeover_at(seen, record);
+                let held = || Why::Held { by: holder.label.clone(), token: record.version.token };
+                // Those that wait for one that is provably gone take turns from when they saw it, too.
+                seen.gone_at.map_or_else(|| (by_time, held()), |gone_at| (by_time.min(gone_at), Why::Asking))
             }
-            // Released; or held by a host that is provably gone; or by this candidate, which does not believe it.
+            // Released; or held by this candidate, which does not believe it.
             _ => (seen.changed_at, Why::Asking),
         };
         let mut ready = vacant_at;
