@@ -106,9 +106,10 @@ fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
         Event::ProgramDeath => send(program, Signal::SIGKILL),
         Event::RunnerDeath => send(runner, Signal::SIGKILL),
         Event::Depose => {
-            let ordered = fleet.primacy().args(["depose", "--no-wait", "--quiet"]).status()?;
-            if !ordered.success() {
-                bail!("the order was refused");
+            let ordered = fleet.primacy().args(["depose", "--no-wait", "--quiet"]).output()?;
+            if !ordered.status.success() {
+                let why = String::from_utf8_lossy(&ordered.stderr);
+                bail!("the order was refused ({}): {}", ordered.status, why.trim());
             }
         }
         Event::SilentLoss => [runner, warden, program].into_iter().for_each(|pid| send(pid, Signal::SIGSTOP)),
