@@ -97,18 +97,13 @@ impl PeersDesk {
     async fn past(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, StoreError> {
         let granted = self.look(election).await?.map(|snapshot| snapshot.record.version.token);
         let answers = self.pool.poll(&Body::Recall(Recall { election: election.as_str().to_owned(), limit })).await?;
-        let mut terms: BTreeMap<_, Term> = BTreeMap::new();
-        for body in answers.into_values() {
-            let Body::Recalled(recalled) = body else { continue };
-            for term in recalled.terms.iter().filter_map(|term| Term::try_from(term).ok()) {
-                let known = terms.entry(term.token).or_insert_with(|| term.clone());
-                if known.ended.is_none() {
-                    known.ended = term.ended;
-                }
-            }
-        }
+        let recalled = answers.into_values().filter_map(|body| match body {
+            Body::Recalled(recalled) => Some(recalled.terms),
+            _ => None,
+        });
+        let recalled = recalled.flatten().filter_map(|term| Term::try_from(&term).ok());
         // What is above the last grant was asked for and never granted.
-        let granted = terms.into_values().filter(|term| Some(term.token) <= granted).rev();
+        let granted = led(recalled).into_iter().filter(|term| Some(term.token) <= granted);
         Ok(granted.take(limit as usize).collect())
     }
 
@@ -185,6 +180,25 @@ impl PeersDesk {
         }));
         Ok(Probe { product, renewals, findings })
     }
+}
+
+/// Who has led, as most voters have it, the latest first. A voter may have supported somebody who was not granted the term.
+fn led(recalled: impl Iterator<Item = Term>) -> Vec<Term> {
+    let mut terms: BTreeMap<_, Vec<(usize, Term)>> = BTreeMap::new();
+    for term in recalled {
+        let named = terms.entry(term.token).or_default();
+        match named.iter_mut().find(|(_, known)| known.id == term.id) {
+            Some((voices, known)) => {
+                *voices += 1;
+                // One that came over later has noted when it did.
+                known.granted_unix_ms = known.granted_unix_ms.min(term.granted_unix_ms);
+                known.ended = known.ended.take().or(term.ended);
+            }
+            None => named.push((1, term)),
+        }
+    }
+    let most = |named: Vec<(usize, Term)>| named.into_iter().max_by_key(|(voices, _)| *voices).map(|(_, term)| term);
+    terms.into_values().rev().filter_map(most).collect()
 }
 
 fn findings(count: usize, up: usize, flushes: &[u64], secrecy: Secrecy) -> Vec<Finding> {
@@ -296,5 +310,30 @@ impl Desk for PeersDesk {
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
         Box::pin(self.measure())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Label, Token};
+
+    #[test]
+    fn whom_most_voters_name_has_led() {
+        let term = |token, label: &str, granted_unix_ms, ended: Option<&str>| Term {
+            token: Token::new(token).expect("small"),
+            id: CandidateId::from_bits(label.len() as u128),
+            label: Label::new(label).expect("valid"),
+            granted_unix_ms,
+            ended: ended.map(|why| (9_000, why.to_owned())),
+        };
+        // The first has supported another in the second term, and the last came over late.
+        let first = [term(2, "other", 2_000, Some("taken-over")), term(1, "a", 1_000, None)];
+        let second = [term(2, "bb", 2_001, None), term(1, "a", 1_000, Some("resigned"))];
+        let last = [term(3, "a", 3_000, None), term(2, "bb", 2_500, Some("withdrawn"))];
+        assert_eq!(
+            led(first.into_iter().chain(second).chain(last)),
+            [term(3, "a", 3_000, None), term(2, "bb", 2_001, Some("withdrawn")), term(1, "a", 1_000, Some("resigned"))]
+        );
     }
 }
