@@ -8,6 +8,7 @@ use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
 use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, Pace, RollAsk, Round, VoterId};
 use tokio::sync::mpsc;
+use tracing::{debug, warn};
 
 use super::address::PeerAddress;
 use super::cluster::Cluster;
@@ -453,7 +454,8 @@ fn tell(pool: &Pool, (clerk, pace): (&mut Clerk, &mut Pace), heard: Heard, besid
     match heard {
         Heard::Answer(_, TOLD.., _) | Heard::Lost(_, TOLD..) => {}
         Heard::Answer(voter, tag, body) => match answer(&body) {
-            Ok(told) => {
+            Ok(None) => clerk.unheard(voter, Round(tag), out),
+            Ok(Some(told)) => {
                 let counts = Round(tag) == clerk.round();
                 pace.heard(voter);
                 clerk.answered(voter, Round(tag), told.answer.clone(), out);
@@ -463,7 +465,7 @@ fn tell(pool: &Pool, (clerk, pace): (&mut Clerk, &mut Pace), heard: Heard, besid
                 }
             }
             Err(error) => {
-                tracing::warn!(%voter, %error, "an answer cannot be used");
+                warn!(%voter, %error, "an answer cannot be used");
                 clerk.unheard(voter, Round(tag), out);
             }
         },
@@ -472,9 +474,17 @@ fn tell(pool: &Pool, (clerk, pace): (&mut Clerk, &mut Pace), heard: Heard, besid
     }
 }
 
-fn answer(body: &Body) -> Result<Told, Malformed> {
+/// What a voter has answered; nothing, if it does not vote yet, or not with those it was asked as one of: whoever asks may know
+/// sooner or later than it.
+fn answer(body: &Body) -> Result<Option<Told>, Malformed> {
     match body {
-        Body::Answer(reply) => reply.try_into(),
+        Body::Answer(reply) => reply.try_into().map(Some),
+        Body::Refused(refused) => {
+            debug!(why = %primacy_core::ids::escape(&refused.why), "no answer");
+            Ok(None)
+        }
+        // To a question of other voters; what it tells has been learned by now.
+        Body::Moved(_) => Ok(None),
         _ => Err(Malformed("an answer to another question")),
     }
 }
@@ -485,6 +495,7 @@ mod tests {
 
     use super::super::cluster::Roster;
     use super::*;
+    use crate::peers::wire::Refused;
 
     fn cluster(first: u128) -> Cluster {
         let voter = |(name, n): (&str, u128)| {
@@ -511,5 +522,13 @@ mod tests {
         assert_eq!(chosen(is_own(), &[is_other(), is_other(), is_own()]), Some(is_own()));
         assert_eq!(chosen(Some(later.clone()), &[silent(), is_own(), silent()]), Some(Some(later)));
         assert_eq!(chosen(is_own(), &[is_other(), silent(), silent()]), None);
+    }
+
+    #[test]
+    fn a_voter_that_does_not_vote_yet_has_not_answered_and_one_that_talks_nonsense_is_told_of() {
+        let why = "'c' waits for the other voters".to_owned();
+        let passing = Body::Refused(Refused { why, is_passing: true });
+        assert!(matches!(answer(&passing), Ok(None)));
+        assert!(answer(&Body::Left(true)).is_err());
     }
 }
