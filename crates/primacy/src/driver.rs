@@ -7,7 +7,7 @@ use std::sync::Arc;
 use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why};
 use primacy_core::select::{FailBack, FailBackWatch, Rank};
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, info, trace, warn};
 
 use crate::better::BetterWatch;
 use crate::clock::{self, Stride, SuspendWatch};
@@ -185,6 +185,7 @@ impl Driver {
 
     /// Lets the state machine handle an event and carries out its effects in order. `true` when it has withdrawn.
     fn handle(&mut self, event: Event) -> bool {
+        trace!(?event, "event");
         let mut effects = Vec::new();
         let mut entropy = || rand::random::<u64>();
         // R1: taken once, before anything is sent.

@@ -151,7 +151,9 @@ impl Tally {
         let begin = clock::now();
         let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
         let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        self.flushes.push_back(wire::ns(clock::now().since(begin)));
+        let took = clock::now().since(begin);
+        debug!(?took, "flushed");
+        self.flushes.push_back(wire::ns(took));
         if self.flushes.len() > FLUSHES {
             self.flushes.pop_front();
         }
