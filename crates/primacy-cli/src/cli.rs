@@ -29,9 +29,6 @@ pub(crate) mod usage;
 /// What `--data` may have: more would be cut by the protocol.
 const DATA_BYTES_MAX: usize = 1_024;
 
-/// The longest grace that is used where none is chosen.
-const DEFAULT_GRACE: Duration = Duration::from_secs(5);
-
 /// Decides which one of several processes is in charge, and makes it safe to act on the answer.
 #[derive(Debug, Parser)]
 #[command(name = "primacy", version, after_help = examples::PRIMACY, disable_help_subcommand = true)]
@@ -257,7 +254,7 @@ impl RunArgs {
                     ));
                 }
                 let lease = rounds.lease(rounds.round());
-                let grace = self.grace.unwrap_or(DEFAULT_GRACE.min(lease / 4));
+                let grace = self.grace.unwrap_or(TimingSettings::for_program(lease).grace.min(lease / 4));
                 Ok(Part {
                     timing: timing(lease, Some(grace), None)?,
                     protocol: Protocol::Registers { rounds },
@@ -433,14 +430,9 @@ pub(crate) struct ManArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// The grace that is used where none is chosen: half of a short lease.
-pub(crate) fn default_grace(lease: Duration) -> Duration {
-    DEFAULT_GRACE.min(lease / 2)
-}
-
 fn timing(lease: Duration, grace: Option<Duration>, renew_every: Option<Duration>) -> Result<Timing, Failure> {
-    let grace = grace.unwrap_or_else(|| default_grace(lease));
-    Timing::new(TimingSettings { grace, renew_every, ..TimingSettings::new(lease) })
+    let usual = TimingSettings::for_program(lease);
+    Timing::new(TimingSettings { grace: grace.unwrap_or(usual.grace), renew_every, ..usual })
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
@@ -503,6 +495,16 @@ mod tests {
         let Command::Run(args) = cli.command else { panic!("asked for run") };
         let part = args.part(&args.label()).expect("valid timing");
         assert_eq!(part.timing.renew_every(), Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_lease_that_would_be_renewed_too_seldom_is_refused_with_what_would_do() {
+        let words = ["primacy", "run", "--lease", "1s", "--renew", "5s", "--", "true"];
+        let cli = Cli::try_parse_from(words).expect("valid words");
+        let Command::Run(args) = cli.command else { panic!("asked for run") };
+        let refused = args.part(&args.label()).expect_err("it would end before it is renewed");
+        expect_test::expect!["renewing every 5s is too seldom for a lease of 1s: with a grace of 500ms it must have been renewed after 425ms, calls included; choose at most 424ms (the default is 212.5ms), or a longer lease"]
+        .assert_eq(&refused.to_string());
     }
 
     #[test]

@@ -29,6 +29,15 @@ impl TimingSettings {
         let quarter = Duration::from_nanos((lease.as_nanos() / 4) as u64);
         Self { lease, grace: quarter, renew_every: None, call_timeout: None, drift_ppm: 20_000 }
     }
+
+    /// The default settings where the work is a program of its own, as of `primacy run`: it has half of the lease to stop, and
+    /// 5 s at most.
+    pub const fn for_program(lease: Duration) -> Self {
+        const MOST: Duration = Duration::from_secs(5);
+        let half = Duration::from_nanos((lease.as_nanos() / 2) as u64);
+        let grace = if half.as_nanos() < MOST.as_nanos() { half } else { MOST };
+        Self { grace, ..Self::new(lease) }
+    }
 }
 
 /// Timing that has been checked as a whole: a leader that can no longer renew stops its work, kills what does not stop,
@@ -68,6 +77,25 @@ pub enum TimingError {
         grace: Duration,
         /// The longest grace that fits.
         most: Duration,
+    },
+    /// The lease would have ended before it is renewed, or the work would have been told to stop.
+    #[error(
+        "renewing every {renew_every:?} is too seldom for a lease of {lease:?}: with a grace of {grace:?} it must have been renewed \
+         after {room:?}, calls included; choose at most {most:?} (the default is {usual:?}), or a longer lease"
+    )]
+    Interval {
+        /// The renewal interval that was asked for.
+        renew_every: Duration,
+        /// The lease.
+        lease: Duration,
+        /// The grace.
+        grace: Duration,
+        /// What a renewal and its call may take together.
+        room: Duration,
+        /// The longest interval that fits.
+        most: Duration,
+        /// The interval where none is chosen.
+        usual: Duration,
     },
     /// A renewal and its time-out do not fit into the lease before the work must be told to stop.
     #[error(
@@ -113,9 +141,13 @@ impl Timing {
         }
         timing.grace = grace;
         let room = timing.room();
-        let renew_every = renew_every.unwrap_or((lease / 3).min(room / 2));
-        let call_timeout = call_timeout.unwrap_or(room.saturating_sub(renew_every).min(lease / 4));
         let least = Duration::from_millis(1);
+        let (most, usual) = (room.saturating_sub(least), (lease / 3).min(room / 2));
+        let renew_every = renew_every.unwrap_or(usual);
+        if call_timeout.is_none() && renew_every > most {
+            return Err(TimingError::Interval { renew_every, lease, grace, room, most, usual });
+        }
+        let call_timeout = call_timeout.unwrap_or(room.saturating_sub(renew_every).min(lease / 4));
         if renew_every < least || call_timeout < least || renew_every.saturating_add(call_timeout) > room {
             return Err(TimingError::Renewal { renew_every, call_timeout, room });
         }
@@ -326,7 +358,14 @@ mod tests {
         assert!(matches!(with(|s| s.lease = Duration::MAX), Err(TimingError::Lease { .. })));
         assert!(matches!(with(|s| s.grace = Duration::MAX), Err(TimingError::Grace { .. })));
         assert!(matches!(with(|s| s.drift_ppm = 0), Err(TimingError::Drift { .. })));
-        assert!(matches!(with(|s| s.renew_every = Some(s.lease)), Err(TimingError::Renewal { .. })), "hazard 10");
+        let Err(TimingError::Interval { most, usual, .. }) = with(|s| s.renew_every = Some(s.lease)) else {
+            panic!("hazard 10")
+        };
+        for (renew_every, fits) in [(most, true), (most + Duration::from_nanos(1), false), (usual, true)] {
+            let settings =
+                TimingSettings { renew_every: Some(renew_every), ..TimingSettings::new(Timing::DEFAULT_LEASE) };
+            assert_eq!(Timing::new(settings).is_ok(), fits, "{renew_every:?}");
+        }
         assert!(matches!(with(|s| s.call_timeout = Some(Duration::ZERO)), Err(TimingError::Renewal { .. })));
         let Err(TimingError::Grace { most, .. }) = with(|s| s.grace = s.lease) else { panic!("hazard 2") };
         let settings = TimingSettings { grace: most, ..TimingSettings::new(Timing::DEFAULT_LEASE) };

@@ -69,9 +69,12 @@ impl FromStr for Spec {
         let mut words = text.split('/').map(millis);
         let lease = words.next().ok_or("it is empty")??;
         let (renew_every, grace) = (words.next().transpose()?, words.next().transpose()?);
+        if words.next().is_some() {
+            return Err("it has more than three parts".to_owned());
+        }
         // As `primacy run` has it.
-        let grace = grace.unwrap_or(Duration::from_secs(5).min(lease / 2));
-        let settings = TimingSettings { renew_every, grace, ..TimingSettings::new(lease) };
+        let usual = TimingSettings::for_program(lease);
+        let settings = TimingSettings { renew_every, grace: grace.unwrap_or(usual.grace), ..usual };
         Timing::new(settings).map(Self).map_err(|error| error.to_string())
     }
 }
@@ -103,7 +106,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path, out: &Path) 
             };
             let trial = trial::measure(&site, timing, &plan)
                 .with_context(|| format!("{part:?}, with a lease of {:?}", timing.lease()))?;
-            let one = Figures::of(options.hosts, timing, &plan, trial);
+            let one = Figures::of(options.hosts, timing, part, trial);
             if !options.json {
                 println!("{one}");
             }

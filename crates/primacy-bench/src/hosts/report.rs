@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy_core::Timing;
 use serde::Serialize;
 
-use super::trial::{Part, Plan, Trial};
+use super::trial::{Loss, Part, Trial};
 use crate::spread::Spread;
 
 /// One part with one timing.
@@ -17,7 +17,6 @@ pub(super) struct Figures {
     renew_ms: f64,
     grace_ms: f64,
     part: Part,
-    per_mille: Option<u64>,
     /// How many tasks wanted a core in the last minute of it.
     load: f64,
     #[serde(flatten)]
@@ -25,13 +24,12 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(hosts: u8, timing: &Timing, plan: &Plan, trial: Trial) -> Self {
+    pub(super) fn of(hosts: u8, timing: &Timing, part: Part, trial: Trial) -> Self {
         let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
         let [lease_ms, renew_ms, grace_ms] = [timing.lease(), timing.renew_every(), timing.grace()].map(millis);
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
-        let per_mille = (plan.part == Part::Loss).then_some(plan.per_mille);
-        Self { hosts, lease_ms, renew_ms, grace_ms, part: plan.part, per_mille, load, trial }
+        Self { hosts, lease_ms, renew_ms, grace_ms, part, load, trial }
     }
 }
 
@@ -46,12 +44,16 @@ impl fmt::Display for Figures {
         };
         let timing = format!("lease {lease_ms} ms, renewed each {renew_ms:.0} ms, grace {grace_ms:.0} ms");
         write!(f, "{} hosts, {timing:<55} {part:<12}", self.hosts)?;
-        if let Some(per_mille) = self.per_mille {
-            let Trial { seconds, passed, lost, .. } = trial;
-            write!(f, "{} % of {} for {seconds:.0} s:", per_mille as f64 / 10.0, passed + lost)?;
-        } else {
-            write!(f, "{}", Spread::of(trial.gaps_nanos.iter().copied().map(Duration::from_nanos).collect()))?;
+        match &trial.loss {
+            Some(Loss { per_mille, seconds, passed, lost }) => {
+                write!(f, "{} % of {} for {seconds:.0} s", *per_mille as f64 / 10.0, passed + lost)?;
+            }
+            None => {
+                let spread = |nanos: &[u64]| Spread::of(nanos.iter().copied().map(Duration::from_nanos).collect());
+                write!(f, "\n  to the grant    {}", spread(&trial.grants_nanos))?;
+                write!(f, "\n  to the program  {}", spread(&trial.programs_nanos))?;
+            }
         }
-        write!(f, "  unplanned grants {}, to others {}; load {}", trial.unplanned, trial.changes, self.load)
+        write!(f, "\n  unplanned grants {}, to others {}; load {}", trial.unplanned, trial.changes, self.load)
     }
 }

@@ -1,14 +1,15 @@
 //! A voter and a candidate on each host, as users run them.
 
 use std::fs::{self, File};
-use std::io::PipeWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use jiff::Timestamp;
+use primacy::clock;
 use primacy_core::Timing;
 use tempfile::TempDir;
 
@@ -22,13 +23,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// From one look at whether all are well to the next.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What a leadership was granted to: the candidate on this host.
+/// A leadership of the candidate on this host. Times are of the machine's boot clock, in nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Grant {
+pub(super) struct Lead {
     pub(super) token: u64,
     pub(super) host: usize,
-    /// The machine's boot clock when the program began.
-    pub(super) nanos: u64,
+    /// When the candidate knew that the lease was granted to it.
+    pub(super) granted: u64,
+    /// When the program began.
+    pub(super) began: u64,
+}
+
+/// When this token was granted, by a candidate's log.
+pub(super) fn granted(log: &str, token: u64) -> Option<Timestamp> {
+    let token = format!(" token={token}");
+    let line = log.lines().find(|line| line.contains(" leading election=") && line.ends_with(&token))?;
+    line.split(' ').next()?.parse().ok()
+}
+
+/// How far the wall clock, which logs go by, is ahead of the boot clock.
+fn ahead() -> Result<i128> {
+    Ok(Timestamp::now().as_nanosecond() - i128::from(clock::boot_nanos().context("no boot clock")?))
 }
 
 /// An election among the hosts of a net.
@@ -39,7 +54,7 @@ pub(super) struct Site {
     primacy: PathBuf,
     voters: String,
     lines: Receiver<Start>,
-    _writer: PipeWriter,
+    logs: PathBuf,
     _folder: TempDir,
 }
 
@@ -55,7 +70,7 @@ impl Drop for Processes {
 }
 
 impl Site {
-    /// Starts all, and waits until somebody leads and all others wait. What processes say goes into files in `logs`.
+    /// Starts all. What processes say goes into files in `logs`.
     pub(super) fn begin(net: Net, primacy: &Path, timing: &Timing, through: Through, logs: &Path) -> Result<Self> {
         let primacy = primacy
             .canonicalize()
@@ -78,45 +93,45 @@ impl Site {
                 Through::Socket => format!("peers://{}", dir.join("socket").display()),
             };
             let mut candidate = host.command(&primacy);
-            candidate.args(["run", "--wait", "1m", "--name", &n.to_string(), "--store", &store]);
+            candidate.args(["run", "--verbose", "--wait", "1m", "--name", &n.to_string(), "--store", &store]);
             let [lease, renew, grace] = [timing.lease(), timing.renew_every(), timing.grace()]
                 .map(|duration| format!("{}ms", duration.as_nanos() as f64 / 1e6));
             candidate.args(["--lease", &lease, "--renew", &renew, "--grace", &grace, "--"]).arg(&own).arg("--sentry");
-            candidate.stdout(writer.try_clone()?).stderr(File::create(logs.join(format!("candidate-{n}.log")))?);
+            candidate.stdout(writer.try_clone()?).stderr(File::create(log_of(logs, n))?);
             processes.0.push(candidate.spawn()?);
         }
-        Ok(Self { net, _processes: processes, primacy, voters, lines, _writer: writer, _folder: folder })
+        let logs = logs.to_owned();
+        Ok(Self { net, _processes: processes, primacy, voters, lines, logs, _folder: folder })
     }
 
-    /// Waits for a grant with a token above this one, until then at most.
-    pub(super) fn next(&self, token: u64, until: Instant) -> Result<Option<Grant>> {
+    /// Waits for a leadership with a token above this one, until then at most.
+    pub(super) fn next(&self, token: u64, until: Instant) -> Result<Option<Lead>> {
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(start) if start.token > token => {
-                    let host = start.name.parse().context("a candidate that is none of ours")?;
-                    return Ok(Some(Grant { token: start.token, host, nanos: start.nanos }));
-                }
+                Ok(start) if start.token > token => return self.lead(&start).map(Some),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => bail!("nobody tells of grants any more"),
+                Err(RecvTimeoutError::Disconnected) => bail!("no candidate is left; see {}", self.logs.display()),
             }
         }
     }
 
-    /// Waits for a grant with a token above this one.
-    pub(super) fn await_next(&self, token: u64) -> Result<Grant> {
-        let grant = self.next(token, Instant::now() + PATIENCE)?;
-        grant.with_context(|| format!("nobody leads after token {token}"))
+    /// Waits for a leadership with a token above this one.
+    pub(super) fn await_next(&self, token: u64) -> Result<Lead> {
+        let lead = self.next(token, Instant::now() + PATIENCE)?;
+        lead.with_context(|| format!("nobody leads after token {token}"))
     }
 
-    /// All grants after this one that were told of by now.
-    pub(super) fn since(&self, mut token: u64) -> Result<Vec<Grant>> {
-        let mut grants = Vec::new();
-        while let Some(grant) = self.next(token, Instant::now())? {
-            token = grant.token;
-            grants.push(grant);
-        }
-        Ok(grants)
+    /// What is known of a leadership whose program has begun: its candidate has told of the grant before.
+    fn lead(&self, start: &Start) -> Result<Lead> {
+        let &Start { token, nanos: began, .. } = start;
+        let host = start.name.parse().context("a candidate that is none of ours")?;
+        let log = log_of(&self.logs, host);
+        let granted = granted(&fs::read_to_string(&log)?, token);
+        let granted = granted.with_context(|| format!("{} does not tell of token {token}", log.display()))?;
+        let granted = u64::try_from(granted.as_nanosecond() - ahead()?)?;
+        ensure!(granted <= began, "the wall clock was set while this was measured");
+        Ok(Lead { token, host, granted, began })
     }
 
     /// Waits until every host reaches every voter, sees one leadership with all other candidates waiting, and no connection
@@ -160,6 +175,10 @@ impl Site {
         let output = command.args(words).args(["--store", &self.voters]).output()?;
         Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
     }
+}
+
+fn log_of(logs: &Path, host: usize) -> PathBuf {
+    logs.join(format!("candidate-{host}.log"))
 }
 
 /// How a candidate reaches the voters.

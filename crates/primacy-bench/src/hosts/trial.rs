@@ -4,14 +4,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use primacy::clock;
 use primacy_core::Timing;
 use serde::Serialize;
 
 use super::net::Cut;
-use super::site::{Grant, Site};
+use super::site::{Lead, Site};
 use crate::entropy::Entropy;
 
 /// What is measured.
@@ -51,13 +51,21 @@ pub(super) struct Plan {
 /// What came of it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Trial {
+    /// From each cut to the next grant.
+    pub(super) grants_nanos: Vec<u64>,
     /// From each cut to the first instruction of the next leader's program.
-    pub(super) gaps_nanos: Vec<u64>,
+    pub(super) programs_nanos: Vec<u64>,
     /// Grants that followed from no cut.
     pub(super) unplanned: usize,
     /// Those of them that went to another host than the one before.
     pub(super) changes: usize,
-    /// For how long frames were lost by chance, and how many were passed on and lost.
+    pub(super) loss: Option<Loss>,
+}
+
+/// Frames that were lost by chance.
+#[derive(Debug, Serialize)]
+pub(super) struct Loss {
+    pub(super) per_mille: u64,
     pub(super) seconds: f64,
     pub(super) passed: u64,
     pub(super) lost: u64,
@@ -79,7 +87,7 @@ pub(super) fn measure(site: &Site, timing: &Timing, plan: &Plan) -> Result<Trial
 
 struct Run<'a> {
     site: &'a Site,
-    leader: Grant,
+    leader: Lead,
     trial: Trial,
 }
 
@@ -88,21 +96,21 @@ impl Run<'_> {
         let mut entropy = Entropy(plan.seed);
         let mut progress = Progress::new();
         let mut attempts = plan.repeats * 2;
-        while self.trial.gaps_nanos.len() < plan.repeats {
-            let done = self.trial.gaps_nanos.len();
+        while self.trial.grants_nanos.len() < plan.repeats {
+            let done = self.trial.grants_nanos.len();
             progress.say(&format!("lease {:?}, {:?}: {done} of {}", timing.lease(), plan.part, plan.repeats));
             self.site.await_well()?;
             // At any moment between two renewals.
             thread::sleep(Duration::from_nanos(entropy.next() % timing.lease().as_nanos() as u64));
             self.note()?;
             let struck = self.leader.host;
-            let at = clock::boot_nanos().unwrap_or(0);
+            let at = clock::boot_nanos().context("no boot clock")?;
             self.site.net.cut(struck, cut);
             let next = self.site.await_next(self.leader.token)?;
             self.site.net.cut(struck, Cut { deaf: false, mute: false });
-            let is_after = next.nanos > at;
-            if is_after && next.host != struck {
-                self.trial.gaps_nanos.push(next.nanos - at);
+            if next.granted > at && next.host != struck {
+                self.trial.grants_nanos.push(next.granted - at);
+                self.trial.programs_nanos.push(next.began - at);
                 self.leader = next;
             } else {
                 // It was granted before, and this was heard after: whoever was struck did not lead.
@@ -124,28 +132,32 @@ impl Run<'_> {
             let (lease, grants) = (timing.lease(), self.trial.unplanned);
             progress.say(&format!("lease {lease:?}, frames lost: {elapsed} s of {:?}, {grants} grants", plan.span));
             let soon = end.min(Instant::now() + Duration::from_secs(10));
-            while let Some(grant) = self.site.next(self.leader.token, soon)? {
-                self.unplanned(grant);
+            while let Some(lead) = self.site.next(self.leader.token, soon)? {
+                self.unplanned(lead);
             }
         }
         let now = self.site.net.frames();
-        self.trial.seconds = begin.elapsed().as_secs_f64();
-        (self.trial.passed, self.trial.lost) = (now[0] - passed, now[1] - lost);
+        self.trial.loss = Some(Loss {
+            per_mille: plan.per_mille,
+            seconds: begin.elapsed().as_secs_f64(),
+            passed: now[0] - passed,
+            lost: now[1] - lost,
+        });
         Ok(())
     }
 
     /// Notes what was granted meanwhile.
     fn note(&mut self) -> Result<()> {
-        for grant in self.site.since(self.leader.token)? {
-            self.unplanned(grant);
+        while let Some(lead) = self.site.next(self.leader.token, Instant::now())? {
+            self.unplanned(lead);
         }
         Ok(())
     }
 
-    fn unplanned(&mut self, grant: Grant) {
+    fn unplanned(&mut self, lead: Lead) {
         self.trial.unplanned += 1;
-        self.trial.changes += usize::from(grant.host != self.leader.host);
-        self.leader = grant;
+        self.trial.changes += usize::from(lead.host != self.leader.host);
+        self.leader = lead;
     }
 }
 

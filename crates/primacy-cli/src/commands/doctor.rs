@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use primacy::TimingSettings;
 use primacy::store::Severity;
 
 use super::clocks::{self, Reading};
 use super::reach::Reach;
-use crate::cli::{DoctorArgs, default_grace};
+use crate::cli::DoctorArgs;
 use crate::output::Output;
 use crate::output::advice::Diagnosis;
 use crate::output::failure::Failure;
@@ -18,7 +19,7 @@ pub(super) async fn run(args: &DoctorArgs, reach: &mut Reach, output: &mut Outpu
     // Time for the clocks to show their rate, whatever the store takes.
     let (probed, ()) = tokio::join!(reach.probe(), tokio::time::sleep(clocks::SPAN_LEAST));
     let clocks = clocks::findings(from, Reading::take(), timing.drift_ppm());
-    let grace = |lease: Duration| args.grace.unwrap_or_else(|| default_grace(lease));
+    let grace = |lease: Duration| args.grace.unwrap_or(TimingSettings::for_program(lease).grace);
     let diagnosis = Diagnosis::new(reach.location(), probed?.value, clocks, timing, grace);
     output.text(&diagnosis.text(output.palette))?;
     output.json(&diagnosis.json())?;

@@ -211,7 +211,6 @@ fn recommend(latency: Latency, grace: impl Fn(Duration) -> Duration) -> Option<T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::default_grace;
     use expect_test::expect;
 
     fn millis(all: &[u64]) -> Vec<Duration> {
@@ -235,7 +234,8 @@ mod tests {
             grace: Duration::from_secs(5),
             ..TimingSettings::new(Duration::from_secs(10))
         });
-        Diagnosis::new("sqlite:x".to_owned(), probe, Vec::new(), timing.expect("the default"), default_grace)
+        let grace = |lease| TimingSettings::for_program(lease).grace;
+        Diagnosis::new("sqlite:x".to_owned(), probe, Vec::new(), timing.expect("the default"), grace)
     }
 
     #[test]
