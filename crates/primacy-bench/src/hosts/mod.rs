@@ -95,7 +95,8 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path, out: &Path) 
         for &part in parts {
             // Of its own: what one part leaves is nothing to the next.
             let net = Net::lay(options.hosts, options.seed)?;
-            let site = Site::begin(net, primacy, timing, through, &out.join("hosts-logs"))?;
+            let logs = format!("hosts-logs/{part:?}-{}ms", timing.lease().as_millis()).to_lowercase();
+            let site = Site::begin(net, primacy, timing, through, &out.join(logs))?;
             let usual = if timing.lease() < Duration::from_secs(1) { 100 } else { 30 };
             let plan = trial::Plan {
                 part,
