@@ -71,6 +71,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => prop_oneof![Just(100u64), Just(1_000), 100u64..60_000].prop_map(|lease| {
             Told(Event::Retime(Timing::with_lease(Duration::from_millis(lease)).expect("long enough")))
         }),
+        1 => (0u64..2_000).prop_map(|slot| Told(Event::Space(Duration::from_millis(slot)))),
         12 => Just(Answered),
         2 => Just(CarriedOut),
         2 => prop_oneof![Just(CallError::NotDone), Just(CallError::Unknown)].prop_map(Fails),

@@ -36,6 +36,8 @@ pub struct Config {
     pub rank: Option<Rank>,
     /// In which order those of equal rank ask.
     pub turn: Turn,
+    /// How much later it asks than the one before it in line: [`Timing::slot`], or longer where ways are long.
+    pub slot: Duration,
     /// Its timing. Other candidates may have another (HAZARDS 9).
     pub timing: Timing,
     /// A planted bug, for proving that the checkers find it.
@@ -53,6 +55,7 @@ impl Config {
             longest: timing.lease(),
             rank: Some(Rank::default()),
             turn: Turn::Arrival,
+            slot: timing.slot(),
             timing,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -230,6 +233,7 @@ impl Candidate {
             Event::Placed(standing) => self.placed(standing),
             Event::Unplaced => self.placed = None,
             Event::Prefer(rank) => self.prefer(rank, cx),
+            Event::Space(slot) => self.config.slot = slot.max(self.config.timing.slot()),
             Event::Shown { sighting, asked_at } => self.shown(sighting, asked_at, cx),
             Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
@@ -375,7 +379,7 @@ impl Candidate {
             _ => 0,
         };
         // All of them within half of the window: one may be the successor that an operator leaves the lease to for so long.
-        let (slots, most) = (self.config.timing.slot() * ahead, self.config.timing.window() / 2);
+        let (slots, most) = (self.config.slot.saturating_mul(ahead), self.config.timing.window() / 2);
         let at = cx.now + if slots < most { slots } else { spread(most, cx.entropy) };
         self.hint = Some(self.hint.map_or(at, |hint| hint.min(at)));
     }

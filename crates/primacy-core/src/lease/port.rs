@@ -123,6 +123,9 @@ pub enum Event {
     /// From now on it stands like this by preference; the smaller rank asks first. `None`: it never asks for the lease, and
     /// hands over if it leads.
     Prefer(Option<Rank>),
+    /// From now on it asks so much later than the one before it in line, and never less than
+    /// [`Timing::slot`](crate::Timing::slot): that one may be further from the store, and is to be first all the same.
+    Space(Duration),
     /// The record was read for others too, by a call that was sent at `asked_at`.
     Shown {
         /// The record.

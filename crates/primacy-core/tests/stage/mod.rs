@@ -4,7 +4,7 @@
 //! candidate a lease=10s grace=2s    a candidate called a
 //! standing a ahead=1 others=2       what the store tells it of the waiting order
 //! at 1.5s                           it is now 1.5 s
-//! a campaign|withdraw|resign|drained|wake|hint|suspended|prefer RANK|prefer never
+//! a campaign|withdraw|resign|drained|wake|hint|suspended|prefer RANK|prefer never|space SLOT
 //! a apply                           the store carries out a's call; the answer is under way
 //! a answer                          and the answer arrives
 //! a not-done | unknown              a's call ends with this error
@@ -130,6 +130,7 @@ impl Stage {
                 self.handle(name, Event::Retime(timing));
             }
             ["prefer", "never"] => self.handle(name, Event::Prefer(None)),
+            ["space", slot] => self.handle(name, Event::Space(span(slot))),
             ["prefer", rank] => self.handle(name, Event::Prefer(Some(rank.parse().expect("a rank")))),
             ["hint"] => self.handle(name, Event::Hint),
             ["suspended"] => self.handle(name, Event::Suspended),

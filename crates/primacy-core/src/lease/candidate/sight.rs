@@ -195,7 +195,7 @@ impl Candidate {
                 why = Why::CoolingDown;
             }
         }
-        (usable(ready + (timing.slot() * standing.ahead).min(timing.window())), why)
+        (usable(ready + self.config.slot.saturating_mul(standing.ahead).min(timing.window())), why)
     }
 
     /// For how long a vacant leadership is left to the successor that an operator named. Where the members are shown the
