@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why};
 use primacy_core::select::{FailBack, FailBackWatch, Rank};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tracing::{debug, info, trace, warn};
 
 use crate::better::BetterWatch;
@@ -14,8 +16,9 @@ use crate::clock::{self, Stride, SuspendWatch};
 use crate::group::{FromGroup, ToGroup};
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::line::{Line, Seat, from_group, sleep_until};
+use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
-use crate::store::{Reply, Store, StoreError};
+use crate::store::{Reply, Store, StoreError, Survey};
 use crate::{CandidateId, ElectionName, Instant, Token};
 
 /// What the handles ask of the driver.
@@ -29,6 +32,8 @@ pub(crate) enum Command {
     Drained { token: Token },
     /// How it stands by preference has changed; `None`: it never leads.
     Prefer { rank: Option<Rank> },
+    /// It is to leave so much time to each that is before it in line.
+    Space { slot: Duration },
     /// These wait while it leads with this token, and stand like this by preference.
     SawWaiting { token: Token, waiting: Vec<(CandidateId, Rank)> },
 }
@@ -51,6 +56,7 @@ pub(crate) fn start(
     config: lease::Config,
     fail_back: FailBack,
     seat: Option<Seat>,
+    measured: Option<(Oracles, Box<dyn Survey>)>,
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
@@ -58,6 +64,7 @@ pub(crate) fn start(
     let (status_outbox, status) = watch::channel(waiting);
     let group = seat.as_ref().map(Seat::group);
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
+    let label = config.label.clone();
     let mut driver = Driver {
         core: lease::Candidate::new(config),
         line: Line::new(store, election, me, seat),
@@ -72,7 +79,14 @@ pub(crate) fn start(
         chosen: false,
         on_release: Vec::new(),
     };
-    let life = async move { driver.run(command_inbox).await };
+    let life = async move {
+        // It ends with the driver.
+        let mut measuring = JoinSet::new();
+        if let Some((oracles, survey)) = measured {
+            measuring.spawn(oracles.follow(label, survey, driver.commands.clone()));
+        }
+        driver.run(command_inbox).await;
+    };
     match group {
         Some(group) => group.drive(Box::pin(life)),
         None => {
@@ -295,6 +309,7 @@ impl Driver {
                 }
                 events.push_back(Event::Prefer(rank));
             }
+            Some(Command::Space { slot }) => events.push_back(Event::Space(slot)),
             Some(Command::SawWaiting { token, waiting }) if Some(token) == current => {
                 let own = self.core.config().rank.unwrap_or(Rank::LAST);
                 let others = waiting.iter().map(|(id, rank)| (*id, rank));

@@ -13,6 +13,7 @@ use crate::group::{GroupSlot, Membership, Settings};
 use crate::leadership::Leadership;
 use crate::line::Seat;
 use crate::observer::Observer;
+use crate::oracles::Oracles;
 use crate::status::{Status, StopReason};
 use crate::store::{self, Members, Store, StoreError, UrlError};
 use crate::{CandidateId, ElectionName, Label, NameError, Rounds, Timing, TimingError};
@@ -39,6 +40,9 @@ pub enum SetupError {
     /// The time that the work may take to stop does not fit into a lease as long as the rounds give.
     #[error("the rounds give a lease that does not fit: {0}")]
     Timing(#[from] TimingError),
+    /// A candidate is to stand by what it measures, and there is nothing to measure.
+    #[error("the ways to one store are the same for all: a candidate stands by what it measures among peers only")]
+    NothingToMeasure,
     /// The system gave no thread or no event queue to the driver.
     #[error("the system gave no thread to the candidate: {0}")]
     System(#[from] std::io::Error),
@@ -58,6 +62,8 @@ pub struct CandidateConfig {
     /// How it stands by preference: the smallest rank leads first. `None`: it never leads. Preference is never safety: who
     /// leads is decided by the grant alone. [`Selector`](crate::select::Selector) makes ranks of names and scores.
     pub rank: Option<Rank>,
+    /// How it stands by what it measures, in the place of `rank`. Among peers only.
+    pub oracles: Option<Oracles>,
     /// When a leader makes way for a better one that is well. In the `registers` protocol the first candidate of a process
     /// decides for all of them.
     pub fail_back: FailBack,
@@ -80,6 +86,7 @@ impl CandidateConfig {
             data: String::new(),
             timing,
             rank: Some(Rank::default()),
+            oracles: None,
             fail_back: FailBack::Never,
             turn: Turn::Arrival,
             protocol: Protocol::Lease,
@@ -139,14 +146,20 @@ impl Election {
     /// Starts to campaign.
     ///
     /// # Errors
-    /// When the system gives no thread, or the rounds leave the work no time to stop.
+    /// When the system gives no thread, the rounds leave the work no time to stop, or there is nothing to measure.
     pub fn campaign_with(&self, config: CandidateConfig) -> Result<Candidate, SetupError> {
         // R5: random, and new for every candidate.
         let id = CandidateId::from_bits(rand::random());
         let (protocol, fail_back) = (config.protocol, config.fail_back);
+        let rank = config.oracles.as_ref().map_or(config.rank, |oracles| oracles.first(&config.label));
+        let measured = config.oracles.map(|oracles| {
+            let survey = self.store.survey(&config.label).ok_or(SetupError::NothingToMeasure)?;
+            Ok::<_, SetupError>((oracles, survey))
+        });
+        let measured = measured.transpose()?;
         let config = lease::Config {
             data: config.data,
-            rank: config.rank,
+            rank,
             turn: config.turn,
             #[cfg(feature = "flaws")]
             flaw: config.flaw,
@@ -164,7 +177,7 @@ impl Election {
             }
         };
         let membership = seat.as_ref().map(Seat::membership);
-        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, fail_back, seat)?;
+        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, fail_back, seat, measured)?;
         let driver::Handles { commands, leaderships, status } = handles;
         Ok(Candidate { id, commands, leaderships, status, membership })
     }

@@ -54,6 +54,7 @@ mod group;
 mod leadership;
 mod line;
 mod observer;
+mod oracles;
 #[cfg(feature = "peers")]
 pub mod peers;
 mod status;
@@ -64,6 +65,7 @@ pub use election::{Candidate, CandidateConfig, Election, Protocol, SetupError};
 pub use group::Membership;
 pub use leadership::{Leadership, Phase};
 pub use observer::{Observation, Observer};
+pub use oracles::{Oracles, OraclesError};
 #[cfg(feature = "flaws")]
 #[doc(hidden)]
 pub use primacy_core::lease::Flaw;

@@ -229,6 +229,7 @@ mod tests {
                     message: "on tmpfs: gone after a restart".to_owned(),
                 },
             ],
+            surveyed: None,
         };
         let timing = Timing::new(TimingSettings {
             grace: Duration::from_secs(5),

@@ -69,6 +69,16 @@ impl Selector {
         }
         Ok(Some(Rank::from(elements)))
     }
+
+    /// The rank of the candidate with this label while none of its scores is known, of which it will have so many: behind all of
+    /// its place whose scores are known, and before nobody but those who may never lead. Nothing is remembered of it.
+    pub fn rank_unknown(&self, label: &Label, scores: usize) -> Option<Rank> {
+        let mut elements = [0; Rank::ELEMENTS_MAX];
+        let (first, rest) = elements.split_at_mut(1);
+        first.fill(self.names.place(label)?);
+        rest.iter_mut().take(scores.min(SCORES_MAX)).for_each(|element| *element = i32::MAX);
+        Some(Rank::from(elements))
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +147,20 @@ mod tests {
         let unknown = selector.rank(&label("z"), &Scores::default());
         assert_eq!(unknown, Ok(Some(Rank::default())));
         assert_eq!(ranked(&mut selector, "z", "24").elements(), [0, -2]);
+    }
+
+    #[test]
+    fn whose_scores_are_not_known_yet_stands_behind_those_whose_are() {
+        let mut selector = selector("a,b", &["1", "1"]);
+        let unknown = |name: &str, scores| selector.rank_unknown(&label(name), scores).expect("may lead");
+        let (worst, place) = (unknown("b", 2), unknown("c", 2));
+        assert!(worst > unknown("a", 2) && worst < place, "names come first");
+        assert_eq!(unknown("b", 0).elements(), [-99], "without scores it is as any other");
+        assert_eq!(unknown("b", 99).with_turn(0), unknown("b", 99), "the last element is the turn's");
+        assert_eq!(selector.rank_unknown(&label("never"), 2), None);
+        let before = selector.clone();
+        assert!(ranked(&mut selector, "b", "-2000000000,-2000000000") < worst);
+        assert_eq!(before.rank_unknown(&label("b"), 2), Some(worst));
     }
 
     #[test]

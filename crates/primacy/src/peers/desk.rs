@@ -9,6 +9,7 @@ use primacy_core::quorum::{Clerk, Configuration as _, Output, Pace};
 use super::exchange::{VoterPlace, Voters, voters_of};
 use super::pool::{Beside, Pool, carry_out};
 use super::store::{failure, no_registers};
+use super::survey::Ways;
 use super::wire::{self, Asked, Body, Probed, Question, Recall};
 use crate::store::row::{self, Verdict};
 use crate::store::{
@@ -19,6 +20,9 @@ use crate::{CandidateId, ElectionName, clock};
 
 /// How many looks a probe measures.
 const LOOKS: usize = 50;
+
+/// How often a probe asks each voter for an echo.
+const ECHOES: usize = 9;
 
 /// Who can listen and speak on the way to the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +152,11 @@ impl PeersDesk {
     }
 
     async fn measure(&mut self) -> Result<Probe, StoreError> {
+        let mut ways = Ways::default();
+        for _ in 0..ECHOES {
+            ways.measure(&mut self.pool).await;
+        }
+        let surveyed = ways.surveyed(&self.pool);
         let name = ElectionName::new("primacy-doctor").expect("a valid name");
         let mut renewals = Vec::with_capacity(LOOKS);
         for _ in 0..LOOKS {
@@ -178,7 +187,7 @@ impl PeersDesk {
                 path.display()
             ),
         }));
-        Ok(Probe { product, renewals, findings })
+        Ok(Probe { product, renewals, findings, surveyed: Some(surveyed) })
     }
 }
 

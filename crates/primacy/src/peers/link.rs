@@ -23,6 +23,8 @@ pub(super) struct Greeted {
     pub(super) voter: VoterId,
     /// Its cluster, once there is one.
     pub(super) cluster: Option<Cluster>,
+    /// Whether it knows what an echo is.
+    pub(super) echoes: bool,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
 }
@@ -111,7 +113,7 @@ pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: 
         }
         let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
-        Ok(Greeted { voter, cluster, sender, receiver })
+        Ok(Greeted { voter, cluster, echoes: welcome.echoes, sender, receiver })
     };
     in_time(greeting).await
 }
@@ -122,7 +124,7 @@ pub(super) enum State {
     /// It is being made for the first time.
     Begun,
     /// It stands.
-    Up { voter: VoterId, cluster: Option<Cluster> },
+    Up { voter: VoterId, cluster: Option<Cluster>, echoes: bool },
     /// It does not, and why.
     Down(String),
 }
@@ -212,12 +214,12 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
     let mut greeted = dial_anew(&peer, &ends, cluster_id.clone()).await;
     loop {
         match greeted {
-            Ok(Greeted { voter, cluster, sender, receiver }) => {
+            Ok(Greeted { voter, cluster, echoes, sender, receiver }) => {
                 wait = SOON;
                 if let Some(cluster) = &cluster {
                     cluster_id = cluster.id_bytes();
                 }
-                state.send_replace(State::Up { voter, cluster });
+                state.send_replace(State::Up { voter, cluster, echoes });
                 let error = converse(&ends, voter, sender, receiver, &mut inbox).await;
                 debug!(%peer, %error, "the connection to a voter has ended");
                 state.send_replace(State::Down(error.to_string()));

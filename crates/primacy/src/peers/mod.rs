@@ -14,6 +14,7 @@ mod link;
 mod peer;
 mod pool;
 mod store;
+mod survey;
 pub mod tls;
 mod wire;
 
@@ -21,5 +22,5 @@ pub use address::{AddressError, PeerAddress};
 pub use exchange::{Exchange, ExchangeError, Exchanged, Progress, VoterPlace, Voters};
 pub use file::{FileError, VoterFile};
 pub use kept::Kept;
-pub use peer::{Peer, PeerError, PeerSettings};
+pub use peer::{Peer, PeerError, PeerSettings, Requests};
 pub use store::PeersStore;

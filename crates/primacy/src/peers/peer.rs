@@ -22,6 +22,7 @@ use super::cluster::Cluster;
 use super::file::{FileError, VoterFile};
 use super::tls::Tls;
 use crate::clock;
+use crate::select::Score;
 
 /// How a peer takes part.
 #[derive(Clone, Debug)]
@@ -109,6 +110,18 @@ pub enum PeerError {
     },
 }
 
+/// Tells a peer how many requests arrive at its place, for candidates that want to lead from near there.
+#[derive(Clone, Debug)]
+pub struct Requests(Arc<watch::Sender<Option<u64>>>);
+
+impl Requests {
+    /// So many from now on, in a unit of time that is the same for all peers; `None` while it is not known.
+    pub fn tell(&self, requests: Option<Score>) {
+        let thousandths = |requests: Score| u64::try_from(requests.thousandths()).unwrap_or(0);
+        self.0.send_replace(requests.map(thousandths));
+    }
+}
+
 /// A running peer. It stops when this is dropped.
 #[derive(Debug)]
 pub struct Peer {
@@ -116,6 +129,7 @@ pub struct Peer {
     voter: VoterId,
     cluster: watch::Receiver<Option<Cluster>>,
     stranger: watch::Receiver<Option<String>>,
+    requests: Requests,
     _socket: Option<socket::SocketFile>,
     tasks: JoinSet<Result<(), PeerError>>,
 }
@@ -156,6 +170,7 @@ impl Peer {
         names.sort_unstable();
         let stays_here = voters.iter().all(PeerAddress::is_here);
         let (tls, post_box) = (tls.clone(), post.clone());
+        let (rate, requests) = watch::channel(None);
         let door = serve::Door {
             own,
             stays_here,
@@ -165,13 +180,15 @@ impl Peer {
             cluster: cluster.clone(),
             post: post_box,
             refusals: Default::default(),
+            requests,
         };
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
         tasks.spawn(tally::keep(file, voter, ballots, inbox, known));
         tasks.spawn(serve::listen(listener, socket, door));
         tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside));
-        Ok(Self { address, voter, cluster, stranger, _socket: socket_file, tasks })
+        let requests = Requests(Arc::new(rate));
+        Ok(Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks })
     }
 
     /// Where it listens.
@@ -182,6 +199,11 @@ impl Peer {
     /// Who it is.
     pub const fn voter(&self) -> VoterId {
         self.voter
+    }
+
+    /// By which it is told how many requests arrive at its place.
+    pub fn requests(&self) -> Requests {
+        self.requests.clone()
     }
 
     /// Waits until all voters know each other: from then on they grant leases. Never ends if the peer ends first, and

@@ -178,6 +178,20 @@ impl Pool {
         links.find(|link| matches!(link.state(), State::Up { voter: there, .. } if there == voter)).or(first)
     }
 
+    /// Whether a voter is there and knows what an echo is.
+    pub(super) fn can_echo(&self, voter: VoterId) -> bool {
+        let state = self.link(voter).map(Link::state);
+        matches!(state, Some(State::Up { voter: there, echoes: true, .. }) if there == voter)
+    }
+
+    /// Waits until each voter, by the latest that is known here, has been reached or could not be.
+    pub(super) async fn settle(&mut self) {
+        self.catch_up();
+        for link in self.links.values_mut() {
+            link.settled().await;
+        }
+    }
+
     /// What stands in the way to a voter, if anything.
     pub(super) fn trouble(&self, voter: VoterId) -> Option<String> {
         match self.link(voter).map(Link::state)? {

@@ -13,12 +13,14 @@ use super::address::PeerAddress;
 use super::desk::PeersDesk;
 use super::link::Way;
 use super::pool::{Heard, Places, Pool, carry_out};
+use super::survey::PeersSurvey;
 use super::tls::{Identity, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
 use crate::store::{
-    Announcement, BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, UrlError,
+    Announcement, BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, Survey,
+    UrlError,
 };
-use crate::{CandidateId, ElectionName};
+use crate::{CandidateId, ElectionName, Label};
 
 /// What a candidate keeps for its whole life, whatever becomes of its connections.
 struct Seat {
@@ -162,6 +164,10 @@ impl Store for PeersStore {
             let pool = Pool::open(&self.places, "a listener", Some(election.as_str())).await?;
             Ok(Box::new(PeersHints(pool)) as Box<dyn Hints>)
         })
+    }
+
+    fn survey(&self, candidate: &Label) -> Option<Box<dyn Survey>> {
+        Some(Box::new(PeersSurvey::new(self.places.clone(), candidate.as_str().to_owned())))
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Frame {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
-    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
+    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22")]
     pub(super) body: Option<Body>,
 }
 
@@ -82,6 +82,11 @@ pub(super) enum Body {
     Roll(RollQuestion),
     #[prost(message, tag = "20")]
     Rolled(RollReply),
+    /// How long the way is, is wanted: answered at once, whatever the voter is about. Only for one whose welcome says so.
+    #[prost(bool, tag = "21")]
+    Echo(bool),
+    #[prost(message, tag = "22")]
+    Echoed(Echoed),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -115,6 +120,9 @@ pub(super) struct Welcome {
     /// Whether those who come over the network must prove who they are.
     #[prost(bool, tag = "5")]
     pub(super) proves: bool,
+    /// Whether it answers [`Body::Echo`].
+    #[prost(bool, tag = "6")]
+    pub(super) echoes: bool,
 }
 
 /// Who votes together.
@@ -356,6 +364,13 @@ pub(super) struct Probed {
     /// How long flushes of its file took, in nanoseconds.
     #[prost(uint64, repeated, tag = "2")]
     pub(super) flushes_ns: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Echoed {
+    /// How many requests arrive at this voter's place in a unit of time, in thousandths, if it was told.
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) requests: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -322,6 +322,11 @@ impl Desk for MemoryDesk {
         let message = "everything is forgotten when this process ends, and no other process sees it".to_owned();
         let finding = Finding { severity: Severity::Danger, code: "durability", message };
         let product = "the memory of this process".to_owned();
-        Box::pin(std::future::ready(Ok(Probe { product, renewals: Vec::new(), findings: vec![finding] })))
+        Box::pin(std::future::ready(Ok(Probe {
+            product,
+            renewals: Vec::new(),
+            findings: vec![finding],
+            surveyed: None,
+        })))
     }
 }

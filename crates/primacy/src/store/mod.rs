@@ -11,6 +11,7 @@ mod roster;
 pub(crate) mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod survey;
 
 use std::fmt;
 use std::future::Future;
@@ -25,6 +26,7 @@ pub use primacy_core::lease::{
     Announcement, EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
 };
 pub use primacy_core::registers;
+pub use survey::{Place, Survey, Surveyed};
 
 /// A future on the heap, so that stores can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -67,6 +69,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Starts to listen for changes of an election other than renewals: grants, releases, orders. A store that has no
     /// way to tell gives [`NoHints`]. A lost or made-up hint costs time, never safety.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>>;
+
+    /// Begins to measure the ways from here to those that keep elections, for the candidate with this label; `None` if there is
+    /// nothing to choose among. Opens nothing yet.
+    fn survey(&self, _candidate: &Label) -> Option<Box<dyn Survey>> {
+        None
+    }
 }
 
 /// One candidate's connection. Steps are taken one at a time.
@@ -311,6 +319,8 @@ pub struct Probe {
     pub renewals: Vec<Duration>,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// How far away those are from here that keep elections, where there are several.
+    pub surveyed: Option<Surveyed>,
 }
 
 /// One thing that `primacy doctor` tells.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore};
+use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore, Requests};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -27,6 +27,7 @@ pub(crate) struct Cluster {
 
 /// A peer with a thread and a runtime of its own: when they are gone, so is everything of it, as with a process.
 struct Running {
+    requests: Requests,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -97,20 +98,25 @@ impl Cluster {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let peer = Peer::start(settings).await.expect("it starts");
-                started.send(()).expect("it is awaited");
+                assert!(started.send(peer.requests()).is_ok(), "it is awaited");
                 tokio::select! {
                     error = peer.run() => assert!(matches!(error, PeerError::Removed { .. }), "{error}"),
                     _ = stopped => {}
                 }
             });
         });
-        listens.await.expect("it listens");
-        self.running[n] = Some(Running { stop, thread });
+        let requests = listens.await.expect("it listens");
+        self.running[n] = Some(Running { requests, stop, thread });
+    }
+
+    /// By which one is told how many requests arrive at its place.
+    pub(crate) fn requests(&self, n: usize) -> &Requests {
+        &self.running[n].as_ref().expect("it runs").requests
     }
 
     /// Ends one, as if its process were killed.
     pub(crate) async fn kill(&mut self, n: usize) {
-        let Running { stop, thread } = self.running[n].take().expect("it runs");
+        let Running { stop, thread, .. } = self.running[n].take().expect("it runs");
         stop.send(()).expect("it ran until now");
         tokio::task::spawn_blocking(|| thread.join()).await.expect("joined").expect("no panic");
     }
@@ -125,7 +131,7 @@ impl Cluster {
 
     /// Waits until one has ended by itself.
     pub(crate) async fn ends(&mut self, n: usize) {
-        let Running { stop, thread } = self.running[n].take().expect("it runs");
+        let Running { stop, thread, .. } = self.running[n].take().expect("it runs");
         let ended = tokio::task::spawn_blocking(|| thread.join());
         within("its end", ended).await.expect("joined").expect("no panic");
         drop(stop);

@@ -4,3 +4,4 @@ mod cluster;
 mod conformance;
 mod elections;
 mod exchange;
+mod oracles;

@@ -14,6 +14,9 @@ use crate::time::nanos;
 /// one who is [suspected](Self::set_suspected) will not answer then, nor will the [leader](Self::set_leader) whose
 /// failure is what the score is for. A leader that asks whether to resign has no such leader.
 ///
+/// **Who is scored** need not be one of the peers: a candidate that runs beside voters has round trips to all of them, and is
+/// no part of any majority.
+///
 /// Source: `pole-scores.md` §2.2 and §3.3.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
@@ -83,7 +86,7 @@ impl Facts {
         self.peers.iter().nth(place).copied()
     }
 
-    /// How long a peer takes to hear from a majority, itself among it: θc. Writing to disk is not counted, as in the paper.
+    /// How long a peer takes to hear from a majority, itself among it if it is one of the peers: θc. Writing to disk is not counted, as in the paper.
     pub(super) fn consensus_nanos(&self, peer: PeerId) -> Option<u64> {
         let mut trips: Vec<u64> = self.trips(peer).map(|(_, trip)| trip).collect();
         trips.sort_unstable();
@@ -111,7 +114,7 @@ impl Facts {
         Some(self.consensus_nanos(peer)?.saturating_add(furthest))
     }
 
-    /// Round trips from a peer to all who count and answer, itself among them.
+    /// Round trips from a peer to all who count and answer, itself among them if it is one.
     fn trips(&self, peer: PeerId) -> impl Iterator<Item = (PeerId, u64)> {
         self.peers.iter().copied().filter_map(move |other| {
             if other == peer {
@@ -172,6 +175,22 @@ mod tests {
         facts.set_leader(Some(e));
         assert_eq!(facts.mean_nanos(a), Some(millis(20)), "its clients go elsewhere");
         assert_eq!(facts.worst_nanos(a), Some(millis(20) + millis(30)));
+    }
+
+    #[test]
+    fn who_is_none_of_the_peers_is_scored_by_its_own_round_trips() {
+        let (mut facts, [a, b, c, d, e]) = row();
+        let candidate = PeerId(0);
+        for (peer, ms) in [(a, 0), (b, 10), (c, 30), (d, 50)] {
+            facts.set_round_trip(candidate, peer, Duration::from_millis(ms));
+        }
+        assert_eq!(facts.consensus_nanos(candidate), Some(millis(30)), "three of five");
+        assert_eq!(facts.worst_nanos(candidate), Some(millis(30) + millis(50)), "e is not known");
+        facts.set_rate(candidate, 1_000_000);
+        facts.set_rate(e, 300);
+        assert_eq!(facts.mean_nanos(candidate), Some(millis(30)), "its own rate is no place");
+        facts.set_round_trip(candidate, e, Duration::from_millis(90));
+        assert_eq!(facts.mean_nanos(candidate), Some(millis(30) + millis(90)));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::super::ballot::Question;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
 use super::super::tls::{Tls, TlsError, peer_name};
-use super::super::wire::{self, Body, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
+use super::super::wire::{self, Body, Echoed, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
 use super::PeerError;
 use super::tally::{Out, Work};
 use crate::store::lineup::Said;
@@ -67,6 +67,8 @@ pub(super) struct Door {
     pub(super) cluster: watch::Receiver<Option<Cluster>>,
     pub(super) post: mpsc::Sender<Work>,
     pub(super) refusals: Refusals,
+    /// How many requests arrive here in a unit of time, in thousandths.
+    pub(super) requests: watch::Receiver<Option<u64>>,
 }
 
 /// Who has connected.
@@ -221,6 +223,7 @@ impl Door {
             name: self.own.name().to_owned(),
             cluster: self.cluster.borrow().as_ref().map(Into::into),
             proves: self.tls.is_some(),
+            echoes: true,
         };
         sender.send(0, Body::Welcome(welcome)).await?;
         let (outbox, answers) = mpsc::channel(ANSWERS_MOST);
@@ -273,6 +276,10 @@ impl Door {
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
             out.post(number, Body::Refused(Refused { why, is_passing: true }));
+            return Ok(None);
+        }
+        if let Body::Echo(_) = body {
+            out.post(number, Body::Echoed(Echoed { requests: *self.requests.borrow() }));
             return Ok(None);
         }
         let out = out.clone();

@@ -52,7 +52,7 @@ pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
         taken = renewals(line).await?;
         findings.push(latency(&taken));
     }
-    Ok(Probe { product: line.server.version.clone(), renewals: taken, findings })
+    Ok(Probe { product: line.server.version.clone(), renewals: taken, findings, surveyed: None })
 }
 
 fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {

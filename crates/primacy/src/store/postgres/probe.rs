@@ -43,7 +43,7 @@ pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Re
         findings.push(latency(&renewals));
         renewals
     };
-    Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals, findings })
+    Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals, findings, surveyed: None })
 }
 
 fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {

@@ -24,7 +24,7 @@ pub(super) fn run(db: &mut Db) -> Result<Probe, StoreError> {
         findings.push(latency(&renewals));
         renewals
     };
-    Ok(Probe { product: format!("SQLite {}", rusqlite::version()), renewals, findings })
+    Ok(Probe { product: format!("SQLite {}", rusqlite::version()), renewals, findings, surveyed: None })
 }
 
 fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {

@@ -1,0 +1,284 @@
+//! A candidate that stands by what it measures: how far away those are that keep elections, and where requests arrive.
+
+use std::time::Duration;
+
+use primacy_core::select::{Classes, ClassesError, Metric, Names, Rank, SCORES_MAX, Score, Selector};
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use crate::Label;
+use crate::driver::Command;
+use crate::store::{Survey, Surveyed};
+
+/// What a candidate measures, and how it stands by that.
+///
+/// While it knows nothing it stands behind those that know, and takes part as any other does: what is not measured never keeps
+/// anybody from leading. When it knows less than before, it stands as it stood last.
+///
+/// Sources: `pole-scores.md` §2.2 and §3.3; §5 for several in order of priority, and for classes.
+#[derive(Clone, Debug)]
+pub struct Oracles {
+    metrics: Vec<Metric>,
+    selector: Selector,
+    every: Duration,
+}
+
+/// Why a candidate cannot stand by these metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OraclesError {
+    /// There is none.
+    #[error("name one at least: consensus, latency, worst-case or request")]
+    None,
+    /// There are too many.
+    #[error("{metrics} are too many; name at most {SCORES_MAX}, those that matter most")]
+    TooMany {
+        /// How many.
+        metrics: usize,
+    },
+    /// How long a history is cannot be measured from here.
+    #[error("how long a history is, is known to the program alone: let it state that as a score")]
+    History,
+    /// Whose turn it is cannot be measured.
+    #[error("one after another is no score: choose 'ring' as the turn among equals")]
+    Rotating,
+    /// By how much rates must differ is not said.
+    #[error("'request' needs a class: how many more requests must arrive at one place than at another to count")]
+    NoClass,
+    /// There are more classes than metrics.
+    #[error("there are classes for {classes} scores, and {metrics} to measure")]
+    MoreClasses {
+        /// How many.
+        classes: usize,
+        /// For how many.
+        metrics: usize,
+    },
+}
+
+impl Oracles {
+    /// How often everything is measured where nothing is chosen: the paper's heartbeat.
+    pub const EVERY: Duration = Duration::from_secs(1);
+
+    /// By these metrics, the first of which counts most, in these classes, and by names before both. Latencies are scores in
+    /// microseconds. Those without a class have [one of 2 ms](Self::usual_classes).
+    ///
+    /// # Errors
+    /// If one of them cannot be measured, or there is none.
+    pub fn new(metrics: Vec<Metric>, names: Names, mut classes: Vec<Classes>) -> Result<Self, OraclesError> {
+        if metrics.is_empty() {
+            return Err(OraclesError::None);
+        }
+        let more = OraclesError::MoreClasses { classes: classes.len(), metrics: metrics.len() };
+        if classes.len() > metrics.len() {
+            return Err(more);
+        }
+        for metric in &metrics[classes.len()..] {
+            classes.push(Self::usual_classes(*metric).ok_or(OraclesError::NoClass)?);
+        }
+        if metrics.contains(&Metric::History) {
+            return Err(OraclesError::History);
+        }
+        if metrics.contains(&Metric::Rotating) {
+            return Err(OraclesError::Rotating);
+        }
+        let selector = Selector::new(names, classes).map_err(|_| OraclesError::TooMany { metrics: metrics.len() })?;
+        Ok(Self { metrics, selector, every: Self::EVERY })
+    }
+
+    /// So often everything is measured.
+    #[must_use]
+    pub const fn measured_every(mut self, every: Duration) -> Self {
+        self.every = every;
+        self
+    }
+
+    /// The classes of a metric for which none were chosen: latencies count when they differ by 2 ms, and a border must be
+    /// passed by as much, so that one that wavers by less than 4 ms moves nobody. Rates have none.
+    pub fn usual_classes(metric: Metric) -> Option<Classes> {
+        let width = Score::from(2_000);
+        (metric != Metric::RequestRate).then(|| Classes::new(width, width).unwrap_or_default())
+    }
+
+    /// How the candidate with this label stands before anything is known. `None`: it never leads.
+    pub(crate) fn first(&self, label: &Label) -> Option<Rank> {
+        self.selector.rank_unknown(label, self.metrics.len())
+    }
+
+    /// Measures, and tells the driver of the candidate with this label how it stands, for as long as there is one.
+    pub(crate) async fn follow(
+        self,
+        label: Label,
+        mut survey: Box<dyn Survey>,
+        commands: mpsc::UnboundedSender<Command>,
+    ) {
+        let every = self.every;
+        let mut standing = Standing::new(self, label);
+        for _ in 1..FIRST {
+            survey.round().await;
+        }
+        loop {
+            let surveyed = survey.round().await;
+            let space = standing.space(&surveyed).map(|slot| Command::Space { slot });
+            let prefer = standing.next(&surveyed).map(|rank| Command::Prefer { rank: Some(rank) });
+            if !space.into_iter().chain(prefer).all(|command| commands.send(command).is_ok()) {
+                return;
+            }
+            tokio::time::sleep(every).await;
+        }
+    }
+}
+
+/// So often everything is measured before anything is made of it: the first score decides without margin.
+const FIRST: u32 = 3;
+
+/// How a candidate stands by what it has measured so far.
+struct Standing {
+    oracles: Oracles,
+    label: Label,
+    /// What the driver knows.
+    last: Option<Rank>,
+    /// What it leaves to each before it in line, as the driver knows it.
+    slot: Duration,
+    silent: Silent,
+}
+
+/// Slots are a whole number of these.
+const SLOT: Duration = Duration::from_millis(10);
+
+/// What has been said in the log already.
+#[derive(Default)]
+struct Silent {
+    unknown: bool,
+    no_requests: bool,
+    too_far: bool,
+}
+
+impl Standing {
+    fn new(oracles: Oracles, label: Label) -> Self {
+        Self { last: oracles.first(&label), oracles, label, slot: Duration::ZERO, silent: Silent::default() }
+    }
+
+    /// How much time it leaves to each before it in line, if that is another than before: as long as the way to the furthest
+    /// and back. Whoever is best may be further than it from those that decide, and learn later that nobody leads.
+    fn space(&mut self, surveyed: &Surveyed) -> Option<Duration> {
+        let furthest = surveyed.places.iter().filter_map(|place| place.round_trip).max()?;
+        let slot = SLOT * u32::try_from(furthest.as_millis() / SLOT.as_millis() + 1).unwrap_or(u32::MAX);
+        (std::mem::replace(&mut self.slot, slot) != slot).then_some(slot)
+    }
+
+    /// How it stands from now on, if that is another rank than before.
+    fn next(&mut self, surveyed: &Surveyed) -> Option<Rank> {
+        let Oracles { metrics, selector, .. } = &mut self.oracles;
+        let Some(scores) = surveyed.scores(metrics) else {
+            // As long as nobody at all is reached there is other trouble, of which is told.
+            if !surveyed.places.is_empty() && !std::mem::replace(&mut self.silent.unknown, true) {
+                warn!("its score cannot be measured: this candidate stands where it stood before");
+            }
+            return None;
+        };
+        if std::mem::replace(&mut self.silent.unknown, false) {
+            warn!(%scores, "its score can be measured again");
+        }
+        if metrics.contains(&Metric::MeanLatency)
+            && !surveyed.tells_requests()
+            && !std::mem::replace(&mut self.silent.no_requests, true)
+        {
+            warn!("no voter tells how many requests arrive there: 'latency' counts as 'consensus' does");
+        }
+        let rank = match selector.rank(&self.label, &scores) {
+            Ok(rank) => rank,
+            Err(error @ ClassesError::TooFar { .. }) if !std::mem::replace(&mut self.silent.too_far, true) => {
+                warn!(%error, "its score cannot be used: this candidate stands where it stood before");
+                return None;
+            }
+            Err(_) => return None,
+        };
+        if rank == self.last {
+            return None;
+        }
+        debug!(%scores, ?rank, "measured");
+        self.last = rank;
+        rank
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Place;
+
+    fn surveyed(trips: &[Option<u64>]) -> Surveyed {
+        let place = |(at, trip): (usize, &Option<u64>)| Place {
+            name: format!("p{at}"),
+            address: format!("p{at}:1"),
+            round_trip: trip.map(Duration::from_micros),
+            requests: None,
+        };
+        Surveyed { places: trips.iter().enumerate().map(place).collect() }
+    }
+
+    fn standing(metrics: &[Metric], never: &str) -> Standing {
+        let names = Names::new("a".parse().expect("a name"), never.parse().expect("a name")).expect("names");
+        let oracles = Oracles::new(metrics.to_vec(), names, Vec::new()).expect("they can be measured");
+        Standing::new(oracles, Label::new("z").expect("valid"))
+    }
+
+    #[test]
+    fn it_stands_behind_all_until_it_knows_and_stays_when_it_knows_no_more() {
+        let mut standing = standing(&[Metric::ConsensusLatency], "never");
+        let unknown = standing.last.expect("it may lead");
+        assert_eq!(standing.next(&Surveyed::default()), None);
+        assert_eq!(standing.next(&surveyed(&[Some(9), None, None])), None, "no majority answers");
+        let first = standing.next(&surveyed(&[Some(9), Some(40_000), None])).expect("a majority answers");
+        assert!(first < unknown);
+        assert_eq!(standing.next(&surveyed(&[Some(9), None, None])), None, "it stands as before");
+        assert_eq!(standing.last, Some(first));
+        let near = standing.next(&surveyed(&[Some(9), Some(400), Some(900_000)])).expect("much nearer");
+        assert!(near < first);
+    }
+
+    #[test]
+    fn who_never_leads_does_not_whatever_is_measured() {
+        let mut standing = standing(&[Metric::ConsensusLatency], "z");
+        assert_eq!(standing.last, None);
+        assert_eq!(standing.next(&surveyed(&[Some(9)])), None);
+    }
+
+    #[test]
+    fn round_trips_that_waver_by_less_than_four_milliseconds_move_nobody() {
+        let mut standing = standing(&[Metric::WorstLatency], "never");
+        // Twice as much: to a majority, and to the furthest.
+        standing.next(&surveyed(&[Some(20_000)])).expect("the first");
+        for micros in [20_900, 19_100, 20_900, 20_000] {
+            assert_eq!(standing.next(&surveyed(&[Some(micros)])), None, "{micros}");
+        }
+        standing.next(&surveyed(&[Some(25_000)])).expect("10 ms more");
+    }
+
+    #[test]
+    fn those_before_it_in_line_have_as_long_as_the_longest_way_takes() {
+        let mut standing = standing(&[Metric::ConsensusLatency], "never");
+        let mut space = |trips: &[Option<u64>]| standing.space(&surveyed(trips)).map(|slot| slot.as_millis());
+        assert_eq!(space(&[None, None]), None, "nobody answers");
+        assert_eq!(space(&[Some(60), Some(300), None]), Some(10));
+        assert_eq!(space(&[Some(60), Some(9_999), None]), None);
+        assert_eq!(space(&[Some(60), Some(160_300), Some(2_000)]), Some(170));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_with_what_there_is_for_it() {
+        let refused = |metrics: &[Metric], classes: &[&str]| {
+            let classes = classes.iter().map(|text| text.parse().expect("classes")).collect();
+            Oracles::new(metrics.to_vec(), Names::default(), classes).err()
+        };
+        let latency = Metric::MeanLatency;
+        assert_eq!(refused(&[], &[]), Some(OraclesError::None));
+        assert_eq!(refused(&[latency, Metric::History], &[]), Some(OraclesError::History));
+        assert_eq!(refused(&[Metric::Rotating], &[]), Some(OraclesError::Rotating));
+        assert_eq!(refused(&[Metric::RequestRate], &[]), Some(OraclesError::NoClass));
+        assert_eq!(refused(&[latency, Metric::RequestRate], &["5"]), Some(OraclesError::NoClass));
+        assert_eq!(refused(&[latency, Metric::RequestRate], &["5", "10"]), None);
+        assert_eq!(refused(&[latency], &["5", "10"]), Some(OraclesError::MoreClasses { classes: 2, metrics: 1 }));
+        assert_eq!(refused(&[latency; 7], &[]), Some(OraclesError::TooMany { metrics: 7 }));
+    }
+}
