@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use primacy::peers::tls::{Identity, Tls};
@@ -12,6 +13,7 @@ use primacy::{Timing, TimingSettings};
 
 use super::{examples, place};
 use crate::output::failure::Failure;
+use crate::run::said::Asking;
 
 /// The longest path of a socket, in bytes.
 const SOCKET_PATH_MOST: usize = 107;
@@ -51,6 +53,13 @@ pub(crate) struct PeerArgs {
     /// Believe everybody who can connect. Among peers on loopback that needs not be said
     #[arg(long)]
     plaintext: bool,
+    /// A command for sh whose first line of output is how many requests arrive here, in a unit that is the same for all peers:
+    /// for candidates with --score-oracle
+    #[arg(long, value_name = "CMD")]
+    requests_command: Option<String>,
+    /// How often to run it, and for how long at most: 50ms to 1h
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = super::preference::interval, requires = "requests_command")]
+    requests_every: Duration,
     #[command(subcommand)]
     pub(crate) command: Option<PeerCommand>,
 }
@@ -156,6 +165,13 @@ impl PeerArgs {
     /// Whether it is to have a socket, or just has one where that is possible.
     pub(crate) const fn asks_for_socket(&self) -> bool {
         self.socket.is_some()
+    }
+
+    /// The command that says how many requests arrive here, if there is one.
+    pub(crate) fn requests(&self) -> Option<Asking> {
+        let (command, every) = (self.requests_command.clone()?, self.requests_every);
+        let variables = self.name.iter().map(|name| ("PRIMACY_NAME", name.clone())).collect();
+        Some(Asking { what: "requests", command, every, variables })
     }
 
     fn identity(&self, name: &str) -> Option<Identity> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use primacy::Label;
-use primacy::select::{Classes, FailBack, Names, Patterns, Rank, Scores, Selector, Turn};
+use primacy::select::{Classes, FailBack, Metric, Names, Patterns, Rank, Scores, Selector, Turn};
+use primacy::{Label, Oracles, OraclesError};
 
 use super::duration;
 use crate::output::failure::Failure;
@@ -22,13 +22,19 @@ pub(crate) struct PreferenceArgs {
     /// How good this candidate is: more is better; with commas several, the first counts most
     #[arg(long, value_name = "SCORES", allow_hyphen_values = true)]
     score: Option<Scores>,
-    /// How far apart scores must be to count, for each of them: WIDTH or WIDTH:MARGIN [default: any difference counts]
+    /// How far apart scores must be to count, for each of them: WIDTH or WIDTH:MARGIN; measured latencies are scores in
+    /// microseconds [default: any difference counts; 2000:2000 for measured latencies]
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', allow_hyphen_values = true)]
     score_class: Vec<Classes>,
     /// A command for sh whose first line of output is the score; while it fails, the last score stays
     #[arg(long, value_name = "CMD")]
     score_command: Option<String>,
-    /// How often to run it, and for how long at most [default: a third of the lease, or a round]
+    /// Measure the score, for --store peers://...: consensus, latency, worst-case or request; with commas several, the first
+    /// counts most
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["score", "score_command"])]
+    score_oracle: Vec<Metric>,
+    /// How often to run the command, and for how long at most, or to measure [default: a third of the lease, or a round; to
+    /// measure 1s]
     #[arg(long, value_name = "DUR", value_parser = interval, allow_hyphen_values = true)]
     score_every: Option<Duration>,
     /// After how long a leader makes way for a better one that is well, or never [default: 30s with --prefer or a
@@ -52,6 +58,8 @@ pub(crate) struct Preference {
     pub(crate) turn: Option<Turn>,
     /// Where its score comes from, if it changes.
     pub(crate) scoring: Option<Scoring>,
+    /// By what it measures, if it stands by that.
+    pub(crate) oracles: Option<Oracles>,
 }
 
 /// A score that a command says again and again.
@@ -71,16 +79,30 @@ impl PreferenceArgs {
         let (prefer, never) = (self.prefer.clone().unwrap_or_default(), self.never.clone().unwrap_or_default());
         let names = Names::new(prefer, never).map_err(|error| Failure::usage(format!("--prefer, --never: {error}")))?;
         let scores = self.score.clone().unwrap_or_default();
-        if self.score_every.is_some() && self.score_command.is_none() {
-            return Err(Failure::usage("--score-every says how often to run a --score-command; give that, too"));
+        let measures = !self.score_oracle.is_empty();
+        if self.score_every.is_some() && self.score_command.is_none() && !measures {
+            return Err(Failure::usage(
+                "--score-every says how often to run a --score-command, or what --score-oracle names; give that, too",
+            ));
         }
-        if !self.score_class.is_empty() && self.score.is_none() && self.score_command.is_none() {
-            return Err(Failure::usage("--score-class is about scores; give --score or --score-command, too"));
+        if !self.score_class.is_empty() && self.score.is_none() && self.score_command.is_none() && !measures {
+            return Err(Failure::usage(
+                "--score-class is about scores; give --score or --score-command, or --score-oracle, too",
+            ));
         }
         let usual = match self.score_command {
-            Some(_) => FailBack::After(FailBack::USUAL),
-            None => FailBack::usual(&names, &scores),
+            None if !measures => FailBack::usual(&names, &scores),
+            _ => FailBack::After(FailBack::USUAL),
         };
+        if measures {
+            return Ok(Preference {
+                rank: None,
+                fail_back: self.fail_back.unwrap_or(usual),
+                turn: self.turn,
+                scoring: None,
+                oracles: Some(self.oracles(names)?),
+            });
+        }
         let classes = |error: &dyn std::fmt::Display| Failure::usage(format!("--score, --score-class: {error}"));
         let mut selector = Selector::new(names, self.score_class.clone()).map_err(|error| classes(&error))?;
         let rank = selector.rank(label, &scores).map_err(|error| classes(&error))?;
@@ -90,7 +112,22 @@ impl PreferenceArgs {
             fail_back: self.fail_back.unwrap_or(usual),
             turn: self.turn,
             scoring: self.score_command.clone().map(|command| Scoring { selector, command, every }),
+            oracles: None,
         })
+    }
+
+    fn oracles(&self, names: Names) -> Result<Oracles, Failure> {
+        let oracles = Oracles::new(self.score_oracle.clone(), names, self.score_class.clone());
+        let oracles = oracles.map_err(|error| {
+            let instead = match error {
+                OraclesError::History => "; have --score-command print it",
+                OraclesError::Rotating => ", by --turn ring",
+                OraclesError::NoClass => ", by --score-class",
+                _ => "",
+            };
+            Failure::usage(format!("--score-oracle: {error}{instead}"))
+        })?;
+        Ok(oracles.measured_every(self.score_every.unwrap_or(Oracles::EVERY)))
     }
 }
 
@@ -101,7 +138,7 @@ fn fail_back(text: &str) -> Result<FailBack, String> {
     }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let every = duration::parse(text)?;
     if (Duration::from_millis(50)..=Duration::from_secs(3_600)).contains(&every) {
         Ok(every)

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use primacy::peers::certs::{self, CertsError};
 use primacy::peers::tls::{Identity, Tls};
-use primacy::peers::{FileError, Peer, PeerAddress, PeerError, PeerSettings};
+use primacy::peers::{FileError, Peer, PeerAddress, PeerError};
+use primacy::select::{Score, ScoreError};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -17,6 +18,7 @@ use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
 use crate::output::Output;
 use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, SCHEMA};
+use crate::run::said::Said;
 use crate::run::signals::is_ignored;
 
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
@@ -24,7 +26,7 @@ pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Resu
         Some(PeerCommand::Certs(args)) => make(args, output),
         Some(PeerCommand::List) => super::runtime()?.block_on(voters::list(common, output)),
         Some(command) => super::runtime()?.block_on(voters::exchange(&command.exchange(), common, output)),
-        None => super::runtime()?.block_on(vote(args.settings()?, args.asks_for_socket(), output)),
+        None => super::runtime()?.block_on(vote(args, output)),
     }
 }
 
@@ -32,7 +34,8 @@ pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Resu
 const WITHOUT_SOCKET: &str = "programs here reach the voters by one only with --socket";
 
 /// Votes until a signal asks for the end.
-async fn vote(mut settings: PeerSettings, asks_for_socket: bool, output: &mut Output) -> Result<u8, Failure> {
+async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
+    let (mut settings, asks_for_socket) = (args.settings()?, args.asks_for_socket());
     let tls = settings.tls.clone();
     // Before anybody may know that it listens. Without certificates SIGHUP ends it, as when a terminal is closed.
     let failed = |error: io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
@@ -69,6 +72,10 @@ async fn vote(mut settings: PeerSettings, asks_for_socket: bool, output: &mut Ou
     };
     let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
     told(output, "listening", &format!("{name} listens on {address}{here}"))?;
+    let rate = peer.requests();
+    let rates = args.requests().map(|asking| Said::start(asking, requests)).transpose();
+    let mut rates =
+        rates.map_err(|error| Failure::unavailable(format!("the system gives no thread for the requests: {error}")))?;
     let (founded, outside) = (peer.founded(), peer.outside());
     let voting = peer.run();
     tokio::pin!(founded, outside, voting);
@@ -86,6 +93,7 @@ async fn vote(mut settings: PeerSettings, asks_for_socket: bool, output: &mut Ou
                 is_outside = true;
                 told(output, "waiting", &why)?;
             }
+            requests = Said::next(&mut rates) => rate.tell(Some(requests)),
             () = reloads.next() => tls.as_deref().into_iter().for_each(reload),
             () = ends.next() => {
                 info!("{name} votes no more: it was asked to end");
@@ -93,6 +101,12 @@ async fn vote(mut settings: PeerSettings, asks_for_socket: bool, output: &mut Ou
             }
         }
     }
+}
+
+/// How many requests arrive, as a command says it.
+fn requests(line: &str) -> Result<Score, String> {
+    let requests: Score = line.parse().map_err(|error: ScoreError| error.to_string())?;
+    if requests < Score::default() { Err(format!("{requests} requests are less than none")) } else { Ok(requests) }
 }
 
 fn reload(tls: &Tls) {

@@ -16,7 +16,7 @@ mod handover;
 mod link;
 pub(crate) mod program;
 mod runner;
-mod score;
+pub(crate) mod said;
 pub(crate) mod signals;
 pub(crate) mod warden;
 mod wire;
@@ -106,8 +106,16 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     candidate.timing = timing;
     candidate.data = args.data;
     candidate.protocol = protocol;
-    let Preference { rank, fail_back, turn, scoring } = preference;
+    let Preference { rank, fail_back, turn, scoring, oracles } = preference;
     (candidate.rank, candidate.fail_back, candidate.turn) = (rank, fail_back, turn.unwrap_or_default());
+    if oracles.is_some() && store.survey(&candidate.label).is_none() {
+        return Err(Refusal::new(
+            2,
+            "--score-oracle measures the ways to voters: it needs --store peers://..., and with another store there are --score \
+             and --score-command",
+        ));
+    }
+    candidate.oracles = oracles;
     Ok(Job {
         common: common.clone(),
         election: Election::new(store, common.election.clone()),

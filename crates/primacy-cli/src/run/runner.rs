@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
+use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::{EndReason, StoreError};
 use primacy::{Candidate, Instant, Leadership, Membership, Phase, Status, StopReason, Timing, Trouble, clock};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::cli::preference::Scoring;
 use crate::output::logging;
 
 use super::link::{Link, Warden};
-use super::score::Ranks;
+use super::said::{Asking, Said};
 use super::signals::{self, Signals};
 use super::wire::{Deadlines, End, FromWarden, ToWarden};
 use super::{Job, LOST, Refusal, UNAVAILABLE};
@@ -64,9 +66,22 @@ async fn watch_over(mut warden: Warden, job: &Job, candidate: &Candidate) -> Res
 
 /// Begins to ask for the candidate's score, if a command says it.
 fn ranks(job: &Job) -> std::io::Result<Option<Ranks>> {
-    let start = |scoring| Ranks::start(scoring, job.candidate.label.clone(), job.election.name().as_str().to_owned());
-    job.scoring.clone().map(start).transpose()
+    let Some(Scoring { mut selector, command, every }) = job.scoring.clone() else { return Ok(None) };
+    let label = job.candidate.label.clone();
+    let variables = vec![
+        ("PRIMACY_ELECTION", job.election.name().as_str().to_owned()),
+        ("PRIMACY_NAME", label.as_str().to_owned()),
+    ];
+    let asking = Asking { what: "score", command, every, variables };
+    let rank = move |line: &str| {
+        let scores: Scores = line.parse().map_err(|error: ScoreError| error.to_string())?;
+        selector.rank(&label, &scores).map_err(|error| error.to_string())
+    };
+    Said::start(asking, rank).map(Some)
 }
+
+/// The ranks that follow from what a command says.
+type Ranks = Said<Option<Rank>>;
 
 struct Runner {
     job: Arc<Job>,

@@ -1,4 +1,4 @@
-//! A candidate's score as a command says it: run again and again on a thread of its own, and killed when it is late.
+//! What a command says, such as a candidate's score: run again and again on a thread of its own, and killed when it is late.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -10,48 +10,63 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use primacy::select::{Rank, Scores};
-use primacy::{Instant, Label, clock};
+use primacy::{Instant, clock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::cli::preference::Scoring;
 use crate::output::shorten;
 use crate::output::span::span;
 
 /// The most that is read of a command's output.
 const OUTPUT_MOST: usize = 4_096;
 
-/// The ranks that follow from what the command says. Dropping it ends the command and the thread.
-pub(super) struct Ranks {
-    news: mpsc::UnboundedReceiver<Option<Rank>>,
+/// A command whose first line of output is wanted, again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    /// What it says, for the log.
+    pub(crate) what: &'static str,
+    /// For `sh -c`.
+    pub(crate) command: String,
+    /// How often to run it, and for how long at most.
+    pub(crate) every: Duration,
+    /// Variables for its environment.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+/// What follows from what a command says. Dropping it ends the command and the thread.
+pub(crate) struct Said<T> {
+    news: mpsc::UnboundedReceiver<T>,
     /// Closed to end the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Ranks {
-    /// Begins to run the command for the candidate with this label.
-    pub(super) fn start(scoring: Scoring, label: Label, election: String) -> io::Result<Self> {
+impl<T: Clone + PartialEq + Send + 'static> Said<T> {
+    /// Begins to run the command; `read` makes of its line what is wanted, or says why that cannot be.
+    pub(crate) fn start(
+        asking: Asking,
+        mut read: impl FnMut(&str) -> Result<T, String> + Send + 'static,
+    ) -> io::Result<Self> {
         let (outbox, news) = mpsc::unbounded_channel();
         let (stopped, stop) = io::pipe()?;
-        let source = Source { scoring, label, election, stopped };
-        let thread = thread::Builder::new().name("primacy-score".into()).spawn(move || source.run(&outbox))?;
+        let source = Source { asking, stopped };
+        let name = format!("primacy-{}", source.asking.what);
+        let thread = thread::Builder::new().name(name).spawn(move || source.run(&mut read, &outbox))?;
         Ok(Self { news, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The next rank that differs from the one before. Cancel-safe.
-    pub(super) async fn next(ranks: &mut Option<Self>) -> Option<Rank> {
-        if let Some(ranks) = ranks
-            && let Some(rank) = ranks.news.recv().await
+    /// The next that differs from the one before. Cancel-safe.
+    pub(crate) async fn next(said: &mut Option<Self>) -> T {
+        if let Some(said) = said
+            && let Some(next) = said.news.recv().await
         {
-            return rank;
+            return next;
         }
         std::future::pending().await
     }
 }
 
-impl Drop for Ranks {
+impl<T> Drop for Said<T> {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -62,13 +77,11 @@ impl Drop for Ranks {
 }
 
 struct Source {
-    scoring: Scoring,
-    label: Label,
-    election: String,
+    asking: Asking,
     stopped: PipeReader,
 }
 
-/// Why a command brought no score.
+/// Why a command brought nothing.
 enum Silence {
     /// Nobody wants to know any more.
     Stopped,
@@ -83,24 +96,33 @@ impl From<io::Error> for Silence {
 }
 
 impl Source {
-    fn run(mut self, outbox: &mpsc::UnboundedSender<Option<Rank>>) {
+    fn run<T: Clone + PartialEq>(
+        self,
+        read: &mut dyn FnMut(&str) -> Result<T, String>,
+        outbox: &mpsc::UnboundedSender<T>,
+    ) {
+        let what = self.asking.what;
         let mut last = None;
         let mut fails = false;
         loop {
-            let until = clock::now() + self.scoring.every;
-            match self.rank(until) {
-                Ok(rank) => {
+            let until = clock::now() + self.asking.every;
+            let said = self.ask(until).and_then(|output| {
+                read(output.lines().next().unwrap_or_default()).map_err(|why| Silence::Failed(shorten(&why, 200)))
+            });
+            match said {
+                Ok(said) => {
                     if std::mem::replace(&mut fails, false) {
-                        info!("the score command answers again");
+                        info!("the {what} command answers again");
                     }
-                    if last.replace(rank) != Some(rank) && outbox.send(rank).is_err() {
+                    if last.as_ref() != Some(&said) && outbox.send(said.clone()).is_err() {
                         return;
                     }
+                    last = Some(said);
                 }
                 Err(Silence::Stopped) => return,
                 Err(Silence::Failed(why)) => {
                     if !std::mem::replace(&mut fails, true) {
-                        warn!(%why, "the score command gave no score; the last one stays");
+                        warn!(%why, "the {what} command gave no {what}; the last one stays");
                     }
                 }
             }
@@ -110,21 +132,13 @@ impl Source {
         }
     }
 
-    fn rank(&mut self, until: Instant) -> Result<Option<Rank>, Silence> {
-        let output = self.ask(until)?;
-        let line = output.lines().next().unwrap_or_default();
-        let scores: Scores = line.parse().map_err(failed)?;
-        self.scoring.selector.rank(&self.label, &scores).map_err(failed)
-    }
-
     /// What the command prints, if it ends well in time. Whatever it leaves behind in its process group is killed.
     fn ask(&self, until: Instant) -> Result<String, Silence> {
         // By way of the hidden command, which has the kernel kill it when this process dies.
         let mut child = Command::new("/proc/self/exe")
             .arg0("primacy")
-            .args([super::EXEC, &Pid::this().to_string(), "sh", "-c", &self.scoring.command])
-            .env("PRIMACY_ELECTION", &self.election)
-            .env("PRIMACY_NAME", self.label.as_str())
+            .args([super::EXEC, &Pid::this().to_string(), "sh", "-c", &self.asking.command])
+            .envs(self.asking.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -164,7 +178,7 @@ impl Source {
             } else if has_ended {
                 return Ok(said);
             } else if woken.late {
-                return Err(Silence::Failed(format!("it took longer than {}", span(self.scoring.every))));
+                return Err(Silence::Failed(format!("it took longer than {}", span(self.asking.every))));
             }
         }
     }
@@ -203,8 +217,4 @@ fn read_some(from: &mut ChildStdout, said: &mut Vec<u8>) -> io::Result<bool> {
     let room = OUTPUT_MOST - said.len();
     said.extend_from_slice(&chunk[..count.min(room)]);
     Ok(count > 0)
-}
-
-fn failed(error: impl std::fmt::Display) -> Silence {
-    Silence::Failed(shorten(&error.to_string(), 200))
 }
