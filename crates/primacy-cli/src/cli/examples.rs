@@ -18,6 +18,7 @@ Examples:
   primacy run --lease 500ms --renew 100ms --grace 50ms -- ./worker
   primacy run --prefer db-1,'db-*' --never db-backup -- ./writer
   primacy run --score-command ./how-fresh --score-class 100 -- ./writer
+  primacy run --store peers:///run/primacy/a.socket --score-oracle latency -- ./writer
   primacy run --protocol registers --round 2s -- ./writer
 
 CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets
@@ -119,6 +120,7 @@ Examples:
   primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs
   primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400 --socket /run/primacy/a.socket
   primacy run --store peers:///run/primacy/a.socket -- ./jobs     on the machine of a, without a certificate
+  primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400 --requests-command ./per-second
   primacy peer replace c c@10.0.0.3:7400         when the folder of c was lost
 
 Start one peer on each of three or five machines, with the same --peers. Elections go on while more than half of them live.

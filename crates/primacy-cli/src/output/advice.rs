@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use primacy::store::{Finding, Probe, Severity};
+use primacy::select::Metric;
+use primacy::store::{Finding, Place, Probe, Severity, Surveyed};
 use primacy::{Timing, TimingSettings};
 
 use super::schema;
@@ -45,6 +46,7 @@ pub(crate) struct Diagnosis {
     count: usize,
     latency: Option<Latency>,
     findings: Vec<Finding>,
+    surveyed: Option<Surveyed>,
     timing: Timing,
     recommended: Option<Timing>,
 }
@@ -71,6 +73,7 @@ impl Diagnosis {
             count: renewals.len(),
             latency,
             findings,
+            surveyed: probe.surveyed,
             timing,
             recommended: latency.and_then(|latency| recommend(latency, grace)),
         }
@@ -144,7 +147,8 @@ impl Diagnosis {
                 vec![Cell::new(word, tone), Cell::plain(finding.code), Cell::plain(shorten(&finding.message, 400))]
             })
             .collect();
-        format!("{}\n{}\n{}\n", table(&rows, 0, palette), table(&found, 0, palette), self.advice().join("\n"))
+        let ways = self.surveyed.as_ref().map(|surveyed| ways(surveyed, palette)).unwrap_or_default();
+        format!("{}\n{}\n{ways}{}\n", table(&rows, 0, palette), table(&found, 0, palette), self.advice().join("\n"))
     }
 
     /// For programs.
@@ -169,10 +173,54 @@ impl Diagnosis {
                     message: finding.message.clone(),
                 })
                 .collect(),
+            voters: self.surveyed.as_ref().map(|surveyed| surveyed.places.iter().map(way).collect()),
+            placed: self.surveyed.as_ref().map(|surveyed| schema::Placed {
+                consensus_ms: figure(surveyed, Metric::ConsensusLatency).map(schema::Millis),
+                latency_ms: figure(surveyed, Metric::MeanLatency).map(schema::Millis),
+                worst_case_ms: figure(surveyed, Metric::WorstLatency).map(schema::Millis),
+            }),
             timing: schema::Timing::of(&self.timing, self.p99()),
             recommended: self.recommended.as_ref().map(|timing| schema::Timing::of(timing, self.p99())),
             advice: self.advice(),
         }
+    }
+}
+
+/// What an oracle makes of the ways from here.
+fn figure(surveyed: &Surveyed, metric: Metric) -> Option<Duration> {
+    let scores = surveyed.scores(&[metric])?;
+    // Microseconds with their sign turned, in thousandths.
+    scores.as_slice().first().map(|score| Duration::from_nanos(score.thousandths().unsigned_abs()))
+}
+
+fn way(place: &Place) -> schema::Way {
+    schema::Way {
+        name: place.name.clone(),
+        address: place.address.clone(),
+        round_trip_ms: place.round_trip.map(schema::Millis),
+        requests: place.requests.map(|requests| requests.thousandths() as f64 / 1e3),
+    }
+}
+
+/// How far away each voter is, and how well a candidate would be placed here.
+fn ways(surveyed: &Surveyed, palette: Palette) -> String {
+    let row = |place: &Place| {
+        let (trip, tone) = match place.round_trip {
+            Some(trip) => (span(trip), Tone::Plain),
+            None => ("does not answer".to_owned(), Tone::Notice),
+        };
+        let requests = place.requests.map(|requests| format!("{requests} requests")).unwrap_or_default();
+        let (name, address) = (Cell::plain(place.name.clone()), Cell::plain(place.address.clone()));
+        vec![Cell::plain("voter"), name, address, Cell::new(trip, tone), Cell::plain(requests)]
+    };
+    let rows: Vec<_> = surveyed.places.iter().map(row).collect();
+    let told = [Metric::ConsensusLatency, Metric::MeanLatency, Metric::WorstLatency]
+        .into_iter()
+        .filter_map(|metric| Some(format!("{metric} {}", span(figure(surveyed, metric)?))));
+    let told: Vec<String> = told.collect();
+    match &*told {
+        [] => format!("{}\n", table(&rows, 0, palette)),
+        told => format!("{}A candidate here has the figures: {}.\n\n", table(&rows, 0, palette), told.join(", ")),
     }
 }
 
@@ -264,6 +312,33 @@ mod tests {
             When a leader's whole host is lost, another leads within 10.7s; when only its process dies, at once.
             The shortest lease that this store carries well is 1s with a grace of 500ms: 10 times the p99 of 3.0ms fits into its call time-out of 212ms, and it rides through 191ms.
         "#]].assert_eq(&probed(millis(&[1, 2, 1, 3])).text(Palette::new(false)));
+    }
+
+    #[test]
+    fn how_far_away_the_voters_are_is_shown_with_what_follows() {
+        let place = |name: &str, trip: Option<u64>, requests: &str| Place {
+            name: name.to_owned(),
+            address: format!("{name}.example:7400"),
+            round_trip: trip.map(Duration::from_micros),
+            requests: requests.parse().ok(),
+        };
+        let places = vec![place("a", Some(80), "-"), place("b", Some(20_750), "1.5"), place("c", None, "-")];
+        let surveyed = Surveyed { places };
+        expect![[r#"
+            voter  a  a.example:7400  0.0ms
+            voter  b  b.example:7400  20ms             1.5 requests
+            voter  c  c.example:7400  does not answer
+            A candidate here has the figures: consensus 20ms, latency 41ms, worst-case 41ms.
+
+        "#]]
+        .assert_eq(&ways(&surveyed, Palette::new(false)));
+        let mut peers = probed(Vec::new());
+        peers.surveyed = Some(surveyed);
+        let json = serde_json::to_value(peers.json()).expect("it can be written");
+        assert_eq!(json["voters"][1]["round_trip_ms"], 20.75);
+        assert_eq!((&json["voters"][1]["requests"], &json["voters"][2]["round_trip_ms"]), (&1.5.into(), &().into()));
+        assert_eq!((&json["placed"]["latency_ms"], &json["placed"]["consensus_ms"]), (&41.5.into(), &20.75.into()));
+        assert_eq!(probed(Vec::new()).json().voters.map(|voters| voters.len()), None);
     }
 
     #[test]

@@ -471,9 +471,31 @@ pub(crate) struct Doctor {
     pub(crate) product: String,
     pub(crate) renewals: Latency,
     pub(crate) findings: Vec<Found>,
+    /// Among peers only, as the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) voters: Option<Vec<Way>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) placed: Option<Placed>,
     pub(crate) timing: Timing,
     pub(crate) recommended: Option<Timing>,
     pub(crate) advice: Vec<String>,
+}
+
+/// The way from here to one voter.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Way {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) round_trip_ms: Option<Millis>,
+    pub(crate) requests: Option<f64>,
+}
+
+/// How a candidate here would be placed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Placed {
+    pub(crate) consensus_ms: Option<Millis>,
+    pub(crate) latency_ms: Option<Millis>,
+    pub(crate) worst_case_ms: Option<Millis>,
 }
 
 /// `primacy simulate --json`.

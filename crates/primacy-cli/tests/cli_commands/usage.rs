@@ -104,6 +104,13 @@ fn options_of_another_protocol_and_rounds_that_make_no_sense() {
         prefers(&["--score", "1", "--score-class", "1,1,1,1,1,1,1"]).is_one_line(2, "give at most 6");
         prefers(&["--score", "1e15"]).is_one_line(2, "too far from 0");
         prefers(&["--score-every", "1s"]).is_one_line(2, "give that, too");
+        prefers(&["--score-oracle", "consensus"]).is_one_line(2, "needs --store peers://");
+        prefers(&["--score-oracle", "fastest"]).is_one_line(2, "choose history, request");
+        prefers(&["--score-oracle", "latency,history"]).is_one_line(2, "have --score-command print it");
+        prefers(&["--score-oracle", "rotating"]).is_one_line(2, "by --turn ring");
+        prefers(&["--score-oracle", "request"]).is_one_line(2, "by --score-class");
+        prefers(&["--score-oracle", "latency", "--score-class", "1,2"]).is_one_line(2, "2 scores, and 1 to measure");
+        prefers(&["--score-oracle", "latency", "--score", "1"]).is_one_line(2, "cannot be used with");
         prefers(&["--fail-back", "soon"]).is_one_line(2, "or never");
         prefers(&["--turn", "random"]).is_one_line(2, "choose arrival, identity, ring");
     }

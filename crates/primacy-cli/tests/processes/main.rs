@@ -7,6 +7,7 @@ mod exchange;
 mod host_socket;
 mod lifecycle;
 mod operators;
+mod oracles;
 mod outages;
 mod pauses;
 mod peers;

@@ -30,7 +30,7 @@ impl World {
         fs::read_to_string(self.path(name)).expect("its log")
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         let output = self.primacy(args).arg("--json").output().expect("primacy starts");
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {output:?}"))
     }
