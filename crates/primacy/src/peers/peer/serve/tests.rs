@@ -82,7 +82,7 @@ impl Draw {
         let (term, beat, lease) = (self.token(), self.number(), Duration::from_millis(self.number() % 90_000_000));
         let holder = self.holder();
         let (id, fulfilled) = (holder.id, self.number());
-        match self.below(5) {
+        match self.below(6) {
             0 => Ask::Read,
             1 => {
                 let seen = Counts { wish: self.number(), paused: self.number() };
@@ -91,6 +91,7 @@ impl Draw {
             }
             2 => Ask::Renew { term, id, beat, lease, fulfilled },
             3 => Ask::Release { term, id, beat, fulfilled },
+            4 => Ask::Withdraw { term, id, beat },
             _ => Ask::Order { orders: self.durable().1.orders, token: self.often().then_some(term) },
         }
     }
@@ -174,7 +175,7 @@ impl Draw {
     /// A body of each kind.
     fn body(&mut self, own: &Cluster) -> Body {
         let id = |draw: &mut Self| wire::candidate_bytes(draw.holder().id);
-        match self.below(26) {
+        match self.below(28) {
             0 => Body::Hello(Hello {
                 version: VERSION + u32::from(!self.often()),
                 cluster: if self.often() { own.id_bytes() } else { vec![7; self.below(40)] },
@@ -187,6 +188,7 @@ impl Draw {
                 name: "a".to_owned(),
                 cluster: self.often().then(|| (&self.cluster(own)).into()),
                 proves: self.often(),
+                echoes: self.often(),
             }),
             2 => Body::Refused(Refused { why: "not \u{1b}[31mnow".to_owned(), is_passing: self.often() }),
             3 | 4 => Body::Ask(wire::Question {
@@ -215,7 +217,9 @@ impl Draw {
             14 => Body::Probed(Probed { product: "primacy".to_owned(), flushes_ns: vec![u64::MAX; self.below(30)] }),
             15 => Body::Leave(Leave { election: "jobs".to_owned(), id: id(self) }),
             16 => Body::Moved((&self.cluster(own)).into()),
-            17..=21 => Body::Roll(self.roll_ask(own)),
+            17 => Body::Echo(true),
+            18 => Body::Echoed(Echoed { requests: self.often().then(|| self.number()) }),
+            19..=23 => Body::Roll(self.roll_ask(own)),
             _ => Body::Rolled(RollReply::of(&self.roll_answer(own), None)),
         }
     }
@@ -336,6 +340,7 @@ impl Subject {
             cluster: told,
             post,
             refusals: Refusals::default(),
+            requests: watch::channel(None).1,
         };
         let out = Out { answers, end: Arc::default() };
         Self { door, tally: Tally::new(ballots, known), out, folder, _inbox: (inbox, sent) }
