@@ -199,6 +199,7 @@ impl World {
             Part::Settling { .. } | Part::Stable { .. } if self.is_exchange_late() => self.exchange_is_late(),
             part @ (Part::Settling { .. } | Part::Stable { .. }) if self.is_exchanging() => {
                 self.healing.part = part;
+                self.healing.span += self.present_lease();
                 self.plan_drill(self.present_lease());
             }
             Part::Settling { next, .. } => self.settled(next),
@@ -461,7 +462,7 @@ impl World {
             return;
         }
         let Some(timing) = self.nodes.first().map(|node| node.part.timing) else { return };
-        let span = if self.scenario.company.is_some() { self.healing.span } else { crate::nanos(timing.lease() * 3) };
+        let span = self.healing.span;
         let renewals = span / crate::nanos(timing.renew_every());
         let busiest = self.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.notes.calls)).max();
         if busiest.is_some_and(|calls| u64::from(calls) > 12 + renewals * 6) {

@@ -24,7 +24,7 @@ use crate::Instant;
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.
     usual: Duration,
-    /// The same of renewals, for which nobody writes to disk.
+    /// The same of renewals, for which nobody writes to disk; down by half of it.
     usual_of_renewals: Duration,
     round: Round,
     /// When the present round began, unless it was cut short.
@@ -96,8 +96,8 @@ impl Pace {
     pub fn done(&mut self, now: Instant) {
         self.again = 0;
         let Some(took) = self.since.take().map(|since| now.since(since)) else { return };
-        let usual = if self.renews { &mut self.usual_of_renewals } else { &mut self.usual };
-        *usual = if took > *usual { took } else { *usual - (*usual - took) / 8 };
+        let (usual, part) = if self.renews { (&mut self.usual_of_renewals, 2) } else { (&mut self.usual, 8) };
+        *usual = if took > *usual { took } else { *usual - (*usual - took) / part };
         if self.claims {
             self.late.retain(|_, late| late.silent);
         }
