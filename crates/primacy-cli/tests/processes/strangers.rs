@@ -16,7 +16,11 @@ use crate::world::{Line, PATIENCE, World, await_death};
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 
 /// The version of the peers' protocol.
-const VERSION: u8 = 2;
+fn version() -> u8 {
+    let wire = include_str!("../../../primacy/src/peers/wire.rs");
+    let version = wire.split("const VERSION: u32 = ").nth(1).and_then(|rest| rest.split(';').next());
+    version.and_then(|version| version.parse().ok()).expect("it stands there")
+}
 
 /// The longest frame that a voter reads.
 const FRAME_MOST: usize = 1 << 20;
@@ -67,7 +71,7 @@ fn hello_with(version: u8, more: &[u8]) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    hello_with(VERSION, &[])
+    hello_with(version(), &[])
 }
 
 /// That, and then a frame.
@@ -147,6 +151,13 @@ fn whatever_does_not_belong_is_refused_with_one_line_and_the_leader_goes_on() {
 
     let header = |length: usize| u32::try_from(length).expect("it fits").to_be_bytes().to_vec();
     let too_long = header(FRAME_MOST + 1);
+    let speaks = |other: u8, own: &str| {
+        let version = version();
+        format!(
+            "'mallory' speaks version {other} of the peers' protocol, and '{own}' speaks version {version}: give both the same release"
+        )
+    };
+    let (later, earlier) = (speaks(version() + 1, "a"), speaks(version() - 1, "b"));
     let cut = hello()[..12].to_vec();
     let with = |content: Vec<u8>| after_hello(&content);
     // What comes to which voter, how it goes on, and what the log says.
@@ -167,31 +178,19 @@ fn whatever_does_not_belong_is_refused_with_one_line_and_the_leader_goes_on() {
         ("half a frame, and silence", 2, cut, Waits, "half a frame, and then nothing"),
         ("no greeting", 0, frame(&field(7, b"default")), Waits, "no greeting"),
         ("a second greeting", 0, [hello(), hello()].concat(), Waits, "a second greeting"),
-        (
-            "a later version",
-            0,
-            hello_with(VERSION + 1, &[]),
-            Waits,
-            "'mallory' speaks version 3 of the peers' protocol, and 'a' speaks version 2: give both the same release",
-        ),
-        (
-            "an earlier version",
-            1,
-            hello_with(VERSION - 1, &[]),
-            Waits,
-            "'mallory' speaks version 1 of the peers' protocol, and 'b' speaks version 2: give both the same release",
-        ),
+        ("a later version", 0, hello_with(version() + 1, &[]), Waits, &later),
+        ("an earlier version", 1, hello_with(version() - 1, &[]), Waits, &earlier),
         (
             "another cluster",
             0,
-            hello_with(VERSION, &field(2, &[7; 16])),
+            hello_with(version(), &field(2, &[7; 16])),
             Waits,
             "'mallory' belongs to another cluster than 'a': tell it of the peers of its own",
         ),
         (
             "another voter",
             0,
-            hello_with(VERSION, &field(4, b"b@127.0.0.1:9")),
+            hello_with(version(), &field(4, b"b@127.0.0.1:9")),
             Waits,
             "'mallory' means another than 'a': mend the addresses",
         ),
@@ -225,11 +224,11 @@ fn whatever_does_not_belong_is_refused_with_one_line_and_the_leader_goes_on() {
         }
     }
     // Whoever tries again is refused again, and not told of each time.
-    say(cluster.port(0), &hello_with(VERSION + 1, &[]), &Waits);
+    say(cluster.port(0), &hello_with(version() + 1, &[]), &Waits);
     // Who only looks whether somebody listens is none to tell of; and a frame of just that length is one.
     say(cluster.port(0), &[], &Ends);
-    let longest = FRAME_MOST - hello_with(VERSION, &field(5, &[0; FRAME_MOST - 64])).len() + FRAME_MOST - 64 + 4;
-    let longest = hello_with(VERSION, &field(5, &vec![0; longest]));
+    let longest = FRAME_MOST - hello_with(version(), &field(5, &[0; FRAME_MOST - 64])).len() + FRAME_MOST - 64 + 4;
+    let longest = hello_with(version(), &field(5, &vec![0; longest]));
     assert_eq!(longest.len(), FRAME_MOST + 4);
     assert!(!say(cluster.port(0), &longest, &Ends).is_empty(), "it is greeted");
 
@@ -312,7 +311,7 @@ fn who_does_not_prove_who_it_is_is_refused_with_one_line_and_the_leader_goes_on(
     assert!(made.status.success(), "{made:?}");
 
     let found = after_hello(&field(13, &another_cluster()));
-    let other = hello_with(VERSION, &field(2, &[7; 16]));
+    let other = hello_with(version(), &field(2, &[7; 16]));
     let cases: Vec<(&str, usize, Certificate<'_>, &[u8], &str)> = vec![
         ("no certificate", 0, None, b"", "the other side has shown no certificate: make one by 'primacy peer certs'"),
         (
