@@ -1,7 +1,7 @@
 //! Checks of what waiting candidates tell each other.
 
 use super::super::{Announcement, Request, Standing, Why};
-use super::actor::{Outcome, Trial};
+use super::actor::{Actor, Outcome, Trial};
 use super::ensure;
 use crate::select::Rank;
 
@@ -36,6 +36,20 @@ pub(super) async fn waiting_order(trial: Trial<'_>) -> Outcome {
     Ok(())
 }
 
+/// Where it stands, once the others' ranks have come to all who tell of it: among peers a majority has them at once, and the
+/// next look may ask another one.
+async fn settles_at(actor: &mut Actor, expected: Standing) -> Outcome<Standing> {
+    const LOOKS: usize = 200;
+    let mut standing = actor.look().await?.standing;
+    for _ in 0..LOOKS {
+        if standing == expected {
+            break;
+        }
+        standing = actor.look().await?.standing;
+    }
+    Ok(standing)
+}
+
 /// Who is preferred comes first, whoever came first; equals keep their order, and a rank may change.
 pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
     let rank = |elements: &[i32]| Rank::new(elements).expect("few elements");
@@ -48,7 +62,7 @@ pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
     plain.announce().await?;
     best.announce_as(rank(&[-1, 7])).await?;
     for (actor, ahead) in [(&mut best, 0), (&mut plain, 1), (&mut never, 2)] {
-        let standing = actor.look().await?.standing;
+        let standing = settles_at(actor, at(ahead, 2)).await?;
         ensure!(standing == at(ahead, 2), "{} stands at {standing:?}, not at {ahead}", actor.me.label);
     }
     let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
@@ -65,7 +79,7 @@ pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
             }
             for actor in [&mut plain, &mut never] {
                 let place = if actor.me.id == last { 2 } else { 1 };
-                let standing = actor.look().await?.standing;
+                let standing = settles_at(actor, at(place, 2)).await?;
                 ensure!(standing == at(place, 2), "of {low} and {high}, one stands at {standing:?} and not at {place}");
             }
         }
