@@ -286,7 +286,10 @@ impl Clerk {
         self.give_up(out);
         match &self.step {
             Step::Idle => {}
-            Step::Claiming { .. } => self.finish(Err(CallError::NotDone), out),
+            Step::Claiming { term, claim } => {
+                self.owed = Some((*term, claim.holder.id));
+                self.finish(Err(CallError::NotDone), out);
+            }
             _ => match self.change.clone() {
                 Some(change) if change.holder.is_some() => self.withdraw(change, out),
                 change => {

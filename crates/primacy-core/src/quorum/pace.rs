@@ -24,8 +24,8 @@ use crate::Instant;
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.
     usual: Duration,
-    /// The same of renewals, for which nobody writes to disk; down by half of it.
-    usual_of_renewals: Duration,
+    /// The same of renewals, for which nobody writes to disk; down by half of it. Until there was one it is not known.
+    usual_of_renewals: Option<Duration>,
     round: Round,
     /// When the present round began, unless it was cut short.
     since: Option<Instant>,
@@ -39,6 +39,8 @@ pub struct Pace {
     claims: bool,
     /// The round is one of a renewal.
     renews: bool,
+    /// It withdraws one.
+    withdraws: bool,
     /// Those whom claims did not wait for any longer.
     late: BTreeMap<VoterId, Late>,
 }
@@ -56,11 +58,13 @@ impl Pace {
     /// something.
     pub fn due(&mut self, clerk: &Clerk, now: Instant) -> Instant {
         if clerk.round() != self.round {
-            (self.round, self.since, self.curious, self.asked) = (clerk.round(), Some(now), None, now);
-            let (renewed, renews) = (self.renews, clerk.is_renewing());
-            // Where rounds take longer than was thought, the renewal after one that was withdrawn is waited for longer.
-            self.again = if renewed && renews { self.again } else { 0 };
-            (self.claims, self.renews) = (clerk.is_claiming(), renews);
+            if self.withdraws && clerk.is_renewing() && !clerk.is_withdrawing() {
+                // Where rounds take longer than was thought, the renewal after one that was withdrawn is waited for longer.
+                self.learn(now);
+            }
+            (self.round, self.since, self.curious) = (clerk.round(), Some(now), None);
+            (self.asked, self.again, self.claims) = (now, 0, clerk.is_claiming());
+            (self.renews, self.withdraws) = (clerk.is_renewing(), clerk.is_withdrawing());
         }
         if clerk.is_curious() && self.curious.is_none() {
             self.curious = Some(now);
@@ -92,15 +96,24 @@ impl Pace {
         }
     }
 
-    /// The call is over.
-    pub fn done(&mut self, now: Instant) {
-        self.again = 0;
-        let Some(took) = self.since.take().map(|since| now.since(since)) else { return };
-        let (usual, part) = if self.renews { (&mut self.usual_of_renewals, 2) } else { (&mut self.usual, 8) };
-        *usual = if took > *usual { took } else { *usual - (*usual - took) / part };
-        if self.claims {
+    /// The call is over, and a majority has answered it if it `succeeded`.
+    pub fn done(&mut self, succeeded: bool, now: Instant) {
+        if succeeded && self.learn(now) && self.claims {
             self.late.retain(|_, late| late.silent);
         }
+    }
+
+    /// The present round was answered. Whether that tells how long rounds take.
+    fn learn(&mut self, now: Instant) -> bool {
+        let Some(took) = self.since.take().map(|since| now.since(since)) else { return false };
+        let (before, part) = if self.renews { (self.usual_of_renewals, 2) } else { (Some(self.usual), 8) };
+        let usual = before.map_or(took, |before| if took > before { took } else { before - (before - took) / part });
+        if self.renews {
+            self.usual_of_renewals = Some(usual);
+        } else {
+            self.usual = usual;
+        }
+        true
     }
 
     /// The next time only after twice as long.
@@ -108,7 +121,7 @@ impl Pace {
         /// Before a kernel that has heard nothing sends nothing new any more, which is 200 ms after a round trip at the soonest.
         const MOST: Duration = Duration::from_millis(100);
         let moment = clerk.lease().map_or(MOST, |lease| (lease / 20).min(MOST));
-        let usual = if self.renews { self.usual_of_renewals } else { self.usual };
+        let usual = self.usual_of_renewals.filter(|_| self.renews).unwrap_or(self.usual);
         let first = moment.max(usual + usual.min(MOST));
         self.asked + first * (1 << self.again.min(8))
     }

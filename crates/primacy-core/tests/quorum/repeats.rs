@@ -171,7 +171,7 @@ fn a_claim_waits_for_those_that_answer_late_and_only_a_moment_for_those_that_say
     a.begin(Request::Look { announce: None }, &mut Vec::new());
     pace.due(&a, peers.now);
     peers.pass(LEASE / 100);
-    pace.done(peers.now);
+    pace.done(true, peers.now);
     let mut waits = |rivals, pace: &mut Pace| {
         peers.pass(LEASE * 2);
         contested(&mut peers, &mut a, rivals);
@@ -274,7 +274,7 @@ fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
     let done = peers.deliver(&mut a, again);
     let [Output::Done(Ok(Reply::Applied(record)))] = &done[..] else { panic!("{done:?}") };
     assert_eq!(record.version, version(1, 2));
-    pace.done(peers.now);
+    pace.done(true, peers.now);
     let (mut out, look) = (Vec::new(), Request::Look { announce: None });
     a.begin(look, &mut out);
     assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 50, "rounds have taken half of that");
@@ -322,7 +322,7 @@ fn over(
         for output in std::mem::take(&mut out) {
             let Output::Send { to, round, ask } = output else {
                 let Output::Done(result) = output else { unreachable!() };
-                pace.done(*now);
+                pace.done(result.is_ok(), *now);
                 return result;
             };
             let site = sites.get_mut(&to).expect("a voter");
@@ -377,4 +377,36 @@ fn a_claim_waits_longer_each_time_until_those_that_it_needs_have_answered() {
     assert!(far.is_some_and(|attempts| attempts <= 5), "{far:?}");
     let slow = attempts(&[(0, 1), (1, 60), (1, 1)], 3);
     assert!(slow.is_some_and(|attempts| attempts <= 5), "{slow:?}");
+}
+
+/// Where the voters are far, or become so, renewals are not withdrawn again and again.
+#[test]
+fn a_renewal_waits_as_long_as_rounds_take() {
+    let lease = Duration::from_secs(10);
+    let site = |n| {
+        (
+            VoterId::from_bits(n),
+            Site { voter: Voter::restarted(Durable::default(), 0, Instant::ZERO), away: 600, flush: 1 },
+        )
+    };
+    let mut sites: BTreeMap<VoterId, Site> = (1..=3).map(site).collect();
+    let (mut clerk, mut pace, mut now) = (Clerk::new(membership()), Pace::default(), Instant::ZERO);
+    let mut under_way = UnderWay::new();
+    let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease };
+    let granted = over((&mut sites, &mut under_way), (&mut clerk, &mut pace), acquire, &mut now);
+    let mut version = applied(granted).version;
+    let mut renew = |sites: &mut BTreeMap<VoterId, Site>| {
+        let (began, beat) = (now, version.beat);
+        let request = Request::Renew { id: holder("a").id, version, lease, fulfilled: None };
+        version = applied(over((sites, &mut under_way), (&mut clerk, &mut pace), request, &mut now)).version;
+        (now.since(began), version.beat - beat)
+    };
+    assert_eq!(renew(&mut sites), (Duration::from_millis(600), 1), "as the rounds of the claim before");
+    sites.values_mut().for_each(|site| site.away = 5);
+    for _ in 0..10 {
+        assert_eq!(renew(&mut sites), (Duration::from_millis(5), 1));
+    }
+    sites.values_mut().for_each(|site| site.away = 400);
+    assert_eq!(renew(&mut sites), (Duration::from_millis(100 + 400 + 400), 2), "withdrawn once, and then known");
+    assert_eq!(renew(&mut sites), (Duration::from_millis(400), 1));
 }

@@ -502,7 +502,7 @@ impl World {
         let now = self.now;
         if let Some(result) = done {
             if let Some(client) = self.peers.clients.get_mut(&number) {
-                client.pace.done(client.clock.read(now));
+                client.pace.done(result.is_ok(), client.clock.read(now));
             }
             return self.done_call(number, result);
         }

@@ -67,7 +67,7 @@ impl Places {
             let why = format!("'{name}', the peer behind {at}, does not vote yet: it waits for the other voters");
             return Err(StoreError::Unreachable(why));
         };
-        if let Some(cluster) = cluster_of(self.known(), &[Some(told)], 1)? {
+        if let Some(cluster) = cluster_of(self.known(), &[Some(told)], 1, false)? {
             self.note(&cluster);
         }
         Ok(proves)
@@ -121,9 +121,10 @@ impl Pool {
         loop {
             let states: Vec<State> = links.iter().map(Link::state).collect();
             let all: Vec<Option<Cluster>> = states.iter().map(told).collect();
-            let cluster = match cluster_of(places.known(), &all, places.peers.len()) {
+            let may_tell = states.contains(&State::Begun);
+            let cluster = match cluster_of(places.known(), &all, places.peers.len(), may_tell) {
                 // Others may tell otherwise.
-                Err(_) if states.contains(&State::Begun) => None,
+                Err(_) if may_tell => None,
                 settled => settled?,
             };
             if let Some(cluster) = &cluster {
@@ -342,8 +343,14 @@ fn joint(cluster: &Cluster) -> String {
 }
 
 /// The latest voters that are told of, first by so many peers that were named. A peer of another cluster that has come among
-/// them is passed over: what counts is what is known already, or else what more than half of those that were named tell.
-fn cluster_of(known: Option<Cluster>, told: &[Option<Cluster>], named: usize) -> Result<Option<Cluster>, StoreError> {
+/// them is passed over: what counts is what is known already, or else what more than half of those that were named tell. Fewer
+/// are enough if all others are silent, which is known when nobody `may_tell` any more: voters may have been exchanged.
+fn cluster_of(
+    known: Option<Cluster>,
+    told: &[Option<Cluster>],
+    named: usize,
+    may_tell: bool,
+) -> Result<Option<Cluster>, StoreError> {
     let all: Vec<&Cluster> = told.iter().flatten().collect();
     let by_named = || told.iter().take(named).flatten();
     let tell = |one: &Cluster| by_named().filter(|other| other.is_same(one)).count();
@@ -354,7 +361,12 @@ fn cluster_of(known: Option<Cluster>, told: &[Option<Cluster>], named: usize) ->
             return Err(StoreError::Unusable(why.to_owned()));
         }
         (Some(known), _) => known,
-        (None, Some(first)) if all.iter().all(|other| other.is_same(first)) => first,
+        (None, Some(first)) if all.iter().all(|other| other.is_same(first)) => {
+            if may_tell && tell(first) * 2 <= named {
+                return Ok(None);
+            }
+            first
+        }
         (None, Some(_)) => by_named().find(|one| tell(one) * 2 > named).ok_or_else(|| {
             let why = "the peers that were named belong to different clusters: name those of one";
             StoreError::Unusable(why.to_owned())
@@ -427,7 +439,7 @@ pub(super) async fn carry_out(
     begin(clerk, &mut out);
     loop {
         if let Some(result) = send(pool, &mut out, &dress) {
-            pace.done(clock::now());
+            pace.done(result.is_ok(), clock::now());
             return (result, beside);
         }
         let now = clock::now();
@@ -524,7 +536,10 @@ mod tests {
         let (own, other) = (cluster(10), cluster(20));
         let later = own.joint(cluster(10).voters().clone()).settled().expect("it is joint");
         let (is_own, is_other, silent) = (|| Some(own.clone()), || Some(other.clone()), || None);
-        let chosen = |known: Option<Cluster>, told: &[Option<Cluster>]| cluster_of(known, told, 3).ok();
+        let chosen = |known: Option<Cluster>, told: &[Option<Cluster>]| cluster_of(known, told, 3, false).ok();
+        let while_others_may = |told: &[Option<Cluster>]| cluster_of(None, told, 3, true).ok();
+        assert_eq!(while_others_may(&[is_other(), silent(), silent()]), Some(None), "one does not speak for all");
+        assert_eq!(while_others_may(&[is_own(), silent(), is_own()]), Some(is_own()));
         assert_eq!(chosen(None, &[silent(), silent(), silent()]), Some(None));
         assert_eq!(chosen(None, &[silent(), is_own(), silent()]), Some(is_own()));
         assert_eq!(chosen(None, &[is_other(), is_own(), is_own()]), Some(is_own()));

@@ -26,6 +26,11 @@ impl Clerk {
         is_renewal && self.step != Step::Idle
     }
 
+    /// Whether it waits to hear of a majority that a renewal is withdrawn.
+    pub(in crate::quorum) fn is_withdrawing(&self) -> bool {
+        self.step == Step::Withdrawing
+    }
+
     /// Asks for the renewal after the last, or first takes back one that a majority has not answered, for all that is known.
     pub(super) fn begin_renewal(&mut self, change: Change, out: &mut Vec<Output>) {
         let Version { token, beat } = change.version;
