@@ -462,7 +462,8 @@ impl Clerk {
 
     /// A renewal, release or order that a majority has not accepted and never will.
     fn conclude_failure(&mut self, out: &mut Vec<Output>) {
-        if self.may_be_accepted() {
+        // What a majority has says more than that it was refused.
+        if self.may_be_accepted() || (!self.is_heard() && self.may_be_heard()) {
             return;
         }
         if !self.is_heard() {

@@ -96,3 +96,24 @@ fn a_free_voter_that_has_supported_another_in_the_leaders_term_comes_over() {
     assert!(peers.voters[&third].bound_until(now).is_some());
     assert_eq!(peers.voters[&third].durable().holder, Some(holder("a")));
 }
+
+/// Voters that were exchanged know nobody in its term any more, and one of them is gone.
+#[test]
+fn a_release_that_was_refused_is_settled_by_a_majority_and_not_by_the_first_answer() {
+    let (mut peers, mut a) = (Peers::new(), Clerk::new(membership()));
+    let version = applied(peers.ask(&mut a, "a")).version;
+    for voter in 1..=3 {
+        let heir = Durable { term: version.token, ..Durable::default() };
+        peers.voters.insert(VoterId::from_bits(voter), Voter::restarted(heir, 0, peers.now));
+    }
+    let mut out = Vec::new();
+    a.begin(Request::Release { id: holder("a").id, version, reason: EndReason::Finished }, &mut out);
+    let third = out.pop().expect("one for each");
+    let second = out.pop().expect("one for each");
+    assert_eq!(peers.deliver(&mut a, out), []);
+    let mut done = Vec::new();
+    a.unheard(VoterId::from_bits(3), a.round(), &mut done);
+    assert_eq!((done, matches!(third, Output::Send { .. })), (vec![], true), "the second may tell more");
+    let done = peers.deliver(&mut a, vec![second]);
+    assert!(matches!(&done[..], [Output::Done(Ok(Reply::Conflict(_)))]), "nothing is left to release: {done:?}");
+}
