@@ -112,8 +112,8 @@ async fn is_survived(database: &Database) {
         known = next;
     }
 
-    // Who starts when all are gone cannot know: the token is granted a second time, and the restored fence admits it. A
-    // resource with a memory of its own does not.
+    // Who starts when all are gone cannot know: a token is granted a second time (the next one, unless a grant came too late to
+    // be used), and the restored fence admits it. A resource with a memory of its own does not.
     let mut fence = Fence::resume(known.token);
     crew.leave("a").await;
     crew.leave("b").await;
@@ -121,7 +121,10 @@ async fn is_survived(database: &Database) {
     let mut fresh = Crew::new("e", Duration::from_secs(2));
     fresh.join("fresh", &database.url());
     let again = fresh.leader().await;
-    assert_eq!(again.token, first.token.next(0), "the limit that the manual tells is gone");
+    assert!(
+        again.token > first.token && again.token <= known.token,
+        "the limit that the manual tells is gone: {again:?}"
+    );
     assert!(database.admits("e", again.token).await);
     assert!(fence.admit(again.token).is_err(), "{again:?} after {known:?}");
 
