@@ -73,7 +73,7 @@ fn durations_that_make_no_sense() {
     with("--lease", "99999999999999h").is_one_line(2, "lease");
     with("--grace", "10s").is_one_line(2, "does not fit in a lease of 10s");
     with("--renew", "5s").is_one_line(2, "renewing every 5s");
-    with("--renew", "5s").is_one_line(2, "does not fit; together at most 4.25s, each at least 1ms");
+    with("--renew", "5s").is_one_line(2, "choose at most 4.249s (the default is 2.125s), or a longer lease");
     with("--renew", "0s").is_one_line(2, "each at least 1ms");
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0, "nothing was opened");
 }
