@@ -90,7 +90,7 @@ pub const CANARIES: &[Canary] = &[
     peer("skips-settling", Planted::Quorum(quorum::Flaw::SkipsSettling), 300),
     peer("ignores-taken", Planted::Quorum(quorum::Flaw::IgnoresTaken), 1000),
     peer("admits-old", Planted::Quorum(quorum::Flaw::AdmitsOld), 300),
-    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 3000),
+    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 10_000),
 ];
 
 impl Canary {
