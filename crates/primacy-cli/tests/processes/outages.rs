@@ -5,22 +5,16 @@ use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
-use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use crate::trouble::{SmallDisk, fill};
 use crate::voters::Cluster;
-use crate::world::{Line, World, await_death, lives};
+use crate::world::{Line, World, await_death, lives, now};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 const SHORT_NANOS: u64 = 1_000_000_000;
 /// So long that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has it");
-    u64::try_from(std::time::Duration::from(now).as_nanos()).expect("it has not run for centuries")
-}
 
 /// The leader works for so long without a change.
 fn leads_on(world: &mut World, led: &Line, nanos: u64) {

@@ -7,22 +7,16 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, killpg};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::voters::{Cluster, free_port};
-use crate::world::{World, await_death, lives};
+use crate::world::{World, await_death, lives, now};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 const SHORT_NANOS: u64 = 1_000_000_000;
 /// So long that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has it");
-    u64::try_from(std::time::Duration::from(now).as_nanos()).expect("it has not run for centuries")
-}
 
 fn text(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

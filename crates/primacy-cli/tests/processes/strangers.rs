@@ -7,11 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
-use nix::time::{ClockId, clock_gettime};
 
 use crate::tap::Tap;
 use crate::voters::{Cluster, primacy};
-use crate::world::{Line, PATIENCE, World, await_death};
+use crate::world::{Line, PATIENCE, World, await_death, now};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 
@@ -24,11 +23,6 @@ fn version() -> u8 {
 
 /// The longest frame that a voter reads.
 const FRAME_MOST: usize = 1 << 20;
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has it");
-    u64::try_from(std::time::Duration::from(now).as_nanos()).expect("it has not run for centuries")
-}
 
 /// The leader does what it did, after this moment too.
 fn goes_on(world: &mut World, led: &Line, what: &str) {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -25,6 +26,12 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// The kernel's boot clock.
     pub(crate) nanos: u64,
+}
+
+/// The time now, by the clock of the lines.
+pub(crate) fn now() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has it");
+    u64::try_from(Duration::from(now).as_nanos()).expect("it has not run for centuries")
 }
 
 impl Line {
