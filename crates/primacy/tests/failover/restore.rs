@@ -125,6 +125,10 @@ async fn is_survived(database: &Database) {
         again.token > first.token && again.token <= known.token,
         "the limit that the manual tells is gone: {again:?}"
     );
+    let mut since = fresh.history(&database.url()).await;
+    since.retain(|term| term.token > first.token);
+    tell(format_args!("granted since: {since:?}"));
+    assert!(since.iter().all(|term| term.label.as_str() == "fresh"), "somebody else was granted a token: {since:?}");
     assert!(database.admits("e", again.token).await);
     assert!(fence.admit(again.token).is_err(), "{again:?} after {known:?}");
 
