@@ -51,11 +51,21 @@ pub(crate) struct Failover {
     pub(crate) event: Event,
     pub(crate) candidates: usize,
     pub(crate) manner: Manner,
+    #[serde(flatten)]
+    pub(crate) gaps: Gaps,
+}
+
+/// How long nobody led, after each event.
+#[derive(Default, Serialize)]
+pub(crate) struct Gaps {
+    /// To the next grant. None for crews.
+    pub(crate) grants_nanos: Vec<u64>,
+    /// To the first instruction of the next leader's program, or of its work in a crew.
     pub(crate) gaps_nanos: Vec<u64>,
 }
 
 impl Failover {
-    /// From the event to the first instruction of the next leader's program, or of its work in a crew.
+    /// Starts a fleet, and measures so many events in it.
     pub(crate) fn measure(
         primacy: &Path,
         place: &Place,
@@ -67,9 +77,9 @@ impl Failover {
         let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
         let leader = fleet.await_start(0)?;
         let repeats = u32::try_from(repeats)?;
-        let gaps_nanos = gaps(&mut fleet, leader, event, processes, repeats, |_| Duration::ZERO)?;
+        let gaps = gaps(&mut fleet, leader, event, processes, repeats, |_| Duration::ZERO)?;
         let candidates = processes * manner.each();
-        Ok(Self { store: place.kind, event, candidates, manner, gaps_nanos })
+        Ok(Self { store: place.kind, event, candidates, manner, gaps })
     }
 }
 
@@ -82,21 +92,22 @@ pub(crate) fn gaps(
     processes: usize,
     repeats: u32,
     pause: impl Fn(u32) -> Duration,
-) -> Result<Vec<u64>> {
-    let mut gaps_nanos = Vec::new();
+) -> Result<Gaps> {
+    let mut gaps = Gaps::default();
     for nth in 0..repeats {
         fleet.await_waiting(processes)?;
         std::thread::sleep(pause(nth));
         leader = fleet.latest(leader);
         let at = clock::boot_nanos().unwrap_or(0);
         let next = strike(fleet, event, &leader)?;
-        gaps_nanos.push(next.nanos.saturating_sub(at));
+        gaps.gaps_nanos.push(next.nanos.saturating_sub(at));
+        gaps.grants_nanos.extend(fleet.granted(&next)?.map(|granted| granted.saturating_sub(at)));
         leader = next;
         while fleet.runners.len() < processes {
             fleet.add()?;
         }
     }
-    Ok(gaps_nanos)
+    Ok(gaps)
 }
 
 fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
@@ -129,14 +140,12 @@ fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
 
 impl fmt::Display for Failover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spread = Spread::of(self.gaps_nanos.iter().copied().map(Duration::from_nanos).collect());
-        write!(
-            f,
-            "{:<10} {:<23} {:>5} candidates, {}  {spread}",
-            self.store,
-            self.event.name(),
-            self.candidates,
-            self.manner
-        )
+        let spread = |nanos: &[u64]| Spread::of(nanos.iter().copied().map(Duration::from_nanos).collect());
+        let Self { store, event, candidates, manner, gaps } = self;
+        let what = format!("{store:<10} {:<23} {candidates:>5} candidates, {manner}", event.name());
+        if !gaps.grants_nanos.is_empty() {
+            writeln!(f, "{what}, to the grant    {}", spread(&gaps.grants_nanos))?;
+        }
+        write!(f, "{what}, to the program  {}", spread(&gaps.gaps_nanos))
     }
 }

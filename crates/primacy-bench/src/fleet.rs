@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -14,9 +15,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use primacy::clock;
 use serde::Serialize;
+use tempfile::TempDir;
 
 use crate::place::Site;
-use crate::{crew, proc};
+use crate::{crew, log, proc};
 
 /// How a fleet's runners take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,12 +65,13 @@ impl fmt::Display for Manner {
 /// Runners, or crews, that campaign in one election.
 pub(crate) struct Fleet {
     pub(crate) site: Site,
-    primacy: std::path::PathBuf,
+    primacy: PathBuf,
     manner: Manner,
     lines: Receiver<Start>,
     writer: PipeWriter,
     pub(crate) runners: BTreeMap<String, Child>,
     started: usize,
+    logs: TempDir,
 }
 
 /// What a busy machine may take beyond the lease.
@@ -117,7 +120,8 @@ impl Fleet {
         let primacy = primacy
             .canonicalize()
             .with_context(|| format!("{} is not there; build it with cargo build --release", primacy.display()))?;
-        let mut fleet = Self { site, primacy, manner, lines, writer, runners: BTreeMap::new(), started: 0 };
+        let (runners, logs) = (BTreeMap::new(), tempfile::tempdir()?);
+        let mut fleet = Self { site, primacy, manner, lines, writer, runners, started: 0, logs };
         for _ in 0..candidates {
             fleet.add()?;
         }
@@ -139,7 +143,7 @@ impl Fleet {
         let own = std::env::current_exe()?;
         let run = |options: &[&str]| {
             let mut command = self.primacy();
-            command.args(["run", "--quiet", "--wait", "5m", "--name", &name]).args(options).arg("--");
+            command.args(["run", "--verbose", "--wait", "5m", "--name", &name]).args(options).arg("--");
             command.arg(&own).arg("--sentry");
             command
         };
@@ -148,8 +152,21 @@ impl Fleet {
             Manner::Registers(round) => run(&["--protocol", "registers", "--round", &format!("{round}ms")]),
             Manner::Crew { round, each } => crew::command(&own, &self.site, &name, round, each),
         };
-        self.runners.insert(name, command.stdout(self.writer.try_clone()?).spawn()?);
+        command.stdout(self.writer.try_clone()?).stderr(File::create(self.log_of(&name))?);
+        self.runners.insert(name, command.spawn()?);
         Ok(())
+    }
+
+    /// When the lease was granted by which this program runs. Crews keep no logs.
+    pub(crate) fn granted(&self, start: &Start) -> Result<Option<u64>> {
+        match self.manner {
+            Manner::Lease(_) | Manner::Registers(_) => log::granted(&self.log_of(&start.name), start).map(Some),
+            Manner::Crew { .. } => Ok(None),
+        }
+    }
+
+    fn log_of(&self, name: &str) -> PathBuf {
+        self.logs.path().join(name)
     }
 
     /// Waits for a program to start with a token above this one.

@@ -11,6 +11,7 @@ mod fenced;
 mod fleet;
 mod hosts;
 mod idle;
+mod log;
 mod micro;
 mod peers;
 mod place;

@@ -27,7 +27,7 @@ pub(crate) fn failover(out: &Path, results: &[Failover]) -> Result<()> {
 
 fn distribution(file: &Path, store: Kind, event: Event, results: &[&Failover]) -> Result<()> {
     let millis = |nanos: u64| nanos as f64 / 1e6;
-    let most = results.iter().flat_map(|result| &result.gaps_nanos).copied().max().map_or(1.0, millis);
+    let most = results.iter().flat_map(|result| &result.gaps.gaps_nanos).copied().max().map_or(1.0, millis);
     let manner = results.first().map_or(String::new(), |result| result.manner.to_string());
     let root = SVGBackend::new(file, (800, 480)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -40,7 +40,7 @@ fn distribution(file: &Path, store: Kind, event: Event, results: &[&Failover]) -
     chart.configure_mesh().x_desc("milliseconds without a leader").y_desc("share of failovers").draw()?;
     for (index, result) in results.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
-        let steps = steps(result.gaps_nanos.iter().copied().map(millis).collect());
+        let steps = steps(result.gaps.gaps_nanos.iter().copied().map(millis).collect());
         chart
             .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
             .label(format!("{} candidates", result.candidates))

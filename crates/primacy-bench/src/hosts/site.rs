@@ -7,14 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use jiff::Timestamp;
-use primacy::clock;
+use anyhow::{Context as _, Result, bail};
 use primacy_core::Timing;
 use tempfile::TempDir;
 
 use super::net::{Net, address};
 use crate::fleet::{Start, starts};
+use crate::log;
 
 /// Where voters listen.
 const PORT: u16 = 7400;
@@ -32,18 +31,6 @@ pub(super) struct Lead {
     pub(super) granted: u64,
     /// When the program began.
     pub(super) began: u64,
-}
-
-/// When this token was granted, by a candidate's log.
-pub(super) fn granted(log: &str, token: u64) -> Option<Timestamp> {
-    let token = format!(" token={token}");
-    let line = log.lines().find(|line| line.contains(" leading election=") && line.ends_with(&token))?;
-    line.split(' ').next()?.parse().ok()
-}
-
-/// How far the wall clock, which logs go by, is ahead of the boot clock.
-fn ahead() -> Result<i128> {
-    Ok(Timestamp::now().as_nanosecond() - i128::from(clock::boot_nanos().context("no boot clock")?))
 }
 
 /// An election among the hosts of a net.
@@ -126,11 +113,7 @@ impl Site {
     fn lead(&self, start: &Start) -> Result<Lead> {
         let &Start { token, nanos: began, .. } = start;
         let host = start.name.parse().context("a candidate that is none of ours")?;
-        let log = log_of(&self.logs, host);
-        let granted = granted(&fs::read_to_string(&log)?, token);
-        let granted = granted.with_context(|| format!("{} does not tell of token {token}", log.display()))?;
-        let granted = u64::try_from(granted.as_nanosecond() - ahead()?)?;
-        ensure!(granted <= began, "the wall clock was set while this was measured");
+        let granted = log::granted(&log_of(&self.logs, host), start)?;
         Ok(Lead { token, host, granted, began })
     }
 

@@ -77,15 +77,3 @@ fn timings_are_as_the_command_has_them_where_they_are_not_given() {
     assert!(parsed("100/20/10/5").is_err_and(|error| error.contains("more than three")));
     assert!(parsed("1000/x").is_err_and(|error| error.contains("x is no number")));
 }
-
-#[test]
-fn when_a_lease_was_granted_is_read_from_the_log() {
-    let log = "\
-2026-11-22T07:10:44.000001Z  INFO leading election=default token=1
-2026-11-22T07:10:44.000101Z  INFO leading default with token 1
-2026-11-22T07:10:44.500000Z  INFO the leadership is over token=12 reason=expired
-2026-11-22T07:10:45.123456Z  INFO leading election=default token=12
-";
-    let nanos = |token| site::granted(log, token).map(|at| at.as_nanosecond() % 1_000_000_000);
-    assert_eq!((nanos(1), nanos(12), nanos(2)), (Some(1_000), Some(123_456_000), None));
-}

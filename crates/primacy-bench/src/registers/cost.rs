@@ -191,8 +191,8 @@ pub(super) fn primacy(primacy: &Path, place: &Place, each: usize, plan: &Plan) -
     let mut cost = meter.stop(Form::Primacy, plan.candidates, processes)?;
     let (memory, threads) = fleet.memory_and_threads();
     cost.fleet = Some(Upkeep { cpu: rounded(own.as_secs_f64() / cost.seconds), memory, threads });
-    let nanos = gaps(&mut fleet, leader, Event::SilentLoss, processes, plan.losses, |nth| plan.pause(nth))?;
-    cost.gaps_ms = nanos.into_iter().map(|nanos| nanos / 1_000_000).collect();
+    let gaps = gaps(&mut fleet, leader, Event::SilentLoss, processes, plan.losses, |nth| plan.pause(nth))?;
+    cost.gaps_ms = gaps.gaps_nanos.into_iter().map(|nanos| nanos / 1_000_000).collect();
     let after = vars()?;
     // Who was evicted although it lived has come back.
     cost.evictions = after.comebacks - before.comebacks;

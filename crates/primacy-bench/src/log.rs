@@ -1,0 +1,45 @@
+//! When a lease was granted, by what a candidate logs (`primacy run --verbose`).
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use primacy::clock;
+
+use crate::fleet::Start;
+
+/// When the lease was granted by which this program runs, by its candidate's log: the machine's boot clock, in nanoseconds.
+pub(crate) fn granted(log: &Path, start: &Start) -> Result<u64> {
+    let Start { token, nanos: began, .. } = start;
+    let at = read(&fs::read_to_string(log)?, *token);
+    let at = at.with_context(|| format!("{} does not tell of token {token}", log.display()))?;
+    // How far the wall clock, which logs go by, is ahead.
+    let ahead = Timestamp::now().as_nanosecond() - i128::from(clock::boot_nanos().context("no boot clock")?);
+    let at = u64::try_from(at.as_nanosecond() - ahead)?;
+    ensure!(at <= *began, "the wall clock was set while this was measured");
+    Ok(at)
+}
+
+fn read(log: &str, token: u64) -> Option<Timestamp> {
+    let token = format!(" token={token}");
+    let line = log.lines().find(|line| line.contains(" leading election=") && line.ends_with(&token))?;
+    line.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_a_lease_was_granted_is_read_from_the_log() {
+        let log = "\
+2026-11-22T07:10:44.000001Z  INFO leading election=default token=1
+2026-11-22T07:10:44.000101Z  INFO leading default with token 1
+2026-11-22T07:10:44.500000Z  INFO the leadership is over token=12 reason=expired
+2026-11-22T07:10:45.123456Z  INFO leading election=default token=12
+";
+        let nanos = |token| read(log, token).map(|at| at.as_nanosecond() % 1_000_000_000);
+        assert_eq!((nanos(1), nanos(12), nanos(2)), (Some(1_000), Some(123_456_000), None));
+    }
+}
