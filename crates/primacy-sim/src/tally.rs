@@ -195,6 +195,8 @@ pub struct Tally {
     pub seeds: u64,
     /// Runs that were made a second time and gave the same trace.
     pub repeated: u64,
+    /// The sum of their fingerprints: equal where all of them were, in whatever order.
+    pub fingerprint: u64,
     /// Simulated time.
     pub nanos: u128,
     /// Events handled.
@@ -269,6 +271,7 @@ impl Tally {
     pub fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.repeated += other.repeated;
+        self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
         self.nanos += other.nanos;
         self.events += other.events;
         self.elections += other.elections;

@@ -169,10 +169,12 @@ impl World {
         self.tally.seeds = 1;
         self.tally.registers = u64::from(self.scenario.company.is_some());
         self.tally.nanos = u128::from(self.now);
+        let fingerprint = self.trace.fingerprint();
+        self.tally.fingerprint = fingerprint;
         Outcome {
             violation: self.violation,
             tally: self.tally,
-            fingerprint: self.trace.fingerprint(),
+            fingerprint,
             lines: self.trace.into_lines(),
         }
     }

@@ -278,6 +278,7 @@ fn show_progress(tally: &Tally, seeds: u64, watch: &Stopwatch, shown: &Mutex<u64
 fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Result<()> {
     let tally = &report.tally;
     writeln!(out, "{:>12}  seeds, {} of them run twice with the same trace", tally.seeds, tally.repeated)?;
+    writeln!(out, "{:016x}  is what all their traces add up to", tally.fingerprint)?;
     writeln!(out, "{:>12.1}  simulated hours in {:.1} s", tally.hours(), took.as_secs_f64())?;
     writeln!(out, "{:>12}  events", tally.events)?;
     writeln!(out, "{:>12}  elections", tally.elections)?;
