@@ -1,6 +1,7 @@
 //! Who takes part and in what: candidate identity, readable labels, election names.
 
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use core::fmt::{self, Write as _};
 use core::str::FromStr;
 
@@ -76,7 +77,7 @@ macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Checks and keeps the name.
@@ -86,7 +87,7 @@ macro_rules! name_type {
             pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
                 let name = name.into();
                 check_name(&name)?;
-                Ok(Self(name))
+                Ok(Self(name.into()))
             }
 
             /// The name as it was given, for storing and comparing byte by byte. Print with `Display`, which escapes.

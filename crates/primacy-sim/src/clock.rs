@@ -21,16 +21,22 @@ impl Clock {
 
     /// What it shows at a real time, which must not lie before its start.
     pub(crate) fn read(&self, real: u64) -> Instant {
-        let elapsed = i128::from(real.saturating_sub(self.real));
-        let shown = elapsed * (MILLION + i128::from(self.ppm)) / MILLION;
-        Instant::from_nanos(self.local.saturating_add(shown as u64))
+        let elapsed = real.saturating_sub(self.real);
+        let rate = MILLION + i128::from(self.ppm);
+        // Some hours fit, and are divided much faster.
+        let small = u64::try_from(rate).ok().and_then(|rate| elapsed.checked_mul(rate));
+        let shown = small.map_or_else(|| (i128::from(elapsed) * rate / MILLION) as u64, |small| small / 1_000_000);
+        Instant::from_nanos(self.local.saturating_add(shown))
     }
 
     /// The earliest real time at which it shows at least `local`.
     pub(crate) fn real_at(&self, local: Instant) -> u64 {
-        let left = i128::from(local.as_nanos().saturating_sub(self.local));
+        let left = local.as_nanos().saturating_sub(self.local);
         let rate = MILLION + i128::from(self.ppm);
-        let elapsed = (left * MILLION + rate - 1) / rate;
+        if let (Some(small), Ok(rate)) = (left.checked_mul(1_000_000), u64::try_from(rate)) {
+            return self.real.saturating_add(small.div_ceil(rate));
+        }
+        let elapsed = (i128::from(left) * MILLION + rate - 1) / rate;
         self.real.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
 

@@ -42,6 +42,7 @@ mod queue;
 mod registers;
 mod rng;
 mod scenario;
+mod slots;
 mod store;
 mod tally;
 mod trace;

@@ -208,10 +208,10 @@ impl World {
         let Some(process) = &self.nodes[n].process else { return };
         let (number, id, clock) = (process.number, process.id, process.clock);
         let host = self.scenario.peers.as_ref().map_or(0, |setting| setting.hosts[n]);
-        if !self.peers.clients.contains_key(&number) {
+        if self.peers.clients.get(number).is_none() {
             self.new_client(Who::Candidate { node: n, process: number }, id, host, clock);
         }
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         // Slewed since, perhaps.
         client.clock = clock;
         match &request {
@@ -231,7 +231,7 @@ impl World {
 
     /// A candidate waits no longer for a call: its connections go with it.
     pub(crate) fn abandon_peers(&mut self, process: u64) {
-        if let Some(client) = self.peers.clients.get_mut(&process) {
+        if let Some(client) = self.peers.clients.get_mut(process) {
             (client.call, client.begun, client.plan) = (None, false, None);
             self.hang_up(process);
         }
@@ -240,11 +240,11 @@ impl World {
     /// Its process is gone. What it has sent may be on its way.
     pub(crate) fn end_client(&mut self, number: u64) {
         self.hang_up(number);
-        self.peers.clients.remove(&number);
+        self.peers.clients.remove(number);
     }
 
     pub(super) fn hang_up(&mut self, number: u64) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         client.inbox.clear();
         // With all else that has come, also that this is due.
         client.looks_at = None;
@@ -256,7 +256,7 @@ impl World {
 
     /// It is to do this, as soon as a majority can be asked.
     pub(super) fn plan(&mut self, number: u64, plan: Plan) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         client.calls += 1;
         client.plan = Some(plan);
         client.standing = Standing::default();
@@ -269,7 +269,7 @@ impl World {
 
     /// Begins with what is planned if a majority can be asked; fails if none can.
     fn settle_ways(&mut self, number: u64) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         if client.has_ways() {
             let Some(plan) = client.plan.take() else { return };
             self.begin_call(number, plan);
@@ -282,7 +282,7 @@ impl World {
     fn begin_call(&mut self, number: u64, plan: Plan) {
         let mut out = Vec::new();
         self.catch_up(number, &mut out);
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         // What came too late for the last call may still be worth something: a voter that has to catch up.
         for back in std::mem::take(&mut client.late) {
             client.tell(back, &mut out);
@@ -299,7 +299,7 @@ impl World {
 
     /// Something has reached an asker, which handles it when it runs.
     pub(super) fn hear(&mut self, number: u64, heard: Heard) {
-        if let Some(client) = self.peers.clients.get_mut(&number) {
+        if let Some(client) = self.peers.clients.get_mut(number) {
             client.inbox.push_back(heard);
             self.run_client(number);
         }
@@ -307,7 +307,7 @@ impl World {
 
     /// Handles what has come, unless its process is stopped.
     pub(crate) fn run_client(&mut self, number: u64) {
-        while let Some(client) = self.peers.clients.get_mut(&number) {
+        while let Some(client) = self.peers.clients.get_mut(number) {
             let is_stopped = match &client.who {
                 Who::Candidate { node, .. } => self.nodes[*node].is_stopped(self.now),
                 Who::Warden { node } => self.nodes[*node].frozen_until(self.now).is_some(),
@@ -328,13 +328,13 @@ impl World {
             Who::Operator(_) | Who::Exchanger(_) => false,
         };
         let of_it = self.peers.clients.iter().filter(|(_, client)| is_of_it(client));
-        let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> = of_it.map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.run_client(number));
     }
 
     /// Whoever is no candidate waits no longer.
     pub(super) fn give_up(&mut self, number: u64, calls: u64) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         if client.calls == calls && (client.begun || client.plan.is_some()) {
             client.plan = None;
             self.done_call(number, Err(CallError::Unknown));
@@ -343,7 +343,7 @@ impl World {
 
     fn handle_heard(&mut self, number: u64, heard: Heard) {
         let now = self.now;
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let own = client.clock.read(now);
         let at = |client: &Client, connection: u64| client.ways.iter().position(|way| way.connection == connection);
         match heard {
@@ -392,7 +392,7 @@ impl World {
                 let Some(voter) = at(client, connection) else { return };
                 let host = client.host;
                 let anew = self.dial(number, host, voter);
-                if let Some(client) = self.peers.clients.get_mut(&number) {
+                if let Some(client) = self.peers.clients.get_mut(number) {
                     client.ways[voter].connection = anew;
                 }
             }
@@ -411,7 +411,7 @@ impl World {
     }
 
     pub(super) fn broken(&mut self, number: u64, voter: usize) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let Some(way) = client.ways.get_mut(voter) else { return };
         if way.state != State::Up {
             return;
@@ -428,7 +428,7 @@ impl World {
     }
 
     fn redial_later(&mut self, number: u64, voter: usize) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let Some(way) = client.ways.get_mut(voter) else { return };
         let (wait, connection) = (way.wait, way.connection);
         way.wait = (wait * 2).min(LATE);
@@ -437,7 +437,7 @@ impl World {
 
     fn arm_silence(&mut self, number: u64, voter: usize) {
         let now = self.now;
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let own = client.clock.read(now);
         let Some(way) = client.ways.get_mut(voter) else { return };
         let Some((_, (_, since))) = way.asked.first_key_value().filter(|_| !way.armed) else { return };
@@ -450,7 +450,7 @@ impl World {
 
     pub(super) fn ask(&mut self, number: u64, to: VoterId, round: Round, frame: Frame) {
         let (now, voter) = (self.now, index_of(to));
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let own = client.clock.read(now);
         let is_there = client.is_there(to);
         let Some(way) = client.ways.get_mut(voter) else {
@@ -471,7 +471,7 @@ impl World {
 
     /// The connections tell the clerk something, now or with the next call.
     pub(super) fn back(&mut self, number: u64, back: Back) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         if let (Who::Exchanger(_), Back::Lost(voter, round)) = (&client.who, &back) {
             return self.drive_misses(number, *voter, *round);
         }
@@ -489,7 +489,7 @@ impl World {
         for output in out {
             match output {
                 Output::Send { to, round, ask } => {
-                    let Some(client) = self.peers.clients.get(&number) else { return };
+                    let Some(client) = self.peers.clients.get(number) else { return };
                     let (asker, waits, of) = (client.id, client.waits, client.clerk.membership().number());
                     self.note_claim(number, &ask);
                     self.tell_first(number, to);
@@ -501,12 +501,12 @@ impl World {
         }
         let now = self.now;
         if let Some(result) = done {
-            if let Some(client) = self.peers.clients.get_mut(&number) {
+            if let Some(client) = self.peers.clients.get_mut(number) {
                 client.pace.done(result.is_ok(), client.clock.read(now));
             }
             return self.done_call(number, result);
         }
-        let Some(client) = self.peers.clients.get_mut(&number).filter(|client| client.begun) else { return };
+        let Some(client) = self.peers.clients.get_mut(number).filter(|client| client.begun) else { return };
         let due = client.pace.due(&client.clerk, client.clock.read(now));
         if client.looks_at.is_none_or(|at| due < at) {
             client.looks_at = Some(due);
@@ -516,7 +516,7 @@ impl World {
     }
 
     fn done_call(&mut self, number: u64, result: Result<Reply, CallError>) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         client.begun = false;
         let call = client.call.take();
         let standing = client.standing;
@@ -530,7 +530,7 @@ impl World {
             // A connection that has failed once is not used again.
             self.hang_up(number);
         }
-        let Some(client) = self.peers.clients.get(&number) else { return };
+        let Some(client) = self.peers.clients.get(number) else { return };
         match client.who {
             Who::Candidate { node, process } => {
                 if let Some(call) = call {

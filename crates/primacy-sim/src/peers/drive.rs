@@ -48,7 +48,7 @@ impl Drive {
 
 impl World {
     fn drive_of(&mut self, number: u64) -> Option<&mut Drive> {
-        match &mut self.peers.clients.get_mut(&number)?.who {
+        match &mut self.peers.clients.get_mut(number)?.who {
             Who::Exchanger(drive) => Some(drive),
             _ => None,
         }
@@ -64,7 +64,7 @@ impl World {
 
     fn begin_change(&mut self, number: u64, wanted: Option<Membership>) {
         let by = u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits());
-        let client = self.peers.clients.get(&number);
+        let client = self.peers.clients.get(number);
         let Some(current) = client.and_then(|client| client.pool.as_ref()?.cluster.clone()) else { return };
         let is_wanted = wanted.is_some();
         let change = self.new_change(current, wanted, by);
@@ -189,7 +189,7 @@ impl World {
 
     /// Who is to vote, if those are others than vote now, and enough of them are there.
     fn wanted_voters(&self, number: u64) -> Option<BTreeSet<VoterId>> {
-        let client = self.peers.clients.get(&number)?;
+        let client = self.peers.clients.get(number)?;
         let Who::Exchanger(drive) = &client.who else { return None };
         let (swap, current) = (drive.swap.as_ref()?, client.pool.as_ref()?.cluster.as_ref()?);
         let mut target = current.old().clone();

@@ -20,11 +20,10 @@ mod tcp;
 mod voter;
 mod wire;
 
-use std::collections::BTreeMap;
-
 use primacy_core::Instant;
 use primacy_core::quorum::{Membership, VoterId};
 
+use crate::slots::Slots;
 use crate::world::World;
 use client::Client;
 use exchange::Exchange;
@@ -40,8 +39,8 @@ pub(crate) use setting::Setting;
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     booths: Vec<Booth>,
-    clients: BTreeMap<u64, Client>,
-    connections: BTreeMap<u64, Connection>,
+    clients: Slots<Client>,
+    connections: Slots<Connection>,
     cuts: Cuts,
     ledger: Ledger,
     /// Where voters are exchanged.

@@ -55,7 +55,7 @@ impl World {
     }
 
     pub(super) fn retry_errand(&mut self, client: u64) {
-        match self.peers.clients.get(&client).map(|client| &client.who) {
+        match self.peers.clients.get(client).map(|client| &client.who) {
             Some(Who::Exchanger(_)) => self.plan(client, Plan::Exchange),
             Some(_) => self.look_for_errand(client),
             None => {}
@@ -68,7 +68,7 @@ impl World {
 
     fn plan_in_time(&mut self, number: u64, plan: Plan, patience: u64) {
         self.plan(number, plan);
-        if let Some(client) = self.peers.clients.get(&number) {
+        if let Some(client) = self.peers.clients.get(number) {
             self.after_peers(patience, What::GiveUp { client: number, calls: client.calls });
         }
     }
@@ -76,7 +76,7 @@ impl World {
     /// What an operator was told.
     pub(super) fn errand_hears(&mut self, number: u64, result: Result<Reply, CallError>) {
         let entropy = self.rng.bits();
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let mut known = client.clerk.orders().clone();
         let Who::Operator(errand) = &mut client.who else { return };
         let telling = errand.telling.take();
@@ -124,7 +124,7 @@ impl World {
     pub(crate) fn warden_asks(&mut self, n: usize, id: CandidateId, version: Version) {
         let is_it = |who: &Who, of: CandidateId| matches!(who, Who::Warden { node } if *node == n) && of == id;
         let known = self.peers.clients.iter().find(|(_, client)| is_it(&client.who, client.id));
-        let known = known.map(|(number, _)| *number);
+        let known = known.map(|(number, _)| number);
         let host = self.scenario.peers.as_ref().map_or(0, |setting| setting.hosts[n]);
         let clock = Clock::new(self.now, 0, self.nodes[n].ppm);
         let number = known.unwrap_or_else(|| self.new_client(Who::Warden { node: n }, id, host, clock));

@@ -93,7 +93,7 @@ impl World {
 
     /// Begins to make its connections.
     pub(super) fn open_ways(&mut self, number: u64) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let host = client.host;
         let places = client.pool.as_mut().map(|pool| {
             pool.told.clear();
@@ -104,7 +104,7 @@ impl World {
         for voter in 0..self.peers.booths.len() {
             let is_meant = places.as_ref().is_none_or(|places| places.contains(&voter));
             let connection = if is_meant { self.dial(number, host, voter) } else { 0 };
-            if let Some(client) = self.peers.clients.get_mut(&number) {
+            if let Some(client) = self.peers.clients.get_mut(number) {
                 client.ways.push(Way::new(connection));
             }
         }
@@ -112,15 +112,15 @@ impl World {
 
     /// Connections to the voters, and to nobody else.
     fn connect(&mut self, number: u64) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let (host, Some(pool)) = (client.host, &client.pool) else { return };
         let (places, is_open) = (pool.places(), pool.is_open);
         for place in 0..client.ways.len() {
-            let Some(client) = self.peers.clients.get_mut(&number) else { return };
+            let Some(client) = self.peers.clients.get_mut(number) else { return };
             let way = &mut client.ways[place];
             if places.contains(&place) && way.state == State::Idle {
                 let connection = self.dial(number, host, place);
-                if let Some(client) = self.peers.clients.get_mut(&number) {
+                if let Some(client) = self.peers.clients.get_mut(number) {
                     client.ways[place] = Way::new(connection);
                 }
             } else if is_open && !places.contains(&place) && way.state != State::Idle {
@@ -132,7 +132,7 @@ impl World {
 
     /// These are the voters, says somebody who can know. Whether that is news to it.
     pub(super) fn learn(&mut self, number: u64, voters: &Membership) -> bool {
-        let Some(pool) = self.peers.clients.get_mut(&number).and_then(|client| client.pool.as_mut()) else {
+        let Some(pool) = self.peers.clients.get_mut(number).and_then(|client| client.pool.as_mut()) else {
             return false;
         };
         if pool.cluster.as_ref().is_some_and(|known| known.number() >= voters.number()) {
@@ -146,7 +146,7 @@ impl World {
 
     /// A connection stands: the other side has said who it is, and who votes.
     pub(super) fn greeted(&mut self, number: u64, place: usize) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let Some(pool) = &mut client.pool else { return };
         let Some(exchange) = &mut self.peers.exchange else { return };
         let Some((voter, voters)) = exchange.welcomes.remove(&client.ways[place].connection) else { return };
@@ -168,7 +168,7 @@ impl World {
 
     /// A call begins: it is one of the latest voters that are known.
     pub(super) fn catch_up(&mut self, number: u64, out: &mut Vec<Output>) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let Some(pool) = &mut client.pool else { return };
         pool.is_open = true;
         if let Some(voters) = pool.cluster.clone() {
@@ -179,7 +179,7 @@ impl World {
 
     /// A voter that may have missed an exchange is told of it before it is asked anything.
     pub(super) fn tell_first(&mut self, number: u64, to: VoterId) {
-        let Some(client) = self.peers.clients.get(&number) else { return };
+        let Some(client) = self.peers.clients.get(number) else { return };
         let Some(pool) = &client.pool else { return };
         let Some(voters) = pool.cluster.as_ref().filter(|voters| voters.number() > 0) else { return };
         let has = |(there, known): &(VoterId, Option<u64>)| *there == to && *known >= Some(voters.number());
@@ -193,7 +193,7 @@ impl World {
 
     /// A voter says something of who votes.
     pub(super) fn hear_told(&mut self, number: u64, place: usize, asked: u64, told: Told) {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return };
+        let Some(client) = self.peers.clients.get_mut(number) else { return };
         let voter = client.voter_at(place);
         if asked == 0 {
             if let Told::Moved(voters) = told
@@ -225,7 +225,7 @@ impl World {
 
     /// If later voters are known by now than its call counts with, they are asked. Whether that is so.
     pub(super) fn moved(&mut self, number: u64) -> bool {
-        let Some(client) = self.peers.clients.get_mut(&number) else { return false };
+        let Some(client) = self.peers.clients.get_mut(number) else { return false };
         let cluster = client.pool.as_ref().and_then(|pool| pool.cluster.as_ref());
         let later = cluster.filter(|voters| client.begun && voters.number() > client.clerk.membership().number());
         let Some(later) = later.cloned() else { return false };
@@ -237,7 +237,7 @@ impl World {
 
     /// Who waits looks again.
     fn hint_of_voters(&mut self, number: u64) {
-        let Some(client) = self.peers.clients.get(&number) else { return };
+        let Some(client) = self.peers.clients.get(number) else { return };
         if let Who::Candidate { node, .. } = client.who {
             self.hint_one(node);
         }
@@ -247,7 +247,7 @@ impl World {
     pub(super) fn count_by(&mut self, number: u64, result: &Result<Reply, CallError>) -> Option<u64> {
         let exchange = self.peers.exchange.as_mut()?;
         let before = exchange.counted.get(&number).copied();
-        let client = self.peers.clients.get(&number)?;
+        let client = self.peers.clients.get(number)?;
         if matches!(result, Ok(Reply::Applied(record)) if record.holder.is_some()) {
             exchange.counted.insert(number, client.clerk.membership().number());
         }

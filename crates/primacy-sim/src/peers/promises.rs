@@ -149,7 +149,7 @@ impl World {
     /// A claim is about to be sent.
     pub(super) fn note_claim(&mut self, number: u64, ask: &Ask) {
         let ledger = &mut self.peers.ledger;
-        let Some(client) = self.peers.clients.get(&number) else { return };
+        let Some(client) = self.peers.clients.get(number) else { return };
         let Some(term) = Client::claims(ask) else { return };
         // Who asks again within its call claims nothing new.
         let claim = (client.calls, term);

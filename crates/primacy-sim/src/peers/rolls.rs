@@ -119,7 +119,8 @@ impl World {
 
     /// What it answers to something about who votes, and whether that must be flushed first.
     pub(super) fn answer_roll(&mut self, v: usize, ask: RollAsk<Membership>, own: Instant) -> Option<(Told, bool)> {
-        let (id, asked) = (self.peers.booths[v].id, describe(&ask));
+        let id = self.peers.booths[v].id;
+        let asked = self.trace.keeps().then(|| describe(&ask)).unwrap_or_default();
         let life = self.peers.booths[v].life.as_mut()?;
         let post = life.post.as_mut()?;
         if let RollAsk::Adopt(voters) = &ask
@@ -166,12 +167,12 @@ impl World {
         let Some(voters) = post.published.clone() else { return };
         post.is_out = !voters.voters().any(|voter| voter == id);
         let is_out = post.is_out;
-        let watches = |client: &u64| {
+        let watches = |client: u64| {
             self.peers.clients.get(client).is_some_and(|client| matches!(client.who, Who::Candidate { .. }))
         };
         let of_it = self.peers.connections.iter().filter(|(_, other)| other.life == Some(number) && other.voter == v);
-        let of_it = of_it.filter(|(_, other)| watches(&other.client));
-        let of_it: Vec<u64> = of_it.map(|(connection, _)| *connection).collect();
+        let of_it = of_it.filter(|(_, other)| watches(other.client));
+        let of_it: Vec<u64> = of_it.map(|(connection, _)| connection).collect();
         let of_it = if self.admits_old() { Vec::new() } else { of_it };
         for connection in of_it {
             let told = Box::new(Told::Moved(voters.clone()));

@@ -225,21 +225,20 @@ impl World {
         self.nodes[n].remains = None;
         let is_it = |client: &Client| matches!(client.who, Who::Warden { node } if node == n);
         let of_it = self.peers.clients.iter().filter(|(_, client)| is_it(client));
-        let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> = of_it.map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.end_client(number));
     }
 
     /// All connections are made anew, and nothing is on its way.
     pub(super) fn renew_connections(&mut self) {
         // Operators that are about to do something go home.
-        self.peers.clients.retain(|_, client| !matches!(client.who, Who::Operator(_) | Who::Exchanger(_)));
-        let numbers: Vec<u64> = self.peers.clients.keys().copied().collect();
-        for number in numbers {
+        self.peers.clients.retain(|client| !matches!(client.who, Who::Operator(_) | Who::Exchanger(_)));
+        for number in self.peers.clients.numbers() {
             for voter in 0..self.peers.booths.len() {
                 self.broken(number, voter);
             }
         }
-        self.peers.connections.retain(|_, connection| connection.life.is_none());
+        self.peers.connections.retain(|connection| connection.life.is_none());
     }
 
     /// Whether all voters answer, and are heard.

@@ -272,16 +272,16 @@ impl World {
             life.lineup.announce(*asker, *rank, lease, own);
         }
         let was_bound = life.voter.bound_until(own);
-        let before = life.voter.durable().clone();
+        let before = life.voter.durable().support();
         let verdict = life.voter.handle(ask, own);
         let accepted = verdict.answer.accepted;
         let is_news = match ask {
             Ask::Claim { term, holder, granted, .. } if accepted => {
                 life.lineup.0.remove(&holder.id);
-                let is_new = life.voter.durable().support() != before.support();
+                let is_new = life.voter.durable().support() != before;
                 if granted.is_some() && is_new {
                     self.tally.saw(Sometimes::CaughtUp);
-                    if *term == before.term {
+                    if *term == before.0 {
                         self.tally.saw(Sometimes::WonOver);
                     }
                 }
@@ -324,7 +324,7 @@ impl World {
             }
             self.send_frame(connection, false, frame);
             if self.rng.chance(breaks) {
-                let host = self.peers.connections.get(&connection).map(|connection| connection.host);
+                let host = self.peers.connections.get(connection).map(|connection| connection.host);
                 self.fault(Fault::ConnectionsBroken);
                 self.break_connections(v, host.or(Some(usize::MAX)), true);
             }

@@ -171,7 +171,7 @@ impl World {
     /// The connection is made, if the other side can answer; or it has failed, or is tried until then.
     pub(super) fn dialed(&mut self, number: u64, by: u64) {
         let now = self.now;
-        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let (client, host, voter) = (connection.client, connection.host, connection.voter);
         let cuts = &self.peers.cuts;
         let blocked = cuts.open_at(host, voter, now).into_iter().chain(cuts.open_at(voter, host, now)).max();
@@ -193,7 +193,7 @@ impl World {
         if made {
             self.welcome(number, voter);
         } else {
-            self.peers.connections.remove(&number);
+            self.peers.connections.remove(number);
         }
         self.hear(client, Heard::Dialed { connection: number, made });
     }
@@ -218,7 +218,7 @@ impl World {
 
     /// Sends a frame over a connection.
     pub(super) fn send_frame(&mut self, number: u64, at_voter: bool, frame: Frame) {
-        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let Some(connection) = self.peers.connections.get(number) else { return };
         let (from, to) = connection.ends(at_voter);
         let Some(setting) = &self.scenario.peers else { return };
         let (strays, loss, doubled) = (setting.strays, setting.rates.loss, setting.rates.doubled);
@@ -237,7 +237,7 @@ impl World {
             return self.after_peers(way, What::Stray { connection: number, at_voter, frame: Box::new(frame) });
         }
         let now = self.now;
-        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let mut back = Vec::new();
         for lane in [at_voter, !at_voter] {
             back.extend(connection.lane(lane).hear_late(now).into_iter().map(|segment| (lane, segment)));
@@ -250,13 +250,13 @@ impl World {
 
     /// Puts a segment on its way, or an acknowledgment alone.
     fn transmit(&mut self, number: u64, at_voter: bool, segment: Option<u64>) {
-        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let Some(connection) = self.peers.connections.get(number) else { return };
         let (from, to) = connection.ends(at_voter);
         let loss = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.loss);
         let way = self.one_way(from, to);
         let is_lost = from != to && self.rng.chance(loss);
         let now = self.now;
-        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let ack = connection.lane(!at_voter).receiver.ack();
         let lane = connection.lane(at_voter);
         if is_lost {
@@ -273,7 +273,7 @@ impl World {
     /// Wakes a sender in time, if it has something to do: it has when something is missing, and looks at nothing else.
     fn watch(&mut self, number: u64, at_voter: bool) {
         let now = self.now;
-        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let lane = connection.lane(at_voter);
         if !lane.lacks && !lane.sender.waits() {
             return;
@@ -289,7 +289,7 @@ impl World {
     /// A sender wakes.
     pub(super) fn resend(&mut self, number: u64, at_voter: bool) {
         let now = self.now;
-        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let lane = connection.lane(at_voter);
         if lane.wakes != Some(now) {
             return;
@@ -308,7 +308,7 @@ impl World {
     pub(super) fn arrive_frames(&mut self, number: u64, at_voter: bool) {
         let now = self.now;
         loop {
-            let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+            let Some(connection) = self.peers.connections.get_mut(number) else { return };
             let (from, to) = connection.ends(at_voter);
             let lane = connection.lane(at_voter);
             if let Some(frame) = lane.hand_over() {
@@ -337,7 +337,7 @@ impl World {
 
     /// A frame that keeps no order reaches the other end, or is lost where the network is cut.
     pub(super) fn arrive_stray(&mut self, number: u64, at_voter: bool, frame: Frame) {
-        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let Some(connection) = self.peers.connections.get(number) else { return };
         let (from, to) = connection.ends(at_voter);
         if self.peers.cuts.open_at(from, to, self.now).is_none() {
             self.pass_on(number, at_voter, frame, true);
@@ -345,7 +345,7 @@ impl World {
     }
 
     fn pass_on(&mut self, number: u64, at_voter: bool, frame: Frame, strays: bool) {
-        let Some(connection) = self.peers.connections.get(&number) else { return };
+        let Some(connection) = self.peers.connections.get(number) else { return };
         let (client, voter, life) = (connection.client, connection.voter, connection.life);
         let (closed, lingers) = (connection.closed, connection.lingers);
         if at_voter {
@@ -374,7 +374,7 @@ impl World {
     pub(super) fn close(&mut self, number: u64) {
         let strays = self.scenario.peers.as_ref().is_some_and(|setting| setting.strays);
         let lingers = strays || self.rng.chance(500_000);
-        if let Some(connection) = self.peers.connections.get_mut(&number) {
+        if let Some(connection) = self.peers.connections.get_mut(number) {
             connection.closed = true;
             connection.lingers = lingers;
         }
@@ -388,8 +388,8 @@ impl World {
             connection.closed && (!connection.lingers || connection.to_voter.frames.is_empty())
         };
         let strays = self.scenario.peers.as_ref().is_some_and(|setting| setting.strays);
-        if !strays && self.peers.connections.get(&number).is_some_and(over) {
-            self.peers.connections.remove(&number);
+        if !strays && self.peers.connections.get(number).is_some_and(over) {
+            self.peers.connections.remove(number);
         }
     }
 
@@ -399,9 +399,9 @@ impl World {
             connection.voter == voter && connection.life.is_some() && host.is_none_or(|host| connection.host == host)
         };
         let broken = self.peers.connections.iter().filter(|(_, connection)| of_it(connection));
-        let broken: Vec<u64> = broken.map(|(number, _)| *number).collect();
+        let broken: Vec<u64> = broken.map(|(number, _)| number).collect();
         for number in broken {
-            let Some(connection) = self.peers.connections.get_mut(&number) else { continue };
+            let Some(connection) = self.peers.connections.get_mut(number) else { continue };
             connection.to_voter.clear();
             connection.life = Some(0);
             if tells {
