@@ -178,25 +178,25 @@ impl World {
             now = awaited.sent;
         }
         let before = Step::before(process, told, now);
-        let chosen = process.is_chosen();
-        let seen_at = process.candidate.view().seen_at;
+        let chosen = process.seat.is_some() && process.is_chosen();
         if event == Event::Hint {
             process.notes.hinted_at = Some(self.now);
         }
         let mut effects = Vec::new();
         self.log_event(n, &event);
+        let Some(process) = &mut self.nodes[n].process else { return };
         let shown = match &event {
             Event::Shown { sighting, .. } => Some(sighting.clone()),
             _ => None,
         };
-        let Some(process) = &mut self.nodes[n].process else { return };
+        let shown = shown.filter(|_| process.candidate.view().seen_at != Some(now));
         let entropy = &mut process.entropy;
         let mut context = Context { now, entropy: &mut || entropy.bits(), effects: &mut effects };
         process.candidate.handle(event, &mut context);
         if let Some(seat) = &mut process.seat {
             seat.chosen = chosen;
         }
-        let was_shown = process.note_shown(shown.filter(|_| seen_at != Some(now)), now);
+        let was_shown = process.note_shown(shown, now);
         self.trace.hash(&(self.now, n, now, &effects));
         if was_shown {
             self.saw(Sometimes::Shown);

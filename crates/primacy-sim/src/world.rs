@@ -171,12 +171,7 @@ impl World {
         self.tally.nanos = u128::from(self.now);
         let fingerprint = self.trace.fingerprint();
         self.tally.fingerprint = fingerprint;
-        Outcome {
-            violation: self.violation,
-            tally: self.tally,
-            fingerprint,
-            lines: self.trace.into_lines(),
-        }
+        Outcome { violation: self.violation, tally: self.tally, fingerprint, lines: self.trace.into_lines() }
     }
 
     fn advance(&mut self, to: u64) {

@@ -128,7 +128,11 @@ impl Membership {
 
 /// Whether those of whom `agrees` is true are more than half of these.
 pub(super) fn is_majority(voters: &BTreeSet<VoterId>, agrees: impl Fn(VoterId) -> bool) -> bool {
-    voters.iter().filter(|voter| agrees(**voter)).count() * 2 > voters.len()
+    let mut agreed = 0;
+    voters.iter().any(|voter| {
+        agreed += usize::from(agrees(*voter));
+        agreed * 2 > voters.len()
+    })
 }
 
 #[cfg(test)]

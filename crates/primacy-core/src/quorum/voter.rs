@@ -92,7 +92,7 @@ impl Voter {
 
     /// Answers what it is asked at that time.
     pub fn handle(&mut self, ask: &Ask, now: Instant) -> Verdict {
-        let before = self.durable.clone();
+        let before = (*ask != Ask::Read).then(|| self.durable.clone());
         let accepted = match ask {
             Ask::Read => true,
             ask if !self.is_sane(ask) => false,
@@ -143,7 +143,7 @@ impl Voter {
                 may
             }
         };
-        let must_flush = self.durable != before;
+        let must_flush = before.is_some_and(|before| self.durable != before);
         Verdict { answer: Answer { accepted, view: self.view(now) }, must_flush }
     }
 

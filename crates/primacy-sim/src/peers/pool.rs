@@ -34,16 +34,19 @@ impl Pool {
         Self { named, cluster: None, told, there, is_open: false }
     }
 
-    /// Where it looks for voters.
-    pub(super) fn places(&self) -> BTreeSet<usize> {
-        let voters = self.cluster.iter().flat_map(Membership::voters).map(index_of);
-        let named = self.named.iter().copied().filter(|_| !self.is_open || self.cluster.is_none());
-        voters.chain(named).collect()
+    /// Whether it looks for a voter there.
+    fn looks_at(&self, place: usize) -> bool {
+        let counts_named = !self.is_open || self.cluster.is_none();
+        self.has_voter_at(place) || counts_named && self.named.contains(&place)
+    }
+
+    fn has_voter_at(&self, place: usize) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.voters().any(|voter| index_of(voter) == place))
     }
 
     /// Whom it has heard of where.
     pub(super) fn knows(&self, place: usize) -> bool {
-        self.named.contains(&place) || self.cluster.iter().flat_map(Membership::voters).any(|v| index_of(v) == place)
+        self.named.contains(&place) || self.has_voter_at(place)
     }
 }
 
@@ -95,14 +98,14 @@ impl World {
     pub(super) fn open_ways(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         let host = client.host;
-        let places = client.pool.as_mut().map(|pool| {
+        if let Some(pool) = &mut client.pool {
             pool.told.clear();
             pool.there.clear();
             pool.is_open = false;
-            pool.places()
-        });
+        }
         for voter in 0..self.peers.booths.len() {
-            let is_meant = places.as_ref().is_none_or(|places| places.contains(&voter));
+            let client = self.peers.clients.get(number);
+            let is_meant = client.and_then(|client| client.pool.as_ref()).is_none_or(|pool| pool.looks_at(voter));
             let connection = if is_meant { self.dial(number, host, voter) } else { 0 };
             if let Some(client) = self.peers.clients.get_mut(number) {
                 client.ways.push(Way::new(connection));
@@ -113,17 +116,18 @@ impl World {
     /// Connections to the voters, and to nobody else.
     fn connect(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
-        let (host, Some(pool)) = (client.host, &client.pool) else { return };
-        let (places, is_open) = (pool.places(), pool.is_open);
+        let host = client.host;
         for place in 0..client.ways.len() {
             let Some(client) = self.peers.clients.get_mut(number) else { return };
+            let Some(pool) = &client.pool else { return };
+            let (is_meant, is_open) = (pool.looks_at(place), pool.is_open);
             let way = &mut client.ways[place];
-            if places.contains(&place) && way.state == State::Idle {
+            if is_meant && way.state == State::Idle {
                 let connection = self.dial(number, host, place);
                 if let Some(client) = self.peers.clients.get_mut(number) {
                     client.ways[place] = Way::new(connection);
                 }
-            } else if is_open && !places.contains(&place) && way.state != State::Idle {
+            } else if is_open && !is_meant && way.state != State::Idle {
                 let connection = std::mem::replace(way, Way::new(0)).connection;
                 self.close(connection);
             }
@@ -171,8 +175,10 @@ impl World {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         let Some(pool) = &mut client.pool else { return };
         pool.is_open = true;
-        if let Some(voters) = pool.cluster.clone() {
-            client.clerk.moved(voters, out);
+        if let Some(voters) =
+            pool.cluster.as_ref().filter(|voters| client.clerk.membership().number() < voters.number())
+        {
+            client.clerk.moved(voters.clone(), out);
         }
         self.connect(number);
     }

@@ -207,7 +207,7 @@ impl World {
         let ready = |life: &&mut Life| at && life.flush.is_none() && life.post.as_ref().is_none_or(|post| !post.is_out);
         let Some(life) = self.peers.booths[v].life.as_mut().filter(ready) else { return };
         let own = life.clock.read(now);
-        let works: Vec<(u64, Frame)> = life.inbox.drain(..).collect();
+        let works = std::mem::take(&mut life.inbox);
         let mut answers = Vec::new();
         let (mut must_flush, mut is_news) = (false, false);
         for (connection, frame) in works {
@@ -240,13 +240,14 @@ impl World {
             life.bound_until = None;
             is_news = true;
         }
-        let disk = life.disk();
         if !must_flush {
             self.tell(v, answers, is_news);
         } else if early {
+            let disk = life.disk();
             self.tell(v, answers, is_news);
             self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
         } else {
+            let disk = life.disk();
             self.flush(v, Flush { disk, answers, is_news });
         }
         self.arm_end(v);

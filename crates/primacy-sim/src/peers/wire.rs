@@ -238,14 +238,16 @@ impl World {
         }
         let now = self.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
-        let mut back = Vec::new();
-        for lane in [at_voter, !at_voter] {
-            back.extend(connection.lane(lane).hear_late(now).into_iter().map(|segment| (lane, segment)));
-        }
+        let back = [at_voter, !at_voter].map(|lane| (lane, connection.lane(lane).hear_late(now)));
         let lane = connection.lane(at_voter);
         lane.frames.push_back(frame);
-        back.extend(lane.sender.push(now).map(|segment| (at_voter, segment)));
-        back.into_iter().for_each(|(lane, segment)| self.transmit(number, lane, Some(segment)));
+        let segment = lane.sender.push(now);
+        for (lane, again) in back {
+            again.into_iter().for_each(|segment| self.transmit(number, lane, Some(segment)));
+        }
+        if segment.is_some() {
+            self.transmit(number, at_voter, segment);
+        }
     }
 
     /// Puts a segment on its way, or an acknowledgment alone.
