@@ -242,11 +242,14 @@ impl Clerk {
         matches!(self.step, Step::Reading(_) | Step::Claiming { .. })
     }
 
-    /// The lease that is at stake: the one that is asked for, or that was shown last.
+    /// The lease that is at stake: the one that is asked for, or that was shown last; or, if none was, the longest that the voters
+    /// who have answered tell of.
     pub(super) fn lease(&self) -> Option<Duration> {
+        let shown = || self.shown.as_ref().map(|shown| shown.lease).filter(|lease| !lease.is_zero());
+        let told = || self.heard.values().map(|view| view.lease).max().filter(|lease| !lease.is_zero());
         match &self.step {
             Step::Reading(claim) | Step::Claiming { claim, .. } => Some(claim.lease),
-            _ => self.shown.as_ref().map(|shown| shown.lease).filter(|lease| !lease.is_zero()),
+            _ => shown().or_else(told),
         }
     }
 

@@ -48,6 +48,29 @@ fn a_look_that_hears_a_voter_of_anothers_claim_waits_for_the_beat_that_the_other
     assert_eq!(sighting.record.as_ref().map(|record| record.version), Some(version(1, 5)));
 }
 
+/// The time-out of a call is shorter than a long lease's moment, and whoever has just started would never hear of anything.
+#[test]
+fn a_first_look_waits_for_the_silent_no_longer_than_fits_the_lease_that_the_others_tell_of() {
+    let mut peers = Peers::new();
+    let (term, lease) = (Token::new(1).expect("small"), Duration::from_millis(100));
+    let claim = Ask::Claim { term, holder: holder("a"), lease, seen: Counts::default(), granted: None };
+    let [first, second, _] = [1, 2, 3].map(VoterId::from_bits);
+    assert!(peers.voters.get_mut(&first).expect("a voter").handle(&claim, peers.now).answer.accepted);
+    let (mut clerk, mut pace, mut out) = (Clerk::new(membership()), Pace::default(), Vec::new());
+    clerk.begin(Request::Look { announce: None }, &mut out);
+    pace.due(&clerk, peers.now);
+    out.clear();
+    for voter in [first, second] {
+        let answer = peers.voters[&voter].clone().handle(&Ask::Read, peers.now).answer;
+        clerk.answered(voter, clerk.round(), answer, &mut out);
+    }
+    assert_eq!(out, [], "the third may know more");
+    assert_eq!(pace.due(&clerk, peers.now), peers.now + Duration::from_millis(5));
+    peers.pass(Duration::from_millis(5));
+    pace.act(&mut clerk, peers.now, &mut out);
+    let [Output::Done(Ok(Reply::Seen(_)))] = &out[..] else { panic!("{out:?}") };
+}
+
 #[test]
 fn what_takes_a_claim_back_is_sent_again_if_the_call_has_failed_and_its_connections_with_it() {
     let (mut peers, mut clerk) = (Peers::new(), Clerk::new(membership()));
