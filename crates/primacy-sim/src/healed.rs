@@ -308,8 +308,11 @@ impl World {
         }
         if self.has_exchanges() && self.rng.chance(500_000) {
             self.exchange_a_voter();
-        } else if self.has_peers() && self.rng.chance(500_000) {
-            self.restart_a_voter();
+        } else if let Some((leader, _)) = self.healing.leader
+            && self.has_peers()
+            && self.rng.chance(500_000)
+        {
+            self.restart_a_voter(leader);
         }
         self.stay_stable(3, Next::Silence);
     }

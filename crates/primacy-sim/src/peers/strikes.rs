@@ -185,10 +185,13 @@ impl World {
         self.give_order(&Order::Resume, None);
     }
 
-    /// One voter restarts, if the others are enough: nobody must be unseated by that.
-    pub(crate) fn restart_a_voter(&mut self) {
+    /// One voter restarts, if the others are enough for this leader: nobody must be unseated by that. Connections that it began
+    /// to make before faults ended may still be under way: packets of them were lost, and it reaches a majority without those.
+    pub(crate) fn restart_a_voter(&mut self, leader: usize) {
         let running: Vec<usize> = self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.now)).collect();
-        if running.len().saturating_sub(1) * 2 > self.voting().len() {
+        let leader = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));
+        let reached = running.iter().filter(|v| leader.is_some_and(|leader| leader.reaches(self.peers.booths[**v].id)));
+        if reached.count().saturating_sub(1) * 2 > self.voting().len() {
             let v = *self.rng.pick(&running);
             self.kill_voter(v);
             self.after_peers(5_000_000, What::Start { voter: v });
