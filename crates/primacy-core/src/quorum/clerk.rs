@@ -2,14 +2,14 @@
 
 mod renewal;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use self::renewal::Change;
 use super::membership::{Membership, VoterId};
 use super::port::{Answer, Ask, Counts, Ordered, Orders, View};
-use super::views::Views;
+use super::views::{Heard, Views};
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
 use crate::{CandidateId, Token};
 
@@ -46,7 +46,7 @@ pub struct Clerk {
     /// What it asks in this round.
     asks: Ask,
     step: Step,
-    heard: BTreeMap<VoterId, View>,
+    heard: Heard,
     pub(super) accepted: BTreeSet<VoterId>,
     /// Those of whom no answer will come.
     unheard: BTreeSet<VoterId>,
@@ -110,7 +110,7 @@ impl Clerk {
             round: Round::default(),
             asks: Ask::Read,
             step: Step::Idle,
-            heard: BTreeMap::new(),
+            heard: Heard::default(),
             accepted: BTreeSet::new(),
             unheard: BTreeSet::new(),
             shown: None,
@@ -224,7 +224,7 @@ impl Clerk {
 
     /// No answer to this round will come from that voter, which may have done what it was asked.
     pub fn unheard(&mut self, from: VoterId, round: Round, out: &mut Vec<Output>) {
-        if round == self.round && self.step != Step::Idle && !self.heard.contains_key(&from) {
+        if round == self.round && self.step != Step::Idle && !self.heard.has(from) {
             self.unheard.insert(from);
             self.proceed(out);
         }
@@ -407,7 +407,7 @@ impl Clerk {
         let is_expected = record.as_ref().map(Record::expectation) == claim.expect;
         let is_open = |view: &View| view.is_open_to(claim.holder.id);
         let can_still =
-            self.membership.is_quorum(|voter| self.heard.get(&voter).map_or(!self.unheard.contains(&voter), is_open));
+            self.membership.is_quorum(|voter| self.heard.get(voter).map_or(!self.unheard.contains(&voter), is_open));
         if is_expected && views.agree(is_open) {
             let seen = self.orders.counts();
             // Above all that these voters have seen, and this candidate: `Token::next` in the peers' only epoch.
@@ -506,11 +506,11 @@ impl Clerk {
 
     /// Whether an answer of it may still come.
     fn is_open(&self, voter: VoterId) -> bool {
-        !self.heard.contains_key(&voter) && !self.unheard.contains(&voter)
+        !self.heard.has(voter) && !self.unheard.contains(&voter)
     }
 
     fn is_heard(&self) -> bool {
-        self.membership.is_quorum(|voter| self.heard.contains_key(&voter))
+        self.membership.is_quorum(|voter| self.heard.has(voter))
     }
 
     fn may_be_heard(&self) -> bool {

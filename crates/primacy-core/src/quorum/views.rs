@@ -1,6 +1,6 @@
 //! What the answers of many voters tell together.
 
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::membership::{Membership, VoterId};
@@ -11,13 +11,50 @@ use crate::lease::{Holder, Record, Sighting, Standing, Version};
 /// Answers of a majority or more.
 pub(super) struct Views<'a> {
     pub(super) membership: &'a Membership,
-    pub(super) heard: &'a BTreeMap<VoterId, View>,
+    pub(super) heard: &'a Heard,
+}
+
+/// What each of a few voters has answered, ordered by their identities.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Heard(Vec<(VoterId, View)>);
+
+impl Heard {
+    pub(super) fn insert(&mut self, voter: VoterId, view: View) {
+        match self.place(voter) {
+            Ok(place) => self.0[place].1 = view,
+            Err(place) => self.0.insert(place, (voter, view)),
+        }
+    }
+
+    fn place(&self, voter: VoterId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&voter, |(own, _)| *own)
+    }
+
+    pub(super) fn get(&self, voter: VoterId) -> Option<&View> {
+        self.place(voter).ok().map(|place| &self.0[place].1)
+    }
+
+    pub(super) fn has(&self, voter: VoterId) -> bool {
+        self.place(voter).is_ok()
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &View> {
+        self.0.iter().map(|(_, view)| view)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 impl Views<'_> {
     /// Whether enough voters have answered something of which this is true.
     pub(super) fn agree(&self, is: impl Fn(&View) -> bool) -> bool {
-        self.membership.is_quorum(|voter| self.heard.get(&voter).is_some_and(&is))
+        self.membership.is_quorum(|voter| self.heard.get(voter).is_some_and(&is))
     }
 
     /// The highest term that anybody has supported a candidate in: the next one is above it.
