@@ -493,7 +493,7 @@ impl World {
                     let (asker, waits, of) = (client.id, client.waits, client.clerk.membership().number());
                     self.note_claim(number, &ask);
                     self.tell_first(number, to);
-                    let question = Question { ask, asker, waits, of };
+                    let question = Box::new(Question { ask, asker, waits, of });
                     self.ask(number, to, round, Frame::Ask { number: 0, to, question });
                 }
                 Output::Done(result) => done = Some(result),

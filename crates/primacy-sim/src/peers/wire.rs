@@ -53,7 +53,7 @@ pub(crate) enum Frame {
         number: u64,
         /// Behind an address may be another voter by now.
         to: VoterId,
-        question: Question,
+        question: Box<Question>,
     },
     /// Something about who votes.
     Roll {
