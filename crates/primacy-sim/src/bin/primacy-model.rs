@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use primacy_sim::model::{self, Outcome, hunt_in, search};
-use primacy_sim::{company, quorum};
+use primacy_sim::{company, contest, quorum};
 
 /// No canary needs more than seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -92,10 +92,13 @@ fn searches(quick: bool, longer: i8) -> Vec<Search> {
         setup.horizon = setup.horizon.saturating_add_signed(longer);
         all.push(Search { name: setup.name, run: Box::new(|threads| search(quorum::Grant(setup), threads)) });
     }
+    all.extend(
+        contest::held().into_iter().map(|held| Search { name: held.name, run: Box::new(|threads| held.run(threads)) }),
+    );
     all
 }
 
-/// The planted bugs.
+/// The planted bugs, and what is wrong with the elections among peers as published.
 fn bugs() -> Vec<Search> {
     let mut all = Vec::new();
     for canary in model::canaries() {
@@ -110,6 +113,9 @@ fn bugs() -> Vec<Search> {
         let name = setup.name;
         all.push(Search { name, run: Box::new(move |_| hunt_in(quorum::Grant(setup), breaks, PATIENCE)) });
     }
+    all.extend(
+        contest::hunts().into_iter().map(|hunt| Search { name: hunt.name, run: Box::new(|_| hunt.run(PATIENCE)) }),
+    );
     all
 }
 

@@ -220,6 +220,13 @@ impl Published {
         self.tally
     }
 
+    /// Whether nothing but the number of its round, and its tally, tells it from that one: it can do the same again, for ever.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let leader = self.leader.map(|(_, leader)| leader);
+        let renumbered = Self { round: other.round, tally: other.tally, leader: other.leader, ..self.clone() };
+        renumbered == *other && leader == other.leader.map(|(_, leader)| leader)
+    }
+
     /// Votes that elect, one's own among them.
     fn majority(&self) -> usize {
         let of = match self.settings.majority {

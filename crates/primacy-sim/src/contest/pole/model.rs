@@ -7,36 +7,55 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::time::Duration;
 
 use primacy_core::Instant;
 use primacy_core::contest::pole::{Kept, PUBLISHED_WAIT, Pole, PoleSettings, Published};
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
-use primacy_core::select::{Rank, Score};
+use primacy_core::select::{Rank, Score, ScoreOracle};
 use stateright::{Model, Property};
 
+use super::properties;
 use crate::model::Searched;
-
-pub(super) const ONE_LEADER: &str = "no two peers name themselves";
-pub(super) const RISING: &str = "who names itself has a number above all before it";
-pub(super) const ONE_GRANT: &str = "no term is granted twice";
-pub(super) const GRANTED: &str = "a nominee is granted its term";
-pub(super) const SPLIT: &str = "two nominees ask in one term";
 
 /// A form of POLE that can be searched. Nominees of the published one lead; those of the repaired one ask for the grant.
 pub trait Searchable: Contest<Message: Ord + Send + Sync> + Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Whether nominees ask for a grant.
     const ASKS: bool;
     /// A peer that starts with what is kept of its number. The third is the best.
-    fn start(index: usize, kept: u64) -> Self;
+    fn start(index: usize, kept: u64, setup: &PoleSetup) -> Self;
     /// The number of its last nomination: an epoch or a term.
     fn number(&self) -> u64;
+    /// What must hold, and what must occur.
+    fn properties(setup: &PoleSetup) -> Vec<Property<PoleModel<Self>>>;
 }
 
-impl Searchable for Published<Option<Score>> {
+/// The score of a peer: its number, or whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sampled {
+    index: u8,
+    /// In each epoch another is the best.
+    jitters: bool,
+}
+
+impl ScoreOracle for Sampled {
+    fn score(&self, epoch: u64) -> Option<Score> {
+        let shift = if self.jitters { epoch } else { 0 };
+        Some(Score::from(i32::try_from((u64::from(self.index) + shift) % PEERS as u64).expect("a few")))
+    }
+}
+
+impl Searchable for Published<Sampled> {
     const ASKS: bool = false;
 
-    fn start(index: usize, _kept: u64) -> Self {
-        Self::new(peer(index), (0..PEERS).map(peer), PUBLISHED_WAIT, Some(Score::from(i32::from(peer(index).0))))
+    fn start(index: usize, _kept: u64, setup: &PoleSetup) -> Self {
+        let oracle = Sampled { index: u8::try_from(index).expect("a few"), jitters: setup.jitters };
+        let wait = if setup.for_ever { Duration::ZERO } else { PUBLISHED_WAIT };
+        Self::new(peer(index), (0..PEERS).map(peer), wait, oracle)
+    }
+
+    fn properties(setup: &PoleSetup) -> Vec<Property<PoleModel<Self>>> {
+        properties::published(setup)
     }
 
     fn number(&self) -> u64 {
@@ -47,7 +66,7 @@ impl Searchable for Published<Option<Score>> {
 impl Searchable for Pole {
     const ASKS: bool = true;
 
-    fn start(index: usize, kept: u64) -> Self {
+    fn start(index: usize, kept: u64, _: &PoleSetup) -> Self {
         let mut pole = Self::new(peer(index), (0..PEERS).map(peer), PoleSettings::default(), Kept { term: kept });
         pole.set_rank(Some(Rank::new(&[-i32::from(peer(index).0)]).expect("one element")));
         pole
@@ -55,6 +74,10 @@ impl Searchable for Pole {
 
     fn number(&self) -> u64 {
         self.kept().term
+    }
+
+    fn properties(setup: &PoleSetup) -> Vec<Property<PoleModel<Self>>> {
+        properties::repaired(setup)
     }
 }
 
@@ -81,6 +104,21 @@ pub struct PoleSetup {
     pub wakes: u8,
     /// Which peers may restart, once each.
     pub restarts: [bool; PEERS],
+    /// Who has crashed before.
+    pub dead: [bool; PEERS],
+    /// Messages from one peer to another keep their order.
+    pub in_order: bool,
+    /// How many may crash for ever.
+    pub crashes: u8,
+    /// How many may go deaf for ever while nothing is under way: they are heard, and hear nothing.
+    pub deaf: u8,
+    /// In each epoch another peer has the best score.
+    pub jitters: bool,
+    /// It is asked what goes on for ever once there are no more faults, with timers that run out as often as it takes. Where all
+    /// have named one that cannot lead, all start again. The published form's timers are all due at once.
+    pub for_ever: bool,
+    /// The one property that is looked at. Without others the first history that breaks it is the shortest.
+    pub only: Option<&'static str>,
     /// A planted bug: voters do not keep their votes.
     pub votes_are_forgotten: bool,
     /// A planted bug: peers do not keep their terms.
@@ -103,11 +141,19 @@ enum Content<M> {
 
 type Packet<M> = (PeerId, PeerId, Content<M>);
 
+/// One peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Seat<C> {
-    contest: C,
-    clock: Instant,
-    opinion: Option<PeerId>,
+pub struct Seat<C> {
+    /// Its machine.
+    pub contest: C,
+    /// The time there.
+    pub clock: Instant,
+    /// Whom it named last.
+    pub opinion: Option<PeerId>,
+    /// Whether it has crashed.
+    pub is_dead: bool,
+    /// Whether it hears nothing.
+    pub is_deaf: bool,
     may_find_vacant: bool,
     may_restart: bool,
     /// As a nominee: the term that it asks for, and who said yes.
@@ -119,14 +165,21 @@ struct Seat<C> {
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peers<C: Contest> {
-    seats: Vec<Seat<C>>,
+    /// The peers.
+    pub seats: Vec<Seat<C>>,
     packets: Vec<Packet<C::Message>>,
     wakes: u8,
+    crashes: u8,
+    deaf: u8,
+    is_endless: bool,
     /// The highest number with which one named itself.
     highest: u64,
-    fell: bool,
-    granted: BTreeMap<u64, PeerId>,
-    twice: bool,
+    /// Whether one named itself with a lower one.
+    pub fell: bool,
+    /// Who was granted which term.
+    pub granted: BTreeMap<u64, PeerId>,
+    /// Whether a term was granted again.
+    pub twice: bool,
 }
 
 /// What happens next.
@@ -147,16 +200,32 @@ pub enum PoleStep {
     },
     /// A peer restarts.
     Restart(PeerId),
+    /// A peer crashes.
+    Crash(PeerId),
+    /// From now on nothing reaches it.
+    Deafen(PeerId),
+    /// Nobody follows whom all have named: all start again.
+    StartAgain,
 }
 
 impl<C: Searchable> Peers<C> {
+    fn push(&mut self, from: PeerId, to: PeerId, content: Content<C::Message>) {
+        let seat = &self.seats[index(to)];
+        let packet = (from, to, content);
+        // Where there is no end to what may be sent, of equal messages all but one are lost.
+        let is_lost = seat.is_dead || seat.is_deaf || self.is_endless && self.packets.contains(&packet);
+        if !is_lost {
+            self.packets.push(packet);
+        }
+    }
+
     fn tell(&mut self, to: PeerId, event: Event<C::Message>) {
         let seat = &mut self.seats[index(to)];
         let mut effects = Vec::new();
         seat.contest.handle(event, &mut Context { now: seat.clock, entropy: &mut || 0, effects: &mut effects });
         for effect in effects {
             match effect {
-                Effect::Send { to: other, message } => self.packets.push((to, other, Content::Contest(message))),
+                Effect::Send { to: other, message } => self.push(to, other, Content::Contest(message)),
                 Effect::Nominate(nominee) => self.nominated(to, nominee),
             }
         }
@@ -174,7 +243,7 @@ impl<C: Searchable> Peers<C> {
         if C::ASKS {
             seat.asks = Some((number, BTreeSet::new()));
             for other in (0..PEERS).map(peer).filter(|other| *other != by) {
-                self.packets.push((by, other, Content::Ask(number)));
+                self.push(by, other, Content::Ask(number));
             }
             if self.vote(by, by, number) {
                 self.agreed(by, by, number);
@@ -209,7 +278,7 @@ impl<C: Searchable> Peers<C> {
             Content::Contest(message) => self.tell(to, Event::Heard { from, message }),
             Content::Ask(term) => {
                 if self.vote(to, from, term) {
-                    self.packets.push((to, from, Content::Yes(term)));
+                    self.push(to, from, Content::Yes(term));
                 }
             }
             Content::Yes(term) => self.agreed(to, from, term),
@@ -219,7 +288,7 @@ impl<C: Searchable> Peers<C> {
     fn restart(&mut self, who: PeerId, setup: &PoleSetup) {
         let seat = &mut self.seats[index(who)];
         let kept = if setup.terms_are_forgotten { 0 } else { seat.contest.number() };
-        seat.contest = C::start(index(who), kept);
+        seat.contest = C::start(index(who), kept, setup);
         seat.opinion = None;
         seat.asks = None;
         seat.may_find_vacant = true;
@@ -228,17 +297,58 @@ impl<C: Searchable> Peers<C> {
         }
     }
 
-    fn tidy(&mut self) {
-        self.packets.sort_unstable();
+    fn tidy(&mut self, in_order: bool) {
+        if in_order {
+            self.packets.sort_by_key(|packet| (packet.0, packet.1));
+        } else {
+            self.packets.sort_unstable();
+        }
     }
 
-    fn split(&self) -> bool {
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Whether two ask for the grant of one term.
+    pub fn split(&self) -> bool {
         let terms: Vec<u64> = self.seats.iter().filter_map(|seat| Some(seat.asks.as_ref()?.0)).collect();
         terms.iter().collect::<BTreeSet<_>>().len() < terms.len()
     }
 
-    fn leaders(&self) -> usize {
+    /// How many name themselves.
+    pub fn leaders(&self) -> usize {
         self.seats.iter().enumerate().filter(|(at, seat)| seat.opinion == Some(peer(*at))).count()
+    }
+
+    /// Those who have not crashed.
+    pub fn living(&self) -> impl Iterator<Item = &Seat<C>> {
+        self.seats.iter().filter(|seat| !seat.is_dead)
+    }
+
+    /// That one.
+    pub fn seat(&self, peer: PeerId) -> &Seat<C> {
+        &self.seats[index(peer)]
+    }
+
+    /// Whether a majority follows one that takes itself for the leader, and hears them.
+    pub fn is_led(&self) -> bool {
+        (0..PEERS).map(peer).any(|leader| {
+            let followers = self.living().filter(|seat| seat.opinion == Some(leader)).count();
+            let seat = self.seat(leader);
+            seat.opinion == Some(leader) && !seat.is_dead && !seat.is_deaf && followers > PEERS / 2
+        })
+    }
+
+    /// Whether all who hear follow a deaf one, and nothing else is under way.
+    pub fn is_in_vain(&self) -> bool {
+        let mut hearing = self.living().filter(|seat| !seat.is_deaf);
+        self.is_quiet() && hearing.all(|seat| seat.opinion.is_some_and(|leader| self.seat(leader).is_deaf))
+    }
+
+    /// The same without any more faults, where timers run out as often as it takes.
+    pub fn in_peace(&self) -> Self {
+        Self { crashes: 0, deaf: 0, wakes: 0, is_endless: true, ..self.clone() }
     }
 }
 
@@ -246,9 +356,11 @@ impl<C: Searchable> PoleModel<C> {
     /// The model of a setup.
     pub fn new(setup: PoleSetup) -> Self {
         let seat = |at| Seat {
-            contest: C::start(at, 0),
+            contest: C::start(at, 0, &setup),
             clock: Instant::ZERO,
             opinion: None,
+            is_dead: setup.dead[at],
+            is_deaf: false,
             may_find_vacant: setup.vacancies[at],
             may_restart: setup.restarts[at],
             asks: None,
@@ -258,6 +370,9 @@ impl<C: Searchable> PoleModel<C> {
             seats: (0..PEERS).map(seat).collect(),
             packets: Vec::new(),
             wakes: setup.wakes,
+            crashes: setup.crashes,
+            deaf: setup.deaf,
+            is_endless: false,
             highest: setup.led,
             fell: false,
             granted: BTreeMap::new(),
@@ -296,7 +411,7 @@ impl<C: Searchable> PoleModel<C> {
         start.twice = false;
         start.granted.clear();
         start.highest = start.seats.iter().map(|seat| seat.contest.number()).max().unwrap_or(0);
-        start.tidy();
+        start.tidy(setup.in_order);
         Self { setup, start }
     }
 }
@@ -310,11 +425,20 @@ impl<C: Searchable> Model for PoleModel<C> {
     }
 
     fn actions(&self, peers: &Peers<C>, actions: &mut Vec<PoleStep>) {
-        for (at, seat) in peers.seats.iter().enumerate() {
+        if peers.is_endless && peers.is_in_vain() {
+            actions.push(PoleStep::StartAgain);
+        }
+        for (at, seat) in peers.seats.iter().enumerate().filter(|(_, seat)| !seat.is_dead) {
+            if peers.crashes > 0 {
+                actions.push(PoleStep::Crash(peer(at)));
+            }
+            if peers.deaf > 0 && peers.is_quiet() {
+                actions.push(PoleStep::Deafen(peer(at)));
+            }
             if seat.may_find_vacant {
                 actions.push(PoleStep::Vacant(peer(at)));
             }
-            if peers.wakes > 0 && seat.contest.deadline().is_some() {
+            if (peers.wakes > 0 || peers.is_endless) && seat.contest.deadline().is_some() {
                 actions.push(PoleStep::Wake(peer(at)));
             }
             if seat.may_restart {
@@ -322,7 +446,9 @@ impl<C: Searchable> Model for PoleModel<C> {
             }
         }
         for (at, packet) in peers.packets.iter().enumerate() {
-            if at == 0 || peers.packets[at - 1] != *packet {
+            let comes_after = |other: &Packet<C::Message>| (other.0, other.1) == (packet.0, packet.1);
+            let is_late = self.setup.in_order && peers.packets[..at].iter().any(comes_after);
+            if !is_late && (at == 0 || peers.packets[at - 1] != *packet) {
                 actions.push(PoleStep::Deliver { at, from: packet.0, to: packet.1 });
             }
         }
@@ -336,7 +462,7 @@ impl<C: Searchable> Model for PoleModel<C> {
                 peers.tell(who, Event::Vacant);
             }
             PoleStep::Wake(who) => {
-                peers.wakes -= 1;
+                peers.wakes = peers.wakes.saturating_sub(1);
                 let seat = &mut peers.seats[index(who)];
                 seat.clock = seat.clock.max(seat.contest.deadline()?);
                 peers.tell(who, Event::Wake);
@@ -346,27 +472,31 @@ impl<C: Searchable> Model for PoleModel<C> {
                 peers.seats[index(who)].may_restart = false;
                 peers.restart(who, &self.setup);
             }
+            PoleStep::Crash(who) => {
+                peers.crashes -= 1;
+                peers.seats[index(who)].is_dead = true;
+                peers.packets.retain(|packet| packet.1 != who);
+            }
+            PoleStep::Deafen(who) => {
+                peers.deaf -= 1;
+                peers.seats[index(who)].is_deaf = true;
+                peers.packets.retain(|packet| packet.1 != who);
+            }
+            PoleStep::StartAgain => {
+                for at in 0..PEERS {
+                    peers.restart(peer(at), &self.setup);
+                    peers.seats[at].may_find_vacant = self.setup.vacancies[at];
+                }
+            }
         }
-        peers.tidy();
+        peers.tidy(self.setup.in_order);
         Some(peers)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        if C::ASKS {
-            let mut properties = vec![
-                Property::always(ONE_GRANT, |_, peers: &Peers<C>| !peers.twice),
-                Property::sometimes(GRANTED, |_, peers: &Peers<C>| !peers.granted.is_empty()),
-            ];
-            // The next in line asks when its timer has run out.
-            if self.setup.wakes > 0 {
-                properties.push(Property::sometimes(SPLIT, |_, peers: &Peers<C>| peers.split()));
-            }
-            return properties;
-        }
-        vec![
-            Property::always(ONE_LEADER, |_, peers: &Peers<C>| peers.leaders() < 2),
-            Property::always(RISING, |_, peers: &Peers<C>| !peers.fell),
-        ]
+        let mut properties = C::properties(&self.setup);
+        properties.retain(|property| self.setup.only.is_none_or(|only| property.name == only));
+        properties
     }
 }
 

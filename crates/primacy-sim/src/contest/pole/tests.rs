@@ -6,7 +6,7 @@ use primacy_core::contest::pole::{Kept, PUBLISHED_WAIT, Pole, PoleSettings, Publ
 use primacy_core::contest::{Contest, Event, PeerId};
 use primacy_core::select::{Metric, Rank, Score};
 
-use super::model::{ONE_GRANT, ONE_LEADER, RISING};
+use super::properties::ONE_GRANT;
 use super::*;
 use crate::contest::{Link, World};
 use crate::model::{Outcome, hunt_in, search};
@@ -145,21 +145,6 @@ fn found(outcome: &Outcome, breaks: &str) -> usize {
     assert_eq!(found.map(|(what, _)| what), Some(breaks), "{outcome}");
     println!("{}: {} states\n{outcome}", outcome.name, outcome.states);
     found.map_or(0, |(_, steps)| steps)
-}
-
-#[test]
-fn as_published_two_lead_by_slow_messages_alone() {
-    let setup = PoleSetup { name: "pole: slow messages", vacancies: [true; 3], wakes: 2, ..PoleSetup::default() };
-    let outcome = hunt_in(PoleModel::<AsPublished>::new(setup), ONE_LEADER, PATIENCE);
-    assert_eq!(found(&outcome, ONE_LEADER), 5, "{outcome}");
-}
-
-#[test]
-fn as_published_the_epoch_falls_by_one_restart() {
-    let setup =
-        PoleSetup { name: "pole: a restart", led: 5, wakes: 1, restarts: [false, true, false], ..PoleSetup::default() };
-    let outcome = hunt_in(PoleModel::<AsPublished>::new(setup), RISING, PATIENCE);
-    assert_eq!(found(&outcome, RISING), 5, "{outcome}");
 }
 
 fn repaired() -> PoleSetup {

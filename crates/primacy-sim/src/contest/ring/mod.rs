@@ -2,6 +2,7 @@
 
 mod elections;
 mod hall;
+mod hunts;
 mod properties;
 mod search;
 #[cfg(test)]
@@ -17,8 +18,12 @@ pub use elections::{
     takeover,
 };
 pub use hall::{Granted, Hall};
+#[cfg(test)]
+pub(in crate::contest) use hunts::without_faults;
+pub use hunts::{held, hunts};
 pub use properties::{
-    AGREED, ASKED_ONCE, FREE, GRANTED_ONCE, LED, NEXT, ONE, ONE_AT_REST, RECOVERED, TWO_ASKED, WAITING,
+    AGREED, ASKED_ONCE, FREE, GRANTED_ONCE, LATE, LED, NEXT, ONE, ONE_AT_REST, RECOVERED, SWALLOWED, TWO_ASKED,
+    WAITING, WAY,
 };
 pub use search::{Budget, Search, Seat, Step, Subject, World};
 

@@ -12,6 +12,7 @@ use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
 use stateright::{Model, Property};
 
+use super::properties::LATE;
 use crate::model::Searched;
 
 /// A machine that can be searched.
@@ -20,8 +21,10 @@ pub trait Subject: Contest<Message: Ord + Send + Sync> + Clone + Debug + Eq + Ha
     fn asks_in(&self) -> Option<u64>;
     /// As that peer comes back from a crash, if it does, with its disk or without.
     fn revived(&self, me: PeerId, has_disk: bool) -> Option<Self>;
+    /// Whether an election is over, in everybody's eyes who has heard of it.
+    fn is_over(world: &World<Self>) -> bool;
     /// What must hold, and what must occur.
-    fn properties() -> Vec<Property<Search<Self>>>;
+    fn properties(search: &Search<Self>) -> Vec<Property<Search<Self>>>;
 }
 
 /// What may happen beside messages that come.
@@ -39,6 +42,13 @@ pub struct Budget {
     pub loses_disk: bool,
     /// How often somebody may lose patience.
     pub wakes: u8,
+    /// How many may go deaf for ever: they are heard, so nobody suspects them, and hear nothing.
+    pub deaf: u8,
+    /// How often one may be cut off from all others for a while. Each side may then suspect the other.
+    pub cuts: u8,
+    /// Whoever follows nobody that leads may start, and timers may run out, as often as it takes. Of equal messages on the same
+    /// way all but one are lost, so that there is an end to what can happen.
+    pub endless: bool,
 }
 
 /// One search.
@@ -50,6 +60,12 @@ pub struct Search<C: Subject> {
     pub from: World<C>,
     /// Whether messages from one peer to another keep their order.
     pub in_order: bool,
+    /// Whether messages are faster than any timer: it runs out when none is under way.
+    pub is_prompt: bool,
+    /// Whether it is asked of every state if there is a way back to a leader.
+    pub asks_for_ways: bool,
+    /// The one property that is looked at. Without others the first history that breaks it is the shortest.
+    pub only: Option<&'static str>,
 }
 
 /// One peer.
@@ -94,6 +110,12 @@ pub struct World<C: Contest> {
     asked: BTreeMap<(u64, PeerId), BTreeSet<PeerId>>,
     /// Whether somebody asked again in a term in which it had asked before.
     pub asked_again: bool,
+    /// Who hears nothing any more.
+    pub deaf: BTreeSet<PeerId>,
+    /// Who is cut off from all others.
+    pub cut: Option<PeerId>,
+    /// Who had won when an election was over and nobody was left to start another, if that is looked at.
+    pub over: Option<PeerId>,
 }
 
 /// What happens next.
@@ -113,6 +135,19 @@ pub enum Step {
     Return(PeerId),
     /// A peer loses patience.
     Wake(PeerId),
+    /// From now on nothing reaches it.
+    Deafen(PeerId),
+    /// It is cut off from all others.
+    Cut(PeerId),
+    /// And not any more.
+    Mend(PeerId),
+}
+
+impl<C: Subject> Search<C> {
+    /// Messages keep their order and take as long as they like, and it is not asked for ways.
+    pub fn new(name: &'static str, from: World<C>) -> Self {
+        Self { name, from, in_order: true, is_prompt: false, asks_for_ways: false, only: None }
+    }
 }
 
 impl<C: Subject> World<C> {
@@ -128,7 +163,16 @@ impl<C: Subject> World<C> {
             votes: BTreeMap::new(),
         };
         let seats = machines.into_iter().map(seat).collect();
-        Self { seats, packets: Vec::new(), budget, asked: BTreeMap::new(), asked_again: false }
+        Self {
+            seats,
+            packets: Vec::new(),
+            budget,
+            asked: BTreeMap::new(),
+            asked_again: false,
+            deaf: BTreeSet::new(),
+            cut: None,
+            over: None,
+        }
     }
 
     /// The same moment, from which on something else may happen.
@@ -169,6 +213,41 @@ impl<C: Subject> World<C> {
         self.packets.is_empty()
     }
 
+    /// Whether everybody has started who may.
+    pub fn has_started(&self) -> bool {
+        self.budget.starts.is_empty()
+    }
+
+    /// Whether a message of the contest is under way of which this is true.
+    pub fn tells(&self, of: impl Fn(&C::Message) -> bool) -> bool {
+        self.packets.iter().any(|packet| matches!(&packet.content, Content::Contest(message) if of(message)))
+    }
+
+    /// Whether all who live and hear follow one of them, who leads.
+    pub fn is_led(&self) -> bool {
+        let mut named = self.living().filter(|(peer, _)| !self.deaf.contains(peer)).map(|(_, seat)| seat.named);
+        let first = named.next().flatten();
+        first.is_some_and(|leader| self.leads(leader) && !self.deaf.contains(&leader))
+            && named.all(|other| other == first)
+    }
+
+    fn leads(&self, peer: PeerId) -> bool {
+        self.seat(peer).lives && self.seat(peer).named == Some(peer)
+    }
+
+    /// Whether nothing gets from one of them to the other.
+    fn is_cut(&self, one: PeerId, other: PeerId) -> bool {
+        self.cut.is_some_and(|cut| (cut == one) != (cut == other))
+    }
+
+    fn push(&mut self, packet: Packet<C::Message>) {
+        let is_lost = self.deaf.contains(&packet.to) || self.is_cut(packet.from, packet.to);
+        let is_endless = self.budget.endless && (!self.seat(packet.to).lives || self.packets.contains(&packet));
+        if !is_lost && !is_endless {
+            self.packets.push(packet);
+        }
+    }
+
     /// Who has asked for a grant, by term.
     pub fn asked(&self) -> impl Iterator<Item = (u64, PeerId)> {
         self.asked.keys().copied()
@@ -187,7 +266,7 @@ impl<C: Subject> World<C> {
         for effect in effects {
             match effect {
                 Effect::Send { to, message } => {
-                    self.packets.push(Packet { from: peer, to, content: Content::Contest(message) });
+                    self.push(Packet { from: peer, to, content: Content::Contest(message) });
                 }
                 Effect::Nominate(nominee) => self.nominated(peer, nominee),
             }
@@ -199,8 +278,9 @@ impl<C: Subject> World<C> {
         let Some(term) = self.seat(by).machine.asks_in().filter(|_| by == nominee) else { return };
         self.asked_again |= self.asked.insert((term, by), BTreeSet::new()).is_some();
         self.ask(by, by, term);
-        let others = self.ids().filter(|to| *to != by);
-        self.packets.extend(others.map(|to| Packet { from: by, to, content: Content::Ask(term) }));
+        for to in self.ids().filter(|to| *to != by) {
+            self.push(Packet { from: by, to, content: Content::Ask(term) });
+        }
     }
 
     /// One vote for each term, and none taken back. That the answer comes late only costs time.
@@ -228,24 +308,34 @@ impl<C: Subject> Model for Search<C> {
                 }
                 continue;
             }
-            if world.budget.starts.contains(&peer) {
+            let endless = world.budget.endless;
+            let is_alone = endless && seat.named.is_none_or(|named| !world.leads(named));
+            if world.budget.starts.contains(&peer) || is_alone {
                 actions.push(Step::Start(peer));
             }
-            if world.budget.wakes > 0 && seat.machine.deadline().is_some() {
+            let is_patient = self.is_prompt && !world.is_quiet();
+            if (world.budget.wakes > 0 || endless) && seat.machine.deadline().is_some() && !is_patient {
                 actions.push(Step::Wake(peer));
             }
             if world.budget.crashes > 0 {
                 actions.push(Step::Crash(peer));
             }
+            if world.budget.deaf > 0 {
+                actions.push(Step::Deafen(peer));
+            }
+            if world.budget.cuts > 0 {
+                actions.push(Step::Cut(peer));
+            }
             for other in world.ids().filter(|other| *other != peer) {
-                let lives = world.seat(other).lives;
+                let is_there = world.seat(other).lives && !world.is_cut(peer, other);
                 match seat.suspects.contains(&other) {
-                    true if lives => actions.push(Step::Trust(peer, other)),
-                    false if !lives || world.budget.suspicions > 0 => actions.push(Step::Suspect(peer, other)),
+                    true if is_there => actions.push(Step::Trust(peer, other)),
+                    false if !is_there || world.budget.suspicions > 0 => actions.push(Step::Suspect(peer, other)),
                     _ => {}
                 }
             }
         }
+        actions.extend(world.cut.map(Step::Mend));
         for (at, packet) in world.packets.iter().enumerate() {
             let is_same = |other: &Packet<C::Message>| (other.from, other.to) == (packet.from, packet.to);
             let comes_after = self.in_order && world.packets[..at].iter().any(is_same);
@@ -273,7 +363,7 @@ impl<C: Subject> Model for Search<C> {
                 }
             }
             Step::Suspect(by, whom) => {
-                if world.seat(whom).lives {
+                if world.seat(whom).lives && !world.is_cut(by, whom) {
                     world.budget.suspicions -= 1;
                 }
                 world.seat_mut(by).suspects.insert(whom);
@@ -298,11 +388,26 @@ impl<C: Subject> Model for Search<C> {
                 world.tell(peer, Event::Vacant);
             }
             Step::Wake(peer) => {
-                world.budget.wakes -= 1;
+                world.budget.wakes = world.budget.wakes.saturating_sub(1);
                 let seat = world.seat_mut(peer);
                 seat.clock = seat.clock.max(seat.machine.deadline()?);
                 world.tell(peer, Event::Wake);
             }
+            Step::Deafen(peer) => {
+                world.budget.deaf -= 1;
+                world.deaf.insert(peer);
+                world.packets.retain(|packet| packet.to != peer);
+            }
+            Step::Cut(peer) => {
+                world.budget.cuts -= 1;
+                world.cut = Some(peer);
+                world.packets.retain(|packet| packet.to != peer && packet.from != peer);
+            }
+            Step::Mend(_) => world.cut = None,
+        }
+        if self.only == Some(LATE) && world.over.is_none() && world.has_started() && C::is_over(&world) {
+            let winner = world.living().map(|(peer, _)| peer).find(|peer| world.leads(*peer));
+            world.over = winner;
         }
         // One order, so that equal states are equal.
         if self.in_order {
@@ -314,7 +419,9 @@ impl<C: Subject> Model for Search<C> {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        C::properties()
+        let mut properties = C::properties(self);
+        properties.retain(|property| self.only.is_none_or(|only| property.name == only));
+        properties
     }
 }
 

@@ -2,35 +2,11 @@
 
 use std::time::Duration;
 
-use primacy_core::contest::PeerId;
-use primacy_core::contest::ring::{HEARTBEAT, Kept, Published, Ring, Settings};
-use stateright::{Checker, HasDiscoveries, Model};
-
+use super::hunts::{THREE, published, repaired, starts};
 use super::*;
 use crate::model::{Outcome, Verdict, hunt_in, search};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const THREE: [u16; 3] = [1, 2, 3];
-
-fn starts(ids: &[u16]) -> Budget {
-    Budget { starts: ids.iter().copied().map(PeerId).collect(), ..Budget::default() }
-}
-
-fn published(name: &'static str, budget: Budget) -> Search<Published> {
-    let machines = THREE.map(|id| Published::member(PeerId(id), circle(&THREE), HEARTBEAT)).into();
-    Search { name, from: World::new(machines, budget), in_order: true }
-}
-
-fn repaired(name: &'static str, ids: &[u16], budget: Budget) -> Search<Ring> {
-    let ring = |id: &u16| Ring::new(PeerId(*id), circle(ids), Settings::default(), Kept::default());
-    Search { name, from: World::new(ids.iter().map(ring).collect(), budget), in_order: true }
-}
-
-/// How many steps break it, at the least.
-fn steps(search: Search<Published>, breaks: &'static str) -> usize {
-    let outcome = hunt_in(search, breaks, PATIENCE);
-    outcome.counterexample().unwrap_or_else(|| panic!("{breaks}: not found in {} states", outcome.states)).1
-}
 
 fn holds(outcome: &Outcome, names: &[&'static str]) {
     for name in names {
@@ -56,28 +32,6 @@ fn as_published_a_ring_without_faults_has_one_leader() {
         occurs(&outcome, &[LED, RECOVERED]);
         assert_eq!(outcome.states, states, "the search is complete");
     }
-}
-
-#[test]
-fn as_published_one_false_suspicion_makes_two_leaders() {
-    let suspicion = || published("a suspicion", Budget { suspicions: 1, ..starts(&[2, 3]) });
-    assert_eq!(steps(suspicion(), ONE), 12);
-    assert_eq!(steps(suspicion(), AGREED), 19, "and it falls quiet with different leaders");
-    assert_eq!(steps(suspicion(), ONE_AT_REST), 18, "of whom two act");
-}
-
-#[test]
-fn as_published_one_crash_of_the_winner_is_the_end() {
-    let crash = published("a crash", Budget { crashes: 1, ..starts(&[3]) });
-    let checker = crash.checker().finish_when(HasDiscoveries::AllOf([FREE].into())).spawn_bfs().join();
-    let path = checker.discovery(FREE).expect("the winner dies before its ELECTED is back");
-    let stuck = path.last_state().clone();
-    assert_eq!(path.into_actions().len(), 10);
-    // From there on: both who are left start, and everything that can happen happens.
-    let after = Search { name: "after it", from: stuck.with(starts(&[1, 2])), in_order: true };
-    let outcome = search(after, 1);
-    assert_eq!(outcome.verdicts.get(RECOVERED), Some(&Verdict::Missing), "{outcome}");
-    assert!(outcome.states > 20, "{} states", outcome.states);
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub trait Machine: Contest<Message: Send + Sync> + Clone + Debug + Eq + Hash + S
     /// Whether it has drawn, and would draw again.
     fn may_redraw(&self) -> bool;
 
+    /// Whether nothing but the number of its round, and its tally, tells it from that one.
+    fn is_as(&self, other: &Self) -> bool;
+
     /// What is on its disk.
     fn kept(&self) -> Kept;
 }
@@ -39,6 +42,10 @@ impl Machine for Published {
 
     fn may_redraw(&self) -> bool {
         self.role() == Role::Coordinator
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        Published::is_as(self, other)
     }
 
     fn kept(&self) -> Kept {
@@ -61,6 +68,10 @@ impl Machine for Roulette {
 
     fn may_redraw(&self) -> bool {
         false
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        self == other
     }
 
     fn kept(&self) -> Kept {

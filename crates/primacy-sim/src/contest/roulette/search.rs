@@ -13,6 +13,7 @@ use primacy_core::contest::{Context, Effect, Event, PeerId};
 use stateright::{Model, Property};
 
 use super::machine::Machine;
+use crate::contest::way::gets_there;
 use crate::model::Searched;
 
 /// Something that is asked of every state.
@@ -26,6 +27,14 @@ pub enum Claim {
     OneNominee,
     /// No two peers have a majority's grant for the same round.
     OneGrant,
+    /// No round in which every vote was given and counted, and none was lost, ends as if it had not been.
+    Decides,
+    /// No draw of a number leaves all as it was.
+    Progress,
+    /// When nothing is under way, who was drawn leads.
+    Announced,
+    /// From everywhere there is a way to a grant, without any more faults. Only of a machine that asks for one.
+    Way,
     /// Somewhere a nominee has a majority's grant. A search that never gets there shows nothing.
     Granted,
     /// Somewhere two peers have nominated themselves, in whatever rounds: nominees are not leaders.
@@ -45,6 +54,10 @@ pub struct Duel<C> {
     pub wakes: Vec<u8>,
     /// How often a peer may be restarted.
     pub restarts: u8,
+    /// How many may crash for ever.
+    pub crashes: u8,
+    /// How often the network may be cut in two, for ever: one peer from the others, and all know whom they do not reach.
+    pub cuts: u8,
     /// Whether a coordinator may draw another one because it has heard of none.
     pub redraws: bool,
     /// Pairs that do not hear each other meanwhile.
@@ -78,6 +91,14 @@ pub struct Play<C: Machine> {
     packets: Vec<Packet<C::Message>>,
     wakes: Vec<u8>,
     restarts: u8,
+    crashes: u8,
+    cuts: u8,
+    dead: BTreeSet<PeerId>,
+    /// Who is alone on its side.
+    cut: Option<PeerId>,
+    /// Whether a number was drawn to no effect.
+    drew_in_vain: bool,
+    is_endless: bool,
     /// Who drew, by round.
     coordinators: BTreeMap<u64, BTreeSet<PeerId>>,
     /// Who nominated itself, by round.
@@ -108,6 +129,16 @@ pub enum Step<M> {
         /// Whose.
         peer: PeerId,
     },
+    /// A process ends.
+    Crash {
+        /// Whose.
+        peer: PeerId,
+    },
+    /// One is cut from the others.
+    Cut {
+        /// Which.
+        peer: PeerId,
+    },
 }
 
 impl<C: Machine> Duel<C> {
@@ -116,7 +147,7 @@ impl<C: Machine> Duel<C> {
     fn tell(&self, play: &mut Play<C>, peer: PeerId, event: Event<C::Message>, high: bool) -> Option<()> {
         let index = usize::from(peer.0);
         let machine = &mut play.peers[index];
-        let before = machine.tally();
+        let (former, before) = (machine.clone(), machine.tally());
         let asked = Cell::new(false);
         // Above any threshold in use, and a greater number for a greater peer.
         let bits = if high { u64::MAX / 100 * (90 + u64::from(peer.0)) } else { 0 };
@@ -126,9 +157,11 @@ impl<C: Machine> Duel<C> {
         };
         let mut effects = Vec::new();
         machine.handle(event, &mut Context { now: Instant::ZERO, entropy: &mut entropy, effects: &mut effects });
-        if asked.get() && !high && effects.is_empty() || !asked.get() && high {
+        let in_vain = asked.get() && !high && effects.is_empty();
+        if in_vain && !self.claims.contains(&Claim::Progress) || !asked.get() && high {
             return None;
         }
+        play.drew_in_vain |= in_vain && *machine == former;
         let round = machine.round();
         if machine.tally().won > before.won {
             play.coordinators.entry(round).or_default().insert(peer);
@@ -136,12 +169,13 @@ impl<C: Machine> Duel<C> {
         for effect in effects {
             match effect {
                 Effect::Send { to, message } => {
-                    play.packets.push(Packet { from: peer, to, content: Content::Message(message) });
+                    play.push(Packet { from: peer, to, content: Content::Message(message) });
                 }
                 Effect::Nominate(nominee) if nominee == peer => {
                     play.nominees.entry(round).or_default().insert(peer);
-                    let voters = (0..play.grants.len()).map(peer_id);
-                    play.packets.extend(voters.map(|to| Packet { from: peer, to, content: Content::Ask(round) }));
+                    for to in (0..play.grants.len()).map(peer_id) {
+                        play.push(Packet { from: peer, to, content: Content::Ask(round) });
+                    }
                 }
                 Effect::Nominate(_) => {}
             }
@@ -159,12 +193,18 @@ impl<C: Machine> Model for Duel<C> {
     type Action = Step<C::Message>;
 
     fn init_states(&self) -> Vec<Play<C>> {
-        let asks = self.claims.contains(&Claim::OneGrant);
+        let asks = self.claims.iter().any(|claim| matches!(claim, Claim::OneGrant | Claim::Way));
         vec![Play {
             peers: self.peers.clone(),
             packets: Vec::new(),
             wakes: self.wakes.clone(),
             restarts: self.restarts,
+            crashes: self.crashes,
+            cuts: self.cuts,
+            dead: BTreeSet::new(),
+            cut: None,
+            drew_in_vain: false,
+            is_endless: false,
             coordinators: BTreeMap::new(),
             nominees: BTreeMap::new(),
             grants: if asks { vec![BTreeMap::new(); self.peers.len()] } else { Vec::new() },
@@ -174,12 +214,21 @@ impl<C: Machine> Model for Duel<C> {
     fn actions(&self, play: &Play<C>, steps: &mut Vec<Step<C::Message>>) {
         for (index, machine) in play.peers.iter().enumerate() {
             let peer = peer_id(index);
-            let may_wake = self.redraws || !machine.may_redraw();
-            if machine.deadline().is_some() && play.wakes[index] > 0 && may_wake {
+            if play.dead.contains(&peer) {
+                continue;
+            }
+            let may_wake = (self.redraws || !machine.may_redraw()) && (play.wakes[index] > 0 || play.is_endless);
+            if machine.deadline().is_some() && may_wake {
                 steps.extend([false, true].map(|high| Step::Wake { peer, high }));
             }
             if play.restarts > 0 {
                 steps.push(Step::Restart { peer });
+            }
+            if play.crashes > 0 {
+                steps.push(Step::Crash { peer });
+            }
+            if play.cuts > 0 {
+                steps.push(Step::Cut { peer });
             }
         }
         for (at, packet) in play.packets.iter().enumerate() {
@@ -196,7 +245,8 @@ impl<C: Machine> Model for Duel<C> {
         let mut play = before.clone();
         match step {
             Step::Wake { peer, high } => {
-                play.wakes[usize::from(peer.0)] -= 1;
+                let wakes = &mut play.wakes[usize::from(peer.0)];
+                *wakes = wakes.saturating_sub(1);
                 self.tell(&mut play, peer, Event::Wake, high)?;
             }
             Step::Deliver { packet, high } => {
@@ -213,6 +263,21 @@ impl<C: Machine> Model for Duel<C> {
                 let machine = &mut play.peers[usize::from(peer.0)];
                 *machine = (self.restarted)(machine, peer);
                 self.tell(&mut play, peer, Event::Vacant, false)?;
+            }
+            Step::Crash { peer } => {
+                play.crashes -= 1;
+                play.dead.insert(peer);
+                play.packets.retain(|packet| packet.to != peer);
+            }
+            Step::Cut { peer } => {
+                play.cuts -= 1;
+                play.cut = Some(peer);
+                play.packets.retain(|packet| (packet.from == peer) == (packet.to == peer));
+                for other in (0..self.peers.len()).map(peer_id).filter(|other| *other != peer) {
+                    // That nobody asks for chance is not the point here.
+                    let _ = self.tell(&mut play, peer, Event::Down(other), false);
+                    let _ = self.tell(&mut play, other, Event::Down(peer), false);
+                }
             }
         }
         // Messages pass each other: their order tells nothing.
@@ -247,6 +312,10 @@ impl Claim {
             Self::OneLeader => "one leader at a time",
             Self::OneNominee => "a round has one nominee",
             Self::OneGrant => "a round is granted once",
+            Self::Decides => "a round in which all votes are counted decides, or changes something",
+            Self::Progress => "no draw of a number leaves all as it was",
+            Self::Announced => "when nothing is under way, who was drawn leads",
+            Self::Way => "there is a way to a grant to one that lives",
             Self::Granted => "a nominee is granted its round",
             Self::TwoNominees => "there are two nominees, in different rounds",
         }
@@ -258,6 +327,24 @@ impl Claim {
             Self::OneCoordinator => Property::always(name, |_, play: &Play<C>| has_one(&play.coordinators)),
             Self::OneLeader => Property::always(name, |_, play: &Play<C>| {
                 play.peers.iter().filter(|machine| machine.leads()).count() < 2
+            }),
+            Self::Decides => Property::always(name, |duel: &Duel<C>, play: &Play<C>| {
+                // Who is still in that round has nothing to wait for any more.
+                let again = |(now, then): (&C, &C)| {
+                    let now = if now.round() == then.round() { waited(now) } else { now.clone() };
+                    now.round() > then.round() && now.is_as(then)
+                };
+                !play.packets.is_empty() || !play.peers.iter().zip(&duel.peers).all(again)
+            }),
+            Self::Progress => Property::always(name, |_, play: &Play<C>| !play.drew_in_vain),
+            Self::Announced => Property::always(name, |_, play: &Play<C>| {
+                let leads = |(at, machine): (usize, &C)| machine.leads() && !play.dead.contains(&peer_id(at));
+                let is_led = play.peers.iter().enumerate().any(leads);
+                !play.packets.is_empty() || is_led || !play.peers.iter().any(Machine::may_redraw)
+            }),
+            Self::Way => Property::always(name, |duel: &Duel<C>, play: &Play<C>| {
+                let peace = Play { is_endless: true, restarts: 0, crashes: 0, cuts: 0, ..play.clone() };
+                gets_there(duel, &peace, LONG, Play::is_led, soonest)
             }),
             Self::OneNominee => Property::always(name, |_, play: &Play<C>| has_one(&play.nominees)),
             Self::OneGrant => Property::always(name, |_, play: &Play<C>| {
@@ -277,11 +364,39 @@ impl Claim {
     }
 }
 
+/// That machine after its patience.
+fn waited<C: Machine>(machine: &C) -> C {
+    let mut machine = machine.clone();
+    machine.handle(Event::Wake, &mut Context { now: Instant::ZERO, entropy: &mut || 0, effects: &mut Vec::new() });
+    machine
+}
+
+/// No way is longer.
+const LONG: usize = 300;
+
+/// Messages come first, then timers.
+fn soonest<C: Machine>(_: &Play<C>, step: &Step<C::Message>) -> u64 {
+    u64::from(!matches!(step, Step::Deliver { .. }))
+}
+
 fn has_one(by_round: &BTreeMap<u64, BTreeSet<PeerId>>) -> bool {
     by_round.values().all(|peers| peers.len() < 2)
 }
 
 impl<C: Machine> Play<C> {
+    fn push(&mut self, packet: Packet<C::Message>) {
+        let is_cut = self.cut.is_some_and(|cut| (packet.from == cut) != (packet.to == cut));
+        if !is_cut && !self.dead.contains(&packet.to) {
+            self.packets.push(packet);
+        }
+    }
+
+    /// Whether one that lives, on the greater side of a cut, has a majority's grant.
+    fn is_led(&self) -> bool {
+        let mut all = self.nominees.iter().flat_map(|(round, peers)| peers.iter().map(move |peer| (*round, *peer)));
+        all.any(|(round, peer)| !self.dead.contains(&peer) && self.cut != Some(peer) && self.is_granted(round, peer))
+    }
+
     fn is_granted(&self, round: u64, nominee: PeerId) -> bool {
         let granted = self.grants.iter().filter(|voter| voter.get(&round) == Some(&nominee)).count();
         granted > self.grants.len() / 2

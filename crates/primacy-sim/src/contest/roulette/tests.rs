@@ -1,14 +1,13 @@
 //! The paper's figures, the counterexamples, and what the repaired form keeps.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use primacy_core::Instant;
 use primacy_core::contest::roulette::{
     Kept, Launch, Majority, Published, PublishedSettings, Roulette, Settings, Variant,
 };
-use primacy_core::contest::{Contest, Context, Event, PeerId};
+use primacy_core::contest::{Event, PeerId};
 
+use super::hunts::ids;
 use super::*;
 use crate::contest::Link;
 use crate::model::{Outcome, hunt_in, search};
@@ -19,10 +18,6 @@ fn ms(ms: u64) -> Duration {
 
 fn us(us: u64) -> Duration {
     Duration::from_micros(us)
-}
-
-fn ids(peers: u16) -> BTreeSet<PeerId> {
-    (0..peers).map(PeerId).collect()
 }
 
 /// How many of them, in per cent.
@@ -332,15 +327,6 @@ mod repaired_liveness {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn told<C: Contest>(mut contest: C, events: &[Event<C::Message>]) -> C {
-    for event in events {
-        let mut effects = Vec::new();
-        contest.handle(event.clone(), &mut Context { now: Instant::ZERO, entropy: &mut || 0, effects: &mut effects });
-        assert!(effects.is_empty(), "nothing is lost");
-    }
-    contest
-}
-
 /// Looks for the shortest history that breaks this.
 fn broken<C: Machine>(duel: Duel<C>, claim: Claim) -> usize {
     let outcome = hunt_in(Duel { claims: vec![claim], ..duel }, claim.name(), PATIENCE);
@@ -354,102 +340,18 @@ fn complete<C: Machine>(duel: Duel<C>, claims: &[Claim]) -> Outcome {
     outcome
 }
 
-mod published_flaws {
-    use super::*;
-
-    fn settings(variant: Variant) -> PublishedSettings {
-        PublishedSettings {
-            draws: 1,
-            pace: Duration::ZERO,
-            patience: Duration::ZERO,
-            ..PublishedSettings::new(variant)
-        }
-    }
-
-    /// So many peers that draw; each may launch, and nothing else is ever up.
-    fn duel(peers: u16, variant: Variant) -> Duel<Published> {
-        let start = |me| told(Published::new(me, &ids(peers), settings(variant)), &[Event::Vacant]);
-        Duel {
-            name: "roulette, published",
-            peers: ids(peers).into_iter().map(start).collect(),
-            // Nothing is kept.
-            restarted: |machine, me| Published::new(me, &ids(3), machine.settings()),
-            wakes: vec![1; usize::from(peers)],
-            restarts: 0,
-            redraws: false,
-            slow: BTreeSet::new(),
-            claims: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn votes_that_move_make_two_coordinators_of_a_round_without_any_fault() {
-        let wakes = vec![2, 2, 0];
-        assert_eq!(broken(Duel { wakes, ..duel(3, Variant::WaitForAll) }, Claim::OneCoordinator), 8);
-    }
-
-    #[test]
-    fn and_two_leaders_of_a_round_among_four() {
-        let slow = [(PeerId(0), PeerId(1)), (PeerId(1), PeerId(0))].into();
-        let four = Duel { wakes: vec![2, 2, 0, 0], slow, ..duel(4, Variant::WaitForAll) };
-        assert_eq!(broken(four, Claim::OneLeader), 14);
-    }
-
-    #[test]
-    fn one_vote_in_one_round_without_restart_or_second_draw_is_safe() {
-        let outcome = complete(duel(3, Variant::AtMajority), &[Claim::OneCoordinator, Claim::OneLeader]);
-        assert!(outcome.states > 1_000, "{}", outcome.states);
-    }
-
-    #[test]
-    fn a_voter_that_restarts_votes_again() {
-        let once = Duel { restarts: 1, ..duel(3, Variant::AtMajority) };
-        assert_eq!(broken(once, Claim::OneCoordinator), 7);
-    }
-
-    #[test]
-    fn one_coordinator_that_draws_twice_makes_two_leaders() {
-        let twice = Duel { wakes: vec![2, 0, 0], redraws: true, ..duel(3, Variant::AtMajority) };
-        assert_eq!(broken(twice, Claim::OneLeader), 8);
-    }
-
-    #[test]
-    fn votes_of_two_rounds_do_not_exclude_each_other() {
-        let rounds = Duel { wakes: vec![1, 2, 0], ..duel(3, Variant::AtMajority) };
-        assert_eq!(broken(rounds, Claim::OneLeader), 10);
-    }
-
-    #[test]
-    fn a_majority_of_those_believed_up_is_on_both_sides_of_a_cut() {
-        let settings = PublishedSettings { majority: Majority::OfUp, ..settings(Variant::AtMajority) };
-        let start = |me: PeerId| {
-            let gone = if me == PeerId(0) { vec![PeerId(1), PeerId(2)] } else { vec![PeerId(0)] };
-            let mut events: Vec<_> = gone.into_iter().map(Event::Down).collect();
-            events.push(Event::Vacant);
-            told(Published::new(me, &ids(3), settings), &events)
-        };
-        let cut = Duel { peers: ids(3).into_iter().map(start).collect(), ..duel(3, Variant::AtMajority) };
-        assert_eq!(broken(cut, Claim::OneLeader), 5);
-    }
+#[test]
+fn one_vote_in_one_round_without_restart_or_second_draw_is_safe() {
+    let duel = hunts::published("roulette, published", 3, Variant::AtMajority, Majority::OfAll);
+    let outcome = complete(duel, &[Claim::OneCoordinator, Claim::OneLeader]);
+    assert!(outcome.states > 1_000, "{}", outcome.states);
 }
 
 mod repaired_safety {
     use super::*;
 
     fn duel() -> Duel<Roulette> {
-        let zero = Duration::ZERO;
-        let settings = Settings { round_trip: zero, stagger: zero, patience: zero, ..Settings::default() };
-        let start = |me| told(Roulette::new(me, &ids(3), settings, Kept::default()), &[Event::Vacant]);
-        Duel {
-            name: "roulette, repaired",
-            peers: ids(3).into_iter().map(start).collect(),
-            restarted: |machine, me| Roulette::new(me, &ids(3), machine.settings(), machine.kept()),
-            wakes: vec![1; 3],
-            restarts: 0,
-            redraws: true,
-            slow: BTreeSet::new(),
-            claims: Vec::new(),
-        }
+        hunts::repaired("roulette, repaired", 3)
     }
 
     const ONE: [Claim; 2] = [Claim::OneCoordinator, Claim::OneNominee];
