@@ -6,8 +6,10 @@ mod hunts_tests;
 pub mod pole;
 pub mod ring;
 pub mod roulette;
+mod seeded;
 mod way;
 mod world;
 
 pub use hunts::{Held, Hunt, held, hunts};
+pub use seeded::{SEEDED, Seeded, Symptom};
 pub use world::{Link, Nomination, World};

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
 use primacy_core::{Timing, TimingSettings};
+#[cfg(feature = "model")]
+use primacy_sim::contest;
 use primacy_sim::published::{self, Choices, PRESETS, Preset, Survey};
 use primacy_sim::{
     CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Steady, Tally,
@@ -398,16 +400,30 @@ fn oracle(name: &str) -> Result<Oracle, String> {
 fn hunt(name: Option<&str>, from: u64, within: Option<u64>, mute: &[Oracle], share: u64) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     let mut all = true;
-    writeln!(out, "{:<24} {:>6} of {:<6} {:<12} bug", "planted", "seeds", "at most", "found by")?;
+    writeln!(out, "{:<26} {:>6} of {:<6} {:<12} bug", "planted", "seeds", "at most", "found by")?;
     for canary in CANARIES.iter().filter(|canary| name.is_none_or(|name| name == canary.name)) {
         let canary = Canary { within: within.unwrap_or(canary.within), ..*canary };
         let hunt = canary.hunt(from, mute);
         let by = hunt.found.map_or_else(|| "NOT FOUND".to_owned(), |(_, oracle)| oracle.to_string());
         all &= hunt.found.is_some();
-        write!(out, "{:<24} {:>6} of {:<7} {by:<12} {}", canary.name, hunt.seeds, canary.within, canary.planted)?;
+        write!(out, "{:<26} {:>6} of {:<7} {by:<12} {}", canary.name, hunt.seeds, canary.within, canary.planted)?;
         if share > 0 {
             let once = Canary { within: 1, ..canary };
             let found = (from..from + share).filter(|seed| once.hunt(*seed, mute).found.is_some()).count();
+            write!(out, " (in {found} of {share} seeds)")?;
+        }
+        writeln!(out)?;
+    }
+    #[cfg(feature = "model")]
+    for seeded in contest::SEEDED.iter().filter(|seeded| name.is_none_or(|name| name == seeded.name)) {
+        let seeded = contest::Seeded { within: within.unwrap_or(seeded.within), ..*seeded };
+        let found = seeded.hunt(from);
+        let by = if found.is_some() { "Leaders" } else { "NOT FOUND" };
+        all &= found.is_some();
+        let seeds = found.unwrap_or(seeded.within);
+        write!(out, "{:<26} {seeds:>6} of {:<7} {by:<12} {}", seeded.name, seeded.within, seeded.symptom)?;
+        if share > 0 {
+            let found = (from..from + share).filter(|seed| seeded.shows(*seed)).count();
             write!(out, " (in {found} of {share} seeds)")?;
         }
         writeln!(out)?;

@@ -3,7 +3,7 @@
 use primacy_core::contest::pole::{Pole, Published};
 
 use super::model::{PoleModel, PoleSetup, Sampled};
-use super::properties::{CAPPED, LED, LIVES, ONCE, ONE_LEADER, RISING};
+use super::properties::{CAPPED, LED, LIVES, ONCE, ONE_LEADER, RISING, THIS_LIFE};
 use crate::contest::hunts::{Held, Hunt};
 
 fn hunt(setup: PoleSetup, breaks: &'static str, steps: usize) -> Hunt {
@@ -27,9 +27,12 @@ pub fn hunts() -> Vec<Hunt> {
     let apart = PoleSetup { name: "published POLE: nobody follows", dead: [false, false, true], ..slow() };
     let crash = PoleSetup { name: "published POLE: the winner dies", crashes: 1, ..third };
     let retries = PoleSetup { name: "published POLE: retries", wakes: 9, dead: [true, true, false], ..third };
+    let vacancies = [false, true, false];
+    let earlier = PoleSetup { name: "published POLE: an earlier life", vacancies, full_restarts: 1, led: 5, ..slow() };
     vec![
         hunt(slow(), ONE_LEADER, 5),
         hunt(restart(), RISING, 5),
+        hunt(earlier, THIS_LIFE, 4),
         hunt(deaf, ONCE, 8),
         hunt(crash, LIVES, 8),
         hunt(retries, CAPPED, 10),

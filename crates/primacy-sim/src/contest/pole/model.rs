@@ -110,6 +110,8 @@ pub struct PoleSetup {
     pub in_order: bool,
     /// How many may crash for ever.
     pub crashes: u8,
+    /// How often all may restart at once, while messages are under way.
+    pub full_restarts: u8,
     /// How many may go deaf for ever while nothing is under way: they are heard, and hear nothing.
     pub deaf: u8,
     /// In each epoch another peer has the best score.
@@ -170,6 +172,7 @@ pub struct Peers<C: Contest> {
     packets: Vec<Packet<C::Message>>,
     wakes: u8,
     crashes: u8,
+    full_restarts: u8,
     deaf: u8,
     is_endless: bool,
     /// The highest number with which one named itself.
@@ -204,7 +207,7 @@ pub enum PoleStep {
     Crash(PeerId),
     /// From now on nothing reaches it.
     Deafen(PeerId),
-    /// Nobody follows whom all have named: all start again.
+    /// All restart: nobody follows whom all have named, or they lose their power.
     StartAgain,
 }
 
@@ -348,7 +351,7 @@ impl<C: Searchable> Peers<C> {
 
     /// The same without any more faults, where timers run out as often as it takes.
     pub fn in_peace(&self) -> Self {
-        Self { crashes: 0, deaf: 0, wakes: 0, is_endless: true, ..self.clone() }
+        Self { crashes: 0, full_restarts: 0, deaf: 0, wakes: 0, is_endless: true, ..self.clone() }
     }
 }
 
@@ -371,6 +374,7 @@ impl<C: Searchable> PoleModel<C> {
             packets: Vec::new(),
             wakes: setup.wakes,
             crashes: setup.crashes,
+            full_restarts: setup.full_restarts,
             deaf: setup.deaf,
             is_endless: false,
             highest: setup.led,
@@ -425,7 +429,7 @@ impl<C: Searchable> Model for PoleModel<C> {
     }
 
     fn actions(&self, peers: &Peers<C>, actions: &mut Vec<PoleStep>) {
-        if peers.is_endless && peers.is_in_vain() {
+        if peers.is_endless && peers.is_in_vain() || peers.full_restarts > 0 {
             actions.push(PoleStep::StartAgain);
         }
         for (at, seat) in peers.seats.iter().enumerate().filter(|(_, seat)| !seat.is_dead) {
@@ -483,6 +487,7 @@ impl<C: Searchable> Model for PoleModel<C> {
                 peers.packets.retain(|packet| packet.1 != who);
             }
             PoleStep::StartAgain => {
+                peers.full_restarts = peers.full_restarts.saturating_sub(1);
                 for at in 0..PEERS {
                     peers.restart(peer(at), &self.setup);
                     peers.seats[at].may_find_vacant = self.setup.vacancies[at];

@@ -7,7 +7,7 @@ use primacy_core::contest::Contest;
 use primacy_core::contest::pole::{Pole, Published};
 use stateright::Property;
 
-use super::model::{Peers, PoleModel, PoleSetup, PoleStep, Sampled};
+use super::model::{Peers, PoleModel, PoleSetup, PoleStep, Sampled, Searchable};
 use crate::contest::way::{Way, gets_there, way};
 
 pub(super) const ONE_LEADER: &str = "no two peers name themselves";
@@ -19,6 +19,8 @@ pub(super) const SPLIT: &str = "two nominees ask in one term";
 pub(super) const LED: &str = "when nothing is left to come and all have named one, a majority follows one that leads";
 /// Of the published form.
 pub(super) const LIVES: &str = "when nothing is left to come, nobody follows the dead";
+/// Of the published form.
+pub(super) const THIS_LIFE: &str = "nobody follows one that has taken part in no election since it was started";
 /// Of the published form.
 pub(super) const CAPPED: &str = "no retry is further away than a minute";
 /// Of the published form.
@@ -48,6 +50,10 @@ pub(super) fn published(setup: &PoleSetup) -> Vec<Property<PoleModel<Published<S
         Property::always(LIVES, |_, peers: &At| {
             let follows_the_dead = |leader| peers.seat(leader).is_dead;
             !is_at_rest(peers) || !peers.living().any(|seat| seat.opinion.is_some_and(follows_the_dead))
+        }),
+        Property::always(THIS_LIFE, |_, peers: &At| {
+            let is_new = |leader| peers.seat(leader).contest.number() == 0;
+            !peers.living().any(|seat| seat.opinion.is_some_and(is_new))
         }),
         Property::always(CAPPED, |_, peers: &At| {
             let minute = Duration::from_secs(60);
