@@ -1,5 +1,8 @@
 //! Planted bugs, each of which the checkers must find: the proof that they bite.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use primacy_core::lease::Flaw;
 use primacy_core::{quorum, registers};
 
@@ -101,18 +104,49 @@ impl Canary {
 
     /// The bug planted into a world that keeps all other promises.
     pub fn setup(&self) -> Setup {
-        Setup { planted: Some(self.planted), protocol: Some(self.protocol), ..Setup::new(self.profile()) }
+        let (planted, protocol, exchanges) = (Some(self.planted), Some(self.protocol), self.is_of_exchanges());
+        Setup { planted, protocol, exchanges, ..Setup::new(self.profile()) }
     }
 
-    /// Hunts the bug in seeds from `from` on, without asking the `muted` oracles, and says how many it took and what told.
-    pub fn hunt(&self, from: u64, muted: &[Oracle]) -> Hunt {
+    /// Hunts the bug in seeds from `from` on, without asking the `muted` oracles, and says how many it took and what told: the same
+    /// on however many threads.
+    pub fn hunt(&self, from: u64, muted: &[Oracle], threads: usize) -> Hunt {
         let setup = Setup { muted: muted.to_vec(), ..self.setup() };
-        for seed in from..from + self.within {
-            if let Some(violation) = crate::run_seed(seed, &setup, false).violation {
-                return Hunt { seeds: seed - from + 1, found: Some((seed, violation.oracle)) };
+        let (next, end) = (AtomicU64::new(from), AtomicU64::new(from + self.within));
+        let first = Mutex::new(None);
+        let work = || {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                // Whoever has a smaller one goes on with it.
+                if seed >= end.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Some(violation) = crate::run_seed(seed, &setup, false).violation {
+                    end.fetch_min(seed, Ordering::Relaxed);
+                    let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                    let found = first.get_or_insert((seed, violation.oracle));
+                    if seed < found.0 {
+                        *found = (seed, violation.oracle);
+                    }
+                }
             }
-        }
-        Hunt { seeds: self.within, found: None }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..threads.max(1) {
+                scope.spawn(work);
+            }
+        });
+        let found = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Hunt { seeds: found.map_or(self.within, |(seed, _)| seed - from + 1), found }
+    }
+
+    /// Whether it does harm only where voters are exchanged.
+    const fn is_of_exchanges(&self) -> bool {
+        use quorum::Flaw::{AdmitsOld, IgnoresTaken, PartsAtOnce, SkipsHeritage, SkipsJoint, SkipsSettling};
+        matches!(
+            self.planted,
+            Planted::Quorum(AdmitsOld | IgnoresTaken | PartsAtOnce | SkipsHeritage | SkipsJoint | SkipsSettling)
+        )
     }
 
     /// The profile in which its promise holds.

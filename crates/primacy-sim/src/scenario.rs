@@ -44,6 +44,8 @@ pub struct Setup {
     pub steady: Option<Steady>,
     /// In which order candidates ask; drawn for each if absent.
     pub chooser: Option<Chooser>,
+    /// Voters are exchanged in every world among peers, and not in a third of them.
+    pub exchanges: bool,
     /// A bug for the checkers to find.
     pub planted: Option<Planted>,
     /// Promises that are not checked, to see what the others find alone.
@@ -70,6 +72,7 @@ impl Setup {
             latency: None,
             steady: None,
             chooser: None,
+            exchanges: false,
             planted: None,
             muted: Vec::new(),
         }
@@ -286,7 +289,7 @@ impl Scenario {
             None => {
                 let mut rng = Rng::new(seed ^ 0x766f_7465_7273_2e2e);
                 let setting = Setting::draw(&parts, profile, longest, shortest_call, &mut other);
-                setting.with_exchanges(&parts, profile, crate::nanos(longest), &mut rng)
+                setting.with_exchanges(&parts, profile, crate::nanos(longest), setup.exchanges, &mut rng)
             }
         });
         let mut fault_span = crate::nanos(longest) * leases;

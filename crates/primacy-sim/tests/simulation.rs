@@ -23,7 +23,7 @@ fn a_slice_of_all_worlds_keeps_its_promises() {
 fn every_planted_bug_is_found() {
     // Those that need the most are left to the run that counts.
     for canary in CANARIES.iter().filter(|canary| canary.within <= 1_000) {
-        let hunt = canary.hunt(0, &[]);
+        let hunt = canary.hunt(0, &[], 2);
         assert!(hunt.found.is_some(), "{} was not found in {} seeds", canary.name, hunt.seeds);
     }
 }
@@ -65,7 +65,7 @@ fn a_calm_world_tells_what_failover_costs() {
 #[test]
 fn a_violation_names_its_moment_and_ends_the_log() {
     let canary = primacy_sim::Canary::named("token-kept").expect("it is in the table");
-    let (seed, oracle) = canary.hunt(0, &[]).found.expect("it is found");
+    let (seed, oracle) = canary.hunt(0, &[], 1).found.expect("it is found");
     let outcome = run_seed(seed, &canary.setup(), true);
     let violation = outcome.violation.expect("again");
     assert_eq!(violation.oracle, oracle);

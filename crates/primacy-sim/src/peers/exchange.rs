@@ -34,9 +34,17 @@ pub(crate) struct Exchanging {
 }
 
 impl Setting {
-    /// In a third of all worlds some of those that could vote do not at first, and voters are exchanged.
-    pub(crate) fn with_exchanges(mut self, parts: &[Part], profile: Profile, lease: u64, rng: &mut Rng) -> Self {
-        if !rng.chance(333_333) {
+    /// In a third of all worlds, or in `all`, some of those that could vote do not at first, and voters are exchanged.
+    pub(crate) fn with_exchanges(
+        mut self,
+        parts: &[Part],
+        profile: Profile,
+        lease: u64,
+        all: bool,
+        rng: &mut Rng,
+    ) -> Self {
+        let some = rng.chance(333_333);
+        if !some && !all {
             return self;
         }
         let (first, spares) = (self.voters, rng.between(1, 4) as usize);

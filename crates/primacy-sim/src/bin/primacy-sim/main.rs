@@ -36,9 +36,8 @@ enum Command {
     Canaries {
         /// Only this one
         name: Option<String>,
-        /// The first seed
-        #[arg(long, default_value_t = 0)]
-        from: u64,
+        #[command(flatten)]
+        batch: Batch,
         /// Go on this long instead of the stated number of seeds
         #[arg(long)]
         within: Option<u64>,
@@ -78,7 +77,7 @@ impl Worlds {
 }
 
 /// Where a batch begins, and on how many threads.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 struct Batch {
     /// The first seed
     #[arg(long, default_value_t = 0)]
@@ -181,7 +180,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(run) => run_seeds(&run),
         Command::Replay(replay) => replay_seed(&replay),
-        Command::Canaries { name, from, within, mute, share } => hunt(name.as_deref(), from, within, &mute, share),
+        Command::Canaries { name, batch, within, mute, share } => hunt(name.as_deref(), &batch, within, &mute, share),
         Command::Steady(args) => stay(&args),
         Command::Published(published) => show_published(&published),
         Command::Scale(scale) => scale::show(&scale),
@@ -201,12 +200,15 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     }
     let (mut good, tally) = run_batch(&run.batch, CI_SEEDS, &Setup::new(Profile::All))?;
     good &= is_enough(&mut io::stdout(), &tally)?;
+    let mut batch = run.batch.clone();
     for chooser in iter::once(None).chain(Chooser::value_variants().iter().copied().map(Some)) {
         let seeds = if chooser.is_none() { CI_PEERS_SEEDS } else { CI_CHOOSER_SEEDS };
         let peers = Setup { protocol: Some(Protocol::Peers), chooser, ..Setup::new(Profile::All) };
-        good &= run_batch(&run.batch, seeds, &peers)?.0;
+        good &= run_batch(&batch, seeds, &peers)?.0;
+        // No two of them see the same faults.
+        batch.from += seeds;
     }
-    good &= hunt(None, 0, None, &[], 0)?;
+    good &= hunt(None, &Batch { from: 0, ..run.batch }, None, &[], 0)?;
     good &= compare_published(run.batch.threads)?;
     Ok(good)
 }
@@ -236,7 +238,7 @@ const CI_SEEDS: u64 = 40_000;
 
 /// How many it runs among peers, beside those; and how many for each selector.
 const CI_PEERS_SEEDS: u64 = 1_000;
-const CI_CHOOSER_SEEDS: u64 = 200;
+const CI_CHOOSER_SEEDS: u64 = 10_000;
 
 /// From how many seeds on everything that should happen sometimes must have happened.
 const WORTHY_SEEDS: u64 = 1_000;
@@ -397,19 +399,20 @@ fn oracle(name: &str) -> Result<Oracle, String> {
     found.ok_or_else(|| format!("the oracles are {}", names()))
 }
 
-fn hunt(name: Option<&str>, from: u64, within: Option<u64>, mute: &[Oracle], share: u64) -> io::Result<bool> {
+fn hunt(name: Option<&str>, batch: &Batch, within: Option<u64>, mute: &[Oracle], share: u64) -> io::Result<bool> {
+    let Batch { from, threads } = *batch;
     let mut out = io::stdout().lock();
     let mut all = true;
     writeln!(out, "{:<26} {:>6} of {:<6} {:<12} bug", "planted", "seeds", "at most", "found by")?;
     for canary in CANARIES.iter().filter(|canary| name.is_none_or(|name| name == canary.name)) {
         let canary = Canary { within: within.unwrap_or(canary.within), ..*canary };
-        let hunt = canary.hunt(from, mute);
+        let hunt = canary.hunt(from, mute, threads);
         let by = hunt.found.map_or_else(|| "NOT FOUND".to_owned(), |(_, oracle)| oracle.to_string());
         all &= hunt.found.is_some();
         write!(out, "{:<26} {:>6} of {:<7} {by:<12} {}", canary.name, hunt.seeds, canary.within, canary.planted)?;
         if share > 0 {
             let once = Canary { within: 1, ..canary };
-            let found = (from..from + share).filter(|seed| once.hunt(*seed, mute).found.is_some()).count();
+            let found = (from..from + share).filter(|seed| once.hunt(*seed, mute, 1).found.is_some()).count();
             write!(out, " (in {found} of {share} seeds)")?;
         }
         writeln!(out)?;
