@@ -82,7 +82,7 @@ pub const CANARIES: &[Canary] = &[
     peer("forgets", Planted::Quorum(quorum::Flaw::Forgets), 100),
     peer("shares-terms", Planted::Quorum(quorum::Flaw::SharesTerms), 100),
     peer("breaks-promise", Planted::Quorum(quorum::Flaw::BreaksPromise), 100),
-    peer("reuses-terms", Planted::Quorum(quorum::Flaw::ReusesTerms), 3000),
+    peer("reuses-terms", Planted::Quorum(quorum::Flaw::ReusesTerms), 100),
     peer("forgets-release", Planted::Quorum(quorum::Flaw::ForgetsRelease), 100),
     peer("renews-anyone", Planted::Quorum(quorum::Flaw::RenewsAnyone), 1000),
     peer("counts-old-answers", Planted::Quorum(quorum::Flaw::CountsOldAnswers), 100),

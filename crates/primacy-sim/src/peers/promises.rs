@@ -153,9 +153,15 @@ impl World {
         let Some(term) = Client::claims(ask) else { return };
         // Who asks again within its call claims nothing new.
         let claim = (client.calls, term);
-        let is_new = ledger.claims.insert(number, claim) != Some(claim);
-        if is_new && ledger.paused > 0 && ledger.paused == ledger.sent {
+        let former = ledger.claims.insert(number, claim);
+        if former == Some(claim) {
+            return;
+        }
+        if ledger.paused > 0 && ledger.paused == ledger.sent {
             ledger.against.insert((term, client.id));
+        }
+        if let Some((_, last)) = former.filter(|(_, last)| *last >= term) {
+            self.violate(Oracle::Numbers, None, || format!("whoever has claimed term {last} claims term {term}"));
         }
     }
 
