@@ -84,9 +84,9 @@ impl Seeded {
         (self.run)(seed, self.symptom)
     }
 
-    /// How many seeds from that one on it took, if it shows in time.
-    pub fn hunt(&self, from: u64) -> Option<u64> {
-        (from..from + self.within).find(|seed| self.shows(*seed)).map(|seed| seed - from + 1)
+    /// How many seeds from that one on it took, if it shows within so many.
+    pub fn hunt(&self, from: u64, within: u64) -> Option<u64> {
+        (from..from + within).find(|seed| self.shows(*seed)).map(|seed| seed - from + 1)
     }
 }
 
@@ -263,16 +263,16 @@ fn link(most: u64) -> Link {
     Link { most: Duration::from_millis(most), ..Link::exact(Duration::from_millis(1)) }
 }
 
-type Poles = World<Pole<Option<Score>>>;
+type Scored = Pole<Option<Score>>;
 
 /// Three peers, with waits of 200 ms, whose messages take up to so long.
-fn poles(seed: u64, slow: u64) -> (History<Pole<Option<Score>>>, impl Fn(PeerId) -> Pole<Option<Score>>) {
+fn poles(seed: u64, slow: u64) -> (History<Scored>, impl Fn(PeerId) -> Scored) {
     let peers: Vec<PeerId> = (1..=3).map(PeerId).collect();
     let all = peers.clone();
     let make = move |me: PeerId| Pole::new(me, all.clone(), PUBLISHED_WAIT, Some(Score::from(i32::from(me.0))));
     let mut world = World::new(seed, link(slow));
     peers.iter().for_each(|peer| world.start(*peer, make(*peer)));
-    let leads = |world: &Poles, peer| world.contest(peer).is_some_and(|pole| pole.leader() == Some(peer));
+    let leads = |world: &World<Scored>, peer| world.contest(peer).is_some_and(|pole| pole.leader() == Some(peer));
     (History::new(seed, world, peers, leads, Pole::epoch), make)
 }
 
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn every_published_form_breaks_in_time() {
         for seeded in SEEDED {
-            assert!(seeded.hunt(0).is_some(), "{seeded:?} does not show in {} seeds", seeded.within);
+            assert!(seeded.hunt(0, seeded.within).is_some(), "{seeded:?} does not show in {} seeds", seeded.within);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whether there is a way on from a state: what "no leader, for ever" means in a search.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::Model;
@@ -32,7 +32,7 @@ pub(super) fn way<M: Model<State: Hash + Clone>>(
     most: usize,
     is_there: impl Fn(&M::State) -> bool,
 ) -> Way {
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     let mut last = vec![from.clone()];
     while !last.is_empty() {
         let mut next = Vec::new();

@@ -419,12 +419,12 @@ fn hunt(name: Option<&str>, batch: &Batch, within: Option<u64>, mute: &[Oracle],
     }
     #[cfg(feature = "model")]
     for seeded in contest::SEEDED.iter().filter(|seeded| name.is_none_or(|name| name == seeded.name)) {
-        let seeded = contest::Seeded { within: within.unwrap_or(seeded.within), ..*seeded };
-        let found = seeded.hunt(from);
+        let within = within.unwrap_or(seeded.within);
+        let found = seeded.hunt(from, within);
         let by = if found.is_some() { "Leaders" } else { "NOT FOUND" };
         all &= found.is_some();
-        let seeds = found.unwrap_or(seeded.within);
-        write!(out, "{:<26} {seeds:>6} of {:<7} {by:<12} {}", seeded.name, seeded.within, seeded.symptom)?;
+        let seeds = found.unwrap_or(within);
+        write!(out, "{:<26} {seeds:>6} of {within:<7} {by:<12} {}", seeded.name, seeded.symptom)?;
         if share > 0 {
             let found = (from..from + share).filter(|seed| seeded.shows(*seed)).count();
             write!(out, " (in {found} of {share} seeds)")?;
