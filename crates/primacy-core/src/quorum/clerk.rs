@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use self::renewal::Change;
 use super::membership::{Membership, VoterId};
+use super::pace::Errand;
 use super::port::{Answer, Ask, Counts, Ordered, Orders, View};
 use super::views::{Heard, Views};
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
@@ -237,8 +238,18 @@ impl Clerk {
         (matches!(self.step, Step::Looking { .. }) || self.is_claiming()) && self.is_heard()
     }
 
+    /// What its present round is for.
+    pub(super) fn errand(&self) -> Errand {
+        match self.step {
+            Step::Withdrawing => Errand::Withdrawal,
+            _ if self.is_claiming() => Errand::Claim,
+            _ if self.is_renewing() => Errand::Renewal,
+            _ => Errand::Other,
+        }
+    }
+
     /// Whether the answers that it waits for decide whether a claim can be granted.
-    pub(super) fn is_claiming(&self) -> bool {
+    fn is_claiming(&self) -> bool {
         matches!(self.step, Step::Reading(_) | Step::Claiming { .. })
     }
 

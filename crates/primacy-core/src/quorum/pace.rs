@@ -35,14 +35,23 @@ pub struct Pace {
     asked: Instant,
     /// How often they have been asked again in this round.
     again: u32,
-    /// The round is one of a claim.
-    claims: bool,
-    /// The round is one of a renewal.
-    renews: bool,
-    /// It withdraws one.
-    withdraws: bool,
+    errand: Errand,
     /// Those whom claims did not wait for any longer.
     late: BTreeMap<VoterId, Late>,
+}
+
+/// What a round is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// None of these.
+    #[default]
+    Other,
+    /// A claim.
+    Claim,
+    /// A renewal.
+    Renewal,
+    /// To withdraw one.
+    Withdrawal,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,13 +67,13 @@ impl Pace {
     /// something.
     pub fn due(&mut self, clerk: &Clerk, now: Instant) -> Instant {
         if clerk.round() != self.round {
-            if self.withdraws && clerk.is_renewing() && !clerk.is_withdrawing() {
+            let errand = clerk.errand();
+            if (self.errand, errand) == (Errand::Withdrawal, Errand::Renewal) {
                 // Where rounds take longer than was thought, the renewal after one that was withdrawn is waited for longer.
                 self.learn(now);
             }
             (self.round, self.since, self.curious) = (clerk.round(), Some(now), None);
-            (self.asked, self.again, self.claims) = (now, 0, clerk.is_claiming());
-            (self.renews, self.withdraws) = (clerk.is_renewing(), clerk.is_withdrawing());
+            (self.asked, self.again, self.errand) = (now, 0, errand);
         }
         if clerk.is_curious() && self.curious.is_none() {
             self.curious = Some(now);
@@ -79,7 +88,7 @@ impl Pace {
         }
         if self.conclude_at(clerk).is_some_and(|at| at <= now) {
             self.since = None;
-            if self.claims {
+            if self.errand == Errand::Claim {
                 clerk.pending().for_each(|voter| self.late.entry(voter).or_default().silent = true);
             }
             clerk.conclude(out);
@@ -98,7 +107,7 @@ impl Pace {
 
     /// The call is over, and a majority has answered it if it `succeeded`.
     pub fn done(&mut self, succeeded: bool, now: Instant) {
-        if succeeded && self.learn(now) && self.claims {
+        if succeeded && self.learn(now) && self.errand == Errand::Claim {
             self.late.retain(|_, late| late.silent);
         }
     }
@@ -106,9 +115,9 @@ impl Pace {
     /// The present round was answered. Whether that tells how long rounds take.
     fn learn(&mut self, now: Instant) -> bool {
         let Some(took) = self.since.take().map(|since| now.since(since)) else { return false };
-        let (before, part) = if self.renews { (self.usual_of_renewals, 2) } else { (Some(self.usual), 8) };
+        let (before, part) = if self.renews() { (self.usual_of_renewals, 2) } else { (Some(self.usual), 8) };
         let usual = before.map_or(took, |before| if took > before { took } else { before - (before - took) / part });
-        if self.renews {
+        if self.renews() {
             self.usual_of_renewals = Some(usual);
         } else {
             self.usual = usual;
@@ -116,12 +125,17 @@ impl Pace {
         true
     }
 
+    /// Whether nobody writes to disk for the present round.
+    fn renews(&self) -> bool {
+        matches!(self.errand, Errand::Renewal | Errand::Withdrawal)
+    }
+
     /// The next time only after twice as long.
     fn again_at(&self, clerk: &Clerk) -> Instant {
         /// Before a kernel that has heard nothing sends nothing new any more, which is 200 ms after a round trip at the soonest.
         const MOST: Duration = Duration::from_millis(100);
         let moment = clerk.lease().map_or(MOST, |lease| (lease / 20).min(MOST));
-        let usual = self.usual_of_renewals.filter(|_| self.renews).unwrap_or(self.usual);
+        let usual = self.usual_of_renewals.filter(|_| self.renews()).unwrap_or(self.usual);
         let first = moment.max(usual + usual.min(MOST));
         self.asked + first * (1 << self.again.min(8))
     }
@@ -132,7 +146,7 @@ impl Pace {
         let curious = self.curious?;
         let (base, most) = (moment.max(self.usual * 4), clerk.lease().map_or(moment, |lease| lease / 6));
         let patience = |voter| match self.late.get(&voter) {
-            _ if !self.claims => moment,
+            _ if self.errand != Errand::Claim => moment,
             Some(Late { silent: true, .. }) => moment,
             late => (base * (1 << late.map_or(0, |late| late.times.min(6)))).min(most).max(moment),
         };

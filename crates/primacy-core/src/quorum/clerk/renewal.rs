@@ -21,14 +21,9 @@ pub(super) struct Change {
 
 impl Clerk {
     /// Whether it asks for a renewal, or withdraws one.
-    pub(in crate::quorum) fn is_renewing(&self) -> bool {
+    pub(super) fn is_renewing(&self) -> bool {
         let is_renewal = self.change.as_ref().is_some_and(|change| change.holder.is_some());
         is_renewal && self.step != Step::Idle
-    }
-
-    /// Whether it waits to hear of a majority that a renewal is withdrawn.
-    pub(in crate::quorum) fn is_withdrawing(&self) -> bool {
-        self.step == Step::Withdrawing
     }
 
     /// Asks for the renewal after the last, or first takes back one that a majority has not answered, for all that is known.
