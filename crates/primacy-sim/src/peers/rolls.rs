@@ -120,7 +120,7 @@ impl World {
     /// What it answers to something about who votes, and whether that must be flushed first.
     pub(super) fn answer_roll(&mut self, v: usize, ask: RollAsk<Membership>, own: Instant) -> Option<(Told, bool)> {
         let id = self.peers.booths[v].id;
-        let asked = self.trace.keeps().then(|| describe(&ask)).unwrap_or_default();
+        let asked = if self.trace.keeps() { describe(&ask) } else { String::new() };
         let life = self.peers.booths[v].life.as_mut()?;
         let post = life.post.as_mut()?;
         if let RollAsk::Adopt(voters) = &ask
