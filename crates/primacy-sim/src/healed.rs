@@ -306,13 +306,12 @@ impl World {
             // It comes back, and must not unseat anybody.
             self.crash(other);
         }
-        if self.has_exchanges() && self.rng.chance(500_000) {
-            self.exchange_a_voter();
-        } else if let Some((leader, _)) = self.healing.leader
-            && self.has_peers()
-            && self.rng.chance(500_000)
-        {
-            self.restart_a_voter(leader);
+        if let Some(leader) = self.healing.leader {
+            if self.has_exchanges() && self.rng.chance(500_000) {
+                self.exchange_a_voter(leader);
+            } else if self.has_peers() && self.rng.chance(500_000) {
+                self.restart_a_voter(leader);
+            }
         }
         self.stay_stable(3, Next::Silence);
     }

@@ -263,8 +263,8 @@ impl World {
     }
 
     /// A voter is exchanged although all is well: nobody must be unseated by that.
-    pub(crate) fn exchange_a_voter(&mut self) {
-        if self.peers.exchange.is_some() {
+    pub(crate) fn exchange_a_voter(&mut self, leader: (usize, Token)) {
+        if self.all_back(leader) {
             let swap = self.draw_swap(0);
             self.exchange_must_end();
             self.start_drive(swap, true);

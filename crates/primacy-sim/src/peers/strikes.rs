@@ -1,5 +1,7 @@
 //! The adversary among peers: voters, their disks, their machines, and the network between hosts; and the end of all that.
 
+use primacy_core::Token;
+
 use super::What;
 use super::client::{Client, Who};
 use super::setting::{Rates, Strike};
@@ -185,17 +187,29 @@ impl World {
         self.give_order(&Order::Resume, None);
     }
 
-    /// One voter restarts, if the others are enough for this leader: nobody must be unseated by that. Connections that it began
-    /// to make before faults ended may still be under way: packets of them were lost, and it reaches a majority without those.
-    pub(crate) fn restart_a_voter(&mut self, leader: usize) {
+    /// One voter restarts, if the others are enough for this leader: nobody must be unseated by that.
+    pub(crate) fn restart_a_voter(&mut self, leader: (usize, Token)) {
         let running: Vec<usize> = self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.now)).collect();
-        let leader = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));
-        let reached = running.iter().filter(|v| leader.is_some_and(|leader| leader.reaches(self.peers.booths[**v].id)));
-        if reached.count().saturating_sub(1) * 2 > self.voting().len() {
+        let backing = running.iter().filter(|v| self.backs(**v, leader)).count();
+        if backing.saturating_sub(1) * 2 > self.voting().len() {
             let v = *self.rng.pick(&running);
             self.kill_voter(v);
             self.after_peers(5_000_000, What::Start { voter: v });
         }
+    }
+
+    /// Whether all who vote can support this leader, so that no exchange leaves it without a majority.
+    pub(super) fn all_back(&self, leader: (usize, Token)) -> bool {
+        self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.now)).all(|v| self.backs(v, leader))
+    }
+
+    /// Whether this leader can count on a voter in the calm. It cannot before the connection is made that it began when packets were
+    /// lost; nor on one that has supported another in a later term in vain, until somebody leads in a term beyond that.
+    fn backs(&self, v: usize, (leader, token): (usize, Token)) -> bool {
+        let booth = &self.peers.booths[v];
+        let client = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));
+        let term = booth.life.as_ref().map(|life| life.voter.durable().term);
+        client.is_some_and(|client| client.reaches(booth.id)) && term.is_some_and(|term| term <= token)
     }
 
     /// This candidate's host hears nothing any more, and is heard; if the others can do without it.
