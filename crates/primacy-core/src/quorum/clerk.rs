@@ -1,6 +1,8 @@
 //! Carries out the calls of the `lease` protocol against voters.
 
 mod renewal;
+#[cfg(feature = "flaws")]
+mod search;
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,5 +1,8 @@
 //! One voter: whom it supports, and until when.
 
+#[cfg(feature = "flaws")]
+mod search;
+
 use core::time::Duration;
 
 #[cfg(feature = "flaws")]

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use primacy_sim::model::{self, Outcome, hunt_in, search};
+use primacy_sim::model::{self, Outcome, hunt_in, hunt_merged, search, search_merged};
 use primacy_sim::{company, contest, quorum};
 
 /// No canary needs more than seconds.
@@ -90,7 +90,7 @@ fn searches(quick: bool, longer: i8) -> Vec<Search> {
     }
     for mut setup in if quick { quorum::smoke() } else { quorum::catalogue() } {
         setup.horizon = setup.horizon.saturating_add_signed(longer);
-        all.push(Search { name: setup.name, run: Box::new(|threads| search(quorum::Grant(setup), threads)) });
+        all.push(Search { name: setup.name, run: Box::new(|threads| search_grant(setup, threads)) });
     }
     all.extend(
         contest::held().into_iter().map(|held| Search { name: held.name, run: Box::new(|threads| held.run(threads)) }),
@@ -110,13 +110,21 @@ fn bugs() -> Vec<Search> {
         all.push(Search { name, run: Box::new(move |_| hunt_in(company::Company(setup), breaks, PATIENCE)) });
     }
     for quorum::Canary { setup, breaks } in quorum::canaries() {
-        let name = setup.name;
-        all.push(Search { name, run: Box::new(move |_| hunt_in(quorum::Grant(setup), breaks, PATIENCE)) });
+        let (name, is_merged) = (setup.name, setup.merged);
+        let model = quorum::Grant(setup);
+        let hunt = move |_| if is_merged { hunt_merged(model, breaks) } else { hunt_in(model, breaks, PATIENCE) };
+        all.push(Search { name, run: Box::new(hunt) });
     }
     all.extend(
         contest::hunts().into_iter().map(|hunt| Search { name: hunt.name, run: Box::new(|_| hunt.run(PATIENCE)) }),
     );
     all
+}
+
+fn search_grant(setup: quorum::Setup, threads: usize) -> Outcome {
+    let is_merged = setup.merged;
+    let model = quorum::Grant(setup);
+    if is_merged { search_merged(model, threads) } else { search(model, threads) }
 }
 
 fn is_number(text: &str) -> bool {

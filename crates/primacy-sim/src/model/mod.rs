@@ -8,6 +8,7 @@
 //! Time goes in ticks of 100 ms against a lease of one second and a drift bound of 10 %; a clock runs at 90, 100 or 110 ms
 //! a tick. Without a fault, what is due is done before time goes on, in every order.
 
+mod compact;
 mod node;
 mod properties;
 mod row;
@@ -15,6 +16,8 @@ mod search;
 mod setup;
 mod world;
 
+pub(crate) use compact::Prints;
+pub use compact::{Merged, hunt_merged, search_merged};
 pub use search::{Outcome, Searched, Verdict, check, hunt, hunt_in, search};
 pub use setup::{Budget, Canary, Setup, canaries, catalogue, smoke};
 pub use world::{Lease, Step, World};

@@ -5,6 +5,7 @@
 //! which the `lease` protocol keeps. A candidate here does no more than ask, renew, release and believe, by rule R1.
 
 mod exchange;
+mod merge;
 mod properties;
 mod setup;
 mod world;

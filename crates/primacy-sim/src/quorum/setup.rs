@@ -40,6 +40,9 @@ pub struct Setup {
     pub budget: Budget,
     /// A planted bug.
     pub flaw: Option<Flaw>,
+    /// Whether states that are the same for all that follows are taken for one. Not where voters are exchanged, or renewals
+    /// withdrawn.
+    pub merged: bool,
 }
 
 /// A setup with a planted bug, and what that breaks.
@@ -53,7 +56,11 @@ pub struct Canary {
 
 impl Setup {
     fn new(name: &'static str, horizon: u8, budget: Budget) -> Self {
-        Self { name, voters: 3, candidates: 2, exchanges: &[], horizon, budget, flaw: None }
+        Self { name, voters: 3, candidates: 2, exchanges: &[], horizon, budget, flaw: None, merged: false }
+    }
+
+    fn merged(self) -> Self {
+        Self { merged: true, ..self }
     }
 
     /// How many processes of voters there are, with those that do not vote yet.
@@ -73,8 +80,13 @@ pub fn catalogue() -> Vec<Setup> {
     let again = Budget { renewals: 2, repeats: 1, ..ASKS };
     let goes_on = Budget { renewals: 1, ..WAITS };
     vec![
-        Setup::new("quorum: two ask", 2, ASKS),
-        Setup::new("quorum: one comes over", 0, release),
+        Setup::new("quorum: two ask", 2, ASKS).merged(),
+        Setup::new("quorum: one comes over", 0, release).merged(),
+        Setup::new("quorum: full a", 3, Budget { renewals: 1, restarts: 1, ..ASKS }).merged(),
+        Setup::new("quorum: full b", 4, Budget { renewals: 1, restarts: 1, ..ASKS }).merged(),
+        Setup::new("quorum: full c", 4, Budget { renewals: 2, restarts: 1, ..ASKS }).merged(),
+        Setup::new("quorum: full d", 3, Budget { asks: 2, renewals: 1, restarts: 1, ..ASKS }).merged(),
+        Setup::new("quorum: full e", 4, Budget { renewals: 2, restarts: 1, releases: 1, ..ASKS }).merged(),
         Setup { candidates: 1, ..Setup::new("quorum: one renews", 3, renewals) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },

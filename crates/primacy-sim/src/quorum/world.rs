@@ -10,9 +10,10 @@ use stateright::{Model, Property};
 use super::exchange::{Driver, Post};
 use super::properties::{self, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
 use super::setup::{Budget, Setup};
+use crate::model::Merged;
 
 /// How long a lease lasts, in ticks.
-const LEASE: u8 = 2;
+pub(super) const LEASE: u8 = 2;
 
 /// The model of a setup.
 #[derive(Clone, Debug)]
@@ -20,17 +21,17 @@ pub struct Grant(pub Setup);
 
 /// A message under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Packet {
-    candidate: u8,
-    voter: u8,
-    round: Round,
+pub(super) struct Packet {
+    pub(super) candidate: u8,
+    pub(super) voter: u8,
+    pub(super) round: Round,
     /// The voters that its clerk counts with.
     of: Membership,
-    content: Content,
+    pub(super) content: Content,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Content {
+pub(super) enum Content {
     Ask(Ask),
     Answer(Box<Answer>),
     /// These are the voters by now.
@@ -38,7 +39,7 @@ enum Content {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Call {
+pub(super) enum Call {
     Look,
     Acquire,
     Renew,
@@ -46,19 +47,20 @@ enum Call {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Belief {
-    version: Version,
+pub(super) struct Belief {
+    pub(super) version: Version,
     until: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Candidate {
-    clerk: Clerk,
-    call: Option<(Call, u8)>,
-    belief: Option<Belief>,
-    asks: u8,
+    pub(super) clerk: Clerk,
+    /// What it waits for, and since when.
+    pub(super) call: Option<(Call, u8)>,
+    pub(super) belief: Option<Belief>,
+    pub(super) asks: u8,
     /// Whom it hears first when it reads.
-    first: u8,
+    pub(super) first: u8,
 }
 
 /// Everything at one moment.
@@ -69,10 +71,10 @@ pub struct World {
     pub(super) candidates: Vec<Candidate>,
     /// Whoever exchanges voters, once it has begun.
     pub(super) drivers: Vec<Option<Driver>>,
-    packets: Vec<Packet>,
-    budget: Budget,
+    pub(super) packets: Vec<Packet>,
+    pub(super) budget: Budget,
     /// Who last led, with which token, and when that lease would have ended.
-    led: Option<(u8, Token, u8)>,
+    pub(super) led: Option<(u8, Token, u8)>,
     pub(super) wrong: bool,
     /// What the last step has shown.
     pub(super) just: Vec<&'static str>,
@@ -93,6 +95,8 @@ pub enum Step {
     GiveUp(u8),
     /// A message arrives.
     Deliver(usize),
+    /// A candidate hears these answers, and then the last, which decides something.
+    Hear(Vec<usize>, usize),
     /// A message is lost.
     Lose(usize),
     /// A voter restarts with what its disk has kept.
@@ -110,8 +114,16 @@ pub enum Step {
 }
 
 fn holder(index: u8) -> Holder {
-    let label = Label::new(["a", "b", "c"][usize::from(index)]).expect("a letter is a valid label");
-    Holder { id: CandidateId::from_bits(u128::from(index) + 1), label, data: String::new() }
+    let label = Label::new("c").expect("a letter is a valid label");
+    Holder { id: CandidateId::from_bits(FIRST + u128::from(index)), label, data: String::new() }
+}
+
+/// The first candidate: no voter.
+const FIRST: u128 = 0xa;
+
+/// Which candidate it is that has this identity, if any.
+pub(super) fn candidate_of(bits: u128) -> Option<usize> {
+    usize::try_from(bits.checked_sub(FIRST)?).ok()
 }
 
 pub(super) fn voter_id(index: u8) -> VoterId {
@@ -123,7 +135,7 @@ pub(super) fn index_of(voter: VoterId) -> usize {
 }
 
 impl World {
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         Instant::from_nanos(u64::from(self.tick) * 1_000_000_000)
     }
 
@@ -163,8 +175,10 @@ impl World {
             }
         }
         // What was read may be old when the claim that follows arrives: there is nothing to gain from reading late.
-        let first = usize::from(self.candidates[usize::from(index)].first);
-        let count = reads.len();
+        let Candidate { first, call, .. } = &self.candidates[usize::from(index)];
+        let is_chosen = matches!(call, Some((Call::Look | Call::Acquire, _)));
+        debug_assert!(reads.is_empty() || is_chosen || !setup.merged, "whom it hears first was forgotten");
+        let (first, count) = (usize::from(*first), reads.len());
         for turn in 0..count {
             let (to, round) = reads[(first + turn) % count];
             let now = self.now();
@@ -262,6 +276,32 @@ impl World {
         self.carry_out(candidate, out, setup);
     }
 
+    /// A candidate hears these answers, of which the last decides something, and those before it nothing.
+    fn hear(&mut self, before: &[usize], last: usize, setup: &Setup) -> Option<()> {
+        let index = usize::from(self.packets[last].candidate);
+        let state = |world: &Self| {
+            let Candidate { call, clerk, .. } = &world.candidates[index];
+            (*call, clerk.round(), world.packets.len())
+        };
+        // From the last one on: the places of the others stay.
+        let mut places: Vec<_> = before.iter().copied().chain([last]).collect();
+        places.sort_unstable();
+        let mut taken: Vec<_> = places.iter().rev().map(|at| (*at, self.packets.remove(*at))).collect();
+        taken.sort_by_key(|(at, _)| (*at == last, *at));
+        for (at, packet) in taken {
+            let old = state(self);
+            self.packets.push(packet);
+            self.deliver(self.packets.len() - 1, setup);
+            let new = state(self);
+            // What makes it send something and wait on waits for no other answer.
+            let decides = if before.is_empty() { new != old } else { (new.0, new.1) != (old.0, old.1) };
+            if decides != (at == last) || (at != last && new != old) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
     /// What nobody waits for any more and changes nothing goes, and the rest has one order, so that equal states are equal.
     fn tidy(&mut self) {
         let candidates = &self.candidates;
@@ -354,6 +394,9 @@ impl Model for Grant {
                     && matches!(other.content, Content::Ask(_))
             };
             let is_ask = matches!(packet.content, Content::Ask(_));
+            if !is_ask && self.0.merged {
+                continue;
+            }
             if is_ask && world.packets[..at].iter().any(comes_after) {
                 continue;
             }
@@ -361,6 +404,9 @@ impl Model for Grant {
             if world.budget.losses > 0 {
                 actions.push(Step::Lose(at));
             }
+        }
+        if self.0.merged {
+            world.hearings(actions);
         }
         if world.budget.restarts > 0 {
             actions.extend((0..self.0.posts()).map(Step::Restart));
@@ -420,6 +466,7 @@ impl Model for Grant {
             }
             Step::GiveUp(index) => world.candidates[usize::from(index)].call = None,
             Step::Deliver(at) => world.deliver(at, setup),
+            Step::Hear(before, last) => world.hear(&before, last, setup)?,
             Step::Lose(at) => {
                 world.budget.losses -= 1;
                 world.packets.remove(at);
@@ -445,10 +492,19 @@ impl Model for Grant {
             Step::Tick => world.tick += 1,
         }
         world.tidy();
+        if setup.merged {
+            world.forget(setup);
+        }
         Some(world)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         properties::of(&self.0)
+    }
+}
+
+impl Merged for Grant {
+    fn fingerprint(&self, world: &World) -> u128 {
+        world.print()
     }
 }
