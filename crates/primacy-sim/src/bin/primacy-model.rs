@@ -39,10 +39,11 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
     let longer = arguments.iter().find_map(|argument| argument.strip_prefix("--longer=")?.parse().ok()).unwrap_or(0i8);
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
     let except: Vec<&str> = arguments.iter().filter_map(|argument| argument.strip_prefix(EXCEPT)).collect();
-    let wanted = |search: &Search| {
-        let is_meant = words.is_empty() || words.iter().any(|word| search.name.contains(word));
-        is_meant && !except.contains(&search.name)
+    let is_wanted = |name: &str| {
+        let is_meant = words.is_empty() || words.iter().any(|word| name.contains(word));
+        is_meant && !except.contains(&name)
     };
+    let wanted = |search: &Search| is_wanted(search.name);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut good = true;
     let mut total = (0, 0);
@@ -59,7 +60,18 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
     }
     writeln!(out, "{:<34} {:>10} {:>11}\n", "together", total.0, total.1)?;
 
-    writeln!(out, "{:<40} {:>9} {:>6} {:>7}  breaks", "planted bug", "states", "steps", "time")?;
+    writeln!(out, "{:<40} {:>9} {:>9} {:>7}", "merged and not", "states", "merged", "time")?;
+    for setup in quorum::compared().into_iter().filter(|setup| is_wanted(setup.name)) {
+        let ((states, merged, differ), took) = timed(|| quorum::compare(&setup));
+        writeln!(out, "{:<40} {states:>9} {merged:>9} {:>6.1}s", setup.name, took.as_secs_f64())?;
+        if let Some(differ) = differ {
+            writeln!(out, "    DIFFER\n{differ}")?;
+            good = false;
+        }
+        out.flush()?;
+    }
+
+    writeln!(out, "\n{:<40} {:>9} {:>6} {:>7}  breaks", "planted bug", "states", "steps", "time")?;
     for bug in bugs().into_iter().filter(wanted) {
         let (outcome, took) = timed(|| (bug.run)(threads));
         let Outcome { name, states, .. } = outcome;

@@ -8,6 +8,7 @@
 //! Time goes in ticks of 100 ms against a lease of one second and a drift bound of 10 %; a clock runs at 90, 100 or 110 ms
 //! a tick. Without a fault, what is due is done before time goes on, in every order.
 
+mod alike;
 mod compact;
 mod node;
 mod properties;
@@ -16,6 +17,7 @@ mod search;
 mod setup;
 mod world;
 
+pub use alike::{Likeness, alike};
 pub(crate) use compact::Prints;
 pub use compact::{Merged, hunt_merged, search_merged};
 pub use search::{Outcome, Searched, Verdict, check, hunt, hunt_in, search};

@@ -16,14 +16,14 @@
 //! *Answers* are taken in when one of them decides something, with those before it that decided nothing: nobody else sees
 //! when those arrived.
 
+use std::collections::HashSet;
 use std::hash::Hash;
 
 use primacy_core::quorum::Clerk;
 
 use super::setup::Setup;
-use super::world::{Call, Candidate, Content, Packet, World, candidate_of, voter_id};
-use super::world::{LEASE, Step};
-use crate::model::Prints;
+use super::world::{Call, Candidate, Content, Grant, LEASE, Packet, Step, World, candidate_of, voter_id};
+use crate::model::{Merged, Prints, alike};
 
 impl World {
     /// Forgets what makes no difference.
@@ -39,6 +39,7 @@ impl World {
         for candidate in &mut self.candidates {
             candidate.forget(tick, may_go_on, setup);
         }
+        debug_assert!(!setup.merged || !self.is_half_heard(), "an answer that decided nothing was taken in");
         let (candidates, posts) = (&self.candidates, &self.posts);
         self.packets.retain_mut(|packet| {
             let candidate = &candidates[usize::from(packet.candidate)];
@@ -55,6 +56,11 @@ impl World {
                 Content::Moved(_) => true,
             }
         });
+    }
+
+    /// Whether a candidate has taken in answers that decided nothing yet.
+    fn is_half_heard(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.call.is_some() && candidate.clerk.has_heard())
     }
 
     /// The same for worlds of which all that can follow is the same but for the names of voters and candidates.
@@ -154,4 +160,22 @@ impl Candidate {
             self.clerk = Clerk::flawed(self.clerk.membership().clone(), setup.flaw);
         }
     }
+}
+
+/// Whether all that is said above holds of a search, by doing it without: two states of one fingerprint that lead elsewhere or show
+/// something else, or else one that the search of merged states misses or invents. With the counts of states, and of those that are left.
+pub fn compare(setup: &Setup) -> (usize, usize, Option<String>) {
+    let model = Grant(Setup { merged: false, ..setup.clone() });
+    let plain = alike(&model, |world| world.just.clear(), |world| model.fingerprint(world));
+    if let Some((one, other)) = plain.differ {
+        return (plain.states, plain.classes.len(), Some(format!("{one}\n{other}")));
+    }
+    let whole = plain.classes.iter().filter(|(_, world)| !world.is_half_heard()).map(|(print, _)| *print);
+    let merged = Grant(Setup { merged: true, ..setup.clone() });
+    let found = alike(&merged, |world| world.just.clear(), |world| merged.fingerprint(world)).classes;
+    let whole: HashSet<_> = whole.collect();
+    let missed = whole.iter().find(|print| !found.contains_key(print)).map(|print| &plain.classes[print]);
+    let invented = found.iter().find(|(print, _)| !whole.contains(print)).map(|(_, world)| world);
+    let differ = missed.map(|world| format!("missed: {world:?}"));
+    (plain.states, found.len(), differ.or_else(|| invented.map(|world| format!("invented: {world:?}"))))
 }

@@ -10,5 +10,6 @@ mod properties;
 mod setup;
 mod world;
 
-pub use setup::{Budget, Canary, Setup, canaries, catalogue, smoke};
+pub use merge::compare;
+pub use setup::{Budget, Canary, Setup, canaries, catalogue, compared, smoke};
 pub use world::{Grant, Step, World};

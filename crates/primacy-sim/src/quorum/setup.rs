@@ -117,6 +117,28 @@ pub fn smoke() -> Vec<Setup> {
     ]
 }
 
+/// Searches that are done with states merged and without.
+pub fn compared() -> Vec<Setup> {
+    let restart = Budget { restarts: 1, ..ASKS };
+    let all = Budget { renewals: 1, restarts: 1, releases: 1, ..ASKS };
+    let of = |name, voters, candidates, horizon, budget| Setup {
+        voters,
+        candidates,
+        ..Setup::new(name, horizon, budget).merged()
+    };
+    vec![
+        of("merged: one of one, asked twice", 1, 2, 2, Budget { asks: 2, ..all }),
+        of("merged: one of one, two renew", 1, 2, 3, Budget { renewals: 2, ..all }),
+        of("merged: two of two", 2, 2, 1, restart),
+        of("merged: three, one renews", 3, 1, 1, all),
+        of("merged: three, two ask", 3, 2, 0, ASKS),
+        of("merged: three, two ask, a restart", 3, 2, 0, restart),
+        of("merged: three, two, a renewal", 3, 2, 0, Budget { renewals: 1, ..ASKS }),
+        of("merged: two of two, a renewal", 2, 2, 2, Budget { renewals: 1, ..restart }),
+        of("merged: three, one asks twice", 3, 1, 2, Budget { asks: 2, ..all }),
+    ]
+}
+
 /// The planted bugs, each among as few voters as show it: histories of more are the same, and longer to search.
 pub fn canaries() -> Vec<Canary> {
     let restart = Budget { restarts: 1, ..ASKS };

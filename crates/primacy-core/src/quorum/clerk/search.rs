@@ -49,6 +49,11 @@ impl Clerk {
         }
     }
 
+    /// Whether it has taken in an answer that decided nothing yet.
+    pub fn has_heard(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
     /// What it knows of one voter.
     pub fn hash_of(&self, voter: VoterId, state: &mut impl Hasher) {
         self.heard.get(&voter).hash(state);
