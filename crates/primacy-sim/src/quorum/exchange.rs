@@ -6,6 +6,7 @@ use primacy_core::quorum::{
 use primacy_core::{ElectionName, Instant};
 
 use super::setup::Setup;
+use super::shared::Shared;
 
 /// A voter's process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +42,9 @@ impl Post {
         setup: &Setup,
     ) -> Result<Answer, Membership> {
         // Whoever asks tells those that are behind first.
-        self.drive(RollAsk::Adopt(of.clone()), now);
+        if self.roll.configuration().is_none_or(|own| own.number() < of.number()) {
+            self.drive(RollAsk::Adopt(of.clone()), now);
+        }
         let has = |own: &Membership| own.number() > of.number();
         match self.roll.configuration().filter(|own| has(own)) {
             Some(later) if setup.flaw != Some(Flaw::AdmitsOld) => Err(later.clone()),
@@ -99,7 +102,7 @@ impl Driver {
     }
 
     /// An ask arrives and is answered.
-    pub(super) fn deliver(&mut self, at: usize, posts: &mut [Post], now: Instant) {
+    pub(super) fn deliver(&mut self, at: usize, posts: &mut [Shared<Post>], now: Instant) {
         let (to, round, ask) = self.asks.remove(at);
         let answer = posts[super::world::index_of(to)].drive(ask, now);
         self.step(|change, out| change.answered(to, round, answer, out));

@@ -19,37 +19,47 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-use primacy_core::quorum::Clerk;
+use primacy_core::lease::Version;
+use primacy_core::quorum::{Clerk, View};
 
 use super::setup::Setup;
+use super::shared::Shared;
 use super::world::{Call, Candidate, Content, Grant, LEASE, Packet, Step, World, candidate_of, voter_id};
 use crate::model::{Merged, Prints, alike};
 
 impl World {
-    /// Forgets what makes no difference.
-    pub(super) fn forget(&mut self, setup: &Setup) {
+    /// Forgets what makes no difference. `all`: also in parts that have not changed.
+    pub(super) fn forget(&mut self, setup: &Setup, all: bool) {
         let (tick, now, budget) = (self.tick, self.now(), self.budget);
         for post in &mut self.posts {
-            post.voter.forget_ended(now);
+            if let Some(post) = if all { Some(&mut **post) } else { post.changed() } {
+                post.voter.forget_ended(now);
+            }
         }
         if let Some((_, _, until)) = &mut self.led {
             *until = if *until > tick { *until } else { 0 };
         }
         let may_go_on = budget.renewals > 0 || budget.releases > 0;
         for candidate in &mut self.candidates {
-            candidate.forget(tick, may_go_on, setup);
+            if let Some(candidate) = if all { Some(&mut **candidate) } else { candidate.changed() } {
+                candidate.forget(tick, may_go_on, setup);
+            }
         }
         debug_assert!(!setup.merged || !self.is_half_heard(), "an answer that decided nothing was taken in");
         let (candidates, posts) = (&self.candidates, &self.posts);
         self.packets.retain_mut(|packet| {
             let candidate = &candidates[usize::from(packet.candidate)];
             let waits = candidate.call.is_some() && packet.round == candidate.clerk.round();
-            match &mut packet.content {
+            match &packet.content {
                 Content::Ask(ask) => waits || !posts[usize::from(packet.voter)].voter.is_past(ask),
-                Content::Answer(answer) => {
-                    answer.view.forget_times();
-                    if candidate.is_last_claim() {
-                        answer.view = Default::default();
+                Content::Answer(_) => {
+                    if let Some(Packet { content: Content::Answer(answer), .. }) =
+                        if all { Some(&mut **packet) } else { packet.changed() }
+                    {
+                        answer.view.forget_times();
+                        if candidate.is_last_claim() {
+                            answer.view = View::default();
+                        }
                     }
                     waits
                 }
@@ -86,7 +96,7 @@ impl World {
         (voters, self.tick, self.budget, self.wrong).hash(&mut print);
         self.led.map(|(who, token, until)| (place(usize::from(who)), token, until)).hash(&mut print);
         for index in order {
-            let Candidate { clerk, call, belief, asks, first: _ } = &self.candidates[*index];
+            let Candidate { clerk, call, belief, asks, first: _ } = &*self.candidates[*index];
             (call, belief, asks).hash(&mut print);
             clerk.hash_beside(&mut print);
         }
@@ -95,13 +105,13 @@ impl World {
 
     /// What a candidate has of a voter, and what is under way between them.
     fn hash_of(&self, voter: usize, index: usize, print: &mut Prints<impl Fn(u128) -> u128>) {
-        let Candidate { clerk, call, first, .. } = &self.candidates[index];
+        let Candidate { clerk, call, first, .. } = &*self.candidates[index];
         clerk.hash_of(voter_id(voter as u8), print);
         let reads = matches!(call, Some((Call::Look | Call::Acquire, _)));
         // Of three, the last is who makes a difference: the others are a majority.
         let last = (usize::from(*first) + self.posts.len() - 1) % self.posts.len();
         (reads && self.posts.len() > 2 && last == voter).hash(print);
-        let is_theirs = |packet: &&Packet| (usize::from(packet.candidate), usize::from(packet.voter)) == (index, voter);
+        let is_theirs = |packet: &&Shared<Packet>| (usize::from(packet.candidate), usize::from(packet.voter)) == (index, voter);
         let mut before = None;
         for packet in self.packets.iter().filter(is_theirs) {
             let is_next = before.replace(packet.round) == Some(packet.round);
@@ -144,7 +154,7 @@ impl Candidate {
             *since = (*since).max(tick.saturating_sub(LEASE));
         }
         if let Some(belief) = self.belief.as_mut().filter(|_| !may_go_on) {
-            belief.version = Default::default();
+            belief.version = Version::default();
         }
         if !matches!(self.call, Some((Call::Look | Call::Acquire, _))) {
             self.first = 0;
@@ -170,7 +180,12 @@ pub fn compare(setup: &Setup) -> (usize, usize, Option<String>) {
     if let Some((one, other)) = plain.differ {
         return (plain.states, plain.classes.len(), Some(format!("{one}\n{other}")));
     }
-    let whole = plain.classes.iter().filter(|(_, world)| !world.is_half_heard()).map(|(print, _)| *print);
+    let is_whole = |world: &World| {
+        let mut world = world.clone();
+        world.forget(&model.0, true);
+        !world.is_half_heard()
+    };
+    let whole = plain.classes.iter().filter(|(_, world)| is_whole(world)).map(|(print, _)| *print);
     let merged = Grant(Setup { merged: true, ..setup.clone() });
     let found = alike(&merged, |world| world.just.clear(), |world| merged.fingerprint(world)).classes;
     let whole: HashSet<_> = whole.collect();

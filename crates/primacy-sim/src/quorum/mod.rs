@@ -8,6 +8,7 @@ mod exchange;
 mod merge;
 mod properties;
 mod setup;
+mod shared;
 mod world;
 
 pub use merge::compare;

@@ -10,6 +10,7 @@ use stateright::{Model, Property};
 use super::exchange::{Driver, Post};
 use super::properties::{self, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
 use super::setup::{Budget, Setup};
+use super::shared::Shared;
 use crate::model::Merged;
 
 /// How long a lease lasts, in ticks.
@@ -67,11 +68,11 @@ pub(super) struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub(super) tick: u8,
-    pub(super) posts: Vec<Post>,
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) posts: Vec<Shared<Post>>,
+    pub(super) candidates: Vec<Shared<Candidate>>,
     /// Whoever exchanges voters, once it has begun.
     pub(super) drivers: Vec<Option<Driver>>,
-    pub(super) packets: Vec<Packet>,
+    pub(super) packets: Vec<Shared<Packet>>,
     pub(super) budget: Budget,
     /// Who last led, with which token, and when that lease would have ended.
     pub(super) led: Option<(u8, Token, u8)>,
@@ -164,7 +165,8 @@ impl World {
                 Output::Send { to, round, ask } => {
                     let voter = u8::try_from(index_of(to)).expect("a small one");
                     let of = self.candidates[usize::from(index)].clerk.membership().clone();
-                    self.packets.push(Packet { candidate: index, voter, round, of, content: Content::Ask(ask) });
+                    let content = Content::Ask(ask);
+                    self.packets.push(Shared::new(Packet { candidate: index, voter, round, of, content }));
                 }
                 Output::Done(result) => {
                     let call = self.candidates[usize::from(index)].call.take();
@@ -175,7 +177,7 @@ impl World {
             }
         }
         // What was read may be old when the claim that follows arrives: there is nothing to gain from reading late.
-        let Candidate { first, call, .. } = &self.candidates[usize::from(index)];
+        let Candidate { first, call, .. } = &*self.candidates[usize::from(index)];
         let is_chosen = matches!(call, Some((Call::Look | Call::Acquire, _)));
         debug_assert!(reads.is_empty() || is_chosen || !setup.merged, "whom it hears first was forgotten");
         let (first, count) = (usize::from(*first), reads.len());
@@ -246,7 +248,7 @@ impl World {
     }
 
     fn deliver(&mut self, at: usize, setup: &Setup) {
-        let Packet { candidate, voter, round, of, content } = self.packets.remove(at);
+        let Packet { candidate, voter, round, of, content } = self.packets.remove(at).take();
         let mut out = Vec::new();
         match content {
             Content::Ask(ask) => {
@@ -266,7 +268,7 @@ impl World {
                     }
                     Err(later) => Content::Moved(later),
                 };
-                self.packets.push(Packet { candidate, voter, round, of, content });
+                self.packets.push(Shared::new(Packet { candidate, voter, round, of, content }));
             }
             Content::Answer(answer) => {
                 self.candidates[usize::from(candidate)].clerk.answered(voter_id(voter), round, *answer, &mut out);
@@ -280,7 +282,7 @@ impl World {
     fn hear(&mut self, before: &[usize], last: usize, setup: &Setup) -> Option<()> {
         let index = usize::from(self.packets[last].candidate);
         let state = |world: &Self| {
-            let Candidate { call, clerk, .. } = &world.candidates[index];
+            let Candidate { call, clerk, .. } = &*world.candidates[index];
             (*call, clerk.round(), world.packets.len())
         };
         // From the last one on: the places of the others stay.
@@ -319,7 +321,9 @@ impl World {
         });
         let tick = self.tick;
         for candidate in &mut self.candidates {
-            candidate.belief = candidate.belief.filter(|belief| tick < belief.until);
+            if candidate.belief.is_some_and(|belief| tick >= belief.until) {
+                candidate.belief = None;
+            }
         }
     }
 }
@@ -331,7 +335,7 @@ impl Model for Grant {
     fn init_states(&self) -> Vec<World> {
         let setup = &self.0;
         let membership = Membership::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
-        let post = |index| Post::new((index < setup.voters).then(|| membership.clone()), setup);
+        let post = |index| Shared::new(Post::new((index < setup.voters).then(|| membership.clone()), setup));
         let posts = (0..setup.posts()).map(post).collect();
         let candidate = Candidate {
             clerk: Clerk::flawed(membership.clone(), setup.flaw),
@@ -344,7 +348,7 @@ impl Model for Grant {
             tick: 0,
             posts,
             drivers: vec![None; setup.exchanges.len()],
-            candidates: vec![candidate; usize::from(setup.candidates)],
+            candidates: vec![Shared::new(candidate); usize::from(setup.candidates)],
             packets: Vec::new(),
             budget: setup.budget,
             led: None,
@@ -389,7 +393,7 @@ impl Model for Grant {
         }
         for (at, packet) in world.packets.iter().enumerate() {
             // What one round sends to one voter arrives in order.
-            let comes_after = |other: &Packet| {
+            let comes_after = |other: &Shared<Packet>| {
                 (other.candidate, other.voter, other.round) == (packet.candidate, packet.voter, packet.round)
                     && matches!(other.content, Content::Ask(_))
             };
@@ -474,7 +478,7 @@ impl Model for Grant {
             Step::Restart(index) => {
                 world.budget.restarts -= 1;
                 let post = &world.posts[usize::from(index)];
-                world.posts[usize::from(index)] = post.restarted(world.now(), setup.flaw);
+                world.posts[usize::from(index)] = Shared::new(post.restarted(world.now(), setup.flaw));
             }
             Step::Exchange(driver, post) => {
                 let begun = Driver::begin(driver, &world.posts[usize::from(post)], setup)?;
@@ -493,7 +497,7 @@ impl Model for Grant {
         }
         world.tidy();
         if setup.merged {
-            world.forget(setup);
+            world.forget(setup, world.tick != before.tick || world.budget != before.budget);
         }
         Some(world)
     }
@@ -509,7 +513,7 @@ impl Merged for Grant {
             return world.print();
         }
         let mut world = world.clone();
-        world.forget(&self.0);
+        world.forget(&self.0, true);
         world.print()
     }
 }
