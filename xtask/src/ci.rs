@@ -151,10 +151,13 @@ fn simulator(shell: &Shell, binary: &str, args: &[&str]) -> Result<(), String> {
 
 /// Searches that take longest; smaller ones like them are done here or in the tests. `primacy-model` without options does all.
 const LARGEST: &[&str] = &[
-    "--except=quorum: two ask",
-    "--except=quorum: one comes over",
+    "--except=quorum: all",
+    "--except=merged: three, two ask, a restart",
+    "--except=merged: three, two ask, a renewal",
+    "--except=merged: three, one renews",
+    "--except=merged: two of two, a renewal",
+    "--except=merged: one, asked twice",
     "--except=voters: another, two ask",
-    "--except=quorum: BreaksPromise",
     "--except=registers: the lease moves",
     "--except=registers: stopped, and it moves",
     "--except=two, a lease that changes, a call lost",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy_sim::company::{self, Company};
-use primacy_sim::model::{Outcome, canaries, check, hunt, hunt_in, search, smoke};
+use primacy_sim::model::{Outcome, canaries, check, hunt, hunt_in, hunt_merged, search, search_merged, smoke};
 use primacy_sim::quorum::{self, Grant};
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -42,6 +42,32 @@ fn every_planted_bug_is_found() {
     for canary in quorum::canaries().into_iter().filter(|canary| canary.setup.voters < 3) {
         assert_found(&hunt_in(Grant(canary.setup), canary.breaks, PATIENCE));
     }
+}
+
+#[test]
+fn merged_searches_find_what_others_find() {
+    let kinds = |outcome: &Outcome| -> Vec<_> {
+        outcome.verdicts.iter().map(|(name, verdict)| (*name, std::mem::discriminant(verdict))).collect()
+    };
+    let wanted = ["merged: two of two", "merged: three, two ask"];
+    for setup in quorum::compared().into_iter().filter(|setup| wanted.contains(&setup.name)) {
+        let setup = quorum::Setup { horizon: 0, ..setup };
+        let plain = search(Grant(quorum::Setup { merged: false, ..setup.clone() }), 2);
+        let (one, two) = (search_merged(Grant(setup.clone()), 1), search_merged(Grant(setup), 2));
+        assert_eq!(kinds(&plain), kinds(&one), "{}", plain.name);
+        assert_eq!((one.states, kinds(&one)), (two.states, kinds(&two)), "{}", plain.name);
+        assert!(one.states * 10 < plain.states, "{}: {} of {} states", plain.name, one.states, plain.states);
+    }
+}
+
+#[test]
+fn a_merged_hunt_tells_the_shortest_history() {
+    let canary =
+        quorum::canaries().into_iter().find(|canary| canary.setup.name == "quorum: Forgets").expect("is there");
+    let merged = quorum::Setup { merged: true, ..canary.setup.clone() };
+    let found = hunt_merged(Grant(merged), canary.breaks).counterexample();
+    assert!(found.is_some());
+    assert_eq!(found, hunt_in(Grant(canary.setup), canary.breaks, PATIENCE).counterexample());
 }
 
 #[test]

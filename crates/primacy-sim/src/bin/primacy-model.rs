@@ -1,8 +1,9 @@
 //! `primacy-model`: tries all that the protocols can do within stated bounds, and prints what it found.
 //!
-//! `primacy-model` runs every search and every canary; `--quick` the small searches only; a word runs those whose name
-//! contains it, and `--except=NAME` leaves the one with that name out; `--longer=N` lets every search go on for N more ticks,
-//! which is a matter of patience and memory. Build it with `--profile sim`: it lives on speed.
+//! `primacy-model` runs every search, compares those that merge states with those that do not, and hunts every planted bug; `--quick`
+//! does the small searches only; a word runs those whose name contains it, and `--except=NAME` leaves the one with that name out;
+//! `--longer=N` lets every search go on for N more ticks, which is a matter of patience and memory. Build it with `--profile sim`:
+//! it lives on speed.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

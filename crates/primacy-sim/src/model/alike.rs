@@ -17,7 +17,11 @@ pub struct Likeness<S> {
 
 /// Visits every state, and asks of those with one `print` whether each step from the one has its like from the other, and shows the
 /// same. From the one, nothing may happen instead: a step to a state that is like the present one is none.
-pub fn alike<M: Merged>(model: &M, bare: impl Fn(&mut M::State), print: impl Fn(&M::State) -> u128) -> Likeness<M::State> {
+pub fn alike<M: Merged>(
+    model: &M,
+    bare: impl Fn(&mut M::State),
+    print: impl Fn(&M::State) -> u128,
+) -> Likeness<M::State> {
     let properties = model.properties();
     let shows = |state: &M::State| -> Vec<bool> {
         properties.iter().map(|property| (property.condition)(model, state)).collect()

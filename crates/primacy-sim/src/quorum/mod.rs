@@ -6,6 +6,8 @@
 
 mod exchange;
 mod merge;
+#[cfg(test)]
+mod merge_tests;
 mod properties;
 mod setup;
 mod shared;

@@ -72,6 +72,9 @@ impl Setup {
 
 const ASKS: Budget = Budget { asks: 1, renewals: 0, releases: 0, losses: 0, repeats: 0, restarts: 0, resumes: 0 };
 
+/// A restart and a renewal.
+const ALL: Budget = Budget { renewals: 1, restarts: 1, ..ASKS };
+
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
     let renewals = Budget { renewals: 1, losses: 1, ..ASKS };
@@ -82,11 +85,9 @@ pub fn catalogue() -> Vec<Setup> {
     vec![
         Setup::new("quorum: two ask", 2, ASKS).merged(),
         Setup::new("quorum: one comes over", 0, release).merged(),
-        Setup::new("quorum: full a", 3, Budget { renewals: 1, restarts: 1, ..ASKS }).merged(),
-        Setup::new("quorum: full b", 4, Budget { renewals: 1, restarts: 1, ..ASKS }).merged(),
-        Setup::new("quorum: full c", 4, Budget { renewals: 2, restarts: 1, ..ASKS }).merged(),
-        Setup::new("quorum: full d", 3, Budget { asks: 2, renewals: 1, restarts: 1, ..ASKS }).merged(),
-        Setup::new("quorum: full e", 4, Budget { renewals: 2, restarts: 1, releases: 1, ..ASKS }).merged(),
+        Setup::new("quorum: two ask, a restart", 3, Budget { restarts: 1, ..ASKS }).merged(),
+        Setup::new("quorum: all, and a release, in short", 1, Budget { releases: 1, ..ALL }).merged(),
+        Setup::new("quorum: all", 4, ALL).merged(),
         Setup { candidates: 1, ..Setup::new("quorum: one renews", 3, renewals) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a restart", 3, Budget { restarts: 1, ..ASKS }) },
         Setup { voters: 2, ..Setup::new("quorum: two of two, a release", 2, release) },
@@ -120,22 +121,20 @@ pub fn smoke() -> Vec<Setup> {
 /// Searches that are done with states merged and without.
 pub fn compared() -> Vec<Setup> {
     let restart = Budget { restarts: 1, ..ASKS };
-    let all = Budget { renewals: 1, restarts: 1, releases: 1, ..ASKS };
-    let of = |name, voters, candidates, horizon, budget| Setup {
-        voters,
-        candidates,
-        ..Setup::new(name, horizon, budget).merged()
+    let all = Budget { releases: 1, ..ALL };
+    let of = |name, voters, candidates, horizon, budget| {
+        let setup = Setup::new(name, horizon, budget).merged();
+        Setup { voters, candidates, ..setup }
     };
     vec![
-        of("merged: one of one, asked twice", 1, 2, 2, Budget { asks: 2, ..all }),
-        of("merged: one of one, two renew", 1, 2, 3, Budget { renewals: 2, ..all }),
-        of("merged: two of two", 2, 2, 1, restart),
-        of("merged: three, one renews", 3, 1, 1, all),
         of("merged: three, two ask", 3, 2, 0, ASKS),
         of("merged: three, two ask, a restart", 3, 2, 0, restart),
-        of("merged: three, two, a renewal", 3, 2, 0, Budget { renewals: 1, ..ASKS }),
-        of("merged: two of two, a renewal", 2, 2, 2, Budget { renewals: 1, ..restart }),
-        of("merged: three, one asks twice", 3, 1, 2, Budget { asks: 2, ..all }),
+        of("merged: three, two ask, a renewal", 3, 2, 0, Budget { renewals: 1, ..ASKS }),
+        of("merged: three, one renews", 3, 1, 1, all),
+        of("merged: two of two", 2, 2, 1, restart),
+        of("merged: two of two, a renewal", 2, 2, 2, ALL),
+        of("merged: one, two renewals", 1, 2, 3, Budget { renewals: 2, ..all }),
+        of("merged: one, asked twice", 1, 2, 2, Budget { asks: 2, ..all }),
     ]
 }
 
@@ -148,6 +147,9 @@ pub fn canaries() -> Vec<Canary> {
         setup: Setup { voters, flaw: Some(flaw), ..Setup::new(name, horizon, budget) },
         breaks,
     };
+    // Three voters, in the largest search.
+    let whole =
+        |name, flaw, breaks| Canary { setup: Setup { flaw: Some(flaw), ..Setup::new(name, 4, ALL).merged() }, breaks };
     // All of it happens in no time: even so it goes wrong.
     let release = Budget { releases: 1, ..ASKS };
     let exchange = |name, flaw, exchanges: &'static [&'static [u8]], budget, breaks| {
@@ -163,7 +165,12 @@ pub fn canaries() -> Vec<Canary> {
         canary("quorum: ReusesBeats", Flaw::ReusesBeats, 1, 2, again, INTEGRITY),
         canary("quorum: CountsOldAnswers", Flaw::CountsOldAnswers, 1, 2, again, INTEGRITY),
         canary("quorum: SharesTerms", Flaw::SharesTerms, 2, 3, ASKS, ORDER),
-        canary("quorum: BreaksPromise", Flaw::BreaksPromise, 3, 2, ASKS, INTEGRITY),
+        whole("quorum: three, NoBootWait", Flaw::NoBootWait, INTEGRITY),
+        whole("quorum: three, Forgets", Flaw::Forgets, ORDER),
+        whole("quorum: three, CountsFromAnswers", Flaw::CountsFromAnswers, INTEGRITY),
+        whole("quorum: three, SharesTerms", Flaw::SharesTerms, ORDER),
+        whole("quorum: three, BreaksPromise", Flaw::BreaksPromise, INTEGRITY),
+        whole("quorum: three, SmallMajority", Flaw::SmallMajority, INTEGRITY),
         exchange("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, ASKS, INTEGRITY),
         exchange("voters: SkipsHeritage", Flaw::SkipsHeritage, ANOTHER, release, ORDER),
         exchange("voters: SkipsSettling", Flaw::SkipsSettling, ANOTHER, ASKS, INTEGRITY),

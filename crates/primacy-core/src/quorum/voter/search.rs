@@ -26,6 +26,7 @@ impl Voter {
             Ask::Renew { term, id, .. } | Ask::Withdraw { term, id, .. } => (*term, *id, None),
             Ask::Release { term, id, beat, .. } => (*term, *id, Some(*beat)),
         };
-        term < self.durable.term || (self.supports(term, id) && self.durable.released.is_some() && beat <= self.durable.released)
+        term < self.durable.term
+            || (self.supports(term, id) && self.durable.released.is_some() && beat <= self.durable.released)
     }
 }
