@@ -42,6 +42,11 @@ impl Heard {
         self.0.iter().map(|(_, view)| view)
     }
 
+    #[cfg(feature = "flaws")]
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut View> {
+        self.0.iter_mut().map(|(_, view)| view)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

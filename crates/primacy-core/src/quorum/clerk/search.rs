@@ -51,12 +51,12 @@ impl Clerk {
 
     /// Whether it has taken in an answer that decided nothing yet.
     pub fn has_heard(&self) -> bool {
-        !self.heard.is_empty()
+        self.heard.len() > 0
     }
 
     /// What it knows of one voter.
     pub fn hash_of(&self, voter: VoterId, state: &mut impl Hasher) {
-        self.heard.get(&voter).hash(state);
+        self.heard.get(voter).hash(state);
         [&self.accepted, &self.unheard, &self.caught_up].map(|voters| voters.contains(&voter)).hash(state);
     }
 
