@@ -485,6 +485,7 @@ impl Clerk {
         if !self.is_heard() {
             return self.finish(Err(CallError::Unknown), out);
         }
+        self.note_holds_nothing();
         let seen = self.seen();
         let result = match (&self.change, &seen.record) {
             // Nobody else was granted a term: this one ends by time and not sooner (R7).
@@ -496,6 +497,17 @@ impl Clerk {
             _ => Ok(Reply::Conflict(seen)),
         };
         self.finish(result, out);
+    }
+
+    /// What a majority refuses to let go because none of those who have answered supports the holder is held by nobody: voters that
+    /// were taken in since know the term, and not always who has led in it.
+    fn note_holds_nothing(&mut self) {
+        let Ask::Release { term, id, .. } = self.asks else { return };
+        let is_supported = self.heard.values().any(|view| view.term == term && view.supports(id));
+        let shown = self.shown.as_mut().filter(|shown| shown.version.token == term && shown.is_held_by(id));
+        if let Some(shown) = shown.filter(|_| !is_supported) {
+            shown.holder = None;
+        }
     }
 
     fn applied(&mut self, record: Record, out: &mut Vec<Output>) {

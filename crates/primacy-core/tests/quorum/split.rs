@@ -122,6 +122,24 @@ fn a_free_voter_that_has_supported_another_in_the_leaders_term_comes_over() {
 
 /// Voters that were exchanged know nobody in its term any more, and one of them is gone.
 #[test]
+fn what_voters_have_inherited_without_its_holder_can_be_let_go_by_whoever_held_it() {
+    let (mut peers, mut a) = (Peers::new(), Clerk::new(membership()));
+    let granted = applied(peers.ask(&mut a, "a"));
+    for voter in peers.voters.values_mut() {
+        let durable = Durable { holder: None, ..voter.durable().clone() };
+        *voter = Voter::restarted(durable, 0, peers.now);
+    }
+    let shown = peers.look(&mut a).record.expect("it was shown before");
+    assert!(shown.is_held_by(holder("a").id), "as far as it knows");
+    let (id, version, reason) = (holder("a").id, granted.version, EndReason::Died);
+    let left = conflict(peers.call(&mut a, Request::Release { id, version, reason }));
+    assert_eq!(left.record.map(|record| (record.version.token, record.holder)), Some((granted.version.token, None)));
+    assert_eq!(peers.look(&mut a).record.and_then(|record| record.holder), None);
+    let again = applied(peers.ask(&mut a, "a"));
+    assert!(again.version.token > granted.version.token);
+}
+
+#[test]
 fn a_release_that_was_refused_is_settled_by_a_majority_and_not_by_the_first_answer() {
     let (mut peers, mut a) = (Peers::new(), Clerk::new(membership()));
     let version = applied(peers.ask(&mut a, "a")).version;
