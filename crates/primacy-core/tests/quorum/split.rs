@@ -120,7 +120,6 @@ fn a_free_voter_that_has_supported_another_in_the_leaders_term_comes_over() {
     assert_eq!(peers.voters[&third].durable().holder, Some(holder("a")));
 }
 
-/// Voters that were exchanged know nobody in its term any more, and one of them is gone.
 #[test]
 fn what_voters_have_inherited_without_its_holder_can_be_let_go_by_whoever_held_it() {
     let (mut peers, mut a) = (Peers::new(), Clerk::new(membership()));
@@ -139,6 +138,7 @@ fn what_voters_have_inherited_without_its_holder_can_be_let_go_by_whoever_held_i
     assert!(again.version.token > granted.version.token);
 }
 
+/// Voters that were exchanged know nobody in its term any more, and one of them is gone.
 #[test]
 fn a_release_that_was_refused_is_settled_by_a_majority_and_not_by_the_first_answer() {
     let (mut peers, mut a) = (Peers::new(), Clerk::new(membership()));
