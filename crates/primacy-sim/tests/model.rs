@@ -61,13 +61,13 @@ fn merged_searches_find_what_others_find() {
 }
 
 #[test]
-fn a_merged_hunt_tells_the_shortest_history() {
+fn a_merged_hunt_tells_no_longer_history_than_another() {
     let canary =
         quorum::canaries().into_iter().find(|canary| canary.setup.name == "quorum: Forgets").expect("is there");
     let merged = quorum::Setup { merged: true, ..canary.setup.clone() };
     let found = hunt_merged(Grant(merged), canary.breaks).counterexample();
-    assert!(found.is_some());
-    assert_eq!(found, hunt_in(Grant(canary.setup), canary.breaks, PATIENCE).counterexample());
+    let other = hunt_in(Grant(canary.setup), canary.breaks, PATIENCE).counterexample();
+    assert!(found.is_some_and(|(_, steps)| steps > 0) && found <= other, "{found:?}, {other:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Whether states that are taken for one are one: looked for in a whole search that takes none for another.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::compact::{Merged, print_of};
 
@@ -10,7 +10,7 @@ pub struct Likeness<S> {
     /// How many different states there are.
     pub states: usize,
     /// One of each fingerprint.
-    pub classes: HashMap<u128, S>,
+    pub classes: BTreeMap<u128, S>,
     /// Two states with one fingerprint that differ in a property, or in where one step leads to.
     pub differ: Option<(String, String)>,
 }
@@ -26,8 +26,8 @@ pub fn alike<M: Merged>(
     let shows = |state: &M::State| -> Vec<bool> {
         properties.iter().map(|property| (property.condition)(model, state)).collect()
     };
-    let mut likeness = Likeness { states: 0, classes: HashMap::new(), differ: None };
-    let (mut seen, mut futures) = (HashSet::new(), HashMap::new());
+    let mut likeness = Likeness { states: 0, classes: BTreeMap::new(), differ: None };
+    let (mut seen, mut futures) = (BTreeSet::new(), BTreeMap::new());
     let (mut steps, mut open) = (Vec::new(), model.init_states());
     while let Some(mut state) = open.pop() {
         bare(&mut state);

@@ -3,8 +3,8 @@
 //! Of n states, some two have one fingerprint by chance with a probability below n² / 2¹²⁹: for a thousand million less than one in
 //! 10²⁰. Depth first, so that few whole states exist at one time. Each that does knows its history.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -31,24 +31,6 @@ pub fn hunt_merged<M: Merged>(model: M, breaks: &'static str) -> Outcome {
     outcome
 }
 
-/// Fingerprints are random enough.
-#[derive(Clone, Copy, Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("fingerprints are numbers");
-    }
-    fn write_u128(&mut self, fingerprint: u128) {
-        self.0 = fingerprint as u64;
-    }
-}
-
-type Seen = HashSet<u128, BuildHasherDefault<AsItIs>>;
-
 /// How a state came to be.
 struct Trail<A> {
     step: A,
@@ -72,7 +54,7 @@ struct Search<M: Merged> {
     properties: Vec<Property<M>>,
     /// Broken by the history that is looked for.
     wanted: Option<&'static str>,
-    seen: Vec<Mutex<Seen>>,
+    seen: Vec<Mutex<BTreeSet<u128>>>,
     pool: Mutex<Pool<M>>,
     changed: Condvar,
     is_hungry: AtomicBool,
