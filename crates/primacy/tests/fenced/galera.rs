@@ -85,6 +85,8 @@ async fn no_abort_of_the_cluster_is_hidden() {
     node.sql_as_user(Dialect::Mysql.fence_sql()).expect("right");
     node.sql_as_user("INSERT INTO primacy_token VALUES ('billing', 42, 0)").expect("a row");
     node.sql_as_user("CREATE TABLE hot (id INT PRIMARY KEY, n BIGINT); INSERT INTO hot VALUES (1, 0)").expect("a row");
+    // The other node may be behind, and not know the table yet.
+    cluster.node(1).sql_as_user("SET SESSION wsrep_sync_wait = 1; SELECT n FROM hot").expect("it catches up");
     for how in [How::Library, How::Procedure] {
         let contended = contend(cluster.node(1), node, how);
         let seen = tokio::time::timeout(Duration::from_secs(120), contended).await.expect("in time");
