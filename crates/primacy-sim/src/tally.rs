@@ -137,6 +137,8 @@ kinds! {
         LedThrough = "voters were exchanged while somebody led",
         FinishedByOther = "an exchange of voters was finished by another than had begun it",
         LearnedLate = "a voter that had been away learned of later voters",
+        CalmRestart = "a voter restarted in the calm, and nobody was to notice",
+        CalmExchange = "a voter was exchanged in the calm, and nobody was to notice",
         HintLed = "a waiter led on a hint before its next look",
     }
 }
@@ -155,6 +157,8 @@ impl Sometimes {
                 | Self::LedThrough
                 | Self::FinishedByOther
                 | Self::LearnedLate
+                | Self::CalmRestart
+                | Self::CalmExchange
         )
     }
 

@@ -16,7 +16,7 @@ use crate::Instant;
 /// where all is well. A renewal is withdrawn instead, and the next one asked for.
 ///
 /// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others: a
-/// twentieth of the lease, and 20 ms at most. A claim needs them, and they may be further away than the majority, or their disks
+/// twentieth of the lease, and 20 ms at most; 5 ms where none is known, which is that of the shortest lease. A claim needs them, and they may be further away than the majority, or their disks
 /// slower: it waits four times as long as rounds take, and each time that one was cut short whose answer came later, twice as long the next
 /// time, up to a sixth of the lease. One that has said nothing since is most likely gone, while rivals may be in the way, who are the
 /// sooner out of it the sooner all give up: it is waited for a moment.
@@ -142,7 +142,9 @@ impl Pace {
 
     fn conclude_at(&self, clerk: &Clerk) -> Option<Instant> {
         const MOMENT: Duration = Duration::from_millis(20);
-        let moment = clerk.lease().map_or(MOMENT, |lease| (lease / 20).min(MOMENT));
+        /// Whoever looks may have the shortest lease, and a call of it must not last longer.
+        const SHORTEST: Duration = Duration::from_millis(5);
+        let moment = clerk.lease().map_or(SHORTEST, |lease| (lease / 20).min(MOMENT));
         let curious = self.curious?;
         let (base, most) = (moment.max(self.usual * 4), clerk.lease().map_or(moment, |lease| lease / 6));
         let patience = |voter| match self.late.get(&voter) {

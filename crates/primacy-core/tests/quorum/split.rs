@@ -51,24 +51,31 @@ fn a_look_that_hears_a_voter_of_anothers_claim_waits_for_the_beat_that_the_other
 /// The time-out of a call is shorter than a long lease's moment, and whoever has just started would never hear of anything.
 #[test]
 fn a_first_look_waits_for_the_silent_no_longer_than_fits_the_lease_that_the_others_tell_of() {
-    let mut peers = Peers::new();
-    let (term, lease) = (Token::new(1).expect("small"), Duration::from_millis(100));
-    let claim = Ask::Claim { term, holder: holder("a"), lease, seen: Counts::default(), granted: None };
-    let [first, second, _] = [1, 2, 3].map(VoterId::from_bits);
-    assert!(peers.voters.get_mut(&first).expect("a voter").handle(&claim, peers.now).answer.accepted);
-    let (mut clerk, mut pace, mut out) = (Clerk::new(membership()), Pace::default(), Vec::new());
-    clerk.begin(Request::Look { announce: None }, &mut out);
-    pace.due(&clerk, peers.now);
-    out.clear();
-    for voter in [first, second] {
-        let answer = peers.voters[&voter].clone().handle(&Ask::Read, peers.now).answer;
-        clerk.answered(voter, clerk.round(), answer, &mut out);
+    let (term, now) = (Token::new(3).expect("small"), Peers::new().now);
+    let fresh = |durable| Voter::restarted(durable, 0, now);
+    let claim = |lease| Ask::Claim { term, holder: holder("a"), lease, seen: Counts::default(), granted: None };
+    let supporting = |millis| {
+        let mut voter = fresh(Durable::default());
+        assert!(voter.handle(&claim(Duration::from_millis(millis)), now).answer.accepted);
+        voter
+    };
+    // Who was told of a term and of nobody who led in it knows of no lease.
+    let heir = fresh(Durable { term, ..Durable::default() });
+    for (told, moment) in [(supporting(100), 5), (supporting(300), 15), (supporting(10_000), 20), (heir, 5)] {
+        let [first, second, _] = [1, 2, 3].map(VoterId::from_bits);
+        let (mut clerk, mut pace, mut out) = (Clerk::new(membership()), Pace::default(), Vec::new());
+        clerk.begin(Request::Look { announce: None }, &mut out);
+        pace.due(&clerk, now);
+        out.clear();
+        for (voter, mut answering) in [(first, told), (second, fresh(Durable::default()))] {
+            clerk.answered(voter, clerk.round(), answering.handle(&Ask::Read, now).answer, &mut out);
+        }
+        assert_eq!(out, [], "the third may know more");
+        let due = now + Duration::from_millis(moment);
+        assert_eq!(pace.due(&clerk, now), due);
+        pace.act(&mut clerk, due, &mut out);
+        let [Output::Done(Ok(Reply::Seen(_)))] = &out[..] else { panic!("{out:?}") };
     }
-    assert_eq!(out, [], "the third may know more");
-    assert_eq!(pace.due(&clerk, peers.now), peers.now + Duration::from_millis(5));
-    peers.pass(Duration::from_millis(5));
-    pace.act(&mut clerk, peers.now, &mut out);
-    let [Output::Done(Ok(Reply::Seen(_)))] = &out[..] else { panic!("{out:?}") };
 }
 
 #[test]

@@ -64,6 +64,19 @@ struct Search<M: Merged> {
     found: Mutex<BTreeMap<&'static str, Verdict>>,
 }
 
+/// A thread that panics ends the search for all: they would wait for it otherwise.
+struct Alarm<'a, M: Merged>(&'a Search<M>);
+
+impl<M: Merged> Drop for Alarm<'_, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _pool = lock(&self.0.pool);
+            self.0.is_over.store(true, Ordering::Relaxed);
+            self.0.changed.notify_all();
+        }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -118,6 +131,7 @@ impl<M: Merged> Search<M> {
     }
 
     fn work(&self, threads: usize) {
+        let _alarm = Alarm(self);
         let (mut own, mut steps) = (VecDeque::new(), Vec::new());
         while let Some(job) = self.next(&mut own, threads) {
             self.model.actions(&job.state, &mut steps);

@@ -268,6 +268,7 @@ impl World {
             let swap = self.draw_swap(0);
             self.exchange_must_end();
             self.start_drive(swap, true);
+            self.saw(Sometimes::CalmExchange);
         }
     }
 

@@ -9,7 +9,7 @@ use super::voter::Booth;
 use crate::node::{Node, StallKind};
 use crate::scenario::{Profile, draw_ppm};
 use crate::store::Order;
-use crate::tally::Fault;
+use crate::tally::{Fault, Sometimes};
 use crate::world::World;
 
 impl World {
@@ -195,6 +195,7 @@ impl World {
             let v = *self.rng.pick(&running);
             self.kill_voter(v);
             self.after_peers(5_000_000, What::Start { voter: v });
+            self.saw(Sometimes::CalmRestart);
         }
     }
 
@@ -204,7 +205,8 @@ impl World {
     }
 
     /// Whether this leader can count on a voter in the calm. It cannot before the connection is made that it began when packets were
-    /// lost; nor on one that has supported another in a later term in vain, until somebody leads in a term beyond that.
+    /// lost; nor on one that has supported another in a later term in vain, until somebody leads in a term beyond that. It does not ask how
+    /// long either has been so: a connection that never comes back leaves these drills out, and is not found by them.
     fn backs(&self, v: usize, (leader, token): (usize, Token)) -> bool {
         let booth = &self.peers.booths[v];
         let client = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));

@@ -73,7 +73,12 @@ impl World {
 
     /// The same for worlds of which all that can follow is the same but for the names of voters and candidates.
     pub(super) fn print(&self) -> u128 {
-        let orders: &[&[usize]] = if self.candidates.len() == 2 { &[&[0, 1], &[1, 0]] } else { &[&[0]] };
+        let orders: &[&[usize]] = match self.candidates.len() {
+            1 => &[&[0]],
+            2 => &[&[0, 1], &[1, 0]],
+            _ => panic!("there are no more orders than these"),
+        };
+        assert!(self.posts.len() <= 3, "of more than three, more than one comes after a majority");
         orders.iter().map(|order| self.print_in(order)).min().unwrap_or_default()
     }
 
@@ -91,7 +96,9 @@ impl World {
             .collect();
         voters.sort_unstable();
         let mut print = Prints::new(rename);
-        (voters, self.tick, self.budget, self.wrong).hash(&mut print);
+        // Words, and not numbers that name somebody.
+        voters.iter().for_each(|voter| ((voter >> 64) as u64, *voter as u64).hash(&mut print));
+        (self.tick, self.budget, self.wrong).hash(&mut print);
         self.led.map(|(who, token, until)| (place(usize::from(who)), token, until)).hash(&mut print);
         for index in order {
             let Candidate { clerk, call, belief, asks, first: _ } = &*self.candidates[*index];
