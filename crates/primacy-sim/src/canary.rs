@@ -78,6 +78,7 @@ pub const CANARIES: &[Canary] = &[
     peer("peers-no-margin", Planted::Core(Flaw::NoMargin), 100),
     peer("peers-unknown-is-success", Planted::Core(Flaw::UnknownIsSuccess), 100),
     peer("peers-double-drift", Planted::Driver(DriverFlaw::DoubleDrift), 250),
+    peer("peers-clock-stops", Planted::Driver(DriverFlaw::ClockStops), 100),
     peer("no-boot-wait", Planted::Quorum(quorum::Flaw::NoBootWait), 100),
     peer("forgets", Planted::Quorum(quorum::Flaw::Forgets), 100),
     peer("shares-terms", Planted::Quorum(quorum::Flaw::SharesTerms), 100),

@@ -14,6 +14,7 @@ use super::{What, index_of};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 use crate::scenario::{Part, Profile, draw_ppm};
+use crate::tally::Sometimes;
 use crate::world::World;
 
 /// How voters are exchanged in a world in which they are.
