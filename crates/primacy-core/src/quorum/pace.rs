@@ -15,11 +15,12 @@ use crate::Instant;
 /// is overdue is asked again: after twice the time that rounds take, and a twentieth of the lease or 100 ms, so that it costs nothing
 /// where all is well. A renewal is withdrawn instead, and the next one asked for.
 ///
-/// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others: a
-/// twentieth of the lease, and 20 ms at most; 5 ms where none is known, which is that of the shortest lease. A claim needs them, and they may be further away than the majority, or their disks
-/// slower: it waits four times as long as rounds take, and each time that one was cut short whose answer came later, twice as long the next
-/// time, up to a sixth of the lease. One that has said nothing since is most likely gone, while rivals may be in the way, who are the
-/// sooner out of it the sooner all give up: it is waited for a moment.
+/// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others:
+/// a twentieth of the lease, and 20 ms at most; 5 ms where none is known, which is that of the shortest lease. A claim needs
+/// them, and they may be further away than the majority, or their disks slower: it waits four times as long as rounds take, and
+/// each time that one was cut short whose answer came later, twice as long the next time, up to a sixth of the lease. One that
+/// has said nothing since is most likely gone, while rivals may be in the way, who are the sooner out of it the sooner all give
+/// up: it is waited for a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.

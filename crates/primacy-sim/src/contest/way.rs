@@ -1,9 +1,11 @@
 //! Whether there is a way on from a state: what "no leader, for ever" means in a search.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 
 use stateright::Model;
+
+use crate::model::print_of;
 
 /// Where everything leads that may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +19,6 @@ pub(super) enum Way {
     },
     /// There may be a way beyond so many states.
     Unknown,
-}
-
-fn key(state: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Looks for a way of at least one step from this state to one that `is_there`, breadth first, among at most so many states.
@@ -43,7 +39,7 @@ pub(super) fn way<M: Model<State: Hash + Clone>>(
                 if is_there(&after) {
                     return Way::There;
                 }
-                if seen.insert(key(&after)) {
+                if seen.insert(print_of(&after)) {
                     next.push(after);
                 }
             }

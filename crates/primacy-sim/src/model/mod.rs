@@ -18,8 +18,8 @@ mod setup;
 mod world;
 
 pub use alike::{Likeness, alike};
-pub(crate) use compact::Prints;
 pub use compact::{Merged, hunt_merged, search_merged};
+pub(crate) use compact::{Prints, print_of};
 pub use search::{Outcome, Searched, Verdict, check, hunt, hunt_in, search};
 pub use setup::{Budget, Canary, Setup, canaries, catalogue, smoke};
 pub use world::{Lease, Step, World};

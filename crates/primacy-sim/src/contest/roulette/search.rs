@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use primacy_core::Instant;
 use primacy_core::contest::{Context, Effect, Event, PeerId};
@@ -14,7 +13,7 @@ use stateright::{Model, Property};
 
 use super::machine::Machine;
 use crate::contest::way::gets_there;
-use crate::model::Searched;
+use crate::model::{Searched, print_of};
 
 /// Something that is asked of every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,11 +280,7 @@ impl<C: Machine> Model for Duel<C> {
             }
         }
         // Messages pass each other: their order tells nothing.
-        play.packets.sort_by_cached_key(|packet| {
-            let mut hasher = DefaultHasher::new();
-            packet.hash(&mut hasher);
-            hasher.finish()
-        });
+        play.packets.sort_by_cached_key(print_of);
         Some(play)
     }
 
