@@ -162,11 +162,23 @@ pub(super) fn try_lock(path: &Path) -> Result<File, TryLockError> {
 
 /// Makes a folder and those above it, for this user alone and so that they outlast a crash.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
-    let Some(parent) = folder.parent().filter(|_| !folder.is_dir()) else { return Ok(()) };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = parent(folder);
     make_folder(parent)?;
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => File::open(parent)?.sync_all(),
+    }
+}
+
+/// The folder that a file or folder is in. That of a relative path of one word is the working directory.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => Path::new("/"),
     }
 }
 
@@ -175,7 +187,7 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     remove_leftover(file)?;
     let temporary = temporary(file);
     // Opened first, so that no error of the disk between the renaming and the flush goes unseen.
-    let folder = File::open(file.parent().unwrap_or(Path::new("/")))?;
+    let folder = File::open(parent(file))?;
     let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     new.write_all(bytes)?;
     new.sync_all()?;
