@@ -1,6 +1,6 @@
 //! The command line: what may be said, and what is refused before anything is opened.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
 use crate::output::failure::Failure;
+use crate::output::logging;
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
 use registers::{ProtocolName, RegistersArgs};
@@ -31,7 +32,7 @@ const DATA_BYTES_MAX: usize = 1_024;
 
 /// Decides which one of several processes is in charge, and makes it safe to act on the answer.
 #[derive(Debug, Parser)]
-#[command(name = "primacy", version, after_help = examples::PRIMACY, disable_help_subcommand = true)]
+#[command(name = "primacy", version, after_help = examples::PRIMACY)]
 #[command(subcommand_required = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -43,8 +44,9 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads a command line. A password in it is refused: it can be read by every user of the host.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(words)?;
+        let matches = without_empty_variables(Self::command()).try_get_matches_from(words)?;
         let cli = Self::from_arg_matches(&matches)?;
+        logging::wanted().map_err(|why| Self::command().error(ErrorKind::ValueValidation, why))?;
         // Common options are known to each command, also when they stand before it.
         let typed = matches
             .subcommand()
@@ -56,6 +58,14 @@ impl Cli {
             _ => Ok(cli),
         }
     }
+}
+
+/// A variable of the environment that is set and empty counts as one that is not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| if arg.get_env().is_some_and(is_empty) { arg.env(None::<&str>) } else { arg })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// What every command understands.
@@ -172,6 +182,9 @@ pub(crate) enum Command {
     /// Print the manual page, or write all of them into a folder
     #[command(after_help = examples::MAN)]
     Man(ManArgs),
+    /// Print the version
+    #[command(after_help = examples::VERSION)]
+    Version,
 }
 
 /// `primacy run`.
@@ -425,7 +438,7 @@ pub(crate) struct CompletionsArgs {
 /// `primacy man`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ManArgs {
-    /// Write one page per command into this folder instead
+    /// Write one page per command into this folder instead; it is made if it is not there
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -190,3 +190,7 @@ pub(crate) const MAN: &str = "\
 Examples:
   primacy man | man -l -
   primacy man --dir /usr/local/share/man/man1";
+
+pub(crate) const VERSION: &str = "\
+Examples:
+  primacy version";

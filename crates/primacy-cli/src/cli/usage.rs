@@ -33,12 +33,12 @@ impl Refusal {
         let program = command == "primacy run"
             && matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument);
         let hint = if program { "; write the program to run after --" } else { "" };
-        Self::Wrong(Failure::usage(format!("{}{hint}; see {command} --help", what(error))))
+        Self::Wrong(Failure::usage(format!("{}{hint}; see {command} --help", what(error, words))))
     }
 }
 
-fn what(error: &clap::Error) -> String {
-    let arg = string(error, ContextKind::InvalidArg);
+fn what(error: &clap::Error, words: &[OsString]) -> String {
+    let arg = string(error, ContextKind::InvalidArg).map(|arg| variable(&arg, words).unwrap_or(arg));
     let value = string(error, ContextKind::InvalidValue);
     match (error.kind(), arg, value) {
         (ErrorKind::ValueValidation, Some(arg), Some(value)) => {
@@ -59,6 +59,24 @@ fn what(error: &clap::Error) -> String {
         }
         _ => first_paragraph(error),
     }
+}
+
+/// The variable that an option's value came from, if nobody wrote the option.
+fn variable(option: &str, words: &[OsString]) -> Option<String> {
+    let long = option.split(' ').next()?;
+    let is_written = |word: &OsString| {
+        let rest = word.to_str().and_then(|word| word.strip_prefix(long));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    if words.iter().any(is_written) {
+        return None;
+    }
+    let root = Cli::command();
+    let mut args = root.get_arguments().chain(root.get_subcommands().flat_map(clap::Command::get_arguments));
+    let arg =
+        args.find(|arg| arg.get_env().is_some() && arg.get_long().is_some_and(|name| long == format!("--{name}")));
+    let name = arg?.get_env()?;
+    std::env::var_os(name).map(|_| name.to_string_lossy().into_owned())
 }
 
 /// clap's own words, without its usage and its advice on help.
@@ -126,7 +144,7 @@ mod tests {
         refused(
             &[],
             &expect![
-                "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, doctor, simulate, peer, schema, completions, man; see primacy --help"
+                "say what to do: one of run, status, list, members, watch, history, promote, depose, pause, resume, doctor, simulate, peer, schema, completions, man, version; see primacy --help"
             ],
         );
         refused(

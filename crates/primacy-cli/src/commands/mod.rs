@@ -40,6 +40,7 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
         Command::Schema(args) => schema::run(&args, common, &mut output),
         Command::Completions(args) => pages::completions(&args, &mut output),
         Command::Man(args) => pages::man(&args, &mut output),
+        Command::Version => pages::version(&mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
         Command::Peer(args) => peer::run(&args, common, &mut output),
         command => with_store(command, common, &mut output),
@@ -99,7 +100,8 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             | Command::Schema(_)
             | Command::Simulate(_)
             | Command::Completions(_)
-            | Command::Man(_) => {
+            | Command::Man(_)
+            | Command::Version => {
                 unreachable!("handled before a store is opened")
             }
         }

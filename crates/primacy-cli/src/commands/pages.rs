@@ -1,4 +1,4 @@
-//! `primacy completions` and `primacy man`: what is generated from the command line's own definition.
+//! `primacy completions`, `primacy man` and `primacy version`: what is generated from the command line's own definition.
 
 use std::io;
 
@@ -19,7 +19,8 @@ pub(super) fn man(args: &ManArgs, output: &mut Output) -> Result<u8, Failure> {
     let failed = |error: io::Error| Failure::new(code::OUTPUT, format!("the pages cannot be written: {error}"));
     match &args.dir {
         Some(folder) => {
-            clap_mangen::generate_to(Cli::command(), folder)
+            std::fs::create_dir_all(folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
                 .map_err(|error| Failure::new(code::OUTPUT, format!("{}: {error}", folder.display())))?;
         }
         None => {
@@ -28,5 +29,10 @@ pub(super) fn man(args: &ManArgs, output: &mut Output) -> Result<u8, Failure> {
             output.page(&page)?;
         }
     }
+    Ok(0)
+}
+
+pub(super) fn version(output: &mut Output) -> Result<u8, Failure> {
+    output.page(Cli::command().render_version().as_bytes())?;
     Ok(0)
 }

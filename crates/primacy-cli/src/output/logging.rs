@@ -23,6 +23,21 @@ pub(crate) fn start(common: &Common, level: &str) {
     STARTED.call_once(|| subscribe(common, level));
 }
 
+/// The filter in `PRIMACY_LOG`, if there is one, or why it is none.
+pub(crate) fn wanted() -> Result<Option<EnvFilter>, String> {
+    let Some(text) = std::env::var_os("PRIMACY_LOG").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let text = text.to_string_lossy();
+    let filter = if text.split(',').any(|word| word.trim_start().starts_with('=')) {
+        Err("a level without a target".to_owned())
+    } else {
+        EnvFilter::try_new(&text).map_err(|error| error.to_string())
+    };
+    let shown = super::shorten(&text, 60);
+    filter.map(Some).map_err(|why| {
+        format!("'{shown}' is no value for PRIMACY_LOG: {why}; write a filter such as primacy=debug, or unset it")
+    })
+}
+
 fn subscribe(common: &Common, level: &str) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "error",
@@ -31,7 +46,8 @@ fn subscribe(common: &Common, level: &str) {
         (false, 2) => "primacy=debug,info",
         (false, _) => "trace",
     };
-    let filter = EnvFilter::try_from_env("PRIMACY_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    // What cannot be read was refused with the command line.
+    let filter = wanted().ok().flatten().unwrap_or_else(|| EnvFilter::new(level));
     let started = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

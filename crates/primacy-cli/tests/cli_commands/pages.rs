@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "status",
     "list",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 16] = [
     "schema",
     "completions",
     "man",
+    "version",
 ];
 
 fn run(words: &[&str]) -> Ended {
@@ -37,6 +38,21 @@ fn every_command_explains_itself_with_examples() {
     let all = run(&["--help"]);
     assert!(COMMANDS.iter().all(|command| all.out.contains(&format!("\n  {command} "))), "{}", all.out);
     assert!(run(&["--version"]).out.starts_with("primacy "));
+}
+
+#[test]
+fn help_and_version_are_words_too() {
+    let same = |words: &[&str], option: &[&str]| {
+        let (by_word, by_option) = (run(words), run(option));
+        assert_eq!((by_word.code, by_word.err.as_str()), (0, ""), "{words:?}");
+        assert_eq!(by_word.out, by_option.out, "{words:?}");
+    };
+    same(&["help"], &["--help"]);
+    same(&["help", "run"], &["run", "--help"]);
+    same(&["help", "peer", "certs"], &["peer", "certs", "--help"]);
+    same(&["peer", "help", "certs"], &["peer", "certs", "--help"]);
+    same(&["version"], &["--version"]);
+    run(&["help", "rum"]).is_one_line(2, "'rum'");
 }
 
 #[test]
@@ -59,10 +75,11 @@ fn completions_and_the_page_name_every_command() {
     let page = run(&["man"]).out;
     assert!(page.contains(".TH primacy 1") && page.contains("primacy\\-promote(1)"), "{page}");
     let folder = tempfile::tempdir().expect("a folder");
-    assert_eq!(run(&["man", "--dir", folder.path().to_str().expect("UTF-8")]).code, 0);
+    let new = folder.path().join("new/man1");
+    assert_eq!(run(&["man", "--dir", new.to_str().expect("UTF-8")]).code, 0);
     // Each has its page, and so have `primacy` and the five commands of `primacy peer`.
-    assert_eq!(folder.path().read_dir().expect("a folder").count(), COMMANDS.len() + 6);
-    run(&["man", "--dir", "/nonexistent"]).is_one_line(74, "/nonexistent");
+    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 6);
+    run(&["man", "--dir", "/proc/man"]).is_one_line(74, "/proc/man");
 }
 
 #[test]

@@ -146,6 +146,11 @@ impl World {
         Ended::of(self.command(words).output().expect("the command starts"))
     }
 
+    /// Runs the command with a variable of the environment.
+    pub(crate) fn with(&self, words: &[&str], (name, value): (&str, &str)) -> Ended {
+        Ended::of(self.command(words).env(name, value).output().expect("the command starts"))
+    }
+
     /// Runs the command with `--json` and reads its one answer.
     pub(crate) fn json(&self, words: &[&str]) -> (u8, Value) {
         let ended = self.run(&[words, &["--json"]].concat());

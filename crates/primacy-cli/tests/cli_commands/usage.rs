@@ -155,6 +155,57 @@ fn peers_that_cannot_vote_and_certificates_that_cannot_be() {
 }
 
 #[test]
+fn relative_folders_are_in_the_working_directory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let within = |words: &[&str]| Ended::of(primacy(words).current_dir(&folder).output().expect("it starts"));
+    for certs in ["certs", "new/certs", "./here", "slash/"] {
+        let ended = within(&["peer", "certs", certs, "a", "b", "c"]);
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{certs}");
+        assert!(folder.path().join(certs).join("ca.pem").is_file(), "{certs}");
+    }
+    let ended = within(&["run", "--store", "sqlite:primacy.db", "--", "true"]);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    let ended = within(&["man", "--dir", "man1"]);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+}
+
+#[test]
+fn an_empty_variable_counts_as_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let with = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = primacy(words);
+        command.env("HOME", folder.path()).env_remove("XDG_STATE_HOME").envs(variables.iter().copied());
+        Ended::of(command.output().expect("it starts"))
+    };
+    let empty: Vec<_> =
+        ["PRIMACY_STORE", "PRIMACY_ELECTION", "PRIMACY_NAME", "PRIMACY_LOG"].map(|name| (name, "")).into();
+    let names = "echo $PRIMACY_ELECTION $PRIMACY_NAME";
+    let ended = with(&["run", "--", "sh", "-c", names], &empty);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{ended:?}");
+    assert!(ended.out.starts_with("default ") && ended.out.trim_end().contains(':'), "{ended:?}");
+    assert!(folder.path().join(".local/state/primacy/primacy.db").is_file(), "the default store");
+    with(&["peer", "--peers", "a@127.0.0.1:1"], &empty).is_one_line(2, "--name");
+    with(&["status", "--election", ""], &empty).is_one_line(2, "it is empty");
+}
+
+#[test]
+fn a_variable_that_does_not_fit_is_named() {
+    let with = |words: &[&str], variable: (&str, &str)| {
+        Ended::of(primacy(words).env(variable.0, variable.1).output().expect("it starts"))
+    };
+    with(&["run", "--", "true"], ("PRIMACY_NAME", "a\nb")).is_one_line(2, "is no value for PRIMACY_NAME: ");
+    with(&["status"], ("PRIMACY_ELECTION", "a\nb")).is_one_line(2, "is no value for PRIMACY_ELECTION: ");
+    for bad in ["garbage=xx,,=", "primacy=loud", "=", "primacy=debug,=", "[", "a=b=c"] {
+        with(&["status"], ("PRIMACY_LOG", bad)).is_one_line(2, "is no value for PRIMACY_LOG: ");
+        with(&["run", "--", "true"], ("PRIMACY_LOG", bad)).is_one_line(2, "write a filter such as primacy=debug");
+    }
+    let (world, _peers) = World::led(&[]);
+    for good in ["debug", "primacy=debug", "primacy=debug,info", "off", "warn,primacy::line=trace", "3"] {
+        assert_eq!(world.with(&["status"], ("PRIMACY_LOG", good)).code, 0, "{good}");
+    }
+}
+
+#[test]
 fn names_that_are_none() {
     let (world, _peers) = World::led(&["web-2"]);
     let before = world.snapshot();
