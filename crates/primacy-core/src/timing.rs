@@ -274,6 +274,12 @@ impl Timing {
         Duration::from_millis(5)
     }
 
+    /// The time between two calls that hints cause, after the first few ([`HintPace`](crate::lease::HintPace)): an eighth of the
+    /// renewal interval, 10 ms to 500 ms.
+    pub fn hint_interval(&self) -> Duration {
+        (self.renew_every / 8).clamp(Duration::from_millis(10), Duration::from_millis(500))
+    }
+
     /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
     /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
     /// nothing else fails. Whoever has only just come to be next in line, since others went, has the bound of its old

@@ -205,3 +205,74 @@ fn whoever_asked_in_vain_in_reserve_and_is_shown_nothing_looks_by_itself_and_ask
         }
     }
 }
+
+/// How many calls it makes in 4 s of a hint each millisecond, of which none brings news.
+fn calls_in_a_flood(mut waiter: Waiter, leads: bool) -> u32 {
+    let (mut at, mut beat, mut calls, mut next_hint) = (0.0, 1, 0, 0.0);
+    let mut wants = waiter.handle(Event::Campaign, at);
+    while at < 4.0 {
+        while let Some((call, request)) = wants {
+            calls += 1;
+            let mut seen = waiter.seen(beat, 0.0);
+            let mine = Holder { id: CandidateId::from_bits(1), label: label("me"), data: String::new() };
+            let reply = match request {
+                Request::Look { .. } if leads => {
+                    seen.record.as_mut().expect("it is there").holder = None;
+                    Reply::Seen(seen)
+                }
+                Request::Look { .. } => Reply::Seen(seen),
+                Request::Acquire { .. } | Request::Renew { .. } => {
+                    beat += 1;
+                    let mut record = waiter.seen(beat, 0.0).record.expect("it is there");
+                    (record.version.token, record.holder) = (Token::new(2).expect("small"), Some(mine));
+                    Reply::Applied(record)
+                }
+                request => panic!("{request:?}"),
+            };
+            wants = waiter.handle(Event::Done { call, result: Ok(reply) }, at);
+        }
+        let wake = waiter.next();
+        if wake < next_hint {
+            at = wake;
+            wants = waiter.handle(Event::Wake, at);
+        } else {
+            at = next_hint;
+            next_hint += 0.001;
+            let now = Instant::ZERO + Duration::from_secs_f64(at);
+            let heeds = waiter.candidate.heeds_hints(now);
+            let before = waiter.candidate.deadline();
+            wants = waiter.handle(Event::Hint, at);
+            let is_due = before.is_none_or(|before| before <= now);
+            assert!(heeds || is_due || waiter.candidate.deadline() == before, "it need not be told");
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_flood_of_hints_causes_eight_calls_and_then_one_an_interval() {
+    for lease in [100, 1_000, 10_000] {
+        let timing = Timing::with_lease(Duration::from_millis(lease)).expect("it fits");
+        // With no hint at all it makes one call each renewal interval.
+        let usual = (4.0 / timing.renew_every().as_secs_f64()) as u32 + 2;
+        let most = usual + 8 + (4.0 / timing.hint_interval().as_secs_f64()) as u32;
+        for (ahead, leads) in [(0, true), (0, false), (3, false), (40, false)] {
+            let waiter = Waiter::new(ahead, timing, 0.0, 1);
+            let calls = calls_in_a_flood(waiter, leads);
+            assert!(calls <= most, "lease {lease} ms, {ahead} ahead, leads: {leads}: {calls} calls, not {most}");
+            assert!(calls >= 8, "hints are heeded: {calls}");
+        }
+    }
+}
+
+/// The check above bites.
+#[cfg(feature = "flaws")]
+#[test]
+fn a_candidate_that_heeds_every_hint_is_found() {
+    let mut config = Waiter::new(0, timing(), 0.0, 1).candidate.config().clone();
+    config.flaw = Some(primacy_core::lease::Flaw::HeedsEveryHint);
+    for leads in [true, false] {
+        let waiter = Waiter { candidate: Candidate::new(config.clone()), ahead: 0, rate: 0.0, luck: 1 };
+        assert!(calls_in_a_flood(waiter, leads) > 3_000);
+    }
+}

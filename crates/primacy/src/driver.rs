@@ -185,6 +185,7 @@ impl Driver {
             self.line.listen(held);
             let wake =
                 Instant::earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
+            let heeds_hints = self.core.heeds_hints(clock::now());
             let Line { link, ear, seat, .. } = &mut self.line;
             tokio::select! {
                 biased;
@@ -192,7 +193,7 @@ impl Driver {
                 (call, result) = link.answer() => events.push_back(self.note_answer(call, result)),
                 said = from_group(seat) => self.note_group(said, &mut events),
                 () = sleep_until(wake, leads) => events.push_back(Event::Wake),
-                () = ear.hint() => events.push_back(Event::Hint),
+                () = ear.hint(), if heeds_hints => events.push_back(Event::Hint),
             }
         }
     }

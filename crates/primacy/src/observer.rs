@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use primacy_core::lease::HintPace;
 use tokio::sync::{oneshot, watch};
 
 use crate::store::{Desk, Hints, Holder, NoHints, Snapshot, Store, StoreError};
-use crate::{ElectionName, Instant, clock};
+use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
 /// Watches an election from a thread of its own until it is dropped.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ impl Observer {
     const POLL: Duration = Duration::from_secs(1);
     /// How long one look may take, connecting included. A server that says nothing is left for another host (rule R8).
     const PATIENCE: Duration = Duration::from_secs(5);
+    /// The time between two looks that hints without news cause, after the first few.
+    const HINT_INTERVAL: Duration = Duration::from_millis(250);
 
     pub(crate) fn start(store: Arc<dyn Store>, election: ElectionName) -> Result<Self, std::io::Error> {
         let (outbox, observations) = watch::channel(Observation::default());
@@ -65,6 +68,7 @@ impl Observer {
 async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: watch::Sender<Observation>) {
     let mut desk: Option<Box<dyn Desk>> = None;
     let mut hints: Box<dyn Hints> = Box::new(NoHints);
+    let mut pace = HintPace::default();
     loop {
         let looking = look(&*store, &election, &mut desk, &mut hints);
         let seen = tokio::time::timeout(Observer::PATIENCE, looking).await.unwrap_or_else(|_| {
@@ -73,6 +77,9 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
         });
         match seen {
             Ok(snapshot) => {
+                if term(outbox.borrow().snapshot.as_ref()) != term(snapshot.as_ref()) {
+                    pace.reset();
+                }
                 outbox.send_replace(Observation { snapshot, seen_at: Some(clock::now()), trouble: None });
             }
             Err(error) => {
@@ -80,11 +87,21 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
                 outbox.send_modify(|last| last.trouble = Some(error));
             }
         }
-        tokio::select! {
-            () = hints.next() => {}
-            () = tokio::time::sleep(Observer::POLL) => {}
+        let now = clock::now();
+        let hinted = async {
+            tokio::time::sleep(pace.earliest(Observer::HINT_INTERVAL).since(now)).await;
+            hints.next().await;
+        };
+        if tokio::time::timeout(Observer::POLL, hinted).await.is_ok() {
+            pace.spend(clock::now(), Observer::HINT_INTERVAL);
         }
     }
+}
+
+/// What a hint may be about: who leads, and what operators want.
+fn term(snapshot: Option<&Snapshot>) -> Option<(Token, Option<CandidateId>, u64)> {
+    let record = &snapshot?.record;
+    Some((record.version.token, record.holder.as_ref().map(|holder| holder.id), record.intent))
 }
 
 /// Over the desk that is open, or a new one. Hints are listened to before the first look, so that nothing is missed.

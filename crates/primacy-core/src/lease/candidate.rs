@@ -2,6 +2,7 @@
 
 mod ends;
 mod flaws;
+mod hints;
 mod send;
 mod sight;
 mod time;
@@ -10,11 +11,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::pace::HintPace;
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
 use super::record::{Record, Sighting, Standing, Version, Wish};
 use super::view::{Role, View, Why};
 use crate::select::{Rank, Turn};
-use crate::time::spread;
 use crate::{CandidateId, Instant, Label, Timing};
 
 #[cfg(feature = "flaws")]
@@ -108,6 +109,8 @@ pub struct Candidate {
     next_look: Instant,
     /// Something may have changed: look at this time.
     hint: Option<Instant>,
+    /// How often hints may cause calls.
+    hint_pace: HintPace,
     /// When the next look carries an announcement.
     next_announce: Instant,
     announced: bool,
@@ -206,6 +209,7 @@ impl Candidate {
             ask_after: Instant::ZERO,
             next_look: Instant::ZERO,
             hint: None,
+            hint_pace: HintPace::default(),
             next_announce: Instant::ZERO,
             announced: false,
             failures: 0,
@@ -370,18 +374,6 @@ impl Candidate {
             State::Stopping(_, reason) => self.wait_again(&reason, cx),
             other => self.state = other,
         }
-    }
-
-    fn hinted(&mut self, cx: &mut Context<'_>) {
-        // Those ahead in the waiting order look first, so that a crowd does not read at once (HAZARDS 55).
-        let ahead = match (&self.state, &self.seen) {
-            (State::Waiting, Some(seen)) => seen.sighting.standing.ahead,
-            _ => 0,
-        };
-        // All of them within half of the window: one may be the successor that an operator leaves the lease to for so long.
-        let (slots, most) = (self.config.slot.saturating_mul(ahead), self.config.timing.window() / 2);
-        let at = cx.now + if slots < most { slots } else { spread(most, cx.entropy) };
-        self.hint = Some(self.hint.map_or(at, |hint| hint.min(at)));
     }
 
     /// R4: nobody can tell how much time passed on other clocks. A belief ends, a success under way is not believed, and

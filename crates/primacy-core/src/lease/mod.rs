@@ -4,6 +4,7 @@
 //! statement on one row. What is kept, what is repaired and why it is safe: `docs/design/lease.md`.
 
 mod candidate;
+mod pace;
 mod port;
 mod record;
 mod view;
@@ -11,6 +12,7 @@ mod view;
 #[cfg(feature = "flaws")]
 pub use candidate::Flaw;
 pub use candidate::{Candidate, Config, Context};
+pub use pace::HintPace;
 pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Reply, Request};
 pub use record::{Expectation, Holder, Record, Sighting, Standing, Version, Wish};
 pub use view::{Role, View, Why};

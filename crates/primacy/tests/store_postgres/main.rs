@@ -8,6 +8,7 @@ mod campaigns;
 mod conforms;
 mod costs;
 mod doctor;
+mod floods;
 mod hints;
 mod outcomes;
 mod register_costs;

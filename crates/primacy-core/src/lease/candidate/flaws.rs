@@ -34,6 +34,8 @@ pub enum Flaw {
     ShortensEarly,
     /// Believes a record that it was shown although it may be older than its own last call.
     BelievesOldShown,
+    /// Looks or renews at each hint, however many come.
+    HeedsEveryHint,
 }
 
 /// The switches of the planted bugs; without the feature they are constants.

@@ -46,7 +46,7 @@ impl Candidate {
         let Tenure { version, fulfilled, .. } = *tenure;
         let request = Request::Renew { id: self.config.id, version, lease, fulfilled };
         let deadline = timeout.min(tenure.until);
-        self.hint = None;
+        self.answer_hint(tenure.next_renewal, cx);
         self.call(Kind::Renew, request, deadline, cx);
     }
 
@@ -91,7 +91,7 @@ impl Candidate {
             let again = if self.seen.is_some() { self.config.timing.lease() } else { Duration::ZERO };
             self.next_announce = cx.now + again;
         }
-        self.hint = None;
+        self.answer_hint(self.next_look, cx);
         self.call(Kind::Look, Request::Look { announce }, deadline, cx);
     }
 
@@ -111,7 +111,7 @@ impl Candidate {
         let own = seen.sighting.record.as_ref().filter(|record| !seen.regressed && record.is_held_by(self.config.id));
         if seen.doubtful {
             if cx.now >= self.look_due() {
-                self.hint = None;
+                self.answer_hint(self.next_look, cx);
                 self.call(Kind::Look, Request::Look { announce: None }, limit, cx);
             }
         } else if let Some(record) = own {

@@ -16,6 +16,23 @@ fn is_free(sighting: &Sighting) -> bool {
     sighting.holder_gone || sighting.record.as_ref().is_some_and(|record| record.holder.is_none())
 }
 
+/// What a hint may be about: who leads, and what operators want. A renewal is not news.
+#[derive(PartialEq, Eq)]
+struct Facts {
+    term: Option<(Token, Option<CandidateId>, u64)>,
+    holder_gone: bool,
+}
+
+impl Facts {
+    fn of(sighting: &Sighting) -> Self {
+        let term = sighting
+            .record
+            .as_ref()
+            .map(|record| (record.version.token, record.holder.as_ref().map(|holder| holder.id), record.intent));
+        Self { term, holder_gone: sighting.holder_gone }
+    }
+}
+
 impl Candidate {
     /// The row as its own change has left it.
     pub(super) fn confirmed(&mut self, record: Record, cx: &mut Context<'_>) {
@@ -62,6 +79,7 @@ impl Candidate {
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
         sighting.standing = self.placed.unwrap_or(sighting.standing);
         let previous = self.seen.take();
+        let previous_facts = previous.as_ref().map(|seen| Facts::of(&seen.sighting));
         let was_free = previous.as_ref().is_some_and(|seen| is_free(&seen.sighting));
         let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
         let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
@@ -102,6 +120,9 @@ impl Candidate {
         }
         if sighting.remembered > self.highest.token {
             self.highest = Version { token: sighting.remembered, beat: 0 };
+        }
+        if previous_facts != Some(Facts::of(&sighting)) {
+            self.hint_pace.reset();
         }
         let gone_at = sighting.holder_gone.then(|| same.as_ref().and_then(|seen| seen.gone_at).unwrap_or(now));
         self.reckon_turn(holder, cx);
