@@ -110,6 +110,9 @@ fn main() -> ExitCode {
 fn chaos(options: &Options) -> Result<bool> {
     let network = if options.store.iter().any(|store| store != "sqlite") { world::enter().err() } else { None };
     let no_wires = network.map(|why| format!("no hosts of their own for candidates, only links: {why:#}"));
+    if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
+        all_faults_can_be_dealt(no_wires.as_deref())?;
+    }
     let seed = options.seed.unwrap_or_else(|| Moment::now().nanos() % 1_000_000);
     let runs: Vec<_> = options
         .store
@@ -125,6 +128,20 @@ fn chaos(options: &Options) -> Result<bool> {
         all_well &= told(options, &report?)?;
     }
     Ok(all_well)
+}
+
+/// What is not tried under CI is tried nowhere.
+fn all_faults_can_be_dealt(no_wires: Option<&str>) -> Result<()> {
+    if let Some(why) = no_wires {
+        bail!("{why}; under CI that is a failure");
+    }
+    if candidate::faketime().is_none() {
+        bail!("no clock can be stepped without libfaketime; under CI that is a failure");
+    }
+    if !primacy_servers::Disk::is_possible() {
+        bail!("no disk can be filled, since no file system can be mounted here; under CI that is a failure");
+    }
+    Ok(())
 }
 
 fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {

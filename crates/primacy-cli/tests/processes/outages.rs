@@ -141,8 +141,7 @@ fn voters_whose_disks_are_slow_grant_slowly_and_renew_as_ever() {
         strace
     };
     if !slow(&Command::new("true")).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        println!("skipped: strace may not be used here");
-        return;
+        return primacy_servers::skipped("strace may not be used here");
     }
     let mut cluster = Cluster::planned(3);
     for n in 0..3 {
@@ -166,8 +165,7 @@ fn voters_whose_disks_are_slow_grant_slowly_and_renew_as_ever() {
 #[test]
 fn a_voter_without_room_ends_and_says_so_the_others_go_on_and_with_room_it_is_back() {
     let Some(disk) = SmallDisk::mount() else {
-        println!("skipped: mounting a small file system needs root");
-        return;
+        return primacy_servers::skipped("mounting a small file system needs root");
     };
     let cluster = Cluster::planned(3);
     let folder = disk.path().join("c");

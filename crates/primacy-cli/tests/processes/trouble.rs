@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::world::{World, lives};
+use crate::world::{Runner, World, lives};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 
@@ -99,8 +99,7 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_ends_leadership_in_time_and_room_brings_it_back() {
     let Some(disk) = SmallDisk::mount() else {
-        println!("skipped: mounting a small file system needs root");
-        return;
+        return primacy_servers::skipped("mounting a small file system needs root");
     };
     let folder = TempDir::new_in(disk.0.path()).expect("room for a folder");
     let mut world = World::within(folder);
@@ -126,43 +125,38 @@ pub(crate) fn fill(path: &Path) {
 
 #[test]
 fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
-    if Command::new("faketime").arg("--version").output().is_err() {
-        println!("skipped: faketime is not installed (cargo xtask services)");
-        return;
-    }
     let mut world = World::new();
-    let mut ahead = faked(&world, "ahead", "+1h");
+    let Some(library) = wall_clock(&world) else { return primacy_servers::skipped("there is no C compiler") };
+    let start = |world: &World, name, offset: i64| {
+        let mut command = world.witness(name, SHORT, &[]);
+        command.env("LD_PRELOAD", &library).env("WALL_CLOCK_OFFSET", offset.to_string());
+        Runner::start(command)
+    };
+    let before = jiff::Timestamp::now().as_millisecond();
+    let mut ahead = start(&world, "ahead", 3_600);
     let led = world.expect_start_after(0);
-    let mut behind = faked(&world, "behind", "-1h");
+    let _behind = start(&world, "behind", -3_600);
     world.await_candidates(1);
+    let history = world.primacy(["history", "--json"]).output().expect("primacy starts");
+    let history: serde_json::Value = serde_json::from_slice(&history.stdout).expect("JSON");
+    let began = history["terms"][0]["granted_unix_ms"].as_i64().expect("a time of day");
+    assert!(began >= before + 3_600_000, "the leader's clock is an hour ahead: {history}");
     let kept = world.expect("three leases to pass", |line| line.nanos > led.nanos + 3_000_000_000);
     assert_eq!(kept.token, led.token, "nobody takes a live lease, whatever the clocks say");
-    // What faketime runs is the runner itself; end its program's runner through the program.
-    nix_kill(kept.pid);
+    crate::world::send(kept.pid, Signal::SIGKILL);
     let next = world.expect_start_after(led.token);
     assert_eq!(next.name, "behind", "a clock that is behind does not block a takeover");
     assert!(!lives(led.pid));
+    assert_eq!(ahead.wait().code(), Some(128 + 9), "a runner ends with its program");
     world.assert_never_two();
-    // Runners end with their programs; ending faketime alone would leave them behind.
-    nix_kill(next.pid);
-    let _ = (ahead.wait(), behind.wait());
 }
 
-/// A witness whose runner and warden see another time of day; the clocks that count are left alone, as they are by an
-/// operator who sets the time.
-fn faked(world: &World, name: &str, offset: &str) -> std::process::Child {
-    let command = world.witness(name, SHORT, &[]);
-    let mut faked = Command::new("faketime");
-    faked.args(["-f", offset]).arg(command.get_program()).args(command.get_args());
-    for (key, value) in command.get_envs() {
-        if let Some(value) = value {
-            faked.env(key, value);
-        }
-    }
-    faked.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").stdin(std::process::Stdio::null());
-    faked.stdout(world.output()).spawn().expect("faketime starts")
-}
-
-fn nix_kill(pid: i32) {
-    crate::world::send(pid, Signal::SIGKILL);
+/// The library that shows a process another time of day.
+fn wall_clock(world: &World) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/wall_clock.c");
+    let library = world.path("wall_clock.so");
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status().ok()?;
+    assert!(compiled.success(), "it compiles");
+    Some(library)
 }

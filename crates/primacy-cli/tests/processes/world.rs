@@ -96,7 +96,7 @@ impl World {
     /// `primacy ARGS` on this world's store, not started yet.
     pub(crate) fn primacy<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_primacy"));
-        command.args(args).env("PRIMACY_STORE", self.store()).stdin(Stdio::null());
+        command.args(args).env("PRIMACY_STORE", self.store()).env(MARK, self.folder.path()).stdin(Stdio::null());
         command
     }
 
@@ -182,6 +182,55 @@ impl World {
             assert!(end < start, "token {token} was at work until {end}, and {next} from {start}");
         }
     }
+}
+
+impl Drop for World {
+    /// A test that fails leaves nothing behind, whatever it had started and whoever had lost its parent.
+    fn drop(&mut self) {
+        let end = Instant::now() + PATIENCE / 4;
+        loop {
+            let left = marked(self.folder.path());
+            if left.is_empty() || Instant::now() > end {
+                return;
+            }
+            left.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
+            thread::yield_now();
+        }
+    }
+}
+
+/// The variable that says to which world a process belongs. All its descendants inherit it.
+const MARK: &str = "PRIMACY_TEST_WORLD";
+
+/// The processes of the world in this folder.
+fn marked(folder: &Path) -> Vec<i32> {
+    let mark = format!("{MARK}={}", folder.display());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_marked = |pid: &i32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    pids.filter(is_marked).collect()
+}
+
+#[test]
+fn a_test_that_fails_leaves_nothing_behind() {
+    let failed = thread::spawn(|| {
+        let mut world = World::new();
+        let runner = world.start("a", &["--lease", "1s"], &["ignore-term", "fork"]);
+        let led = world.expect_start_after(0);
+        // Nobody's children any more, as when a test forgets them.
+        let warden = runner.warden();
+        std::mem::forget(runner);
+        let folder = world.folder.path().to_owned();
+        assert!(marked(&folder).len() >= 4, "runner, warden, program, and its child");
+        std::panic::panic_any((folder, [warden, led.pid]));
+    });
+    let payload = failed.join().expect_err("it panics");
+    let (folder, pids) = payload.downcast::<(PathBuf, [i32; 2])>().map(|payload| *payload).expect("what it told");
+    assert_eq!(marked(&folder), [0; 0]);
+    assert!(!pids.into_iter().any(lives));
 }
 
 /// A running `primacy run`.

@@ -15,11 +15,32 @@ use crate::support::{Actor, applied, at, election, place};
 
 /// Runs the named test of this binary alone in a process of its own. `true` in the parent, once the child has passed.
 pub(crate) fn in_a_process_of_its_own(name: &str) -> bool {
+    alone(itself(name), name)
+}
+
+/// The same as a user whom the modes of files bind, as they do not bind root. `false` if they bind this process anyway.
+pub(crate) fn bound_by_modes(name: &str) -> bool {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let closed = folder.path().join("closed");
+    let open = |mode| std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(&closed);
+    open(0o400).expect("creates");
+    if open(0o400).is_err() {
+        return false;
+    }
+    let test = itself(name);
+    let mut bound = Command::new("setpriv");
+    bound.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]);
+    bound.arg(test.get_program()).args(test.get_args());
+    alone(bound, name)
+}
+
+fn alone(mut command: Command, name: &str) -> bool {
     const MARK: &str = "PRIMACY_TEST_ALONE";
     if std::env::var_os(MARK).is_some() {
         return false;
     }
-    let status = itself(name).env(MARK, "1").status().expect("starts");
+    let status = command.env(MARK, "1").status().expect("starts");
     assert!(status.success(), "{name} failed in a process of its own");
     true
 }
