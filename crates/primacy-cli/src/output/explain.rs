@@ -118,7 +118,15 @@ fn successor_clause(snapshot: &Snapshot) -> String {
         return format!("the order for {successor} decides who is next");
     }
     let Some(first) = able(snapshot).next() else {
-        return "nobody takes its place, because no candidate waits that may lead (primacy run)".to_owned();
+        // Each announces itself once per lease.
+        let is_young = snapshot.held_for.is_some_and(|held| held < snapshot.record.lease);
+        return if is_young && snapshot.candidates.is_empty() {
+            "whoever waits then takes its place: nobody has announced since the grant that it waits, which each does \
+             once per lease"
+                .to_owned()
+        } else {
+            "nobody takes its place, because no candidate waits that may lead (primacy run)".to_owned()
+        };
     };
     let of = match able(snapshot).count() {
         1 => "the only candidate that waits".to_owned(),
@@ -202,6 +210,20 @@ mod tests {
             &expect![[r#"
             web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
             It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and nobody takes its place, because the election is paused (primacy resume)."#]],
+        );
+    }
+
+    #[test]
+    fn right_after_a_grant_silence_is_not_taken_for_absence() {
+        let young = with(led(), |snapshot| {
+            snapshot.candidates.clear();
+            (snapshot.held_for, snapshot.age) = (Some(Duration::from_secs(2)), Some(Duration::from_secs(1)));
+        });
+        check(
+            Some(&young),
+            &expect![[r#"
+            web-1 leads because it was granted token 17 2s ago, after the leadership of web-2 ended because its process died.
+            It renewed its lease 1s ago. Without another renewal the lease ends in 9s, and whoever waits then takes its place: nobody has announced since the grant that it waits, which each does once per lease."#]],
         );
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use primacy::ElectionName;
-use primacy::store::{Holder, Record, Snapshot, Term, Wish};
+use primacy::store::{Holder, Record, Snapshot, Term, Waiting, Wish};
 
 use super::explain::because;
 use super::schema::Lead;
@@ -123,13 +123,25 @@ fn candidates(snapshot: &Snapshot, palette: Palette) -> String {
             vec![
                 Cell::number((index + 1).to_string()),
                 Cell::plain(named(&waiting.who)),
-                Cell::plain(shorten(&waiting.note, 120)),
+                Cell::plain(note(snapshot, waiting)),
                 Cell::new(ago(waiting.age), Tone::Faint),
                 Cell::new(shorten(&waiting.who.data, DATA_SHOWN), Tone::Faint),
             ]
         })
         .collect();
     format!("{}\n{}", palette.paint("waiting, in this order", Tone::Heading), table(&rows, 2, palette))
+}
+
+/// What a candidate says that it does. What it said before the present leadership began is told as that: each says something
+/// new once per lease only.
+fn note(snapshot: &Snapshot, waiting: &Waiting) -> String {
+    let leader = snapshot.record.holder.as_ref().zip(snapshot.held_for).zip(waiting.age);
+    match leader {
+        Some(((_, held), age)) if age > held => {
+            format!("waited when token {} was granted", snapshot.record.version.token)
+        }
+        _ => shorten(&waiting.note, 120),
+    }
 }
 
 /// All elections, one in a row.
@@ -273,6 +285,18 @@ mod tests {
               2  web-3 (33333333)  waits for the lease that web-1 holds with token 17  3.4s ago  http://10.0.0.3:8080
         "#]],
         );
+    }
+
+    #[test]
+    fn what_was_said_before_the_present_leadership_is_told_as_that() {
+        let stale = with(led(), |snapshot| {
+            snapshot.held_for = Some(Duration::from_secs(2));
+            snapshot.candidates[1].note = "asks for the free lease".to_owned();
+        });
+        let text = candidates(&stale, Palette::new(false));
+        assert!(text.contains("web-2 (22222222)  waits for the lease that web-1 holds with token 17"), "{text}");
+        assert!(text.contains("waited when token 17 was granted"), "{text}");
+        assert!(!text.contains("asks for the free lease"), "{text}");
     }
 
     #[test]

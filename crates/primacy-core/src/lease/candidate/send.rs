@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::super::port::{Announcement, CallId, Effect, EndReason, Request};
 use super::super::record::{Holder, Record, Version, Wish};
+use super::super::view::Why;
 use super::{Candidate, Config, Context, InFlight, Kind, State, Tenure};
 use crate::Instant;
 
@@ -85,11 +86,12 @@ impl Candidate {
     pub(super) fn look(&mut self, deadline: Instant, cx: &mut Context<'_>) {
         let announce =
             (cx.now >= self.next_announce).then(|| Announcement { why: self.readiness().1, rank: self.rank() });
-        if announce.is_some() {
+        if let Some(Announcement { why, .. }) = &announce {
             self.announced = true;
-            // The first announcement only takes a place in the waiting order: what it waits for is not known yet.
-            let again = if self.seen.is_some() { self.config.timing.lease() } else { Duration::ZERO };
-            self.next_announce = cx.now + again;
+            // Before it has looked, at first or after it has led, it only takes a place in the waiting order: what it waits for
+            // is not known yet, or over in a moment.
+            let is_passing = matches!(why, Why::NotLooked | Why::CoolingDown);
+            self.next_announce = cx.now + if is_passing { Duration::ZERO } else { self.config.timing.lease() };
         }
         self.answer_hint(self.next_look, cx);
         self.call(Kind::Look, Request::Look { announce }, deadline, cx);
