@@ -1,5 +1,6 @@
 //! Runs the chaos program, which strikes real candidates on real stores, and sees that its judges bite.
 
+use crate::ci::FEATURES;
 use crate::shell::{Shell, say};
 
 const PACKAGE: &str = "primacy-chaos";
@@ -21,11 +22,12 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
 /// The step `chaos` of `cargo xtask ci`: half a minute and more on each store, those with a database all at once, then the
 /// planted bugs.
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
-    // What the tests have built is built already; and it checks overflows and debug assertions.
-    build(shell, "dev")?;
-    // Other faults for every commit, the same wherever it is checked.
-    let commit = shell.read("git", &["-c", "safe.directory=*", "rev-parse", "--short=8", "HEAD"])?;
-    let seed = u32::from_str_radix(commit.trim().get(..8).unwrap_or_default(), 16).unwrap_or(1).to_string();
+    // The tests have built all of this but a link or two, and so do its libraries: the same packages, features and kinds of
+    // targets. It checks overflows and debug assertions. The command here knows the planted bugs and is asked for none; the
+    // night strikes the one that users build.
+    let same = ["build", "--locked", "--workspace", "--features", FEATURES, "--test", "cli_commands"];
+    shell.cargo(&[&same[..], &["--bin", "primacy", "--bin", PACKAGE]].concat())?;
+    let seed = seed(shell)?.to_string();
     // With the story: whoever reads of a failure has nothing else.
     let stores = "sqlite,postgres,postgres-standby,mariadb";
     let args = ["--store", stores, "--protocol", "mixed", "--seconds", "30", "--seed", &seed];
@@ -38,6 +40,12 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
         strike(shell, "dev", &args)?;
     }
     Ok(())
+}
+
+/// Other faults for every commit, the same wherever it is checked.
+pub(crate) fn seed(shell: &Shell) -> Result<u32, String> {
+    let commit = shell.read("git", &["-c", "safe.directory=*", "rev-parse", "--short=8", "HEAD"])?;
+    Ok(u32::from_str_radix(commit.trim().get(..8).unwrap_or_default(), 16).unwrap_or(1))
 }
 
 /// The command; and the program, by a build of its own, since only that knows planted bugs.

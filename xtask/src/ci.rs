@@ -1,9 +1,14 @@
 //! Everything that must hold before a change lands, in order of how soon it fails; the same here and everywhere.
+//!
+//! Two things keep it short. All that is built for tests and for chaos has the same features, so that it is built once.
+//! And the searches and simulations, which need nothing but processors, run at idle priority beside the tests and chaos,
+//! which mostly wait: for leases to end, for servers, for disks.
 
 use std::time::Duration;
 
+use crate::aside::Aside;
 use crate::shell::{Shell, Stopwatch, say};
-use crate::{boundary, chaos, services, tidy};
+use crate::{boundary, chaos, nightly, services, tidy};
 
 /// A run that takes longer has failed: it would not be waited for.
 const LIMIT: Duration = Duration::from_secs(28 * 60);
@@ -11,10 +16,10 @@ const LIMIT: Duration = Duration::from_secs(28 * 60);
 /// What a complete run writes, in MiB.
 const ROOM_MIB: u64 = 8 * 1024;
 
-struct Step {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&Shell) -> Result<(), String>,
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&Shell) -> Result<(), String>,
 }
 
 const STEPS: &[Step] = &[
@@ -26,44 +31,56 @@ const STEPS: &[Step] = &[
     Step { name: "services", about: "the programs that the tests need are there", run: services::install },
     Step { name: "test", about: "unit, process and documentation tests", run: test },
     Step {
+        name: "chaos",
+        about: "real candidates on real stores under faults, and planted bugs found in them",
+        run: chaos::check,
+    },
+    Step {
         name: "model",
         about: "complete searches of the lease's states, and planted bugs found by them",
         run: model,
     },
     Step { name: "simulation", about: "seeded worlds with faults, and planted bugs found in them", run: simulation },
-    Step {
-        name: "chaos",
-        about: "real candidates on real stores under faults, and planted bugs found in them",
-        run: chaos::check,
-    },
 ];
 
-/// `cargo xtask ci`, with the names of steps to run only those.
-pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<(), String> {
+/// `cargo xtask ci`, with the names of steps to run only those; `--nightly` for what is too long for every change.
+pub(crate) fn run(shell: &Shell, words: &[String]) -> Result<(), String> {
+    let (nightly, names): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| *word == "--nightly");
+    let (steps, limit) = if nightly.is_empty() { (STEPS, LIMIT) } else { (nightly::STEPS, nightly::LIMIT) };
     if names == ["--list"] {
-        STEPS.iter().for_each(|step| say(&format!("{:<11} {}", step.name, step.about)));
+        steps.iter().for_each(|step| say(&format!("{:<11} {}", step.name, step.about)));
         return Ok(());
     }
-    let chosen = chosen(names)?;
+    let chosen = chosen(steps, &names)?;
     let mut variables = Vec::new();
     if std::env::var_os("CI").is_some() {
         // What helps the next build only takes room in a checkout that is built once.
         variables.push(("CARGO_INCREMENTAL".to_owned(), "0".to_owned()));
     }
-    let shell = &shell.limited(LIMIT).with(variables);
+    let shell = &shell.limited(limit).with(variables);
     room(shell)?;
     let watch = Stopwatch::start();
     // Nobody else writes to a checkout that was made for this run.
     let before = std::env::var_os("CI").map(|_| changes(shell)).transpose()?;
+    let mut asides: Vec<(&str, Aside)> = Vec::new();
     for (number, step) in chosen.iter().enumerate() {
         say(&format!("ci: [{}/{}] {}: {}", number + 1, chosen.len(), step.name, step.about));
         let own = Stopwatch::start();
-        let result = (step.run)(shell);
-        let seconds = own.elapsed().as_secs_f64();
-        result.map_err(|problem| {
-            format!("{problem}\nci: FAILED in step `{0}` after {seconds:.1} s; alone: cargo xtask ci {0}", step.name)
-        })?;
-        say(&format!("ci: {} passed in {seconds:.1} s", step.name));
+        let failed = |problem: String, own: Stopwatch| {
+            let (name, option) = (step.name, if nightly.is_empty() { "" } else { "--nightly " });
+            let seconds = own.elapsed().as_secs_f64();
+            format!("{problem}\nci: FAILED in step `{name}` after {seconds:.1} s; alone: cargo xtask ci {option}{name}")
+        };
+        // From here on there is something to do beside.
+        if step.name == "test" && names.is_empty() {
+            asides = searches(shell).map_err(|problem| failed(problem, own))?;
+        }
+        let result = match asides.iter().position(|(name, _)| *name == step.name) {
+            Some(at) => asides.remove(at).1.end(shell),
+            None => (step.run)(shell),
+        };
+        result.map_err(|problem| failed(problem, own))?;
+        say(&format!("ci: {} passed in {:.1} s", step.name, own.elapsed().as_secs_f64()));
     }
     if let Some(before) = before
         && changes(shell)? != before
@@ -86,13 +103,13 @@ fn room(shell: &Shell) -> Result<(), String> {
     Ok(())
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
+fn chosen(steps: &'static [Step], names: &[&String]) -> Result<Vec<&'static Step>, String> {
     if names.is_empty() {
-        return Ok(STEPS.iter().collect());
+        return Ok(steps.iter().collect());
     }
-    let find = |name: &String| {
-        let known = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
-        STEPS.iter().find(|step| step.name == name).ok_or_else(|| format!("no step `{name}`; there are {}", known()))
+    let find = |name: &&String| {
+        let known = || steps.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
+        steps.iter().find(|step| step.name == *name).ok_or_else(|| format!("no step `{name}`; there are {}", known()))
     };
     names.iter().map(find).collect()
 }
@@ -105,11 +122,15 @@ fn fmt(shell: &Shell) -> Result<(), String> {
     shell.cargo(&["fmt", "--all", "--check"])
 }
 
+/// What users build.
+pub(crate) const SHIPPED: &[&str] = &["--package", "primacy-core", "--package", "primacy", "--package", "primacy-cli"];
+
 fn clippy(shell: &Shell) -> Result<(), String> {
     let variants: [&[&str]; 3] = [
         &["--workspace", "--all-targets", "--all-features"],
-        // A workspace build turns on the planted bugs of the simulator for everybody; users build without.
-        &["--package", "primacy-core", "--package", "primacy", "--package", "primacy-cli", "--all-targets"],
+        // A workspace build turns on the planted bugs of the simulator for everybody; users build without. Tests so are a
+        // step of the night.
+        SHIPPED,
         &["--package", "primacy", "--no-default-features"],
     ];
     for variant in variants {
@@ -121,12 +142,14 @@ fn clippy(shell: &Shell) -> Result<(), String> {
 
 fn docs(shell: &Shell) -> Result<(), String> {
     // The command has the library's name, and its pages would overwrite the library's.
-    let args = ["doc", "--workspace", "--exclude", "primacy-cli", "--no-deps", "--locked"];
+    // With all features it needs what the step before has built.
+    let args = ["doc", "--workspace", "--exclude", "primacy-cli", "--no-deps", "--all-features", "--locked"];
     shell.run("cargo", &args, &[("RUSTDOCFLAGS", "--deny warnings")])
 }
 
-/// Fences for drivers that nothing of the workspace uses.
-const DRIVERS: &str = "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite";
+/// Fences for drivers that nothing of the workspace uses, and the planted bugs of chaos, which do nothing until they are
+/// asked for. Whatever runs tests or chaos is built with these and the whole workspace, and so only once.
+pub(crate) const FEATURES: &str = "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,primacy-chaos/canary";
 
 /// Tests that need just any server share one of each kind; those that kill servers start their own.
 fn test(shell: &Shell) -> Result<(), String> {
@@ -134,19 +157,38 @@ fn test(shell: &Shell) -> Result<(), String> {
     let shell = &shell.with(servers.variables());
     let nextest = shell.output("cargo", &["nextest", "--version"])?.status.success();
     if !nextest {
-        return shell.cargo(&["test", "--workspace", "--locked", "--features", DRIVERS]);
+        return shell.cargo(&["test", "--workspace", "--locked", "--features", FEATURES]);
     }
     // It runs everything but the examples in the documentation.
-    shell.cargo(&["test", "--workspace", "--locked", "--doc", "--features", DRIVERS])?;
+    shell.cargo(&["test", "--workspace", "--locked", "--doc", "--features", FEATURES])?;
     // Searches and hunts that the steps after this do with optimization, and larger.
     let twice = "not (package(primacy-sim) & (test(small_searches) | test(every_planted_bug)))";
-    shell.cargo(&["nextest", "run", "--workspace", "--locked", "--features", DRIVERS, "--filterset", twice])
+    // Most tests wait for something, so that twice as many as there are processors leave none idle.
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * 2;
+    let threads = format!("--test-threads={threads}");
+    let select = ["--workspace", "--locked", "--features", FEATURES, &threads, "--filterset", twice];
+    shell.cargo(&[&["nextest", "run"], &select[..]].concat())
 }
 
 /// A profile that is fast and yet checks overflow and debug assertions.
-fn simulator(shell: &Shell, binary: &str, args: &[&str]) -> Result<(), String> {
-    let run = ["run", "--profile", "sim", "--locked", "--package", "primacy-sim", "--bin", binary, "--"];
-    shell.cargo(&[&run, args].concat())
+const PROFILE: &str = "sim";
+
+/// Builds the simulator and the search, and gives the place of one of them.
+pub(crate) fn simulator(shell: &Shell, binary: &str) -> Result<String, String> {
+    shell.cargo(&["build", "--profile", PROFILE, "--locked", "--package", "primacy-sim", "--bins"])?;
+    Ok(shell.target().join(PROFILE).join(binary).to_string_lossy().into_owned())
+}
+
+const MODEL: &str = "primacy-model";
+const SIMULATOR: &str = "primacy-sim";
+
+/// The steps `model` and `simulation`, begun.
+fn searches(shell: &Shell) -> Result<Vec<(&'static str, Aside)>, String> {
+    let [model, simulation] = [simulator(shell, MODEL)?, simulator(shell, SIMULATOR)?];
+    Ok(vec![
+        ("model", Aside::begin(shell, "model", &model, LARGEST)?),
+        ("simulation", Aside::begin(shell, "simulation", &simulation, &["run", "--ci"])?),
+    ])
 }
 
 /// Searches that take longest; smaller ones like them are done here or in the tests. `primacy-model` without options does all.
@@ -169,11 +211,11 @@ const LARGEST: &[&str] = &[
 ];
 
 fn model(shell: &Shell) -> Result<(), String> {
-    simulator(shell, "primacy-model", LARGEST)
+    shell.run(&simulator(shell, MODEL)?, LARGEST, &[])
 }
 
 fn simulation(shell: &Shell) -> Result<(), String> {
-    simulator(shell, "primacy-sim", &["run", "--ci"])
+    shell.run(&simulator(shell, SIMULATOR)?, &["run", "--ci"], &[])
 }
 
 #[cfg(test)]
@@ -182,9 +224,10 @@ mod tests {
 
     #[test]
     fn steps_are_found_by_name() {
-        assert_eq!(chosen(&[]).map(|steps| steps.len()), Ok(STEPS.len()));
-        let named = chosen(&["tidy".into(), "fmt".into()]).expect("both exist");
+        assert_eq!(chosen(STEPS, &[]).map(|steps| steps.len()), Ok(STEPS.len()));
+        let [tidy, fmt, wrong] = ["tidy", "fmt", "tidi"].map(str::to_owned);
+        let named = chosen(STEPS, &[&tidy, &fmt]).expect("both exist");
         assert_eq!(named.iter().map(|step| step.name).collect::<Vec<_>>(), ["tidy", "fmt"]);
-        assert!(chosen(&["tidi".into()]).is_err_and(|problem| problem.contains("no step `tidi`")));
+        assert!(chosen(STEPS, &[&wrong]).is_err_and(|problem| problem.contains("no step `tidi`")));
     }
 }

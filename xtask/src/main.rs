@@ -1,10 +1,12 @@
 //! The project's own chores: `cargo xtask ci`, `fix`, `tidy`, `services`, `bench`, `chaos`.
 
+mod aside;
 mod bench;
 mod boundary;
 mod chaos;
 mod ci;
 mod fix;
+mod nightly;
 mod services;
 mod shell;
 mod tidy;
@@ -17,7 +19,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci [STEP...]      check everything, or only these steps; changes nothing
-  ci --list         what the steps are
+  ci --nightly [STEP...]
+                    what is too long for every change, and tells its figures: for a machine that has hours
+  ci --list         what the steps are; with --nightly those of the night
   fix               format, apply what clippy offers, rewrite golden files, lower ratchets
   tidy              the project's own rules about its text
   services          install the programs that the tests need

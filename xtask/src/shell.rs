@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -118,6 +118,11 @@ impl Shell {
 
     fn wait(&self, command: &mut Command) -> Result<ExitStatus, String> {
         let mut child = command.spawn().map_err(|error| format!("cannot be run: {error}"))?;
+        self.wait_for(&mut child)
+    }
+
+    /// Waits for a program that runs already, within the limit.
+    pub(crate) fn wait_for(&self, child: &mut Child) -> Result<ExitStatus, String> {
         let Some((watch, limit)) = self.limit else {
             return child.wait().map_err(|error| format!("cannot be waited for: {error}"));
         };
@@ -138,6 +143,12 @@ impl Shell {
             _ => status,
         }
     }
+}
+
+/// Ends a process's idle priority, that of all its threads. One that has ended needs no hurry.
+pub(crate) fn hurry(pid: u32) {
+    let pid = pid.to_string();
+    let _ = Command::new("chrt").args(["--all-tasks", "--other", "--pid", "0", &pid]).stderr(Stdio::null()).status();
 }
 
 fn shown(program: &str, args: &[&str], env: &[(&str, &str)]) -> String {

@@ -1,0 +1,70 @@
+//! What is long and rarely finds something new: `cargo xtask ci --nightly`. Each step prints its own figures.
+
+use std::time::Duration;
+
+use crate::chaos;
+use crate::ci::{SHIPPED, Step, simulator};
+use crate::services;
+use crate::shell::{Shell, say};
+
+/// For all steps together.
+pub(crate) const LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
+
+/// What a night does, in order of how soon it fails.
+pub(crate) const STEPS: &[Step] = &[
+    Step { name: "services", about: "the programs that the tests need are there", run: services::install },
+    Step { name: "clippy", about: "no warnings in tests of what users build, without planted bugs", run: clippy },
+    Step { name: "young", about: "the process tests on a machine that was started a moment ago", run: young },
+    Step { name: "model", about: "complete searches, the largest too", run: model },
+    Step { name: "simulation", about: "ten times the seeds of every change, others for every commit", run: simulation },
+    Step { name: "chaos", about: "twenty minutes on each store, and the command as users build it", run: chaos },
+];
+
+fn clippy(shell: &Shell) -> Result<(), String> {
+    shell.cargo(&[&["clippy", "--locked"], SHIPPED, &["--all-targets", "--", "--deny", "warnings"]].concat())
+}
+
+/// Tests whose processes set timers on the boot clock, in a time namespace in which that clock has just begun.
+fn young(shell: &Shell) -> Result<(), String> {
+    let select = ["--locked", "--workspace", "--test", "processes", "--test", "cli_commands", "--test", "store_sqlite"];
+    shell.cargo(&[&["nextest", "run", "--no-run"], &select[..]].concat())?;
+    let uptime = shell.read("cat", &["/proc/uptime"])?;
+    let seconds = uptime.split('.').next().and_then(|seconds| seconds.parse::<u64>().ok()).ok_or("no uptime")?;
+    // A clock below zero is refused.
+    let [boot, monotonic] =
+        ["--boottime=-", "--monotonic=-"].map(|option| format!("{option}{}", seconds.saturating_sub(2)));
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let enter = ["--time", &boot, &monotonic, &cargo, "nextest", "run"];
+    shell.run("unshare", &[&enter[..], &select].concat(), &[])
+}
+
+fn model(shell: &Shell) -> Result<(), String> {
+    shell.run(&simulator(shell, "primacy-model")?, &[], &[])
+}
+
+/// Seeds from the commit on, so that nights do not repeat each other.
+fn simulation(shell: &Shell) -> Result<(), String> {
+    let program = simulator(shell, "primacy-sim")?;
+    let from = (u64::from(chaos::seed(shell)?) * 1_000_000).to_string();
+    let run = |args: &[&str]| shell.run(&program, &[&["run", "--from", &from], args].concat(), &[]);
+    run(&["--seeds", "400000"])?;
+    run(&["--protocol", "peers", "--seeds", "10000"])?;
+    for selector in SELECTORS {
+        run(&["--protocol", "peers", "--selector", selector, "--seeds", "100000"])?;
+    }
+    Ok(())
+}
+
+const SELECTORS: &[&str] = &["lowest-id", "named", "pole", "roulette", "ring", "sticky"];
+
+/// All faults, on every store, with a build that knows no planted bug.
+fn chaos(shell: &Shell) -> Result<(), String> {
+    let seed = chaos::seed(shell)?.to_string();
+    for stores in ["sqlite,postgres,postgres-standby,mariadb", "galera", "peers"] {
+        say(&format!("  {stores}"));
+        let protocol = if stores == "peers" { "lease" } else { "mixed" };
+        let args = ["--store", stores, "--protocol", protocol, "--seconds", "1200", "--seed", &seed, "--quiet"];
+        chaos::run(shell, &args.map(str::to_owned))?;
+    }
+    Ok(())
+}
