@@ -73,6 +73,7 @@ pub const CANARIES: &[Canary] = &[
     member("believes-old-shown", Planted::Core(Flaw::BelievesOldShown), 200),
     member("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
     member("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 1000),
+    peer("trusts-resumed", Planted::Driver(DriverFlaw::TrustsResumed), 50),
     peer("answers-before-sync", Planted::Driver(DriverFlaw::AnswersBeforeSync), 50),
     peer("peers-lease-from-reply", Planted::Core(Flaw::LeaseFromReply), 100),
     peer("peers-no-margin", Planted::Core(Flaw::NoMargin), 100),

@@ -55,6 +55,11 @@ impl Clock {
         *self = Self { real, local: self.read(real).as_nanos(), ppm };
     }
 
+    /// Steps ahead, as a boot clock may when its machine resumes: the clock that counts a suspend counts whole seconds.
+    pub(crate) fn step(&mut self, real: u64, ahead: u64) {
+        *self = Self { real, local: self.read(real).as_nanos().saturating_add(ahead), ppm: self.ppm };
+    }
+
     /// Takes back what passed since `since`, as a clock that stops in suspend does. Such a clock is a planted bug.
     pub(crate) fn forget(&mut self, since: u64, now: u64) {
         *self = Self { real: now, local: self.read(since).as_nanos(), ppm: self.ppm };

@@ -18,6 +18,7 @@ kinds! {
         StaleNow = "handles an answer with the time at which it sent the request",
         DrainedEarly = "says that the work has stopped once it was told to",
         UncheckedWork = "work that does not look at the deadline before it writes",
+        TrustsResumed = "a voter that believes its clock after its machine was suspended",
         AnswersBeforeSync = "a voter that answers before its disk has the promise",
         NoKill = "does not kill work that outlives its leadership",
     }

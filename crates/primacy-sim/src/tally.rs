@@ -71,6 +71,7 @@ kinds! {
         VoterStopped = "voter stopped",
         PowerLost = "voter's host without power",
         HostSlept = "voter's host suspended",
+        ResumedAhead = "voter's clock stepped ahead as its machine resumed",
         SlowFlush = "slow flush",
         DiskStood = "voter's disk stood still",
         DiskFailed = "flush failed, and the voter ended",

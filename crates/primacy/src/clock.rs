@@ -14,7 +14,8 @@ const BOOT: ClockId = ClockId::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: ClockId = ClockId::CLOCK_MONOTONIC;
 
-/// Now. Where the clock cannot be read, the end of time: every deadline has passed then, and nobody leads.
+/// Now. Where the clock cannot be read, the end of time: every deadline has passed then, and nobody leads. A voter would be
+/// free then, and so it reads `VoterClock` instead.
 pub fn now() -> Instant {
     Instant::from_nanos(boot_nanos().map_or(u64::MAX, |nanos| nanos.saturating_sub(start())))
 }
@@ -56,6 +57,53 @@ pub(crate) enum Stride {
     Slept(Duration),
     /// The boot clock went backwards, which no correct machine does.
     Backwards,
+}
+
+/// What the clock of a voter says. A voter must know when it cannot trust it: what it has promised may last longer.
+#[cfg(feature = "peers")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// It has gone on since the last reading.
+    Steady(Instant),
+    /// The time between this reading and the last one is not known.
+    Stepped(Instant),
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// The clock of a voter.
+#[cfg(feature = "peers")]
+#[derive(Debug)]
+pub(crate) struct VoterClock {
+    /// The last reading, unless it failed.
+    watch: Option<SuspendWatch>,
+}
+
+#[cfg(feature = "peers")]
+impl VoterClock {
+    /// A clock that has not been read yet: its first reading is a step.
+    pub(crate) const fn new() -> Self {
+        Self { watch: None }
+    }
+
+    /// What it says now.
+    pub(crate) fn read(&mut self) -> Reading {
+        self.note(sample())
+    }
+
+    /// Both readings of one sample: a suspend after it is found by the next one, and one before it by this one.
+    fn note(&mut self, sample: Option<(u64, u64)>) -> Reading {
+        let Some((offset, boot)) = sample else {
+            self.watch = None;
+            return Reading::Unreadable;
+        };
+        let now = Instant::from_nanos(boot.saturating_sub(start()));
+        let before = self.watch.replace(SuspendWatch { offset, last: boot });
+        match before.map(|mut before| before.note(offset, boot)) {
+            Some(Stride::Steady) => Reading::Steady(now),
+            _ => Reading::Stepped(now),
+        }
+    }
 }
 
 impl SuspendWatch {
@@ -123,6 +171,24 @@ mod tests {
         assert_eq!(watch.note(3_000_001_200, 903_000_000_000), Stride::Slept(Duration::from_secs(3)));
         assert_eq!(watch.note(3_000_001_200, 903_000_000_001), Stride::Steady, "told once");
         assert_eq!(watch.note(3_000_001_200, 1), Stride::Backwards);
+    }
+
+    #[cfg(feature = "peers")]
+    #[test]
+    fn a_voter_is_told_of_a_suspend_and_of_a_clock_that_failed() {
+        let mut clock = VoterClock::new();
+        let at = |boot: u64| Instant::from_nanos(boot - start());
+        let second = 1_000_000_000;
+        let first = start() + second;
+        assert_eq!(clock.note(Some((7, first))), Reading::Stepped(at(first)), "nothing is known before");
+        assert_eq!(clock.note(Some((9, first + second))), Reading::Steady(at(first + second)));
+        let slept = Some((second, first + 3 * second));
+        assert_eq!(clock.note(slept), Reading::Stepped(at(first + 3 * second)));
+        assert_eq!(clock.note(slept), Reading::Steady(at(first + 3 * second)), "told once");
+        assert_eq!(clock.note(None), Reading::Unreadable);
+        assert_eq!(clock.note(slept), Reading::Stepped(at(first + 3 * second)), "as after a restart");
+        assert_eq!(clock.note(Some((second, first))), Reading::Stepped(at(first)), "it went back");
+        assert!(matches!(clock.read(), Reading::Stepped(_)) && matches!(clock.read(), Reading::Steady(_)));
     }
 
     #[test]

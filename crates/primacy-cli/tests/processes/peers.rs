@@ -57,6 +57,32 @@ fn the_death_of_one_voter_of_three_is_not_noticed_and_of_two_ends_the_leadership
     world.assert_never_two();
 }
 
+/// A candidate drops its connections with each call that is not answered, and opens others.
+#[test]
+fn a_silent_majority_costs_no_open_files() {
+    /// More than one set of connections that is being closed while the next one is open.
+    const ROOM: usize = 8;
+    let cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let runner = world.start("web-1", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    let open_files = |pid: i32| fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count();
+    let counts = || [open_files(runner.pid()), open_files(cluster.voter(0).pid())];
+    let before = counts();
+    [1, 2].into_iter().for_each(|n| cluster.voter(n).send(Signal::SIGSTOP));
+    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
+    // Six leases without a majority.
+    let (code, ..) = text(&world.primacy(["status", "--wait", "6s"]).output().expect("it starts"));
+    assert_eq!(code, Some(69));
+    let silent = counts();
+    assert!(silent.iter().zip(before).all(|(now, before)| *now <= before + ROOM), "{before:?}, then {silent:?}");
+    [1, 2].into_iter().for_each(|n| cluster.voter(n).send(Signal::SIGCONT));
+    world.expect_start_after(led.token);
+    let after = counts();
+    assert!(after.iter().zip(before).all(|(now, before)| *now <= before + ROOM), "{before:?}, then {after:?}");
+    world.assert_never_two();
+}
+
 #[test]
 fn the_warden_of_a_killed_runner_sets_the_voters_free() {
     let cluster = Cluster::planned(3).start();

@@ -189,8 +189,12 @@ impl Voter {
         Self { child, events, log }
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("pids are small")
+    }
+
     pub(crate) fn send(&self, signal: Signal) {
-        send(i32::try_from(self.child.id()).expect("pids are small"), signal);
+        send(self.pid(), signal);
     }
 
     /// The most memory that it has ever used.

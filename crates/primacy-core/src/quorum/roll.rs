@@ -155,6 +155,11 @@ impl<C: Configuration> Roll<C> {
         Self { configuration, promised, taken, settles_at }
     }
 
+    /// The voter's promises have been bound anew ([`Voter::bind_anew`]): those that were made before this configuration too.
+    pub fn bound_anew(&mut self, elections: &impl Elections, now: Instant) {
+        self.settles_at = elections.bound_until(now).unwrap_or(Instant::ZERO);
+    }
+
     /// The voters that it has adopted last.
     pub const fn configuration(&self) -> Option<&C> {
         self.configuration.as_ref()

@@ -69,18 +69,27 @@ impl Voter {
     /// The voter with what its disk has kept, as its process starts. It may have promised a lease the moment before it ended,
     /// so it is bound for as long as from now, unless the holder had set it free. `drift_ppm`: by how much the rate of its clock may be wrong, in millionths.
     pub fn restarted(durable: Durable, drift_ppm: u32, now: Instant) -> Self {
-        let bound_until =
-            if durable.holder.is_some() { now + stretched(durable.lease, drift_ppm) } else { Instant::ZERO };
         let beat = durable.released.unwrap_or_default();
-        Self {
+        let mut voter = Self {
             durable,
-            bound_until,
-            bound_before: bound_until,
+            bound_until: Instant::ZERO,
+            bound_before: Instant::ZERO,
             beat,
             drift_ppm,
             #[cfg(feature = "flaws")]
             flaw: None,
-        }
+        };
+        voter.bind_anew(now);
+        voter
+    }
+
+    /// Until when it is bound cannot be known any more: the process has started, the machine was suspended, or the clock has
+    /// failed. The last promise may have been made the moment before, so it is bound for as long as from now, unless the holder
+    /// had set it free (rule R4).
+    pub fn bind_anew(&mut self, now: Instant) {
+        let longest = stretched(self.durable.lease, self.drift_ppm);
+        self.bound_until = if self.durable.holder.is_some() { now + longest } else { Instant::ZERO };
+        self.bound_before = self.bound_until;
     }
 
     /// What must be on disk.

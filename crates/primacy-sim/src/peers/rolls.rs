@@ -65,6 +65,11 @@ impl Post {
         Self { roll, disk: Arc::new(disk.clone()), published, is_out: false, heard: BTreeSet::new() }
     }
 
+    /// The voter's promises were bound anew.
+    pub(super) fn bound_anew(&mut self, voter: &mut Voter, now: Instant) {
+        self.roll.bound_anew(&(&name(), voter), now);
+    }
+
     /// What it tells of the voters to whoever connects.
     pub(super) fn published(&self) -> Option<&Membership> {
         self.published.as_ref()

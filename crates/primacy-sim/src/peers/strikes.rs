@@ -58,6 +58,7 @@ impl World {
                 self.fault(Fault::HostSlept);
                 self.log(None, || lasts(format!("the host of v{v} sleeps")));
                 self.stop_voter(v, until);
+                self.peers.booths[v].was_suspended = true;
                 for n in self.nodes_on(v) {
                     let wait = until - self.now;
                     self.stall(n, StallKind::Suspend, wait, true);
@@ -135,6 +136,7 @@ impl World {
         let host = self.scenario.peers.as_ref().map(|setting| (setting.hosts[n], setting.voters));
         if let Some((host, _)) = host.filter(|(host, voters)| host < voters) {
             self.stop_voter(host, until);
+            self.peers.booths[host].was_suspended = true;
         }
     }
 

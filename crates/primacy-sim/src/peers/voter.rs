@@ -33,6 +33,8 @@ pub(super) struct Booth {
     pub(super) kept: Disk,
     /// Nothing of it runs.
     pub(super) stopped_until: u64,
+    /// Its machine was suspended, and its process has not gone on since.
+    pub(super) was_suspended: bool,
     /// Its machine has no power: not even its network answers.
     pub(super) is_off: bool,
     pub(super) dead_for_good: bool,
@@ -119,6 +121,7 @@ impl Booth {
             synced: Disk::default(),
             kept: Disk::default(),
             stopped_until: 0,
+            was_suspended: false,
             is_off: false,
             dead_for_good: false,
             disk_stands_until: 0,
@@ -163,7 +166,7 @@ impl World {
         if booth.life.is_some() || booth.dead_for_good {
             return;
         }
-        booth.is_off = false;
+        (booth.is_off, booth.was_suspended) = (false, false);
         self.clear_folder(v);
         let booth = &mut self.peers.booths[v];
         let clock = Clock::new(self.now, origin, booth.ppm);
@@ -187,8 +190,30 @@ impl World {
 
     pub(super) fn resume_voter(&mut self, v: usize) {
         if self.peers.booths[v].stopped_until <= self.now {
+            self.notice_suspend(v);
             self.run_voter(v);
         }
+    }
+
+    /// A voter whose machine was suspended cannot know by its clock for how long: it binds itself anew.
+    fn notice_suspend(&mut self, v: usize) {
+        /// A real-time clock that counts a suspend counts whole seconds.
+        const AHEAD_MOST: u64 = 1_000_000_000;
+        if !std::mem::take(&mut self.peers.booths[v].was_suspended) {
+            return;
+        }
+        let (now, trusts) = (self.now, self.has(DriverFlaw::TrustsResumed));
+        let ahead = self.rng.spread(1, AHEAD_MOST);
+        let Some(life) = &mut self.peers.booths[v].life else { return };
+        life.clock.step(now, ahead);
+        let own = life.clock.read(now);
+        if !trusts {
+            life.bind_anew(own);
+        }
+        self.fault(Fault::ResumedAhead);
+        self.log(None, || format!("v{v} resumes, and its clock is {} ms ahead", ahead / 1_000_000));
+        self.arm_end(v);
+        self.check_promises();
     }
 
     /// A frame reaches a voter, if the process runs that it is meant for.
@@ -475,6 +500,14 @@ impl World {
 }
 
 impl Life {
+    fn bind_anew(&mut self, own: Instant) {
+        self.voter.bind_anew(own);
+        self.bound_until = self.voter.bound_until(own);
+        if let Some(post) = &mut self.post {
+            post.bound_anew(&mut self.voter, own);
+        }
+    }
+
     /// Whether it waits for its disk.
     pub(super) fn is_busy(&self) -> bool {
         self.flush.is_some()

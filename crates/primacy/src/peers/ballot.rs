@@ -119,6 +119,15 @@ impl Ballots {
         Ok(Self { kept, roll, promises, annals, stirred: BTreeSet::new(), must_flush: false })
     }
 
+    /// The time that has passed is not known: all promises are bound anew, as after a restart.
+    pub(super) fn bind_anew(&mut self, now: Instant) {
+        for ballot in self.promises.elections.values_mut() {
+            ballot.voter.bind_anew(now);
+            ballot.bound_until = ballot.voter.bound_until(now);
+        }
+        self.roll.bound_anew(&self.promises, now);
+    }
+
     pub(super) const fn kept(&self) -> &Kept {
         &self.kept
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use primacy_core::quorum::VoterId;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, warn};
 
 use super::address::PeerAddress;
@@ -279,11 +279,12 @@ async fn converse(
     let mut number = 0_u64;
     // Frames are read by a task of their own: half of one is not lost when something else comes first.
     let (heard, mut answers) = mpsc::channel(64);
-    let reader = tokio::spawn(read(receiver, heard));
+    // It ends with this call however that ends: it holds half of the connection, which is open until both halves are gone.
+    let mut reader = JoinSet::new();
+    reader.spawn(read(receiver, heard));
     if let Some(election) = &ends.watches
         && let Err(error) = sender.send(0, Body::Watch(election.clone())).await
     {
-        reader.abort();
         return error;
     }
     let back = |back| drop(ends.back.send(back));
@@ -324,7 +325,6 @@ async fn converse(
             }
         }
     };
-    reader.abort();
     for (_, (tag, _)) in asked {
         back(Back::Lost(voter, tag));
     }

@@ -42,6 +42,27 @@ async fn one_leads_at_a_time_and_hands_over() {
     assert!(second.token() > token);
 }
 
+/// Each desk opens a connection to each voter, and both ends of them are in this process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_opened_and_dropped_leaves_no_connection_open() {
+    const TIMES: usize = 40;
+    let cluster = Cluster::start(3).await;
+    let open_files = || std::fs::read_dir("/proc/self/fd").expect("Linux lists them").count();
+    drop(cluster.store().desk().await.expect("opens"));
+    let before = open_files();
+    for _ in 0..TIMES {
+        let store = cluster.store();
+        store.desk().await.expect("opens").snapshot(&name()).await.expect("a majority answers");
+        drop(store.hints(&name()).await.expect("opens"));
+    }
+    let are_closed = async {
+        while open_files() > before + 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within("all to be closed", are_closed).await;
+}
+
 /// The order among those that wait is the voters' to keep, and each of them has it from the candidates themselves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_makes_way_for_a_better_one() {

@@ -1,20 +1,22 @@
 //! The one task that changes what a voter has promised, and flushes it before any answer leaves.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use primacy_core::quorum::{Answer, RollAsk, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use super::super::ballot::{Ballots, Question};
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::kept::Kept;
-use super::super::wire::{self, Body, Names, Page, Probed, RollReply, Terms};
+use super::super::wire::{self, Body, Names, Page, Probed, Refused, RollReply, Terms};
 use super::PeerError;
-use crate::{CandidateId, ElectionName, clock};
+use crate::clock::{self, Reading, VoterClock};
+use crate::{CandidateId, ElectionName, Instant};
 
 /// Where the answers of one connection go.
 #[derive(Clone, Debug)]
@@ -88,6 +90,12 @@ const BATCH: usize = 256;
 /// Of so many flushes it is remembered how long they took.
 const FLUSHES: usize = 20;
 
+/// Later than its end a promise is looked at by this, so that it has ended.
+const MARGIN: Duration = Duration::from_micros(100);
+
+/// A clock that cannot be read is tried again after this.
+const CLOCK_AGAIN: Duration = Duration::from_millis(100);
+
 /// So long what a voter has answered can still leave when it votes no more.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -100,6 +108,10 @@ pub(super) struct Tally {
     founded: Vec<oneshot::Sender<()>>,
     /// How long the last flushes took, in nanoseconds.
     flushes: VecDeque<u64>,
+    /// The clock has been read once.
+    has_begun: bool,
+    /// It cannot be read at present.
+    is_timeless: bool,
 }
 
 /// Takes works until nobody is left who could bring any.
@@ -117,8 +129,12 @@ pub(super) async fn keep(
     // A disk that does not work is known at once, and how long it takes.
     file = tally.flush(file, tally.ballots.kept().clone()).await?;
     let mut works = Vec::with_capacity(BATCH);
+    let mut clock = VoterClock::new();
     loop {
-        let next_end = tally.ballots.next_end().map(|end| end.since(clock::now()) + Duration::from_micros(100));
+        let next_end = match tally.is_timeless {
+            false => tally.ballots.next_end().map(|end| end.since(clock::now()) + MARGIN),
+            true => Some(CLOCK_AGAIN),
+        };
         tokio::select! {
             count = inbox.recv_many(&mut works, BATCH) => {
                 if count == 0 {
@@ -127,8 +143,13 @@ pub(super) async fn keep(
             }
             () = tokio::time::sleep(next_end.unwrap_or_default()), if next_end.is_some() => {}
         }
-        works.drain(..).for_each(|work| tally.take(work));
-        tally.ballots.expire(clock::now());
+        match tally.note_time(clock.read()) {
+            Some(now) => {
+                works.drain(..).for_each(|work| tally.take(work, now));
+                tally.ballots.expire(now);
+            }
+            None => works.drain(..).for_each(|work| tally.put_off(&work)),
+        }
         if let Some(kept) = tally.ballots.unflushed() {
             file = tally.flush(file, kept).await?;
         }
@@ -144,7 +165,8 @@ pub(super) async fn keep(
 impl Tally {
     pub(super) fn new(ballots: Ballots, known: watch::Sender<Option<Cluster>>) -> Self {
         let (watchers, answers, founded) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { ballots, watchers, known, answers, founded, flushes: VecDeque::new() }
+        let (flushes, has_begun, is_timeless) = (VecDeque::new(), false, false);
+        Self { ballots, watchers, known, answers, founded, flushes, has_begun, is_timeless }
     }
 
     async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
@@ -160,10 +182,42 @@ impl Tally {
         written.inspect_err(|error| error!(%error, "this voter answers nothing more"))
     }
 
-    pub(super) fn take(&mut self, work: Work) {
+    /// The time at which works are done that have arrived before; `None` while it is not known. All that follows from time is
+    /// decided by it, so that the clock has been checked (rule R4).
+    pub(super) fn note_time(&mut self, reading: Reading) -> Option<Instant> {
+        let (now, is_steady) = match reading {
+            Reading::Steady(now) => (now, true),
+            Reading::Stepped(now) => (now, false),
+            Reading::Unreadable => {
+                if !mem::replace(&mut self.is_timeless, true) {
+                    error!("the clock cannot be read: this voter answers nothing until it can");
+                }
+                return None;
+            }
+        };
+        if !is_steady {
+            // The first reading of a process is a step too.
+            if mem::replace(&mut self.has_begun, true) {
+                warn!("the machine was suspended, or its clock failed: this voter is bound as after a restart");
+            }
+            self.ballots.bind_anew(now);
+        }
+        self.is_timeless = false;
+        Some(now)
+    }
+
+    /// Does nothing of it, and says so.
+    fn put_off(&self, work: &Work) {
+        let why = "its clock cannot be read".to_owned();
+        if let Work::Ask { number, out, .. } | Work::Roll { number, out, .. } = work {
+            out.post(*number, Body::Refused(Refused { why, is_passing: true }));
+        }
+    }
+
+    pub(super) fn take(&mut self, work: Work, now: Instant) {
         match work {
             Work::Ask { number, question, out } => {
-                if let Some(told) = self.ballots.answer(*question, clock::now()) {
+                if let Some(told) = self.ballots.answer(*question, now) {
                     let Answer { accepted, view } = &told.answer;
                     debug!(accepted, term = %view.term, "answered");
                     self.answers.push((out, number, Body::Answer((&told).into())));
@@ -197,11 +251,11 @@ impl Tally {
             }
             Work::Roll { number, page, out } => {
                 let Page { ask, after } = *page;
-                let answer = self.ballots.roll(ask, clock::now());
+                let answer = self.ballots.roll(ask, now);
                 self.answers.push((out, number, Body::Rolled(RollReply::of(&answer, after.as_ref()))));
             }
             Work::Found { cluster, done } => {
-                self.ballots.roll(RollAsk::Adopt(cluster), clock::now());
+                self.ballots.roll(RollAsk::Adopt(cluster), now);
                 self.founded.push(done);
             }
         }
@@ -251,3 +305,6 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

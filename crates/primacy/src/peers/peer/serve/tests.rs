@@ -354,7 +354,7 @@ impl Subject {
         }
         let Ok(work) = self.door.work(number, body, &self.out, None) else { return false };
         let Some(work) = work else { return true };
-        self.tally.take(work);
+        self.tally.take(work, clock::now());
         if let Some(kept) = self.tally.done(FRAME_BYTES_MAX) {
             let read = Kept::from_bytes(&kept.to_bytes());
             assert_eq!(read.as_ref(), Ok(&kept), "it is written as it can be read");
