@@ -51,8 +51,8 @@ pub(super) async fn list(common: &Common, output: &mut Output) -> Result<u8, Fai
     let store = open(common)?;
     let voters = reached(&store, common).await?;
     let mut text = match &voters.incoming {
-        None => summary(&voters),
-        Some(_) => format!("{}; an exchange is under way", summary(&voters)),
+        None => voters.strength(),
+        Some(_) => format!("{}; an exchange is under way", voters.strength()),
     };
     text += &format!("\n{}", places(&voters.voters, output));
     if let Some(incoming) = &voters.incoming {
@@ -86,20 +86,12 @@ pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut 
     let Exchanged { voters, is_changed, .. } = store.exchange(exchange, &mut told).await.map_err(failure)?;
     let outcome = if is_changed { "exchanged" } else { "already" };
     let head = if is_changed { "" } else { "nothing to do: " };
-    output.text(&format!("{head}{}\n{}", summary(&voters), places(&voters.voters, output)))?;
+    output.text(&format!("{head}{}\n{}", voters.strength(), places(&voters.voters, output)))?;
     if voters.voters.len() % 2 == 0 {
         output.remark("an even number of voters survives no more losses than one less");
     }
     tell(outcome, &store, &voters, output)?;
     Ok(0)
-}
-
-fn summary(voters: &Voters) -> String {
-    let count = voters.voters.len();
-    match count.saturating_sub(1) / 2 {
-        0 => format!("{count} vote; none may be lost"),
-        spare => format!("{count} vote; {spare} of them may be lost"),
-    }
 }
 
 fn places(voters: &[VoterPlace], output: &Output) -> String {

@@ -151,12 +151,12 @@ impl Orders {
 
     /// What is still wanted of the leadership with this token, or of whoever comes after it, when wishes up to `fulfilled` have
     /// come true.
-    pub(super) fn wish_after(&self, fulfilled: u64, granted: Token) -> Option<Wish> {
+    pub fn wish_after(&self, fulfilled: u64, granted: Token) -> Option<Wish> {
         self.wish.value.clone().filter(|_| self.wish.count > fulfilled && self.wish.is_for(granted))
     }
 
     /// Whether nobody who does not lead already may take the lease, after the leadership with this token.
-    pub(super) fn is_paused(&self, granted: Token) -> bool {
+    pub fn is_paused(&self, granted: Token) -> bool {
         self.paused.value && self.paused.is_for(granted)
     }
 

@@ -25,6 +25,9 @@ struct Entry {
     /// A term that was never granted.
     #[prost(uint64, tag = "3")]
     struck: u64,
+    /// A term that was granted for certain.
+    #[prost(uint64, tag = "4")]
+    proven: u64,
 }
 
 /// The file, to which terms are added.
@@ -52,6 +55,9 @@ impl Annals {
         for (election, past) in &all {
             let terms: Vec<&Term> = past.newest(u32::MAX).collect();
             terms.into_iter().rev().for_each(|term| annals.note(election, term));
+            if let Some(term) = past.proven() {
+                annals.prove(election, term.token);
+            }
         }
         let compacted = std::mem::take(&mut annals.pending);
         let opened = file::replace(&annals.path, &compacted)
@@ -62,12 +68,17 @@ impl Annals {
 
     /// A term has begun or ended.
     pub(super) fn note(&mut self, election: &ElectionName, term: &Term) {
-        self.add(&Entry { election: election.as_str().to_owned(), term: Some(term.into()), struck: 0 });
+        self.add(&Entry { election: election.as_str().to_owned(), term: Some(term.into()), struck: 0, proven: 0 });
     }
 
     /// A term was never granted.
     pub(super) fn strike(&mut self, election: &ElectionName, token: Token) {
-        self.add(&Entry { election: election.as_str().to_owned(), term: None, struck: token.get() });
+        self.add(&Entry { election: election.as_str().to_owned(), term: None, struck: token.get(), proven: 0 });
+    }
+
+    /// A term was granted for certain.
+    pub(super) fn prove(&mut self, election: &ElectionName, token: Token) {
+        self.add(&Entry { election: election.as_str().to_owned(), term: None, struck: 0, proven: token.get() });
     }
 
     fn add(&mut self, entry: &Entry) {
@@ -103,6 +114,9 @@ fn read(mut bytes: &[u8]) -> BTreeMap<ElectionName, Past> {
             None => {
                 if let Some(token) = Token::new(entry.struck) {
                     past.strike(token);
+                }
+                if let Some(token) = Token::new(entry.proven) {
+                    past.prove(token);
                 }
             }
         }

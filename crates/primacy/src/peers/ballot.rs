@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::ops::Bound;
 use std::path::Path;
+use std::time::Duration;
 
 use primacy_core::quorum::{Ask, Durable, Elections, Roll, RollAnswer, RollAsk, Voter};
 use prost::Message as _;
@@ -18,6 +20,19 @@ use crate::{CandidateId, ElectionName, Instant};
 
 /// So many who wait are told of at once, whatever they publish: more do not fit into a frame.
 const LISTED_MOST: usize = 300;
+
+/// The elections that a voter keeps: a claim of one more, or an order in it, is refused. Each write of the voter's file is of all
+/// of them.
+pub(super) const ELECTIONS_MOST: usize = 20_000;
+
+/// The elections that nobody has claimed, and in which somebody waits: in others nobody is noted as waiting.
+pub(super) const UNCLAIMED_MOST: usize = 10_000;
+
+/// Those who wait in all elections together: others are not counted.
+pub(super) const WAITING_MOST: usize = 20_000;
+
+/// The least time between two searches for candidates that have said nothing for long.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// What is asked about an election, and by whom.
 #[derive(Clone, Debug)]
@@ -36,6 +51,17 @@ pub(super) struct Question {
     pub(super) reason: String,
 }
 
+/// What becomes of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is answered.
+    Told(Box<Told>),
+    /// Whoever asks counts with other voters: nothing is done.
+    OtherVoters,
+    /// It would be an election too many: nothing is done.
+    Full,
+}
+
 /// All elections of one voter.
 pub(super) struct Ballots {
     kept: Kept,
@@ -49,7 +75,42 @@ pub(super) struct Ballots {
 
 struct Promises {
     drift_ppm: u32,
+    /// Those that somebody has claimed, or ordered in, or waits in. Nothing is kept of others.
     elections: BTreeMap<ElectionName, Ballot>,
+    ends: Ends,
+    /// How many wait in all of them.
+    waiting: usize,
+    /// How many nobody has claimed.
+    unclaimed: usize,
+    /// When those were looked for last who wait no more.
+    swept: Instant,
+}
+
+/// The ends of promises of which nobody has been told that they ended, the next one first.
+#[derive(Default)]
+struct Ends(BTreeSet<(Instant, ElectionName)>);
+
+impl Ends {
+    /// The promise in an election ends then, if it is bound.
+    fn note(&mut self, election: &ElectionName, ballot: &mut Ballot, until: Option<Instant>) {
+        let before = mem::replace(&mut ballot.bound_until, until);
+        if before != until {
+            if let Some(before) = before {
+                self.0.remove(&(before, election.clone()));
+            }
+            self.0.extend(until.map(|until| (until, election.clone())));
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.0.first().map(|(until, _)| *until)
+    }
+
+    /// The next one, if it has ended.
+    fn pop(&mut self, now: Instant) -> Option<ElectionName> {
+        self.next().filter(|until| *until <= now)?;
+        self.0.pop_first().map(|(_, election)| election)
+    }
 }
 
 impl Elections for Promises {
@@ -64,18 +125,49 @@ impl Elections for Promises {
     }
 
     fn inherit(&mut self, election: &ElectionName, given: &Durable, now: Instant) -> bool {
-        let taken = self.of(election, now).voter.inherit(given, now);
-        let ballot = self.of(election, now);
-        ballot.bound_until = ballot.voter.bound_until(now);
+        if *given == Durable::default() {
+            return true;
+        }
+        let drift_ppm = self.drift_ppm;
+        let new = || Ballot::new(Durable::default(), drift_ppm, now);
+        let ballot = self.elections.entry(election.clone()).or_insert_with(new);
+        let was_unclaimed = ballot.is_unclaimed() && !ballot.lineup.is_empty();
+        let taken = ballot.voter.inherit(given, now);
+        let until = ballot.voter.bound_until(now);
+        self.unclaimed -= usize::from(was_unclaimed && !ballot.is_unclaimed());
+        self.ends.note(election, ballot, until);
+        if ballot.is_blank() {
+            self.elections.remove(election);
+        }
         taken
     }
 }
 
 impl Promises {
-    fn of(&mut self, election: &ElectionName, now: Instant) -> &mut Ballot {
-        let drift_ppm = self.drift_ppm;
-        let new = || Ballot::new(Durable::default(), drift_ppm, now);
-        self.elections.entry(election.clone()).or_insert_with(new)
+    fn restarted(elections: BTreeMap<ElectionName, Ballot>, drift_ppm: u32, now: Instant) -> Self {
+        let bound = |(name, ballot): (&ElectionName, &Ballot)| ballot.bound_until.map(|until| (until, name.clone()));
+        let ends = Ends(elections.iter().filter_map(bound).collect());
+        Self { drift_ppm, elections, ends, waiting: 0, unclaimed: 0, swept: now }
+    }
+
+    /// One election has changed: how many wait in it, and whether it is one that nobody has claimed.
+    fn recount(&mut self, waited: usize, waits: usize, was_unclaimed: bool, is_unclaimed: bool) {
+        self.waiting = self.waiting + waits - waited;
+        self.unclaimed = self.unclaimed + usize::from(is_unclaimed) - usize::from(was_unclaimed);
+    }
+
+    /// Whether one more candidate may be noted as waiting. Those who have said nothing for long make room for it.
+    /// `is_new`: in an election that nobody has claimed, and in which nobody waits yet.
+    fn has_room(&mut self, is_new: bool, now: Instant) -> bool {
+        let is_full = |own: &Self| own.waiting >= WAITING_MOST || (is_new && own.unclaimed >= UNCLAIMED_MOST);
+        if is_full(self) && now.since(self.swept) >= SWEEP {
+            self.swept = now;
+            self.elections.values_mut().for_each(|ballot| ballot.lineup.forget(now));
+            self.elections.retain(|_, ballot| !ballot.is_blank());
+            self.waiting = self.elections.values().map(|ballot| ballot.lineup.len()).sum();
+            self.unclaimed = self.elections.values().filter(|ballot| ballot.is_unclaimed()).count();
+        }
+        !is_full(self)
     }
 }
 
@@ -96,6 +188,16 @@ impl Ballot {
         let bound_until = voter.bound_until(now);
         Self { voter, lineup: Lineup::default(), past: Past::default(), since: None, bound_until }
     }
+
+    /// Nobody has claimed it, or ordered anything in it.
+    fn is_unclaimed(&self) -> bool {
+        *self.voter.durable() == Durable::default()
+    }
+
+    /// Nothing is known of it.
+    fn is_blank(&self) -> bool {
+        self.is_unclaimed() && self.lineup.is_empty()
+    }
 }
 
 impl Ballots {
@@ -114,22 +216,19 @@ impl Ballots {
             let ballot = Ballot::new(durable.clone(), drift_ppm, now);
             (name.clone(), Ballot { past: past.remove(name).unwrap_or_default(), ..ballot })
         };
-        let promises = Promises { drift_ppm, elections: kept.elections.iter().map(ballot).collect() };
+        let promises = Promises::restarted(kept.elections.iter().map(ballot).collect(), drift_ppm, now);
         let roll = Roll::restarted(cluster, promised, taken, &promises, now);
         Ok(Self { kept, roll, promises, annals, stirred: BTreeSet::new(), must_flush: false })
     }
 
     /// The time that has passed is not known: all promises are bound anew, as after a restart.
     pub(super) fn bind_anew(&mut self, now: Instant) {
-        for ballot in self.promises.elections.values_mut() {
+        for (name, ballot) in &mut self.promises.elections {
             ballot.voter.bind_anew(now);
-            ballot.bound_until = ballot.voter.bound_until(now);
+            let until = ballot.voter.bound_until(now);
+            self.promises.ends.note(name, ballot, until);
         }
         self.roll.bound_anew(&self.promises, now);
-    }
-
-    pub(super) const fn kept(&self) -> &Kept {
-        &self.kept
     }
 
     /// The voters that it has adopted last.
@@ -164,7 +263,13 @@ impl Ballots {
 
     /// What must be on disk before any answer leaves that was made since, if that is not so already.
     pub(super) fn unflushed(&mut self) -> Option<Kept> {
-        mem::take(&mut self.must_flush).then(|| self.kept.clone())
+        mem::take(&mut self.must_flush).then(|| self.written_anew())
+    }
+
+    /// All that must be on disk, to be written once more.
+    pub(super) fn written_anew(&mut self) -> Kept {
+        self.kept.generation += 1;
+        self.kept.clone()
     }
 
     /// Writes down who leads, for people.
@@ -177,13 +282,29 @@ impl Ballots {
         mem::take(&mut self.stirred)
     }
 
-    /// `None` if whoever asks counts with other voters: then nothing is done.
-    pub(super) fn answer(&mut self, question: Question, now: Instant) -> Option<Told> {
+    /// Answers a question, if it can be.
+    pub(super) fn answer(&mut self, question: Question, now: Instant) -> Outcome {
         let Question { voters, election, ask, asker, announce, lists, reason } = question;
         if !self.roll.admits(voters) {
-            return None;
+            return Outcome::OtherVoters;
         }
-        let ballot = self.promises.of(&election, now);
+        let creates = matches!(ask, Ask::Claim { .. } | Ask::Order { .. });
+        if creates && self.kept.elections.len() >= ELECTIONS_MOST && !self.kept.elections.contains_key(&election) {
+            return Outcome::Full;
+        }
+        let is_unclaimed = !self.kept.elections.contains_key(&election);
+        let announce = announce.filter(|(who, _)| {
+            let ballot = self.promises.elections.get(&election);
+            let is_new = is_unclaimed && ballot.is_none();
+            ballot.is_some_and(|ballot| ballot.lineup.has(who.id)) || self.promises.has_room(is_new, now)
+        });
+        // Whoever only looks leaves nothing behind.
+        let mut unknown = Ballot::new(Durable::default(), self.promises.drift_ppm, now);
+        let (ballot, is_known) = match self.promises.elections.get_mut(&election) {
+            Some(ballot) => (ballot, true),
+            None => (&mut unknown, false),
+        };
+        let waited = ballot.lineup.len();
         if let Some((who, said)) = announce {
             let lease = ballot.voter.durable().lease;
             ballot.lineup.announce(&who, said, (!lease.is_zero()).then_some(lease), now);
@@ -228,48 +349,81 @@ impl Ballots {
             Ask::Order { .. } => verdict.must_flush,
             _ => false,
         };
-        ballot.bound_until = ballot.voter.bound_until(now);
+        let granted = match &ask {
+            Ask::Renew { term, .. }
+            | Ask::Claim { term, granted: Some(_), .. }
+            | Ask::Release { term, beat: 1.., .. } => Some(*term),
+            _ => None,
+        };
+        // Nobody renews or gives back what it was not granted.
+        if let Some(term) = granted.filter(|term| accepted && ballot.past.prove(*term)) {
+            self.annals.prove(&election, term);
+        }
+        let until = ballot.voter.bound_until(now);
+        self.promises.ends.note(&election, ballot, until);
         let holder = ballot.bound_until.and(ballot.voter.durable().holder.as_ref()).map(|holder| holder.id);
         let told = Told {
             answer: verdict.answer,
             standing: ballot.lineup.drawn_standing(asker, holder, now),
             waiting: if lists { ballot.lineup.list(holder, now).take(LISTED_MOST).collect() } else { Vec::new() },
             held_for: ballot.since.map(|since| now.since(since)),
+            proven: ballot.past.proven().filter(|_| lists).cloned(),
+            claimed: ballot.past.claimed().filter(|_| lists).cloned(),
         };
         if verdict.must_flush {
             self.kept.elections.insert(election.clone(), ballot.voter.durable().clone());
             self.must_flush = true;
         }
+        let (waits, was_unclaimed) = (ballot.lineup.len(), is_known && is_unclaimed);
+        let (is_unclaimed, is_blank) = (ballot.is_unclaimed(), ballot.is_blank());
+        if is_blank && is_known {
+            self.promises.elections.remove(&election);
+        } else if !is_blank && !is_known {
+            self.promises.elections.insert(election.clone(), unknown);
+        }
+        self.promises.recount(waited, waits, was_unclaimed, is_unclaimed && !is_blank);
         if is_news {
             self.stirred.insert(election);
         }
-        Some(told)
+        Outcome::Told(Box::new(told))
     }
 
     pub(super) fn leave(&mut self, election: &ElectionName, id: CandidateId) {
-        if let Some(ballot) = self.promises.elections.get_mut(election) {
-            ballot.lineup.leave(id);
+        let Some(ballot) = self.promises.elections.get_mut(election) else { return };
+        let (waited, was_unclaimed) = (ballot.lineup.len(), !self.kept.elections.contains_key(election));
+        ballot.lineup.leave(id);
+        let (waits, is_blank) = (ballot.lineup.len(), ballot.is_blank());
+        if is_blank {
+            self.promises.elections.remove(election);
         }
+        self.promises.recount(waited, waits, was_unclaimed, was_unclaimed && !is_blank);
+    }
+
+    /// How many elections it knows of, and how many wait in them.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.promises.elections.len(), self.promises.waiting, self.promises.ends.0.len())
     }
 
     /// When the next promise ends of which nobody has been told that it did.
     pub(super) fn next_end(&self) -> Option<Instant> {
-        self.promises.elections.values().filter_map(|ballot| ballot.bound_until).min()
+        self.promises.ends.next()
     }
 
     /// Takes note of promises that have ended.
     pub(super) fn expire(&mut self, now: Instant) {
-        for (name, ballot) in &mut self.promises.elections {
-            if ballot.bound_until.is_some_and(|until| until <= now) {
+        while let Some(name) = self.promises.ends.pop(now) {
+            if let Some(ballot) = self.promises.elections.get_mut(&name) {
                 ballot.bound_until = None;
-                self.stirred.insert(name.clone());
             }
+            self.stirred.insert(name);
         }
     }
 
-    /// All elections that anybody has led or ordered in.
-    pub(super) fn names(&self) -> impl Iterator<Item = &ElectionName> {
-        self.kept.elections.keys()
+    /// All elections that anybody has led or ordered in, from the one behind this name on.
+    pub(super) fn names(&self, after: Option<&ElectionName>) -> impl Iterator<Item = &ElectionName> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.kept.elections.range::<ElectionName, _>((from, Bound::Unbounded)).map(|(name, _)| name)
     }
 
     pub(super) fn past(&self, election: &ElectionName, limit: u32) -> Vec<Term> {

@@ -3,20 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use primacy_core::lease::{Record, Reply, Sighting};
-use primacy_core::quorum::{Clerk, Configuration as _, Output, Pace};
+use primacy_core::lease::{Holder, Record, Reply, Sighting, Version};
+use primacy_core::quorum::{Clerk, Configuration as _, Orders, Output, Pace};
 
 use super::exchange::{VoterPlace, Voters, voters_of};
+use super::peer::NAMES_MOST;
 use super::pool::{Beside, Pool, carry_out};
 use super::store::{failure, no_registers};
 use super::survey::Ways;
-use super::wire::{self, Asked, Body, Probed, Question, Recall};
+use super::wire::{self, Asked, Body, Probed, Question, Recall, Told};
 use crate::store::row::{self, Verdict};
 use crate::store::{
     BoxFuture, Desk, Finding, MemberEvent, Members, Order, OrderKind, Ordered, Probe, Severity, Snapshot, StoreError,
     Term,
 };
-use crate::{CandidateId, ElectionName, clock};
+use crate::{CandidateId, ElectionName, Token, clock};
 
 /// How many looks a probe measures.
 const LOOKS: usize = 50;
@@ -84,18 +85,30 @@ impl PeersDesk {
         };
         let (reply, beside) = self.call(election, begin, "").await?;
         Ok(match reply {
-            Reply::Seen(seen) => snapshot_of(election, seen, &beside),
+            Reply::Seen(seen) => snapshot_of(election, seen, &beside, self.clerk.orders()),
             _ => None,
         })
     }
 
     async fn names(&mut self) -> Result<BTreeSet<ElectionName>, StoreError> {
-        let answers = self.pool.poll(&Body::List(true)).await?;
-        let listed = answers.into_values().filter_map(|body| match body {
-            Body::Listed(names) => Some(names.names),
-            _ => None,
-        });
-        Ok(listed.flatten().filter_map(|name| wire::election(&name).ok()).collect())
+        let mut all = BTreeSet::new();
+        let mut asks = Body::List(true);
+        loop {
+            let answers = self.pool.poll(&asks).await?;
+            let listed = answers.into_values().filter_map(|body| match body {
+                Body::Listed(names) => Some(names.names),
+                _ => None,
+            });
+            let listed: Vec<Vec<String>> = listed.collect();
+            // Behind the last name of a full list there may be more.
+            let full = listed.iter().filter(|names| names.len() >= NAMES_MOST).filter_map(|names| names.last());
+            let last = full.min().cloned();
+            all.extend(listed.iter().flatten().filter_map(|name| wire::election(name).ok()));
+            match last {
+                Some(last) => asks = Body::ListAfter(last),
+                None => return Ok(all),
+            }
+        }
     }
 
     async fn past(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, StoreError> {
@@ -140,7 +153,7 @@ impl PeersDesk {
         }
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, until, out);
         if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
-            return Ok(match snapshot_of(election, seen, &beside) {
+            return Ok(match snapshot_of(election, seen, &beside, self.clerk.orders()) {
                 Some(now) => Ordered::TokenChanged(now),
                 None => Ordered::NoSuchElection,
             });
@@ -175,8 +188,7 @@ impl PeersDesk {
         flushes.sort_unstable();
         let product = probed.first().map_or_else(|| "peers".to_owned(), |probed| probed.product.clone());
         let voters = voters_of(&self.pool);
-        let up = voters.voters.iter().filter(|voter| voter.trouble.is_none()).count();
-        let mut findings = findings(voters.voters.len(), up, &flushes, Secrecy::of(&self.pool));
+        let mut findings = findings(&voters, &flushes, Secrecy::of(&self.pool));
         findings.extend(exchange(&voters));
         findings.extend(self.pool.socket().map(|path| Finding {
             severity: Severity::Fine,
@@ -210,17 +222,13 @@ fn led(recalled: impl Iterator<Item = Term>) -> Vec<Term> {
     terms.into_values().rev().filter_map(most).collect()
 }
 
-fn findings(count: usize, up: usize, flushes: &[u64], secrecy: Secrecy) -> Vec<Finding> {
+fn findings(voters: &Voters, flushes: &[u64], secrecy: Secrecy) -> Vec<Finding> {
     let finding = |severity, code, message| Finding { severity, code, message };
-    let spare = |count: usize| count.saturating_sub(1) / 2;
-    let mut all = vec![if up == count {
-        let message = format!("all {count} voters answer; {} of them may be lost", spare(count));
-        finding(if spare(count) > 0 { Severity::Fine } else { Severity::Warning }, "voters", message)
-    } else {
-        let more = spare(count).saturating_sub(count - up);
-        let message = format!("{up} of {count} voters answer; {more} more may be lost. Bring the others back");
-        finding(Severity::Warning, "voters", message)
-    }];
+    let count = voters.voters.len();
+    let is_complete = voters.voters.iter().all(|voter| voter.trouble.is_none());
+    let hint = if is_complete { "" } else { ". Bring the others back" };
+    let severity = if is_complete && voters.spare() > 0 { Severity::Fine } else { Severity::Warning };
+    let mut all = vec![finding(severity, "voters", format!("{}{hint}", voters.strength()))];
     if count.is_multiple_of(2) {
         let message = format!("{count} voters survive no more losses than {}: add one, or take one out", count - 1);
         all.push(finding(Severity::Warning, "even-voters", message));
@@ -270,7 +278,29 @@ fn exchange(voters: &Voters) -> Option<Finding> {
     Some(Finding { severity: Severity::Warning, code: "exchange", message })
 }
 
-fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside) -> Option<Snapshot> {
+/// What a look shows. A grant that these voters cannot prove any more, since some have supported a later claim, or have restarted
+/// since they saw it renewed, is not forgotten: it is unknown then who leads, with the last token that was granted for certain.
+fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside, orders: &Orders) -> Option<Snapshot> {
+    let shown = seen.record.as_ref().map(|record| record.version.token).unwrap_or_default();
+    let latest = |term: fn(&Told) -> Option<&Term>| {
+        beside.told.values().filter_map(term).max_by_key(|term| term.token).filter(|term| term.token > shown)
+    };
+    let (proven, claimed) = (latest(|told| told.proven.as_ref()), latest(|told| told.claimed.as_ref()));
+    // A claim beside a grant that is proven is no news: it may come to nothing.
+    if let Some(last) = proven.or(claimed.filter(|_| shown == Token::NONE)) {
+        let token = proven.map(|term| term.token).unwrap_or_default();
+        let fulfilled = beside.told.values().map(|told| told.answer.view.fulfilled).max().unwrap_or_default();
+        let record = Record {
+            version: Version { token, beat: 1 },
+            holder: Some(Holder { id: last.id, label: last.label.clone(), data: String::new() }),
+            lease: beside.told.values().map(|told| told.answer.view.lease).max().unwrap_or_default(),
+            intent: orders.intent(),
+            wish: orders.wish_after(fulfilled, token),
+            paused: orders.is_paused(token),
+        };
+        let candidates = beside.waiting();
+        return Some(Snapshot { election: election.clone(), age: None, held_for: None, candidates, record });
+    }
     let record: Record = seen.record?;
     let token = record.version.token;
     let of_it = beside.told.values().filter(|told| told.answer.view.term == token);
@@ -326,6 +356,64 @@ impl Desk for PeersDesk {
 mod tests {
     use super::*;
     use crate::{Label, Token};
+
+    fn told(term: u64, proven: Option<Term>, claimed: Option<Term>) -> Told {
+        let view = primacy_core::quorum::View {
+            term: Token::new(term).expect("small"),
+            holder: claimed.as_ref().map(|term| Holder { id: term.id, label: term.label.clone(), data: String::new() }),
+            beat: 1,
+            seen: 0,
+            lease: Duration::from_secs(1),
+            bound: None,
+            age: Duration::ZERO,
+            released: false,
+            orders: Orders::default(),
+            fulfilled: 0,
+        };
+        let answer = primacy_core::quorum::Answer { accepted: true, view };
+        let standing = crate::store::Standing::default();
+        Told { answer, standing, waiting: Vec::new(), held_for: None, proven, claimed }
+    }
+
+    /// Two voters answer: one has supported a later claim, and the other has restarted and cannot prove what it has seen.
+    #[test]
+    fn a_grant_that_cannot_be_proven_any_more_is_unknown_and_never_as_if_nobody_had_led() {
+        let election = ElectionName::new("jobs").expect("valid");
+        let term = |token, label: &str| Term {
+            token: Token::new(token).expect("small"),
+            id: CandidateId::from_bits(u128::from(token)),
+            label: Label::new(label).expect("valid"),
+            granted_unix_ms: 0,
+            ended: None,
+        };
+        let look = |all: Vec<Told>, shown: Option<Record>| {
+            let voters = (1..).map(primacy_core::quorum::VoterId::from_bits);
+            let beside = Beside { told: voters.zip(all).collect() };
+            let remembered = shown.as_ref().map(|record| record.version.token).unwrap_or_default();
+            let standing = crate::store::Standing::default();
+            let seen = Sighting { remembered, age: None, holder_gone: false, standing, record: shown };
+            snapshot_of(&election, seen, &beside, &Orders::default())
+        };
+        let words = |snapshot: Option<Snapshot>| {
+            snapshot.map(|seen| {
+                assert!(seen.leader().is_none() && seen.record.holder.is_some(), "who leads is unknown: {seen:?}");
+                (seen.record.version.token.get(), seen.record.holder.expect("just seen").label.to_string())
+            })
+        };
+        assert_eq!(words(look(vec![told(0, None, None), told(0, None, None)], None)), None, "nobody has ever led");
+        let later = told(6, Some(term(5, "old")), Some(term(6, "new")));
+        let restarted = told(5, None, Some(term(5, "old")));
+        assert_eq!(words(look(vec![later.clone(), restarted.clone()], None)), Some((5, "old".to_owned())));
+        let first = told(1, None, Some(term(1, "first")));
+        assert_eq!(words(look(vec![first, told(0, None, None)], None)), Some((0, "first".to_owned())));
+        // What is proven by these voters is older than what one of them knows of.
+        let version = Version { token: Token::new(4).expect("small"), beat: 7 };
+        let record = Record { version, holder: None, lease: Duration::ZERO, intent: 0, wish: None, paused: false };
+        let shown = look(vec![later, restarted], Some(record.clone()));
+        assert_eq!(words(shown), Some((5, "old".to_owned())));
+        let settled = look(vec![told(4, Some(term(4, "a")), None)], Some(record.clone())).expect("it is shown");
+        assert_eq!(settled.record, record);
+    }
 
     #[test]
     fn whom_most_voters_name_has_led() {

@@ -18,7 +18,7 @@ use crate::store::StoreError;
 pub struct Exchange {
     /// Those that come. Each must run already, and wait.
     pub add: Vec<PeerAddress>,
-    /// The names of those that go. One that does not vote has gone already.
+    /// The names of those that go.
     pub remove: Vec<String>,
 }
 
@@ -45,6 +45,32 @@ pub struct Voters {
 }
 
 impl Voters {
+    /// How many more voters may be lost, whichever they are: a majority must be left, of the old and of the new ones during an
+    /// exchange. None if there is no majority now.
+    pub fn spare(&self) -> usize {
+        let spare = |all: &[VoterPlace]| {
+            let up = all.iter().filter(|place| place.trouble.is_none()).count();
+            up.saturating_sub(all.len() / 2 + 1)
+        };
+        let of_new = self.incoming.as_deref().map(spare);
+        of_new.into_iter().fold(spare(&self.voters), usize::min)
+    }
+
+    /// How many answer, and how many more may be lost, as a sentence.
+    pub fn strength(&self) -> String {
+        let count = self.voters.len();
+        let up = self.voters.iter().filter(|place| place.trouble.is_none()).count();
+        let answer =
+            if up == count { format!("all {count} voters answer") } else { format!("{up} of {count} voters answer") };
+        let lost = match (self.spare(), up == count) {
+            (0, true) => "none may be lost".to_owned(),
+            (0, false) => "no more may be lost".to_owned(),
+            (spare, true) => format!("{spare} may be lost"),
+            (spare, false) => format!("{spare} more may be lost"),
+        };
+        format!("{answer}; {lost}")
+    }
+
     /// The command that finishes the exchange that is under way, if one is: the same as has begun it.
     pub fn finish(&self) -> Option<String> {
         let incoming = self.incoming.as_ref()?;
@@ -123,6 +149,14 @@ pub enum ExchangeError {
         /// The name.
         name: String,
     },
+    /// None of the voters has this name. Nothing was changed.
+    #[error("no voter is called '{name}': {voters} vote. Nothing was changed")]
+    Absent {
+        /// The name.
+        name: String,
+        /// Who votes.
+        voters: String,
+    },
     /// Too many would vote, or nobody. Nothing was changed.
     #[error("{0} peers cannot vote: one to nine can, three or five as a rule")]
     Count(usize),
@@ -193,7 +227,7 @@ impl PeersStore {
             })
             .await?;
             let number = pool.cluster.number();
-            let Some(target) = self.plan(&mut pool, exchange).await? else {
+            let Some(target) = self.plan(&mut pool, exchange, is_changed || has_finished).await? else {
                 let voters = voters_of(&pool);
                 return Ok(Exchanged { voters, is_changed, has_finished });
             };
@@ -207,8 +241,14 @@ impl PeersStore {
         Err(ExchangeError::Rivals)
     }
 
-    /// Who is to vote, if those are others than vote now.
-    async fn plan(&self, pool: &mut Pool, exchange: &Exchange) -> Result<Option<Roster>, ExchangeError> {
+    /// Who is to vote, if those are others than vote now. `is_later`: an exchange has been finished meanwhile, by which those that
+    /// go may have gone.
+    async fn plan(
+        &self,
+        pool: &mut Pool,
+        exchange: &Exchange,
+        is_later: bool,
+    ) -> Result<Option<Roster>, ExchangeError> {
         let current = &pool.cluster.clone();
         let mut target = current.voters().clone();
         target.retain(|name, _| !exchange.remove.contains(name));
@@ -237,6 +277,15 @@ impl PeersStore {
                 }
                 _ => drop(target.insert(peer.name().to_owned(), (voter, peer.clone()))),
             }
+        }
+        // One that comes in the place of another, and votes already, has come by the same exchange.
+        let has_come = !exchange.add.is_empty() && target == *current.voters();
+        if let Some(name) = exchange.remove.iter().find(|name| !current.voters().contains_key(*name))
+            && !is_later
+            && !has_come
+        {
+            let voters = current.names().collect::<Vec<_>>().join(", ");
+            return Err(ExchangeError::Absent { name: primacy_core::ids::escape(name), voters });
         }
         if target == *current.voters() {
             return Ok(None);

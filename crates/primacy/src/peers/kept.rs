@@ -26,6 +26,8 @@ pub struct Kept {
     pub next: Option<Vec<u8>>,
     /// Its promise in each election that it has ever heard of.
     pub elections: BTreeMap<ElectionName, Durable>,
+    /// How often it was written, so that a file that went back is noticed. Files of before this was counted have 0.
+    pub generation: u64,
 }
 
 impl Kept {
@@ -36,7 +38,7 @@ impl Kept {
 
     /// That of a voter that knows of nothing.
     pub(super) const fn of(voter: VoterId) -> Self {
-        Self { voter, cluster: None, next: None, elections: BTreeMap::new() }
+        Self { voter, cluster: None, next: None, elections: BTreeMap::new(), generation: 0 }
     }
 
     /// Who it is. It never changes: a voter without its file is another voter.
@@ -48,10 +50,8 @@ impl Kept {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let elections = self.elections.iter().map(|(name, durable)| ElectionEntry::of(name, durable)).collect();
         let voter = self.voter.to_bits().to_be_bytes().to_vec();
-        sealed(
-            FORMAT,
-            &Body { voter, cluster: self.cluster.clone(), elections, next: self.next.clone() }.encode_to_vec(),
-        )
+        let (cluster, next, generation) = (self.cluster.clone(), self.next.clone(), self.generation);
+        sealed(FORMAT, &Body { voter, cluster, elections, next, generation }.encode_to_vec())
     }
 
     /// Reads it back.
@@ -65,7 +65,7 @@ impl Kept {
             }
         }
         let voter = VoterId::from_bits(bits(&body.voter)?);
-        Ok(Self { voter, cluster: body.cluster, next: body.next, elections })
+        Ok(Self { voter, cluster: body.cluster, next: body.next, elections, generation: body.generation })
     }
 }
 
@@ -136,6 +136,8 @@ struct Body {
     elections: Vec<ElectionEntry>,
     #[prost(bytes = "vec", optional, tag = "4")]
     next: Option<Vec<u8>>,
+    #[prost(uint64, tag = "30")]
+    generation: u64,
 }
 
 /// One election, as voters also tell each other of it.
@@ -283,7 +285,7 @@ pub(super) mod tests {
         let (cluster, next) = (some(), some());
         let elections = (0..random.random_range(0..6))
             .map(|_| (ElectionName::new(word(random, 1)).expect("a valid name"), durable(random)));
-        Kept { voter, cluster, next, elections: elections.collect() }
+        Kept { voter, cluster, next, elections: elections.collect(), generation: seed }
     }
 
     fn durable(random: &mut StdRng) -> Durable {
@@ -354,7 +356,8 @@ pub(super) mod tests {
         assert_eq!(Kept::from_bytes(b"SQLite format 3\0"), Err(Unfit::Foreign));
         assert_eq!(Kept::from_bytes(&sealed(FORMAT + 1, b"whatever")), Err(Unfit::Newer(FORMAT + 1)));
         assert!(matches!(Kept::from_bytes(&sealed(0, b"")), Err(Unfit::Damaged(_))));
-        let body = Body { voter: vec![7; 16], cluster: None, elections: vec![], next: None }.encode_to_vec();
+        let body =
+            Body { voter: vec![7; 16], cluster: None, elections: vec![], next: None, generation: 0 }.encode_to_vec();
         assert!(Kept::from_bytes(&sealed(1, &body)).is_ok(), "files from before voters could be exchanged are read");
     }
 
@@ -363,7 +366,7 @@ pub(super) mod tests {
         let holder = HolderEntry { id: vec![7; 16], label: "web-1".into(), data: String::new() };
         let entry = ElectionEntry { name: "jobs".into(), holder: Some(holder.clone()), ..ElectionEntry::default() };
         let read = |voter: usize, elections: Vec<ElectionEntry>| {
-            let body = Body { voter: vec![1; voter], cluster: None, elections, next: None };
+            let body = Body { voter: vec![1; voter], cluster: None, elections, next: None, generation: 0 };
             Kept::from_bytes(&sealed(FORMAT, &body.encode_to_vec()))
         };
         assert!(read(16, vec![entry.clone()]).is_ok(), "the example is right");

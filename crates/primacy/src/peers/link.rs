@@ -16,7 +16,9 @@ use super::address::PeerAddress;
 use super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::cluster::Cluster;
 use super::tls::Tls;
+use super::twins::Sightings;
 use super::wire::{self, Body, Hello, Malformed, VERSION, Welcome};
+use crate::clock;
 
 /// A connection whose other end has said who it is.
 pub(super) struct Greeted {
@@ -25,6 +27,9 @@ pub(super) struct Greeted {
     pub(super) cluster: Option<Cluster>,
     /// Whether it knows what an echo is.
     pub(super) echoes: bool,
+    /// Its process, and how often its file has been written.
+    pub(super) process: Vec<u8>,
+    pub(super) generation: u64,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
 }
@@ -113,7 +118,8 @@ pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: 
         }
         let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
-        Ok(Greeted { voter, cluster, echoes: welcome.echoes, sender, receiver })
+        let Welcome { echoes, process, generation, .. } = welcome;
+        Ok(Greeted { voter, cluster, echoes, process, generation, sender, receiver })
     };
     in_time(greeting).await
 }
@@ -173,6 +179,8 @@ pub(super) struct Ends {
     /// The election whose hints are wanted.
     pub(super) watches: Option<String>,
     pub(super) back: mpsc::UnboundedSender<Back>,
+    /// Which processes have answered as which voter.
+    pub(super) seen: Arc<Sightings>,
 }
 
 impl Link {
@@ -214,7 +222,7 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
     let mut greeted = dial_anew(&peer, &ends, cluster_id.clone()).await;
     loop {
         match greeted {
-            Ok(Greeted { voter, cluster, echoes, sender, receiver }) => {
+            Ok(Greeted { voter, cluster, echoes, sender, receiver, .. }) => {
                 wait = SOON;
                 if let Some(cluster) = &cluster {
                     cluster_id = cluster.id_bytes();
@@ -249,7 +257,10 @@ async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Res
     {
         warn!(%error, "the certificates stay as they were");
     }
-    dial(peer, &ends.way, cluster, &ends.name).await
+    let began = clock::now();
+    let greeted = dial(peer, &ends.way, cluster, &ends.name).await?;
+    ends.seen.note(&greeted, peer, began).map_err(io::Error::other)?;
+    Ok(greeted)
 }
 
 /// Does something during which nothing that is asked is answered. `None` when nobody asks any more.

@@ -16,6 +16,7 @@ mod pool;
 mod store;
 mod survey;
 pub mod tls;
+mod twins;
 mod wire;
 
 pub use address::{AddressError, PeerAddress};

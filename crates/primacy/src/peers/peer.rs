@@ -1,9 +1,12 @@
 //! A peer: a process that has a vote in every election of its cluster.
 
 mod found;
+mod refusals;
 mod serve;
 mod socket;
 mod tally;
+mod twins;
+mod watchers;
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,15 +15,17 @@ use std::sync::Arc;
 
 use primacy_core::quorum::VoterId;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
+pub(super) use self::tally::NAMES_MOST;
 use super::address::PeerAddress;
 use super::ballot::Ballots;
 use super::cluster::Cluster;
 use super::file::{FileError, VoterFile};
 use super::tls::Tls;
+use super::twins::Process;
 use crate::clock;
 use crate::select::Score;
 
@@ -98,6 +103,19 @@ pub enum PeerError {
         /// Who it was.
         voter: VoterId,
     },
+    /// Another process answers as this voter, at the address by which all know it.
+    #[error(
+        "another process answers as this voter ({voter}) at {address}: one of the two runs on a copy of the other's folder. Two would          vote twice, so this one ends. If the other is the copy, stop it, take the voter out and in again with an empty folder          (primacy peer replace); if this one is, remove {}",
+        folder.display()
+    )]
+    Copied {
+        /// Who it is.
+        voter: VoterId,
+        /// Where the other answers.
+        address: PeerAddress,
+        /// The folder of this one.
+        folder: PathBuf,
+    },
     /// Its file names other voters than it was told now.
     #[error("the voter in {} votes together with {kept}, not with {told}: name the same voters as before. They are exchanged by 'primacy peer add' and 'remove'", folder.display())]
     OtherVoters {
@@ -170,11 +188,13 @@ impl Peer {
         names.sort_unstable();
         let stays_here = voters.iter().all(PeerAddress::is_here);
         let (tls, post_box) = (tls.clone(), post.clone());
+        let (process, (met, alone)) = (Arc::new(Process::new()), oneshot::channel());
         let (rate, requests) = watch::channel(None);
         let door = serve::Door {
             own,
             stays_here,
             voter,
+            process: Arc::clone(&process),
             names,
             tls,
             cluster: cluster.clone(),
@@ -184,8 +204,9 @@ impl Peer {
         };
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
-        tasks.spawn(tally::keep(file, voter, ballots, inbox, known));
+        tasks.spawn(tally::keep(file, voter, ballots, inbox, known, (Arc::clone(&process), alone)));
         tasks.spawn(serve::listen(listener, socket, door));
+        tasks.spawn(twins::look_out(settings.clone(), voter, process, cluster.clone(), met));
         tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside));
         let requests = Requests(Arc::new(rate));
         Ok(Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks })

@@ -14,6 +14,7 @@ use super::address::PeerAddress;
 use super::cluster::Cluster;
 pub(super) use super::link::Back as Heard;
 use super::link::{Ends, Introduced, Link, State, Way, introduce};
+use super::twins::Sightings;
 use super::wire::{Asked, Body, Malformed, Question, RollQuestion, Told};
 use crate::clock;
 use crate::select::Rank;
@@ -27,11 +28,13 @@ pub(super) struct Places {
     pub(super) way: Way,
     /// The latest voters that anybody here has heard of: they may all be others by now than those that were named.
     known: Arc<Mutex<Option<Cluster>>>,
+    /// Which processes have answered as which voter, to anybody here.
+    seen: Arc<Sightings>,
 }
 
 impl Places {
     pub(super) fn new(peers: Vec<PeerAddress>, way: Way) -> Self {
-        Self { peers, way, known: Arc::default() }
+        Self { peers, way, known: Arc::default(), seen: Arc::default() }
     }
 
     fn known(&self) -> Option<Cluster> {
@@ -115,7 +118,7 @@ impl Pool {
         let (outbox, back) = mpsc::unbounded_channel();
         let (way, watches) = (places.way.clone(), watches.map(str::to_owned));
         let cluster = places.known().map(|known| known.id_bytes()).unwrap_or_default();
-        let ends = Ends { name: name.to_owned(), way, cluster, watches, back: outbox };
+        let ends = Ends { name: name.to_owned(), way, cluster, watches, back: outbox, seen: Arc::clone(&places.seen) };
         let link = |peer: &PeerAddress| Link::open(peer.clone(), ends.clone());
         let mut links: Vec<Link> = places.peers.iter().map(link).collect();
         loop {

@@ -13,7 +13,7 @@ use prost::{Message, Oneof};
 pub(super) use convert::{candidate, candidate_bytes, election, ns, rank, rank_bytes, voter, voter_bytes};
 pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply};
 
-use crate::store::{Standing, Waiting};
+use crate::store::{Standing, Term, Waiting};
 
 /// The version of this protocol. A peer of another version is refused with a clear message.
 pub(super) const VERSION: u32 = 3;
@@ -26,7 +26,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Frame {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
-    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22")]
+    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 30")]
     pub(super) body: Option<Body>,
 }
 
@@ -87,6 +87,9 @@ pub(super) enum Body {
     Echo(bool),
     #[prost(message, tag = "22")]
     Echoed(Echoed),
+    /// The names of the elections behind this one are wanted.
+    #[prost(string, tag = "30")]
+    ListAfter(String),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -123,6 +126,12 @@ pub(super) struct Welcome {
     /// Whether it answers [`Body::Echo`].
     #[prost(bool, tag = "6")]
     pub(super) echoes: bool,
+    /// Random bits of its process, to tell it from others that answer as the same voter. Empty from earlier releases.
+    #[prost(bytes = "vec", tag = "30")]
+    pub(super) process: Vec<u8>,
+    /// How often its file has been written; 0 while it is not known.
+    #[prost(uint64, tag = "31")]
+    pub(super) generation: u64,
 }
 
 /// Who votes together.
@@ -318,6 +327,12 @@ pub(super) struct Reply {
     held_ns: Option<u64>,
     #[prost(uint64, tag = "15")]
     age_ns: u64,
+    /// The last leadership that this voter knows to have been one.
+    #[prost(message, optional, tag = "30")]
+    proven: Option<TermKept>,
+    /// What was claimed after that, and may have been granted.
+    #[prost(message, optional, tag = "31")]
+    claimed: Option<TermKept>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -393,4 +408,7 @@ pub(super) struct Told {
     pub(super) standing: Standing,
     pub(super) waiting: Vec<Waiting>,
     pub(super) held_for: Option<Duration>,
+    /// The last leadership that the voter knows to have been one, and what was claimed after it.
+    pub(super) proven: Option<Term>,
+    pub(super) claimed: Option<Term>,
 }

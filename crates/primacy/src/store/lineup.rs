@@ -39,7 +39,7 @@ struct Announced {
 impl Lineup {
     /// A candidate says that it waits. `lease`: that of the present holder.
     pub(crate) fn announce(&mut self, who: &Holder, said: Said, lease: Option<Duration>, now: Instant) {
-        self.0.retain(|waiting| now.since(waiting.seen) <= waiting.fresh_for * FORGOTTEN_AFTER);
+        self.forget(now);
         let is_full = self.0.len() >= WAITING_MOST;
         let before = self.0.iter_mut().find(|waiting| waiting.who.id == who.id);
         let fresh_for = row::fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.seen)));
@@ -51,6 +51,27 @@ impl Lineup {
             None if is_full => {}
             None => self.0.push(announced),
         }
+    }
+
+    /// Those who have said nothing for long wait no more.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        self.0.retain(|waiting| now.since(waiting.seen) <= waiting.fresh_for * FORGOTTEN_AFTER);
+    }
+
+    /// Whether this candidate waits.
+    #[cfg(feature = "peers")]
+    pub(crate) fn has(&self, id: CandidateId) -> bool {
+        self.0.iter().any(|waiting| waiting.who.id == id)
+    }
+
+    #[cfg(feature = "peers")]
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[cfg(feature = "peers")]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// A candidate waits no more.
@@ -111,29 +132,34 @@ impl Announced {
 
 /// The last leaderships of an election, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Past(Vec<Term>);
+pub(crate) struct Past {
+    terms: Vec<Term>,
+    /// The highest token of which it is known that it was granted: a claim alone is no grant among peers.
+    #[cfg(feature = "peers")]
+    proven: Token,
+}
 
 impl Past {
     /// A leadership begins. That before it has ended for this reason, if it has not already.
     pub(crate) fn open(&mut self, token: Token, holder: &Holder, ended: &str) {
-        if let Some(last) = self.0.last() {
+        if let Some(last) = self.terms.last() {
             self.close(last.token, ended);
         }
-        self.0.push(Term {
+        self.terms.push(Term {
             token,
             id: holder.id,
             label: holder.label.clone(),
             granted_unix_ms: unix_ms(),
             ended: None,
         });
-        if self.0.len() > TERMS_KEPT as usize {
-            self.0.remove(0);
+        if self.terms.len() > TERMS_KEPT as usize {
+            self.terms.remove(0);
         }
     }
 
     /// A leadership ends, unless it has already.
     pub(crate) fn close(&mut self, token: Token, reason: &str) {
-        if let Some(term) = self.0.iter_mut().rev().find(|term| term.token == token && term.ended.is_none()) {
+        if let Some(term) = self.terms.iter_mut().rev().find(|term| term.token == token && term.ended.is_none()) {
             term.ended = Some((unix_ms(), reason.to_owned()));
         }
     }
@@ -141,28 +167,48 @@ impl Past {
     /// What was known of a leadership is known better.
     #[cfg(feature = "peers")]
     pub(crate) fn put(&mut self, term: Term) {
-        match self.0.iter_mut().find(|known| known.token == term.token) {
+        match self.terms.iter_mut().find(|known| known.token == term.token) {
             Some(known) => *known = term,
-            None => self.0.push(term),
+            None => self.terms.push(term),
         }
-        if self.0.len() > TERMS_KEPT as usize {
-            self.0.remove(0);
+        if self.terms.len() > TERMS_KEPT as usize {
+            self.terms.remove(0);
         }
+    }
+
+    /// Whoever has this token has led. Returns whether that was not known.
+    #[cfg(feature = "peers")]
+    pub(crate) fn prove(&mut self, token: Token) -> bool {
+        let is_news = token > self.proven;
+        self.proven = self.proven.max(token);
+        is_news
+    }
+
+    /// The last leadership that is known to have been one.
+    #[cfg(feature = "peers")]
+    pub(crate) fn proven(&self) -> Option<&Term> {
+        self.terms.iter().rev().find(|term| term.token <= self.proven)
+    }
+
+    /// What was claimed after that, and may have been granted.
+    #[cfg(feature = "peers")]
+    pub(crate) fn claimed(&self) -> Option<&Term> {
+        self.terms.last().filter(|term| term.token > self.proven)
     }
 
     /// A leadership has never been one.
     #[cfg(feature = "peers")]
     pub(crate) fn strike(&mut self, token: Token) {
-        self.0.retain(|term| term.token != token);
+        self.terms.retain(|term| term.token != token);
     }
 
     /// The highest token among them.
     pub(crate) fn highest(&self) -> Token {
-        self.0.last().map_or(Token::NONE, |term| term.token)
+        self.terms.last().map_or(Token::NONE, |term| term.token)
     }
 
     /// The newest of them, the newest first.
     pub(crate) fn newest(&self, limit: u32) -> impl Iterator<Item = &Term> {
-        self.0.iter().rev().take(limit as usize)
+        self.terms.iter().rev().take(limit as usize)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::peers::Peer;
+use primacy::peers::{Peer, PeerError};
 use primacy::select::{FailBack, Rank};
 use primacy::store::{Holder, Order, OrderKind, Ordered, Record, Reply, Request, Store, Why};
 use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Status, Timing, Token};
@@ -57,10 +57,36 @@ async fn what_is_opened_and_dropped_leaves_no_connection_open() {
     }
     let are_closed = async {
         while open_files() > before + 3 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     };
     within("all to be closed", are_closed).await;
+}
+
+/// The folder of a voter is copied while it runs, and used at another port.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_voter_ends_beside_the_original_which_restarts_as_it_likes() {
+    let mut cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", SHORT);
+    let led = within("a", a.elected()).await.expect("elected");
+    let copy = tempfile::tempdir().expect("a folder");
+    for file in ["voter", "history"] {
+        std::fs::copy(cluster.folder(2).join(file), copy.path().join(file)).expect("it is there");
+    }
+    let mut settings = cluster.settings(2);
+    settings.listen = "127.0.0.1:0".parse().expect("an address");
+    settings.folder = copy.path().to_owned();
+    settings.socket = None;
+    let peer = Peer::start(settings).await.expect("nothing is wrong with its file");
+    let error = within("its end", peer.run()).await;
+    assert!(matches!(&error, PeerError::Copied { address, .. } if *address == cluster.addresses[2]), "{error}");
+    for _ in 0..3 {
+        cluster.kill(2).await;
+        cluster.run(2).await;
+    }
+    assert!(led.is_current(), "the original restarts without any alarm");
+    let voters = within("a look", cluster.store().voters()).await.expect("a majority");
+    assert!(voters.voters.iter().all(|voter| voter.trouble.is_none()), "{voters:?}");
 }
 
 /// The order among those that wait is the voters' to keep, and each of them has it from the candidates themselves.

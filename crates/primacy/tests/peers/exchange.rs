@@ -139,7 +139,9 @@ async fn an_exchange_that_cannot_be_done_is_refused_before_it_begins() {
     let minority = refused(&remove(&["a", "b"])).await;
     assert!(matches!(minority, ExchangeError::Minority { .. }), "{minority}");
     assert_eq!(store.voters().await.expect("a majority").number, 0);
-    let already = done(&store, &remove(&["x"])).await;
+    let absent = refused(&remove(&["x"])).await;
+    assert!(matches!(&absent, ExchangeError::Absent { name, .. } if name == "x"), "{absent}");
+    let already = done(&store, &add(&cluster, &[0])).await;
     assert!(!already.is_changed);
 }
 

@@ -1,7 +1,5 @@
 //! A peer's connections: who comes is greeted, and its questions are passed on.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,14 +17,13 @@ use super::super::ballot::Question;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
 use super::super::tls::{Tls, TlsError, peer_name};
+use super::super::twins::Process;
 use super::super::wire::{self, Body, Echoed, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
 use super::PeerError;
-use super::tally::{Out, Work};
+use super::refusals::Refusals;
+use super::tally::{Answers, Out, Work};
+use crate::clock;
 use crate::store::lineup::Said;
-use crate::{Instant, clock};
-
-/// Answers of one connection that wait to be sent. Whoever reads none of them is cut off.
-const ANSWERS_MOST: usize = 1_024;
 
 /// Connections at one time, if the system allows so many files.
 const CONNECTIONS_MOST: u64 = 10_000;
@@ -45,15 +42,6 @@ fn connections_most() -> usize {
     usize::try_from(files.saturating_sub(FILES_KEPT).clamp(1, CONNECTIONS_MOST)).unwrap_or(usize::MAX)
 }
 
-/// A refusal that has been told of is not told of again for so long: whoever is refused tries again every second.
-const QUIET: Duration = Duration::from_secs(60);
-
-/// So many of them are remembered.
-const REFUSALS_MOST: usize = 1_000;
-
-/// When who was refused last, and why.
-pub(super) type Refusals = Mutex<BTreeMap<(String, String), Instant>>;
-
 /// What every connection needs.
 pub(super) struct Door {
     /// How it is named.
@@ -61,12 +49,13 @@ pub(super) struct Door {
     /// Whether all voters are on this machine: then plain text must not leave it.
     pub(super) stays_here: bool,
     pub(super) voter: VoterId,
+    pub(super) process: Arc<Process>,
     /// All voters, as this one was told, in order.
     pub(super) names: Vec<String>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) cluster: watch::Receiver<Option<Cluster>>,
     pub(super) post: mpsc::Sender<Work>,
-    pub(super) refusals: Refusals,
+    pub(super) refusals: Mutex<Refusals>,
     /// How many requests arrive here in a unit of time, in thousandths.
     pub(super) requests: watch::Receiver<Option<u64>>,
 }
@@ -125,10 +114,14 @@ pub(super) async fn listen(
                         drop(taken);
                     });
                 }
-                Err(_) => warn!(from = %caller.whence(), "there are too many connections: this one is refused"),
+                Err(_) => {
+                    const WHY: &str = "there are too many connections: this one is refused";
+                    door.complain(String::new(), WHY.to_owned(), || warn!(from = %caller.whence(), "{WHY}"));
+                }
             },
             Err(error) => {
-                warn!(%error, "no connection can be taken just now");
+                let say = || warn!(%error, "no connection can be taken just now");
+                door.complain(String::new(), error.to_string(), say);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -159,31 +152,27 @@ impl Door {
         };
         if let Err(error) = served {
             let is_refused = error.kind() == io::ErrorKind::InvalidData;
-            if is_refused && self.is_news(host, error.to_string()) {
+            debug!(%from, %error, "a connection has ended");
+            if is_refused {
                 let is_malformed = error.get_ref().is_some_and(|error| error.is::<Malformed>());
                 let hint =
                     if is_malformed { "; only programs of primacy, of one release, may connect here" } else { "" };
-                warn!(%from, "a connection is refused: {error}{hint}");
-            } else {
-                debug!(%from, %error, "a connection has ended");
+                let say = || warn!(%from, "a connection is refused: {error}{hint}");
+                self.complain(host, error.to_string(), say);
             }
         }
     }
 
-    /// Whether this has not been told of lately.
-    fn is_news(&self, host: String, why: String) -> bool {
+    /// Writes down that somebody is refused, unless the log has enough of that.
+    fn complain(&self, host: String, why: String, say: impl FnOnce()) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = clock::now();
-        refusals.retain(|_, told| now.since(*told) < QUIET);
-        if refusals.len() >= REFUSALS_MOST {
-            refusals.clear();
+        let (is_told, left_out) = refusals.note(host, why, clock::now());
+        drop(refusals);
+        if let Some(count) = left_out {
+            warn!(count, "more connections were refused in the last minute than are told of here");
         }
-        match refusals.entry((host, why)) {
-            Entry::Vacant(place) => {
-                place.insert(now);
-                true
-            }
-            Entry::Occupied(_) => false,
+        if is_told {
+            say();
         }
     }
 
@@ -224,16 +213,20 @@ impl Door {
             cluster: self.cluster.borrow().as_ref().map(Into::into),
             proves: self.tls.is_some(),
             echoes: true,
+            process: self.process.bytes(),
+            generation: self.process.generation(),
         };
         sender.send(0, Body::Welcome(welcome)).await?;
-        let (outbox, answers) = mpsc::channel(ANSWERS_MOST);
-        let out = Out { answers: outbox, end: Arc::default() };
-        let end = Arc::clone(&out.end);
-        tokio::select! {
+        let (out, answers) = Out::new();
+        let (id, end) = (out.id, Arc::clone(&out.end));
+        let ended = tokio::select! {
             () = end.notified() => Err(io::Error::other("it does not read its answers")),
             ended = write(sender, answers) => ended,
             ended = self.read(receiver, out, proven.as_deref()) => ended,
-        }
+        };
+        // If the voter answers nothing more, nobody needs to hear of it.
+        let _ = self.post.send(Work::Gone { id }).await;
+        ended
     }
 
     /// Why it has nothing to do with whoever greets like this.
@@ -290,7 +283,8 @@ impl Door {
                 let (election, id) = (wire::election(&leave.election)?, wire::candidate(&leave.id)?);
                 Work::Leave { number, election, id, out }
             }
-            Body::List(_) => Work::List { number, out },
+            Body::List(_) => Work::List { number, after: None, out },
+            Body::ListAfter(name) => Work::List { number, after: Some(wire::election(&name)?), out },
             Body::Recall(recall) => {
                 Work::Recall { number, election: wire::election(&recall.election)?, limit: recall.limit, out }
             }
@@ -357,8 +351,8 @@ fn refused(error: TlsError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-async fn write(mut sender: Sender, mut answers: mpsc::Receiver<(u64, Body)>) -> io::Result<()> {
-    while let Some((number, body)) = answers.recv().await {
+async fn write(mut sender: Sender, mut answers: Answers) -> io::Result<()> {
+    while let Some((number, body)) = answers.next().await {
         sender.send(number, body).await?;
     }
     Ok(())

@@ -1,36 +1,72 @@
 //! The one task that changes what a voter has promised, and flushes it before any answer leaves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use primacy_core::quorum::{Answer, RollAsk, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::super::ballot::{Ballots, Question};
+use super::super::ballot::{Ballots, ELECTIONS_MOST, Outcome, Question};
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::kept::Kept;
+use super::super::twins::Process;
 use super::super::wire::{self, Body, Names, Page, Probed, Refused, RollReply, Terms};
 use super::PeerError;
+use super::watchers::Watchers;
 use crate::clock::{self, Reading, VoterClock};
 use crate::{CandidateId, ElectionName, Instant};
+
+/// Answers of one connection that wait to be sent: their number, and their bytes. Whoever reads none of them is cut off.
+const ANSWERS_MOST: usize = 1_024;
+const ANSWER_BYTES_MOST: usize = 4 << 20;
 
 /// Where the answers of one connection go.
 #[derive(Clone, Debug)]
 pub(super) struct Out {
-    pub(super) answers: mpsc::Sender<(u64, Body)>,
+    /// Of the connection, among those of this process.
+    pub(super) id: u64,
+    answers: mpsc::Sender<(u64, Body)>,
+    /// The bytes of those that wait to be sent.
+    bytes: Arc<AtomicUsize>,
     /// Rung when the connection is to end.
     pub(super) end: Arc<Notify>,
 }
 
+/// The answers of one connection, as they are sent.
+pub(super) struct Answers {
+    inbox: mpsc::Receiver<(u64, Body)>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Answers {
+    /// The next one, or `None` when there will be none.
+    pub(super) async fn next(&mut self) -> Option<(u64, Body)> {
+        let (number, body) = self.inbox.recv().await?;
+        self.bytes.fetch_sub(body.encoded_len(), Ordering::Relaxed);
+        Some((number, body))
+    }
+}
+
 impl Out {
+    /// For a new connection.
+    pub(super) fn new() -> (Self, Answers) {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let (answers, inbox) = mpsc::channel(ANSWERS_MOST);
+        let (id, bytes) = (LAST.fetch_add(1, Ordering::Relaxed), Arc::<AtomicUsize>::default());
+        (Self { id, answers, bytes: Arc::clone(&bytes), end: Arc::default() }, Answers { inbox, bytes })
+    }
+
     /// Nobody waits for somebody who does not read its answers: its connection ends, so that it knows that it has missed some.
     /// `false` if it has ended, or will.
     pub(super) fn post(&self, number: u64, body: Body) -> bool {
-        let posted = self.answers.try_send((number, body)).is_ok();
+        let length = body.encoded_len();
+        let has_room = self.bytes.fetch_add(length, Ordering::Relaxed) + length <= ANSWER_BYTES_MOST;
+        let posted = has_room && self.answers.try_send((number, body)).is_ok();
         if !posted {
             self.end.notify_one();
         }
@@ -49,6 +85,10 @@ pub(super) enum Work {
         election: ElectionName,
         out: Out,
     },
+    /// A connection has ended.
+    Gone {
+        id: u64,
+    },
     Leave {
         number: u64,
         election: ElectionName,
@@ -57,6 +97,8 @@ pub(super) enum Work {
     },
     List {
         number: u64,
+        /// Those behind this one are wanted.
+        after: Option<ElectionName>,
         out: Out,
     },
     Recall {
@@ -81,8 +123,8 @@ pub(super) enum Work {
     },
 }
 
-/// So many elections are listed: more do not fit into a frame.
-const NAMES_MOST: usize = 5_000;
+/// So many elections are listed at once: more do not fit into a frame.
+pub(in super::super) const NAMES_MOST: usize = 5_000;
 
 /// Works that are answered after one flush.
 const BATCH: usize = 256;
@@ -93,6 +135,9 @@ const FLUSHES: usize = 20;
 /// Later than its end a promise is looked at by this, so that it has ended.
 const MARGIN: Duration = Duration::from_micros(100);
 
+/// A voter that has started waits for so long at most to know that no other process answers at its address.
+const ALONE_MOST: Duration = Duration::from_millis(500);
+
 /// A clock that cannot be read is tried again after this.
 const CLOCK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -101,13 +146,16 @@ const LINGER: Duration = Duration::from_secs(1);
 
 pub(super) struct Tally {
     ballots: Ballots,
-    watchers: BTreeMap<ElectionName, Vec<Out>>,
+    watchers: Watchers,
     known: watch::Sender<Option<Cluster>>,
     /// What leaves after the next flush.
     answers: Vec<(Out, u64, Body)>,
     founded: Vec<oneshot::Sender<()>>,
     /// How long the last flushes took, in nanoseconds.
     flushes: VecDeque<u64>,
+    process: Arc<Process>,
+    /// It was told that no more elections are kept.
+    is_full: bool,
     /// The clock has been read once.
     has_begun: bool,
     /// It cannot be read at present.
@@ -124,10 +172,14 @@ pub(super) async fn keep(
     ballots: Ballots,
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
+    (process, alone): (Arc<Process>, oneshot::Receiver<()>),
 ) -> Result<(), PeerError> {
-    let mut tally = Tally::new(ballots, known);
+    let mut tally = Tally::new(ballots, known, process);
     // A disk that does not work is known at once, and how long it takes.
-    file = tally.flush(file, tally.ballots.kept().clone()).await?;
+    let kept = tally.ballots.written_anew();
+    file = tally.flush(file, kept).await?;
+    // A copy of another's folder ends before it has answered, if its own address can be reached. Nothing is concluded if not.
+    let _ = tokio::time::timeout(ALONE_MOST, alone).await;
     let mut works = Vec::with_capacity(BATCH);
     let mut clock = VoterClock::new();
     loop {
@@ -163,14 +215,14 @@ pub(super) async fn keep(
 }
 
 impl Tally {
-    pub(super) fn new(ballots: Ballots, known: watch::Sender<Option<Cluster>>) -> Self {
-        let (watchers, answers, founded) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (flushes, has_begun, is_timeless) = (VecDeque::new(), false, false);
-        Self { ballots, watchers, known, answers, founded, flushes, has_begun, is_timeless }
+    pub(super) fn new(ballots: Ballots, known: watch::Sender<Option<Cluster>>, process: Arc<Process>) -> Self {
+        let (watchers, answers, founded) = (Watchers::default(), Vec::new(), Vec::new());
+        let (flushes, is_full, has_begun, is_timeless) = (VecDeque::new(), false, false, false);
+        Self { ballots, watchers, known, answers, founded, flushes, process, is_full, has_begun, is_timeless }
     }
 
     async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
-        let begin = clock::now();
+        let (begin, generation) = (clock::now(), kept.generation);
         let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
         let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let took = clock::now().since(begin);
@@ -179,6 +231,7 @@ impl Tally {
         if self.flushes.len() > FLUSHES {
             self.flushes.pop_front();
         }
+        self.process.wrote(generation);
         written.inspect_err(|error| error!(%error, "this voter answers nothing more"))
     }
 
@@ -217,27 +270,40 @@ impl Tally {
     pub(super) fn take(&mut self, work: Work, now: Instant) {
         match work {
             Work::Ask { number, question, out } => {
-                if let Some(told) = self.ballots.answer(*question, now) {
-                    let Answer { accepted, view } = &told.answer;
-                    debug!(accepted, term = %view.term, "answered");
-                    self.answers.push((out, number, Body::Answer((&told).into())));
-                } else if let Some(cluster) = self.ballots.cluster() {
-                    self.answers.push((out, number, Body::Moved(cluster.into())));
-                }
+                let answer = match self.ballots.answer(*question, now) {
+                    Outcome::Told(told) => {
+                        let Answer { accepted, view } = &told.answer;
+                        debug!(accepted, term = %view.term, "answered");
+                        Some(Body::Answer((&*told).into()))
+                    }
+                    Outcome::OtherVoters => self.ballots.cluster().map(|cluster| Body::Moved(cluster.into())),
+                    Outcome::Full => {
+                        if !mem::replace(&mut self.is_full, true) {
+                            warn!(
+                                "claims of new elections are refused: there are {ELECTIONS_MOST}, and no more are kept"
+                            );
+                        }
+                        let why = format!("there are {ELECTIONS_MOST} elections, and no voter keeps more");
+                        Some(Body::Refused(Refused { why, is_passing: true }))
+                    }
+                };
+                self.answers.extend(answer.map(|answer| (out, number, answer)));
             }
             Work::Watch { election, out } => {
                 // Whoever begins to listen looks once, and so misses nothing.
                 self.answers.push((out.clone(), 0, Body::Hint(election.as_str().to_owned())));
-                let watchers = self.watchers.entry(election).or_default();
-                watchers.retain(|out| !out.answers.is_closed());
-                watchers.push(out);
+                if !self.watchers.add(election, out) {
+                    debug!("more is watched than hints are sent for");
+                }
             }
+            Work::Gone { id } => self.watchers.remove(id),
             Work::Leave { number, election, id, out } => {
                 self.ballots.leave(&election, id);
                 self.answers.push((out, number, Body::Left(true)));
             }
-            Work::List { number, out } => {
-                let names = self.ballots.names().take(NAMES_MOST).map(|name| name.as_str().to_owned()).collect();
+            Work::List { number, after, out } => {
+                let names =
+                    self.ballots.names(after.as_ref()).take(NAMES_MOST).map(|name| name.as_str().to_owned()).collect();
                 self.answers.push((out, number, Body::Listed(Names { names })));
             }
             Work::Recall { number, election, limit, out } => {
@@ -264,9 +330,9 @@ impl Tally {
     /// What is to be kept of what was done. Its answers are thrown away, each of which must fit into so many bytes.
     #[cfg(test)]
     pub(super) fn done(&mut self, most: usize) -> Option<Kept> {
-        use prost::Message as _;
         for (_, number, body) in self.answers.drain(..) {
-            assert!(wire::Frame { number, body: Some(body) }.encoded_len() <= most);
+            let frame = wire::Frame { number, body: Some(body) };
+            assert!(prost::Message::encoded_len(&frame) <= most);
         }
         self.founded.clear();
         self.ballots.expire(clock::now());
@@ -287,8 +353,8 @@ impl Tally {
             }
             self.known.send_replace(Some(cluster.clone()));
             // Whoever only listens would not hear of it otherwise.
-            for watchers in self.watchers.values_mut() {
-                watchers.retain(|out| out.post(0, Body::Moved(cluster.into())));
+            for out in self.watchers.all() {
+                out.post(0, Body::Moved(cluster.into()));
             }
         }
         for done in self.founded.drain(..) {
@@ -299,8 +365,8 @@ impl Tally {
             out.post(number, body);
         }
         for election in self.ballots.stirred() {
-            if let Some(watchers) = self.watchers.get_mut(&election) {
-                watchers.retain(|out| out.post(0, Body::Hint(election.as_str().to_owned())));
+            for out in self.watchers.of(&election) {
+                out.post(0, Body::Hint(election.as_str().to_owned()));
             }
         }
     }

@@ -208,7 +208,7 @@ pub(in super::super) fn rank(bytes: &[u8]) -> Result<Rank, Malformed> {
 
 impl From<&Told> for Reply {
     fn from(told: &Told) -> Self {
-        let Told { answer: Answer { accepted, view }, standing, waiting, held_for } = told;
+        let Told { answer: Answer { accepted, view }, standing, waiting, held_for, proven, claimed } = told;
         let waiting = waiting.iter().map(|one| Waits {
             who: Some((&one.who).into()),
             note: one.note.clone(),
@@ -231,6 +231,8 @@ impl From<&Told> for Reply {
             others: standing.others,
             waiting: waiting.collect(),
             held_ns: held_for.map(ns),
+            proven: proven.as_ref().map(Into::into),
+            claimed: claimed.as_ref().map(Into::into),
         }
     }
 }
@@ -262,6 +264,8 @@ impl TryFrom<&Reply> for Told {
             standing: Standing { ahead: reply.ahead, others: reply.others, reserve: false },
             waiting: waiting.collect::<Result<_, Malformed>>()?,
             held_for: reply.held_ns.map(Duration::from_nanos),
+            proven: reply.proven.as_ref().map(Term::try_from).transpose()?,
+            claimed: reply.claimed.as_ref().map(Term::try_from).transpose()?,
         })
     }
 }
@@ -367,6 +371,8 @@ mod tests {
                 waiting: waiting.collect(),
                 standing: Standing { ahead: 1, others: u32::MAX, reserve: false },
                 held_for: bound,
+                proven: None,
+                claimed: None,
                 answer: Answer {
                     accepted: bound.is_some(),
                     view: View {

@@ -136,6 +136,8 @@ impl Draw {
             standing: Standing { ahead: 1, others: u32::MAX, reserve: false },
             waiting: (0..self.below(3)).map(|_| waiting(self)).collect(),
             held_for: self.often().then(|| self.span()),
+            proven: self.often().then(|| self.term()),
+            claimed: self.often().then(|| self.term()),
         }
     }
 
@@ -175,7 +177,7 @@ impl Draw {
     /// A body of each kind.
     fn body(&mut self, own: &Cluster) -> Body {
         let id = |draw: &mut Self| wire::candidate_bytes(draw.holder().id);
-        match self.below(28) {
+        match self.below(29) {
             0 => Body::Hello(Hello {
                 version: VERSION + u32::from(!self.often()),
                 cluster: if self.often() { own.id_bytes() } else { vec![7; self.below(40)] },
@@ -189,6 +191,8 @@ impl Draw {
                 cluster: self.often().then(|| (&self.cluster(own)).into()),
                 proves: self.often(),
                 echoes: self.often(),
+                process: vec![7; self.below(40)],
+                generation: self.number(),
             }),
             2 => Body::Refused(Refused { why: "not \u{1b}[31mnow".to_owned(), is_passing: self.often() }),
             3 | 4 => Body::Ask(wire::Question {
@@ -218,6 +222,7 @@ impl Draw {
             15 => Body::Leave(Leave { election: "jobs".to_owned(), id: id(self) }),
             16 => Body::Moved((&self.cluster(own)).into()),
             17 => Body::Echo(true),
+            28 => Body::ListAfter(self.election().as_str().to_owned()),
             18 => Body::Echoed(Echoed { requests: self.often().then(|| self.number()) }),
             19..=23 => Body::Roll(self.roll_ask(own)),
             _ => Body::Rolled(RollReply::of(&self.roll_answer(own), None)),
@@ -319,7 +324,7 @@ struct Subject {
     tally: Tally,
     out: Out,
     folder: tempfile::TempDir,
-    _inbox: (mpsc::Receiver<Work>, mpsc::Receiver<(u64, Body)>),
+    _inbox: (mpsc::Receiver<Work>, Answers),
 }
 
 impl Subject {
@@ -330,20 +335,20 @@ impl Subject {
         let ballots = Ballots::restarted(kept, folder.path(), 20_000, clock::now()).expect("it is sound");
         let (known, told) = watch::channel(cluster.cloned());
         let (post, inbox) = mpsc::channel(1);
-        let (answers, sent) = mpsc::channel(8);
+        let (out, sent) = Out::new();
         let door = Door {
             own: "a@h:1".parse().expect("an address"),
             stays_here: true,
             voter: OWN,
+            process: Arc::default(),
             names: ["a", "b", "c"].map(str::to_owned).to_vec(),
             tls: None,
             cluster: told,
             post,
-            refusals: Refusals::default(),
+            refusals: Default::default(),
             requests: watch::channel(None).1,
         };
-        let out = Out { answers, end: Arc::default() };
-        Self { door, tally: Tally::new(ballots, known), out, folder, _inbox: (inbox, sent) }
+        Self { door, tally: Tally::new(ballots, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
     }
 
     /// Whatever it is, it is refused, or done and answered; and what is kept of it can be read again.

@@ -1,10 +1,17 @@
+//! What a voter keeps of what it is asked, and when it trusts its clock.
+
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use primacy_core::quorum::{Ask, Counts};
 
+use super::super::watchers;
 use super::*;
+use crate::peers::ballot::{UNCLAIMED_MOST, WAITING_MOST};
 use crate::peers::cluster::{Cluster, Roster};
+use crate::select::Rank;
 use crate::store::Holder;
+use crate::store::lineup::Said;
 use crate::{Label, Token};
 
 const OWN: VoterId = VoterId::from_bits(1);
@@ -22,8 +29,8 @@ fn at(millis: u64) -> Instant {
 struct Subject {
     tally: Tally,
     out: Out,
-    answers: mpsc::Receiver<(u64, Body)>,
-    _folder: tempfile::TempDir,
+    answers: Answers,
+    folder: tempfile::TempDir,
 }
 
 impl Subject {
@@ -34,29 +41,20 @@ impl Subject {
         let mut kept = Kept::of(OWN);
         kept.cluster = Some(prost::Message::encode_to_vec(&wire::Cluster::from(&cluster)));
         let ballots = Ballots::restarted(kept, folder.path(), 20_000, at(0)).expect("it is sound");
-        let tally = Tally::new(ballots, watch::channel(Some(cluster)).0);
-        let (answers, inbox) = mpsc::channel(16);
-        Self { tally, out: Out { answers, end: Arc::default() }, answers: inbox, _folder: folder }
+        let tally = Tally::new(ballots, watch::channel(Some(cluster)).0, Arc::default());
+        let (out, answers) = Out::new();
+        Self { tally, out, answers, folder }
     }
 
     /// What is answered at this time to a candidate.
     fn asks(&mut self, candidate: u128, ask: Ask, reading: Reading) -> Option<Answer> {
-        let question = Question {
-            voters: 0,
-            election: name("jobs"),
-            ask,
-            asker: CandidateId::from_bits(candidate),
-            announce: None,
-            lists: false,
-            reason: String::new(),
-        };
-        let work = Work::Ask { number: 7, question: Box::new(question), out: self.out.clone() };
+        let work = self.question(name("jobs"), candidate, ask, false);
         match self.tally.note_time(reading) {
             Some(now) => self.tally.take(work, now),
             None => self.tally.put_off(&work),
         }
         self.tally.tell();
-        match self.answers.try_recv().expect("it answers").1 {
+        match self.answers.inbox.try_recv().expect("it answers").1 {
             Body::Answer(reply) => Some(wire::Told::try_from(&reply).expect("an answer").answer),
             Body::Refused(refused) => {
                 assert!(refused.is_passing);
@@ -65,15 +63,35 @@ impl Subject {
             other => panic!("{other:?}"),
         }
     }
+
+    fn question(&self, election: ElectionName, candidate: u128, ask: Ask, waits: bool) -> Work {
+        let said = Said { note: "waits".to_owned(), rank: Rank::LAST };
+        let question = Question {
+            voters: 0,
+            election,
+            ask,
+            asker: CandidateId::from_bits(candidate),
+            announce: waits.then(|| (holder(candidate), said)),
+            lists: false,
+            reason: String::new(),
+        };
+        Work::Ask { number: 7, question: Box::new(question), out: self.out.clone() }
+    }
+
+    /// Does this at that time, and reads the answers.
+    fn takes(&mut self, work: Work, now: Instant) -> Vec<Body> {
+        self.tally.take(work, now);
+        self.tally.tell();
+        std::iter::from_fn(|| self.answers.inbox.try_recv().ok()).map(|(_, body)| body).collect()
+    }
+}
+
+fn holder(candidate: u128) -> Holder {
+    Holder { id: CandidateId::from_bits(candidate), label: Label::new("web").expect("valid"), data: String::new() }
 }
 
 fn claim(candidate: u128, term: u64) -> Ask {
-    let holder = Holder {
-        id: CandidateId::from_bits(candidate),
-        label: Label::new("web").expect("valid"),
-        data: String::new(),
-    };
-    let term = Token::new(term).expect("small");
+    let (term, holder) = (Token::new(term).expect("small"), holder(candidate));
     Ask::Claim { term, holder, lease: LEASE, seen: Counts::default(), granted: None }
 }
 
@@ -104,5 +122,142 @@ fn a_voter_whose_machine_slept_or_whose_clock_failed_is_bound_as_after_a_restart
         assert!(voter.asks(1, renewed, Reading::Steady(at(61_000))).expect("an answer").accepted, "it still leads");
         assert!(!voter.asks(2, claim(2, 2), Reading::Steady(at(70_500))).expect("an answer").accepted);
         assert!(voter.asks(2, claim(2, 2), Reading::Steady(at(71_500))).expect("an answer").accepted);
+    }
+}
+
+/// The voter supports a later claim, or restarts: it still tells of the last leadership that it knows to have been one.
+#[test]
+fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() {
+    let mut voter = Subject::new();
+    let told = |voter: &mut Subject, ask: Ask, now: u64| {
+        let Work::Ask { number, mut question, out } = voter.question(name("jobs"), 9, ask, false) else {
+            panic!("a question")
+        };
+        question.lists = true;
+        let answers = voter.takes(Work::Ask { number, question, out }, at(now));
+        let Some(Body::Answer(reply)) = answers.into_iter().find(|body| matches!(body, Body::Answer(_))) else {
+            panic!("an answer")
+        };
+        let told = wire::Told::try_from(&reply).expect("an answer");
+        let token = |term: Option<crate::store::Term>| term.map(|term| term.token.get());
+        (token(told.proven), token(told.claimed))
+    };
+    let token = |number| Token::new(number).expect("small");
+    assert_eq!(told(&mut voter, Ask::Read, 1), (None, None), "nobody has ever led");
+    assert_eq!(told(&mut voter, claim(1, 5), 2), (None, Some(5)), "perhaps it is granted");
+    let id = CandidateId::from_bits(1);
+    let renewal = Ask::Renew { term: token(5), id, beat: 2, lease: LEASE, fulfilled: 0 };
+    assert_eq!(told(&mut voter, renewal, 3), (Some(5), None), "whoever renews was granted it");
+    assert_eq!(told(&mut voter, claim(2, 6), 60_000), (Some(5), Some(6)));
+    voter.tally.ballots.write_history();
+    let kept = voter.tally.ballots.unflushed().expect("a claim is flushed");
+    let restarted = Ballots::restarted(kept, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
+    voter.tally.ballots = restarted;
+    assert_eq!(told(&mut voter, Ask::Read, 60_002), (Some(5), Some(6)), "after a restart too");
+    let taken_back = Ask::Release { term: token(6), id: CandidateId::from_bits(2), beat: 0, fulfilled: 0 };
+    assert_eq!(told(&mut voter, taken_back, 60_003), (Some(5), None), "it was never granted");
+}
+
+/// More than a stranger sent in the test by which this was found.
+const FLOOD: u32 = 400_000;
+
+#[test]
+fn looks_at_unknown_elections_leave_nothing_behind() {
+    let mut voter = Subject::new();
+    assert!(voter.asks(1, claim(1, 1), Reading::Stepped(at(1))).expect("an answer").accepted);
+    for n in 0..FLOOD {
+        let work = voter.question(name(&format!("unknown-{n}")), 2, Ask::Read, false);
+        assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_)]));
+    }
+    assert_eq!(voter.tally.ballots.counts(), (1, 0, 1), "one election, nobody waits, and one promise ends");
+    let end = voter.tally.ballots.next_end().expect("it is bound");
+    voter.tally.ballots.expire(end);
+    assert_eq!(voter.tally.ballots.stirred().len(), 1);
+    assert_eq!(voter.tally.ballots.next_end(), None);
+}
+
+#[test]
+fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_time() {
+    let mut voter = Subject::new();
+    voter.asks(1, claim(1, 1), Reading::Stepped(at(1)));
+    let names = UNCLAIMED_MOST + UNCLAIMED_MOST / 4;
+    for n in 0..3 * names {
+        let (election, candidate) = (name(&format!("unknown-{}", n % names)), 10 + u128::try_from(n).expect("it fits"));
+        let work = voter.question(election, candidate, Ask::Read, true);
+        assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_), ..]));
+    }
+    let (elections, waiting, _) = voter.tally.ballots.counts();
+    assert_eq!((elections, waiting), (UNCLAIMED_MOST + 1, WAITING_MOST));
+    // Whoever leaves makes room.
+    let (election, id, out) = (name("unknown-0"), CandidateId::from_bits(10), voter.out.clone());
+    voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
+    assert_eq!(voter.tally.ballots.counts(), (elections, waiting - 1, 1));
+    let late = at(24 * 3_600_000);
+    for n in 0..2 {
+        let work = voter.question(name(&format!("late-{n}")), 7, Ask::Read, true);
+        voter.takes(work, late);
+    }
+    assert_eq!(voter.tally.ballots.counts(), (3, 2, 1), "all others have said nothing for a day");
+}
+
+#[test]
+fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
+    let mut voter = Subject::new();
+    let now = at(2);
+    for n in 0..ELECTIONS_MOST {
+        let work = voter.question(name(&format!("claimed-{n}")), 1, claim(1, 1), false);
+        assert!(matches!(voter.takes(work, now)[..], [Body::Answer(_)]));
+    }
+    for n in 0..1_000 {
+        let work = voter.question(name(&format!("more-{n}")), 1, claim(1, 1), false);
+        assert!(matches!(voter.takes(work, now)[..], [Body::Refused(_)]));
+    }
+    let again = voter.question(name("claimed-0"), 1, claim(1, 2), false);
+    assert!(matches!(voter.takes(again, now)[..], [Body::Answer(_)]));
+    assert_eq!(voter.tally.ballots.counts(), (ELECTIONS_MOST, 0, ELECTIONS_MOST));
+    // All of them can be listed, a part at a time.
+    let (mut listed, mut after) = (0, None);
+    loop {
+        let list = Work::List { number: 1, after: after.take(), out: voter.out.clone() };
+        let [Body::Listed(Names { names })] = &voter.takes(list, now)[..] else { panic!("a list") };
+        listed += names.len();
+        match names.last() {
+            Some(last) => after = Some(name(last)),
+            None => break,
+        }
+    }
+    assert_eq!(listed, ELECTIONS_MOST);
+}
+
+#[test]
+fn what_connections_watch_is_bounded_and_ends_with_them() {
+    let mut voter = Subject::new();
+    for n in 0..FLOOD {
+        // Connections of which each watches more than it may.
+        if n.is_multiple_of(100) {
+            (voter.out, voter.answers) = Out::new();
+        }
+        let watch = Work::Watch { election: name(&format!("unknown-{n}")), out: voter.out.clone() };
+        assert!(matches!(voter.takes(watch, at(2))[..], [Body::Hint(_)]));
+    }
+    let (watched, connections) = voter.tally.watchers.counts();
+    assert_eq!((watched, connections), (watchers::MOST, watchers::MOST.div_ceil(watchers::OF_ONE_MOST)));
+    for id in 0..=voter.out.id {
+        voter.takes(Work::Gone { id }, at(3));
+    }
+    assert_eq!(voter.tally.watchers.counts(), (0, 0));
+}
+
+#[test]
+fn whoever_reads_no_answers_is_cut_off_before_they_take_much_room() {
+    let names = vec!["x".repeat(128); NAMES_MOST];
+    let list = || Body::Listed(Names { names: names.clone() });
+    let (out, _answers) = Out::new();
+    let posted = (0..ANSWERS_MOST).take_while(|_| out.post(1, list())).count();
+    assert!(posted > 1 && posted * list().encoded_len() <= ANSWER_BYTES_MOST, "{posted}");
+    let (out, mut answers) = Out::new();
+    for _ in 0..ANSWERS_MOST {
+        assert!(out.post(1, list()), "whoever reads its answers gets them all");
+        assert!(answers.next().now_or_never().flatten().is_some());
     }
 }

@@ -1,0 +1,91 @@
+//! Looks whether another process answers as this voter, and whether the others are who they were.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy_core::quorum::VoterId;
+use tokio::sync::{oneshot, watch};
+use tracing::{debug, error};
+
+use super::super::address::PeerAddress;
+use super::super::cluster::Cluster;
+use super::super::link::{Way, dial};
+use super::super::twins::{Process, Sightings};
+use super::{PeerError, PeerSettings};
+use crate::clock;
+
+/// How often all voters are visited.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// The second look at a process that answers in the place of this one: the first may have been at one that was just ending.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Visits all voters at the addresses by which they are known, this one first, and `met` is told when that is done. Whoever
+/// cannot be reached proves nothing.
+///
+/// # Errors
+/// If another process answers as this voter at its address.
+pub(super) async fn look_out(
+    settings: PeerSettings,
+    voter: VoterId,
+    process: Arc<Process>,
+    mut known: watch::Receiver<Option<Cluster>>,
+    met: oneshot::Sender<()>,
+) -> Result<(), PeerError> {
+    let (seen, mut met) = (Sightings::default(), Some(met));
+    let way = Way::Network(settings.tls.clone());
+    loop {
+        let cluster = known.borrow_and_update().clone();
+        if let Some(cluster) = &cluster {
+            for (_, own) in cluster.addresses().filter(|(other, _)| *other == voter) {
+                if is_another(own, &way, cluster, &settings, (voter, &process)).await {
+                    let error = PeerError::Copied { voter, address: own.clone(), folder: settings.folder };
+                    error!("{error}");
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(met) = met.take() {
+            // The voter may have waited long enough.
+            let _ = met.send(());
+        }
+        for (_, peer) in cluster.iter().flat_map(Cluster::addresses).filter(|(other, _)| *other != voter) {
+            let began = clock::now();
+            let id = cluster.as_ref().map(Cluster::id_bytes).unwrap_or_default();
+            match dial(peer, &way, id, &settings.name).await {
+                // It says in the log what it finds.
+                Ok(greeted) => drop(seen.note(&greeted, peer, began)),
+                Err(error) => debug!(%peer, %error, "not visited"),
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            changed = known.changed() => if changed.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether another process answers there as this voter, twice.
+async fn is_another(
+    own: &PeerAddress,
+    way: &Way,
+    cluster: &Cluster,
+    settings: &PeerSettings,
+    (voter, process): (VoterId, &Process),
+) -> bool {
+    for turn in 0..2 {
+        if turn > 0 {
+            tokio::time::sleep(AGAIN).await;
+        }
+        let greeted = dial(own, way, cluster.id_bytes(), &settings.name).await;
+        let is_another = |greeted: super::super::link::Greeted| {
+            greeted.voter == voter && !greeted.process.is_empty() && greeted.process != process.bytes()
+        };
+        if !greeted.is_ok_and(is_another) {
+            return false;
+        }
+    }
+    true
+}
