@@ -12,7 +12,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// `user`, password and port of a URL.
-fn parts(url: &str) -> (String, String, String) {
+pub(crate) fn parts(url: &str) -> (String, String, String) {
     let rest = url.split("//").nth(1).expect("a URL");
     let (user, host) = rest.split_once('@').expect("a user");
     let (user, password) = user.split_once(':').expect("a password");

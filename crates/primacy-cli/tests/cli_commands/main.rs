@@ -3,6 +3,7 @@
 mod doctor;
 mod examples;
 mod json;
+mod lines;
 mod members;
 mod observe;
 mod orders;

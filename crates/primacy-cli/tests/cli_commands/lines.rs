@@ -1,0 +1,481 @@
+//! Every command line of the README and the manual, run word by word.
+//!
+//! Lines are found by what they look like, so that a new one without a [`Way`] fails. Each is run by `sh` in a folder with
+//! the programs that the manual names. Those about peers have hosts of their own: a network namespace in which all the
+//! manual's addresses are this machine's, with its folders empty.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::support::primacy;
+
+/// How a line is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By itself, where nobody campaigns. It ends with this code.
+    Alone(i32),
+    /// Where web-1 leads and web-2 waits. It ends with this code.
+    Led(i32),
+    /// Where nobody campaigns, until it has printed a line with this.
+    Says(&'static str),
+    /// Where web-1 leads and web-2 waits, until it has printed a line with this.
+    Lasts(&'static str),
+    /// On a PostgreSQL server, which stands for the one of the line above it, and for the administrator's.
+    Postgres,
+    /// On a MariaDB server, which stands for the administrator's.
+    MariaDb,
+    /// In [`PEERS`], where it stands among others.
+    Peers,
+    /// Not here, for this reason.
+    No(&'static str),
+}
+use Way::{Alone, Lasts, Led, MariaDb, No, Peers, Postgres, Says};
+
+const BUILDS: &str = "builds the workspace or runs all of its tests, this one too";
+const README_EXAMPLE: &str = "processes::peers runs the README's example as a whole";
+const FORM: &str = "a form with a place to fill in: each part of it is in the line of an example";
+
+/// The lines in blocks, without what is behind `   #`.
+const LINES: &[(&str, Way)] = &[
+    // README.md
+    (
+        "cargo run --release -- run -- sh -c 'echo \"I lead with token $PRIMACY_TOKEN\"; exec sleep 1000'",
+        Says("I lead with token"),
+    ),
+    ("cargo run --release -- status --explain", Led(0)),
+    ("export PRIMACY_STORE=postgresql://jobs@db.example/jobs", Peers),
+    ("PEERS=a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403", No(README_EXAMPLE)),
+    (
+        "for name in a b c; do primacy peer --quiet --name $name --peers $PEERS --dir \"$(mktemp -d)\" & done",
+        No(README_EXAMPLE),
+    ),
+    ("primacy run --store peers://$PEERS --name web-1 -- sleep 1000 &", No(README_EXAMPLE)),
+    ("primacy watch --store peers://$PEERS --until-leader", No(README_EXAMPLE)),
+    ("primacy status --store peers://$PEERS", No(README_EXAMPLE)),
+    ("primacy run --name web-1 -- ./scheduler --port 80", Alone(0)),
+    ("primacy status --explain", Led(0)),
+    ("primacy watch", Lasts("web-1")),
+    ("primacy members", Led(0)),
+    ("primacy promote web-2", Led(0)),
+    ("primacy depose", Led(0)),
+    ("primacy pause; primacy resume", Led(0)),
+    ("primacy history", Led(0)),
+    ("primacy peer --name a --peers a@10.0.0.1:7400,…", No("its end is left out; the manual has all of it")),
+    ("primacy doctor", Led(0)),
+    (
+        "primacy simulate --lease 3s --round-trip 40ms",
+        No("2,000 worlds take a minute unoptimised; simulate.rs runs fewer"),
+    ),
+    ("cargo xtask ci", No(BUILDS)),
+    (
+        "export PRIMACY_TEST_POSTGRES=postgresql://ann:secret@127.0.0.1/tests PRIMACY_TEST_MYSQL=mysql://ann:secret@127.0.0.1/tests",
+        No("`cargo xtask ci` sets them to servers that it starts"),
+    ),
+    ("cargo test", No(BUILDS)),
+    // docs/manual/commands.md
+    ("primacy run -- ./scheduler &", Alone(0)),
+    ("primacy status", Led(0)),
+    ("primacy run -- ./scheduler --port 8080", Alone(0)),
+    ("primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing", Alone(0)),
+    ("primacy run --lease 3s --grace 1s --once -- ./worker", Alone(0)),
+    ("primacy run --lease 500ms --renew 100ms --grace 50ms -- ./worker", Alone(0)),
+    ("primacy run -- sh -c 'exec ./relay --fence \"$PRIMACY_TOKEN\"'", Alone(0)),
+    ("primacy run --prefer db-1,'db-*' --never db-backup -- ./writer", Alone(0)),
+    ("primacy run --score-command ./how-fresh --score-class 100 -- ./writer", Alone(0)),
+    ("primacy run --store peers:///run/primacy/a.socket --turn ring -- ./worker", Peers),
+    ("primacy run --store peers:///run/primacy/a.socket --score-oracle latency --fail-back 1m -- ./writer", Peers),
+    (
+        "primacy run --store peers:///run/primacy/a.socket --score-oracle consensus --score-class 10000 -- ./writer",
+        Peers,
+    ),
+    ("primacy run --protocol registers -- ./worker", Alone(0)),
+    ("primacy run --protocol registers --round 250ms --missed 3 -- ./worker", Alone(0)),
+    ("primacy status --quiet && echo somebody leads", Led(0)),
+    ("primacy status --json | jq -r '.leader.data // empty'", Led(0)),
+    ("primacy watch --until-leader --quiet", Led(0)),
+    ("primacy watch --json | while read -r line; do ./announce \"$line\"; done", Lasts("announced")),
+    ("primacy promote web-2 --token \"$(primacy status --json | jq .token)\"", Led(0)),
+    ("primacy depose --no-wait", Led(0)),
+    ("primacy run --try --quiet -- ./report || test $? -eq 75", Alone(0)),
+    ("primacy run --for 5m -- ./migrate", Alone(0)),
+    ("primacy run --isolate -- ./worker-that-forks", Alone(0)),
+    ("primacy peer certs certs a b c web-1 web-2", Peers),
+    ("primacy peer certs certs a b c web-1 web-2 operator", Peers),
+    ("primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400", Peers),
+    (
+        "primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs",
+        Peers,
+    ),
+    ("primacy schema postgres | psql \"$ADMIN_URL\"", Postgres),
+    ("primacy schema mysql | mariadb -u root elections", MariaDb),
+    ("primacy completions bash > /usr/share/bash-completion/completions/primacy", Peers),
+    ("primacy man | man -l -", Alone(0)),
+    ("primacy man --dir /usr/local/share/man/man1", Peers),
+    // docs/manual/fencing.md
+    ("primacy schema postgres --fence-only | psql \"$ADMIN_URL\"", Postgres),
+    ("primacy schema mysql --fence-only | mariadb -u root mydata", MariaDb),
+    ("primacy schema sqlite | sqlite3 jobs.db", Alone(0)),
+    // docs/manual/stores.md
+    ("primacy run --election billing -- ./billing", Postgres),
+    ("export PRIMACY_STORE='peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1'", Peers),
+    ("primacy run --name web-1 -- ./jobs", Peers),
+    (
+        "primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400 --socket /run/primacy/a.socket",
+        Peers,
+    ),
+    ("export PRIMACY_STORE=peers:///run/primacy/a.socket", Peers),
+    ("primacy peer list", Peers),
+    ("primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400", Peers),
+    ("primacy peer remove a b", Peers),
+    ("primacy peer replace c f@10.0.0.6:7400", Peers),
+    // Whole commands in sentences
+    ("cargo doc --open -p primacy", No(BUILDS)),
+    ("cargo xtask bench", No(BUILDS)),
+    ("cargo xtask bench hosts", No(BUILDS)),
+    ("cargo xtask bench peers", No(BUILDS)),
+    ("cargo xtask bench peers --lease 60", No(BUILDS)),
+    ("cargo xtask bench peers --paper", No(BUILDS)),
+    ("cargo xtask bench peers --sites --lease 1000 --elections 60", No(BUILDS)),
+    ("cargo xtask tidy", No(BUILDS)),
+    ("primacy --version", Alone(0)),
+    ("primacy version", Alone(0)),
+    ("primacy COMMAND --help", No(FORM)),
+    ("primacy help COMMAND", No(FORM)),
+    ("primacy depose --json", Led(0)),
+    ("primacy doctor --json", Led(0)),
+    ("primacy history --json", Led(0)),
+    ("primacy list", Led(0)),
+    ("primacy list --json", Led(0)),
+    ("primacy man", Alone(0)),
+    ("primacy members --json", Led(0)),
+    ("primacy members --watch --json", No("json.rs reads what it prints")),
+    ("primacy pause", Led(0)),
+    ("primacy pause --json", Led(0)),
+    ("primacy resume", Led(0)),
+    ("primacy resume --json", Led(0)),
+    ("primacy peer", No("a command's name, which is completed elsewhere")),
+    ("primacy peer --json", No("a command's name, which is completed elsewhere")),
+    ("primacy peer add", No("a command's name, which is completed elsewhere")),
+    ("primacy peer certs", No("a command's name, which is completed elsewhere")),
+    ("primacy peer confirm", No("a command's name, which is completed elsewhere")),
+    ("primacy peer certs --json", No("a command's name, which is completed elsewhere")),
+    ("primacy peer replace c c@10.0.0.3:7400", No("needs a voter whose folder was lost: processes::exchange")),
+    ("primacy peer replace c c@10.0.0.7:7400", No("needs a voter that has moved: exchange.rs of the library")),
+    ("primacy promote", No("a command's name, which is completed elsewhere")),
+    ("primacy promote --json", No("a command's name, which is completed elsewhere")),
+    ("primacy run", No("a command's name, which is completed elsewhere")),
+    ("primacy run --verbose", No("a command's name, which is completed elsewhere")),
+    ("primacy schema", No("a command's name, which is completed elsewhere")),
+    ("primacy schema postgres", Alone(0)),
+    ("primacy simulate --json", No("2,000 worlds take a minute unoptimised; simulate.rs runs fewer")),
+    ("primacy status --json", Led(0)),
+    ("primacy watch --json", Lasts("\"schema\"")),
+];
+
+/// What the lines about peers need beside them, in the manual's order: `=` stands before its lines, `&` before one that goes
+/// on, and `?` before a wait that is over when the command succeeds.
+const PEERS: &[&str] = &[
+    "=primacy peer certs certs a b c web-1 web-2",
+    "=primacy peer certs certs a b c web-1 web-2 operator",
+    " primacy peer certs certs a b c d e f web-1 web-2 operator",
+    "&primacy peer --name b --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400",
+    "&primacy peer --name c --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400",
+    "=primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400",
+    "=export PRIMACY_STORE='peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1'",
+    "?primacy list",
+    "=primacy run --name web-1 -- ./jobs",
+    "=primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs",
+    "=primacy doctor",
+    " kill $a; wait $a",
+    "=primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400 --socket /run/primacy/a.socket",
+    "=export PRIMACY_STORE=peers:///run/primacy/a.socket",
+    "?primacy list",
+    "=primacy run --name web-1 -- ./jobs",
+    "=primacy run --store peers:///run/primacy/a.socket --turn ring -- ./worker",
+    "=primacy run --store peers:///run/primacy/a.socket --score-oracle latency --fail-back 1m -- ./writer",
+    "=primacy run --store peers:///run/primacy/a.socket --score-oracle consensus --score-class 10000 -- ./writer",
+    "=primacy peer list",
+    "&primacy peer --name d --certs certs --peers c@10.0.0.3:7400,d@10.0.0.4:7400",
+    "&primacy peer --name e --certs certs --peers c@10.0.0.3:7400,e@10.0.0.5:7400",
+    "&primacy peer --name f --certs certs --peers c@10.0.0.3:7400,f@10.0.0.6:7400",
+    " export PRIMACY_STORE='peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=operator'",
+    "?primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400",
+    "=primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400",
+    "=primacy peer remove a b",
+    "?primacy peer replace c f@10.0.0.6:7400",
+    "=primacy peer replace c f@10.0.0.6:7400",
+    "=primacy completions bash > /usr/share/bash-completion/completions/primacy",
+    "=primacy man --dir /usr/local/share/man/man1",
+    "=export PRIMACY_STORE=postgresql://jobs@db.example/jobs",
+    " primacy status --wait 0s || [ $? = 69 ]",
+];
+
+const PAGES: &[(&str, &str)] = &[
+    ("README.md", include_str!("../../../../README.md")),
+    ("commands.md", include_str!("../../../../docs/manual/commands.md")),
+    ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
+    ("json.md", include_str!("../../../../docs/manual/json.md")),
+    ("measurements.md", include_str!("../../../../docs/manual/measurements.md")),
+    ("past-failures.md", include_str!("../../../../docs/manual/past-failures.md")),
+    ("stores.md", include_str!("../../../../docs/manual/stores.md")),
+];
+
+/// The command lines of a page: in blocks those that are no output, in sentences those that are more than a name.
+fn lines_of(page: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut block: Option<(&str, bool)> = None;
+    for line in page.lines() {
+        if let Some(kind) = line.strip_prefix("```") {
+            block = if block.is_some() { None } else { Some((kind, false)) };
+            continue;
+        }
+        match &mut block {
+            Some((kind @ ("sh" | ""), prompts)) => {
+                let prompted = line.strip_prefix("$ ");
+                *prompts |= prompted.is_some();
+                let line = prompted.unwrap_or(line);
+                let command = line.split("   #").next().unwrap_or(line).trim_end();
+                // A block with prompts shows output, too; a picture has no commands.
+                let counts = prompted.is_some() || (!*prompts && (*kind == "sh" || begins_like_one(command)));
+                if counts && !command.is_empty() {
+                    lines.push(command.to_owned());
+                }
+            }
+            Some(_) => {}
+            None => {
+                let quoted = line.split('`').skip(1).step_by(2);
+                let whole = |text: &&str| begins_like_one(text) && !text.contains(['[', '<']) && !text.ends_with("...");
+                lines.extend(quoted.filter(whole).map(str::to_owned));
+            }
+        }
+    }
+    lines
+}
+
+/// Whether a page has this line. One that no page has is not run.
+fn is_in_pages(line: &str) -> bool {
+    PAGES.iter().any(|(_, text)| lines_of(text).iter().any(|other| other == line))
+}
+
+fn begins_like_one(text: &str) -> bool {
+    ["primacy ", "cargo "].iter().any(|program| text.starts_with(program))
+}
+
+fn way(line: &str) -> Option<Way> {
+    LINES.iter().find(|(known, _)| *known == line).map(|(_, way)| *way)
+}
+
+#[test]
+fn every_line_of_the_pages_has_its_way_to_be_run() {
+    for (page, text) in PAGES {
+        for line in lines_of(text).iter().filter(|line| !line.contains("NAME")) {
+            assert!(way(line).is_some(), "{page}: say in LINES how this line is run:\n{line}");
+        }
+    }
+    for (line, way) in LINES {
+        let among_peers = PEERS.iter().any(|other| other.strip_prefix('=') == Some(line));
+        assert!(*way != Peers || among_peers, "PEERS does not run this line: {line}");
+    }
+}
+
+/// A folder with the programs that the manual names, where a line is run.
+struct Sandbox {
+    folder: TempDir,
+    /// Whose end this awaits.
+    runners: Mutex<Vec<Child>>,
+}
+
+/// The manual's programs, which do their work at once, and what stands for those that are elsewhere.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("scheduler", "exit 0"),
+    ("billing", "exit 0"),
+    ("worker", "exit 0"),
+    ("relay", "exit 0"),
+    ("writer", "exit 0"),
+    ("jobs", "exit 0"),
+    ("report", "exit 0"),
+    ("migrate", "exit 0"),
+    ("worker-that-forks", "exit 0"),
+    ("how-fresh", "echo 7"),
+    ("announce", "echo announced"),
+    // Builds nothing: the command is there.
+    ("bin/cargo", "[ \"$1 $2 $3\" = 'run --release --' ] && shift 3 && exec primacy \"$@\""),
+    // The administrator of a server of the test.
+    ("bin/mariadb", "[ \"$1 $2\" = '-u root' ] && exec /usr/bin/env -S \"$MARIADB\""),
+];
+
+impl Sandbox {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir(folder.path().join("bin")).expect("it is new");
+        for (name, script) in PROGRAMS {
+            let file = folder.path().join(name);
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        }
+        Self { folder, runners: Mutex::default() }
+    }
+
+    /// `command`, as somebody in this folder would run it.
+    fn command(&self, mut command: Command) -> Command {
+        let here = self.folder.path();
+        let primacy = Path::new(env!("CARGO_BIN_EXE_primacy")).parent().expect("it is in a folder").display();
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.current_dir(here).env("HOME", here).env("PATH", format!("{}/bin:{primacy}:{path}", here.display()));
+        command.env_remove("XDG_STATE_HOME").stdin(Stdio::null()).process_group(0);
+        command
+    }
+
+    /// `sh` with this line.
+    fn line(&self, line: &str) -> Command {
+        let mut shell = Command::new("sh");
+        // That of the test says what the environment must not.
+        for name in ["PRIMACY_STORE", "PRIMACY_ELECTION", "PRIMACY_NAME", "PRIMACY_LOG", "STATE_DIRECTORY"] {
+            shell.env_remove(name);
+        }
+        shell.args(["-c", line]);
+        self.command(shell)
+    }
+
+    fn runs(&self, line: &str) -> Output {
+        self.line(line).output().expect("there is a shell")
+    }
+
+    /// web-1 leads, and web-2 waits.
+    fn led(self) -> Self {
+        for (name, ready) in [
+            ("web-1", "primacy watch --until-leader --quiet --wait 20s"),
+            ("web-2", "until primacy status --json | jq -e '.candidates | length == 1'; do :; done"),
+        ] {
+            let mut runner = primacy(&["run", "--name", name, "--data", "http://10.0.0.1:8080", "--", "sleep", "1000"]);
+            runner.stdout(Stdio::null()).stderr(Stdio::null());
+            self.runners.lock().expect("no panic").push(self.command(runner).spawn().expect("it starts"));
+            let output = self.runs(ready);
+            assert!(output.status.success(), "{output:?}");
+        }
+        self
+    }
+
+    /// Runs it until it says this.
+    fn says(&self, line: &str, wanted: &str) {
+        let mut child = self.line(line).stdout(Stdio::piped()).spawn().expect("there is a shell");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let said = out.lines().map_while(Result::ok).any(|line| line.contains(wanted));
+        end(&mut child);
+        assert!(said, "{line}: it has not said {wanted}");
+    }
+}
+
+/// Ends a process and its group.
+fn end(child: &mut Child) {
+    let _ = killpg(Pid::from_raw(i32::try_from(child.id()).expect("pids are small")), Signal::SIGTERM);
+    let _ = child.wait();
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.runners.lock().expect("no panic").iter_mut().for_each(end);
+    }
+}
+
+#[track_caller]
+fn ended(line: &str, output: &Output, code: i32) {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert_eq!(output.status.code(), Some(code), "{line}\n{out}{err}");
+}
+
+#[test]
+fn lines_about_one_host_do_what_they_say() {
+    let next = AtomicUsize::new(0);
+    // They wait for candidates and leases more than for the processor.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some((line, way)) = LINES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match way {
+                        _ if !is_in_pages(line) => {}
+                        Alone(code) => {
+                            ended(line, &Sandbox::new().runs(&format!("{line}\nend=$?; wait; exit $end")), *code)
+                        }
+                        Led(code) => ended(line, &Sandbox::new().led().runs(line), *code),
+                        Says(wanted) => Sandbox::new().says(line, wanted),
+                        Lasts(wanted) => Sandbox::new().led().says(line, wanted),
+                        Postgres | MariaDb | Peers | No(_) => {}
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn lines_about_servers_do_what_they_say() {
+    use primacy_servers::{MariaDbOptions, PostgresOptions};
+    let postgres = primacy_servers::Postgres::start(&PostgresOptions::default()).expect("it starts");
+    let mariadb = primacy_servers::MariaDb::start(&MariaDbOptions::default()).expect("it starts");
+    let (user, password, port) = crate::examples::parts(&mariadb.url());
+    let client = format!("/usr/bin/mariadb --no-defaults --host=127.0.0.1 --port={port} --user={user} primacy");
+    let sandbox = Sandbox::new();
+    for (line, _) in LINES.iter().filter(|(line, way)| matches!(way, Postgres | MariaDb) && is_in_pages(line)) {
+        let mut command = sandbox.line(line);
+        command.env("PRIMACY_STORE", postgres.url()).env("ADMIN_URL", postgres.url());
+        command.env("MARIADB", &client).env("MYSQL_PWD", &password);
+        ended(line, &command.output().expect("there is a shell"), 0);
+    }
+    assert_eq!(postgres.sql("SELECT primacy_fence('a', 1)").expect("it is there"), "1");
+    mariadb.sql("CALL primacy_fence('a', 1)").expect("it is there");
+}
+
+/// The addresses of the manual are this machine's, and its folders are empty.
+const HOSTS: &str = "\
+ip link set lo up
+for n in 1 2 3 4 5 6 7; do ip address add 10.0.0.$n/32 dev lo; done
+for folder in /run /usr/share/bash-completion /usr/local/share; do mount -t tmpfs tmpfs $folder; done
+mkdir -m 755 /run/primacy /usr/share/bash-completion/completions
+";
+
+#[test]
+fn lines_about_peers_do_what_they_say() {
+    let sandbox = Sandbox::new();
+    let mut script = format!("set -e\n{HOSTS}");
+    for (n, line) in PEERS.iter().enumerate() {
+        let (kind, line) = line.split_at(1);
+        if kind == "=" && !is_in_pages(line) {
+            continue;
+        }
+        let voter = line.strip_prefix("primacy peer --name ").and_then(|rest| rest.split(' ').next());
+        script += &format!("echo 'LINE {n}'\n");
+        script += &match (kind, voter) {
+            ("?", _) => format!("until {line}; do :; done\n"),
+            // It votes until it is ended, at its own address, since one machine stands for all of the manual's.
+            (_, Some(name)) => {
+                let own = line.split([' ', ',']).find_map(|word| word.strip_prefix(&format!("{name}@")));
+                format!("{line} --quiet --listen {} & {name}=$!\n", own.expect("its address is among them"))
+            }
+            _ => format!("{line}\n"),
+        };
+    }
+    script += "echo COMPLETE\n";
+    let mut command = Command::new("timeout");
+    // All voters end with the shell, which is the first process of their namespace.
+    command.args(["--kill-after=5", "120", "unshare", "--net", "--mount", "--propagation", "private"]);
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &script]);
+    let output = sandbox.command(command).env_remove("PRIMACY_STORE").output().expect("every system has it");
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    if !out.contains("LINE ") {
+        return primacy_servers::skipped(&format!("hosts of one's own need root: {err}"));
+    }
+    let last = out.lines().filter_map(|line| line.strip_prefix("LINE ")?.parse::<usize>().ok()).next_back();
+    let last = last.and_then(|n| PEERS.get(n)).unwrap_or(&"");
+    assert!(out.lines().any(|line| line == "COMPLETE"), "{last}\n{out}\n{err}");
+}
