@@ -6,6 +6,7 @@ mod actor;
 mod copies;
 mod files;
 mod hints;
+mod hostile_hints;
 mod locks;
 mod mounts;
 mod processes;

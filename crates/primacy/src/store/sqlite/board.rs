@@ -3,20 +3,23 @@
 //! Each election has a file of its own, so that a change of one wakes nobody who waits for another. Its *times* are the
 //! hint; its *content* is the highest token granted, so that tokens still grow, and a lost record is still waited out,
 //! after the database itself was deleted (rules R6 and R11). Neither is needed for safety while the database lives.
+//!
+//! Others may be able to write into the folder. So a file in it is used only if it is what primacy would have made there: see
+//! [`Board::check`]. No call here waits for anybody, and none is made while the database is locked but the writing of a token
+//! into a file that was opened and checked before.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag};
+use nix::fcntl::{OFlag, open, openat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::stat::{Mode, futimens};
 use nix::sys::time::TimeSpec;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -48,58 +51,92 @@ impl Board {
 
     /// Tells all who watch the election to look. Best effort: they look by themselves too, only later.
     pub(super) fn ring(&self) {
-        let touch = || {
-            let now = &TimeSpec::UTIME_NOW;
-            utimensat(AT_FDCWD, &self.file, now, now, UtimensatFlags::NoFollowSymlink)
-        };
-        let rung = match touch() {
+        let now = &TimeSpec::UTIME_NOW;
+        match self.open_file(OFlag::O_WRONLY).and_then(|file| Ok(futimens(&file, now, now)?)) {
+            Ok(()) => {}
             // Nobody has ever watched; whoever comes now looks first.
-            Err(Errno::ENOENT) => Ok(()),
-            result => result,
-        };
-        if let Err(error) = rung {
-            debug!(%error, file = %self.file.display(), "no hint could be given; waiting candidates poll");
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                debug!(%error, file = %self.file.display(), "no hint could be given; waiting candidates poll");
+            }
         }
     }
 
-    /// The highest token that the file tells of.
+    /// The highest token that the file tells of. A number that no token could follow is none.
     pub(super) fn remembered(&self) -> Token {
-        let mut text = String::new();
-        let read = File::open(&self.file).and_then(|file| file.take(64).read_to_string(&mut text));
-        match read {
-            Ok(_) => text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(Token::NONE),
-            Err(_) => Token::NONE,
-        }
+        self.open_file(OFlag::O_RDONLY).map_or(Token::NONE, |file| read_token(&file))
     }
 
-    /// Writes down a token that is being granted. To be called while nobody else can grant.
-    pub(super) fn remember(&self, token: Token) {
-        // Of constant length: a token never overwrites a part of a longer one.
-        let text = format!("{:019}\n", token.get());
-        let written = self.open().and_then(|file| file.write_all_at(text.as_bytes(), 0));
-        if let Err(error) = written {
-            debug!(%error, file = %self.file.display(), "the token could not be written beside the database");
+    /// Opens the file for a grant, which reads it before the database is locked and writes it before its commit.
+    pub(super) fn memory(&self) -> Memory {
+        let opened = self.create_file(OFlag::O_RDWR).or_else(|_| self.open_file(OFlag::O_RDONLY));
+        if let Err(error) = &opened {
+            debug!(%error, file = %self.file.display(), "no token is remembered beside the database");
         }
+        Memory(opened.ok())
     }
 
-    fn open(&self) -> io::Result<File> {
-        let open = || {
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .custom_flags(OFlag::O_NOFOLLOW.bits())
-                .open(&self.file)
-        };
-        match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.database.exists() => {
+    /// Why the folder is not used, if it is there and is not.
+    pub(super) fn refusal(database: &Path) -> Option<String> {
+        let election = ElectionName::new("any").ok()?;
+        let error = Self::of(database, &election).open_folder().err()?;
+        (error.kind() != ErrorKind::NotFound).then(|| error.to_string())
+    }
+
+    fn open_file(&self, how: OFlag) -> io::Result<File> {
+        let folder = self.open_folder()?;
+        let name = self.file.file_name().ok_or(ErrorKind::NotFound)?;
+        let file = File::from(openat(&folder, name, how | CAREFULLY, Mode::from_bits_truncate(0o666))?);
+        self.check(&file)?;
+        Ok(file)
+    }
+
+    fn create_file(&self, how: OFlag) -> io::Result<File> {
+        match self.open_file(how | OFlag::O_CREAT) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.database.exists() => {
                 match fs::create_dir(&self.folder) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                    _ => open(),
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                    _ => self.open_file(how | OFlag::O_CREAT),
                 }
             }
             result => result,
         }
+    }
+
+    fn open_folder(&self) -> io::Result<File> {
+        let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | CAREFULLY;
+        let folder = File::from(open(&self.folder, how, Mode::empty())?);
+        self.check_owner(&folder.metadata()?)?;
+        Ok(folder)
+    }
+
+    /// Refuses what primacy would not have made: what is no regular file, has another name too, belongs to a user whom
+    /// nobody here trusts, or may be written by those who may not write the database.
+    fn check(&self, file: &File) -> io::Result<()> {
+        let found = file.metadata()?;
+        if !found.is_file() || found.nlink() != 1 {
+            return Err(io::Error::other("it is not a plain file with one name"));
+        }
+        let database = self.check_owner(&found)?;
+        const OTHERS_WRITE: u32 = 0o022;
+        if found.mode() & OTHERS_WRITE & !database.mode() != 0 {
+            return Err(io::Error::other("others may write it than may write the database"));
+        }
+        Ok(())
+    }
+
+    /// This user, root, and the owner of the database, who could change what matters more than hints.
+    fn check_owner(&self, found: &fs::Metadata) -> io::Result<fs::Metadata> {
+        let database = fs::metadata(&self.database)?;
+        let trusted = [nix::unistd::geteuid().as_raw(), 0, database.uid()];
+        if !trusted.contains(&found.uid()) {
+            let why = format!(
+                "it belongs to user {}, who is neither this user nor root nor the owner of the database",
+                found.uid()
+            );
+            return Err(io::Error::other(why));
+        }
+        Ok(database)
     }
 
     /// Hints without the kernel's help.
@@ -116,6 +153,39 @@ impl Board {
         hints.arm();
         Ok(hints)
     }
+}
+
+/// An election's open hint file, which has been checked: reading and writing it waits for no more than the disk.
+pub(super) struct Memory(Option<File>);
+
+impl Memory {
+    /// The highest token that the file tells of.
+    pub(super) fn remembered(&self) -> Token {
+        self.0.as_ref().map_or(Token::NONE, read_token)
+    }
+
+    /// Writes down a token that is being granted. To be called while nobody else can grant.
+    pub(super) fn remember(&self, token: Token) {
+        // Of constant length: a token never overwrites a part of a longer one.
+        let text = format!("{:019}\n", token.get());
+        if let Some(file) = &self.0
+            && let Err(error) = file.write_all_at(text.as_bytes(), 0)
+        {
+            debug!(%error, "the token could not be written beside the database");
+        }
+    }
+}
+
+/// Nothing is waited for, and no symbolic link is followed.
+const CAREFULLY: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC).union(OFlag::O_NOCTTY);
+
+fn read_token(file: &File) -> Token {
+    let mut text = String::new();
+    let number = match file.take(64).read_to_string(&mut text) {
+        Ok(_) => text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(Token::NONE),
+        Err(_) => Token::NONE,
+    };
+    if number.next(0) > number { number } else { Token::NONE }
 }
 
 /// The election's name where a file name can hold it, with everything but letters, digits, `-` and `_` escaped. Names
@@ -160,10 +230,11 @@ impl BoardHints {
         // Reading and writing change no attributes. What was deleted or moved away may still be in use.
         let what = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
         let inotify = &self.watched.get_ref().0;
-        let armed = self
-            .board
-            .open()
-            .and_then(|_| Ok(inotify.add_watch(&self.board.file, what)?))
+        let here = what | AddWatchFlags::IN_DONT_FOLLOW;
+        // One that may not write the file can watch it all the same.
+        let opened = self.board.create_file(OFlag::O_WRONLY).or_else(|_| self.board.open_file(OFlag::O_RDONLY));
+        let armed = opened
+            .and_then(|_| Ok(inotify.add_watch(&self.board.file, here)?))
             .and_then(|_| Ok(inotify.add_watch(&self.board.database, what)?));
         self.armed = armed.is_ok();
         if let Err(error) = armed {
@@ -240,15 +311,16 @@ mod tests {
         let database = folder.path().join("p.db");
         let board = Board::of(&database, &ElectionName::new("e").expect("valid"));
         assert_eq!(board.remembered(), Token::NONE);
-        board.remember(Token::NONE.next(0));
+        board.memory().remember(Token::NONE.next(0));
         assert_eq!(board.remembered(), Token::NONE, "without a database nothing is created");
         assert!(!board.folder.exists());
         fs::write(&database, "").expect("writable");
-        board.remember(Token::MAX);
-        assert_eq!(board.remembered(), Token::MAX);
-        board.remember(Token::NONE.next(0));
-        assert_eq!(board.remembered(), Token::NONE.next(0));
-        for garbage in ["", "-1", "x", "99999999999999999999", "\u{feff}7"] {
+        for number in [1, 1 << 40, 2] {
+            let token = Token::new(number).expect("small");
+            board.memory().remember(token);
+            assert_eq!((board.remembered(), board.memory().remembered()), (token, token));
+        }
+        for garbage in ["", "-1", "x", "99999999999999999999", "9223372036854775807", "\u{feff}7"] {
             fs::write(&board.file, garbage).expect("writable");
             assert_eq!(board.remembered(), Token::NONE, "{garbage:?}");
         }

@@ -20,7 +20,7 @@ pub(super) struct SqliteDesk(Worker<Db>);
 impl SqliteDesk {
     pub(super) async fn open(place: &Place) -> Result<Self, StoreError> {
         let place = place.clone();
-        Worker::start(move |abandoned| Db::existing(&place, abandoned)).await.map(Self)
+        Worker::start(&place.stuck.clone(), move |abandoned| Db::existing(&place, abandoned)).await.map(Self)
     }
 }
 

@@ -4,16 +4,21 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use nix::sys::statfs::statfs;
+use tracing::warn;
 
 use super::super::{StoreError, UrlError};
+use super::worker::Stuck;
 
 /// The file of a `sqlite:` URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Place {
     path: PathBuf,
     any_filesystem: bool,
+    /// The threads for this file that hang.
+    pub(super) stuck: Stuck,
 }
 
 const OPT_IN: &str = "filesystem=any";
@@ -52,7 +57,7 @@ impl Place {
         }
         // Against the working directory of now: it may change.
         match std::path::absolute(path) {
-            Ok(path) => Ok(Self { path, any_filesystem }),
+            Ok(path) => Ok(Self { path, any_filesystem, stuck: Stuck::default() }),
             Err(error) => refuse(&format!("the path cannot be resolved ({error})")),
         }
     }
@@ -102,10 +107,18 @@ impl Place {
         if !self.any_filesystem {
             let kind = FileSystem::of(if found.is_some() { &self.path } else { folder });
             kind.is_local().map_err(|why| self.unusable(why))?;
+            if kind.is_overlay() {
+                static ONCE: Once = Once::new();
+                ONCE.call_once(|| warn!(file = %self.shown(), "{OVERLAY}"));
+            }
         }
         Ok(found.unwrap_or(false))
     }
 }
+
+/// What a user is warned of who puts the file on an overlay.
+pub(super) const OVERLAY: &str = "the file is on an overlay: processes in other containers have a file of their own under the same \
+                                  name; put it on a volume that all share";
 
 const HARD_LINKS: &str = "the file has several names (hard links), and each would have a log of its own; keep one name";
 
@@ -184,7 +197,6 @@ const LOCAL: &[(i64, &str)] = &[
     (0x7366_746E, "ntfs3"),
     (0x2011_BAB0, "exfat"),
     (0x4D44, "vfat"),
-    (0xF15F, "ecryptfs"),
     (0x2405_1905, "ubifs"),
 ];
 
@@ -196,6 +208,8 @@ const SHARED: &[(i64, &str)] = &[
     (0xFE53_4D42, "SMB2"),
     (0x6573_5546, "FUSE"),
     (0x0102_1997, "9p"),
+    // Its locks are those of what it is stacked on, which may be anything.
+    (0xF15F, "ecryptfs"),
     (0x5346_414F, "AFS"),
     (0x6B41_4653, "AFS"),
     (0x00C3_6400, "Ceph"),
@@ -222,6 +236,11 @@ impl FileSystem {
         LOCAL.iter().chain(SHARED).find(|(magic, _)| *magic == kind).map(|(_, name)| *name)
     }
 
+    /// A container's own layer, which other containers do not see.
+    pub(super) fn is_overlay(self) -> bool {
+        self.name() == Some("overlayfs")
+    }
+
     /// The message says why it is refused.
     pub(super) fn is_local(self) -> Result<(), String> {
         match (self.0, self.name()) {
@@ -246,6 +265,14 @@ mod tests {
 
     fn path(rest: &str) -> String {
         Place::parse(rest).expect("valid").path.display().to_string()
+    }
+
+    #[test]
+    fn what_is_stacked_on_anything_is_not_known_to_be_local_and_an_overlay_is() {
+        let why = FileSystem(Some(0xF15F)).is_local().expect_err("it may be on NFS");
+        assert!(why.contains("ecryptfs") && why.contains("?filesystem=any"), "{why}");
+        assert!(FileSystem(Some(0x794C_7630)).is_local().is_ok() && FileSystem(Some(0x794C_7630)).is_overlay());
+        assert!(!FileSystem(Some(0xEF53)).is_overlay());
     }
 
     #[test]

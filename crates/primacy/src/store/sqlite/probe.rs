@@ -6,14 +6,21 @@ use nix::sys::statvfs::statvfs;
 use rusqlite::params;
 
 use super::super::{Finding, Probe, Severity, StoreError};
+use super::board::Board;
 use super::db::{Db, Durability, End};
-use super::place::FileSystem;
+use super::place::{FileSystem, OVERLAY};
 use crate::clock;
 
 const RENEWALS: usize = 30;
 
 pub(super) fn run(db: &mut Db) -> Result<Probe, StoreError> {
     let mut findings = vec![file_system(db), space(db)];
+    if let Some(why) = Board::refusal(db.place.path()) {
+        let message = format!(
+            "the folder of hints beside the file is not used: {why}; waiting candidates only look now and then. Remove the folder"
+        );
+        findings.push(finding(Severity::Warning, "hints", message));
+    }
     findings.extend(settings(db)?);
     let renewals = if db.is_read_only() {
         let message = "this user can only read the file, so that it can watch elections but not take part in them";
@@ -42,12 +49,7 @@ fn file_system(db: &Db) -> Finding {
             "the file is in memory: after a restart of this machine tokens begin anew, and fenced resources that \
              remember higher ones refuse every leader; put it on a disk",
         ),
-        (Ok(()), Some("overlayfs")) => finding(
-            Severity::Warning,
-            CODE,
-            "the file is on an overlay: processes in other containers have a file of their own under the same name; \
-             put it on a volume that all share",
-        ),
+        (Ok(()), _) if kind.is_overlay() => finding(Severity::Warning, CODE, OVERLAY),
         (Ok(()), name) => finding(Severity::Fine, CODE, format!("on {}, a local file system", name.unwrap_or("disk"))),
     }
 }

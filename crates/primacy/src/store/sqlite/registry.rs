@@ -28,7 +28,7 @@ pub(super) struct SqliteRegistry(Worker<Rounds>);
 impl SqliteRegistry {
     pub(super) async fn open(place: &Place, election: &ElectionName) -> Result<Self, StoreError> {
         let (place, election) = (place.clone(), election.clone());
-        Worker::start(move |abandoned| Rounds::open(&place, election, abandoned)).await.map(Self)
+        Worker::start(&place.stuck.clone(), move |abandoned| Rounds::open(&place, election, abandoned)).await.map(Self)
     }
 }
 

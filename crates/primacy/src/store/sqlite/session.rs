@@ -29,7 +29,9 @@ pub(super) struct SqliteSession(Worker<Steps>);
 impl SqliteSession {
     pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
         let (place, election, me) = (place.clone(), election.clone(), me.clone());
-        Worker::start(move |abandoned| Steps::open(&place, election, me, abandoned)).await.map(Self)
+        Worker::start(&place.stuck.clone(), move |abandoned| Steps::open(&place, election, me, abandoned))
+            .await
+            .map(Self)
     }
 }
 
@@ -113,9 +115,11 @@ impl Steps {
         if sighting.record.as_ref().map(Record::expectation) != expect {
             return Ok(Reply::Conflict(sighting));
         }
-        let board = self.board.clone();
+        // Opened before the lock is taken: what others may have put there must not keep it.
+        let memory = self.board.memory();
+        let beside = memory.remembered();
         let reply = self.change(|conn, stored, election, host| {
-            let remembered = stored.remembered.max(board.remembered());
+            let remembered = stored.remembered.max(beside);
             let highest = remembered.max(floor);
             let old = stored.record();
             let Some(new) = row::acquire(old, expect, remembered, floor, holder.clone(), lease) else {
@@ -129,7 +133,7 @@ impl Steps {
             }
             rows::open_term(conn, election, old, &new, &holder)?;
             rows::withdraw(conn, election, holder.id)?;
-            board.remember(new.version.token);
+            memory.remember(new.version.token);
             Ok(Some(new))
         })?;
         self.ring_if_applied(&reply);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -24,6 +24,14 @@ pub(super) struct Worker<S> {
     unfit: bool,
 }
 
+/// How many threads for one file may be stuck at a time: their owners gave them up, and the system has not let them go, as
+/// with a disk that does not answer. With so many, no other is started.
+const STUCK_MOST: usize = 64;
+
+/// The threads for one file that were given up and have not ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stuck(Arc<AtomicUsize>);
+
 type Task<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// Whether the worker's owner is gone, and how to stop what it started.
@@ -31,6 +39,30 @@ type Task<S> = Box<dyn FnOnce(&mut S) + Send>;
 pub(super) struct Abandoned {
     flag: AtomicBool,
     interrupt: OnceLock<InterruptHandle>,
+    stuck: Stuck,
+    /// Whether the owner is gone, or the thread has ended: whichever is first.
+    one_has_gone: AtomicBool,
+}
+
+impl Abandoned {
+    fn given_up(&self) {
+        // Counted before the thread can take it back.
+        self.stuck.0.fetch_add(1, Ordering::AcqRel);
+        if self.one_has_gone.swap(true, Ordering::AcqRel) {
+            self.stuck.0.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Held by the thread until it ends, also by a panic.
+struct Life(Arc<Abandoned>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if self.0.one_has_gone.swap(true, Ordering::AcqRel) {
+            self.0.stuck.0.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
 }
 
 impl Abandoned {
@@ -46,18 +78,25 @@ impl Abandoned {
 
 impl<S: 'static> Worker<S> {
     /// Starts the thread, which opens its `S` first.
-    pub(super) async fn start<O>(open: O) -> Result<Self, StoreError>
+    pub(super) async fn start<O>(stuck: &Stuck, open: O) -> Result<Self, StoreError>
     where
         O: FnOnce(&Abandoned) -> Result<S, StoreError> + Send + 'static,
     {
+        let waiting = stuck.0.load(Ordering::Acquire);
+        if waiting >= STUCK_MOST {
+            let why = "threads still wait for its disk, although their calls were given up; no more are started";
+            return Err(StoreError::Unreachable(format!("{waiting} {why}")));
+        }
         let (tasks, queue) = mpsc::channel::<Task<S>>();
         let (opened, outcome) = oneshot::channel();
-        let abandoned = Arc::new(Abandoned::default());
+        let abandoned = Arc::new(Abandoned { stuck: stuck.clone(), ..Abandoned::default() });
+        let life = Life(Arc::clone(&abandoned));
         let worker = Self { tasks, abandoned: Arc::clone(&abandoned), unfit: false };
         std::thread::Builder::new()
             .name("primacy-sqlite".into())
             .stack_size(512 * 1024)
             .spawn(move || {
+                let _life = life;
                 Wait::begin(&abandoned);
                 let mut state = match open(&abandoned) {
                     Ok(state) => state,
@@ -114,6 +153,7 @@ impl<S> Drop for Worker<S> {
     /// Never waits: the thread ends by itself as soon as the interrupted statement lets it.
     fn drop(&mut self) {
         self.abandoned.flag.store(true, Ordering::Release);
+        self.abandoned.given_up();
         if let Some(interrupt) = self.abandoned.interrupt.get() {
             interrupt.interrupt();
         }
@@ -162,4 +202,50 @@ pub(super) fn wait_for_lock(_attempt: i32) -> bool {
         std::thread::sleep(Duration::from_micros(rand::random_range(500..3_500)));
     }
     go_on
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn threads_that_are_stuck_are_bounded_and_others_start_again_when_they_end() {
+        let stuck = Stuck::default();
+        let (gate, open) = mpsc::channel::<()>();
+        let open = Arc::new(std::sync::Mutex::new(open));
+        let mut given_up = Vec::new();
+        for _ in 0..STUCK_MOST {
+            let mut worker = Worker::start(&stuck, |_| Ok(())).await.expect("below the bound");
+            let open = Arc::clone(&open);
+            let mut call = Box::pin(async move {
+                let wait = move |(): &mut ()| {
+                    drop(open.lock().map(|open| open.recv()));
+                    Ok(())
+                };
+                drop(worker.call(wait).await);
+            });
+            assert!(asked_once(call.as_mut()).await.is_none(), "it waits");
+            given_up.push(call);
+        }
+        assert!(Worker::start(&stuck, |_| Ok(())).await.is_ok(), "none is given up yet");
+        drop(given_up);
+        let refused = Worker::start(&stuck, |_| Ok(())).await;
+        assert!(matches!(refused, Err(StoreError::Unreachable(_))), "{refused:?}");
+        drop(gate);
+        let again = async {
+            while Worker::start(&stuck, |_| Ok(())).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), again).await.expect("they have ended");
+    }
+
+    /// What a future has after it was asked once.
+    async fn asked_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        tokio::select! {
+            biased;
+            result = future => Some(result),
+            () = tokio::task::yield_now() => None,
+        }
+    }
 }
