@@ -338,7 +338,7 @@ impl World {
         let again = match &result {
             Ok(Reply::Conflict(sighting)) => match &sighting.record {
                 // A renewal of the dead process was carried out that it did not live to hear of.
-                Some(record) if record.is_held_by(id) && record.version.token == remains.version.token => {
+                Some(record) if record.is_renewal_of(id, remains.version) => {
                     remains.version = record.version;
                     true
                 }

@@ -21,8 +21,8 @@ pub struct Testament {
 }
 
 impl Testament {
-    /// Releases the lease of the dead leader, trying for at most `patience`. `true` if the record does not name it any
-    /// more, `false` if the store did not answer in time; then the lease runs out by itself.
+    /// Releases the lease of the dead leader, trying for at most `patience`. `true` if there is nothing left to release: the
+    /// record does not name it any more, or an older version of it does, in a store that went back in time. `false` if the store did not answer in time; then the lease runs out by itself.
     ///
     /// **The caller has proof that the leader and everything that worked for it are dead**: a pidfd of the one, an
     /// empty process group of the other. A mere silence is no proof.
@@ -40,7 +40,7 @@ impl Testament {
                     Ok(Reply::Applied(_)) => return true,
                     Ok(Reply::Conflict(sighting)) => match sighting.record {
                         // A last renewal that nobody heard of. The leader is dead: it was its own.
-                        Some(record) if record.is_held_by(self.holder.id) && record.version != version => {
+                        Some(record) if record.is_renewal_of(self.holder.id, version) => {
                             version = record.version;
                             continue;
                         }
@@ -62,5 +62,56 @@ impl Testament {
         };
         // An announcement that stays is forgotten by its age.
         let _ = tokio::time::timeout(patience, leave).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Record;
+    use crate::store::memory::MemoryStore;
+    use crate::{CandidateId, Label, Token};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn version(token: u64, beat: u64) -> Version {
+        Version { token: Token::new(token).expect("small"), beat }
+    }
+
+    /// The record after a testament of this version was executed on one at 2.3.
+    async fn left_by(known: Version) -> Record {
+        let store = Arc::new(MemoryStore::default());
+        let election = ElectionName::new("jobs").expect("valid");
+        let id = CandidateId::from_bits(7);
+        let holder = Holder { id, label: Label::new("dead").expect("valid"), data: String::new() };
+        let mut session = store.session(&election, &holder).await.expect("opens");
+        let floor = Token::new(1).expect("small");
+        let lease = Duration::from_secs(10);
+        let acquire = Request::Acquire { expect: None, floor, holder: holder.clone(), lease };
+        let Ok(Reply::Applied(mut record)) = session.step(acquire).await else { panic!("it is free") };
+        for _ in 0..2 {
+            let renew = Request::Renew { id, version: record.version, lease, fulfilled: None };
+            let Ok(Reply::Applied(renewed)) = session.step(renew).await else { panic!("it holds it") };
+            record = renewed;
+        }
+        assert_eq!(record.version, version(2, 3));
+        let testament = Testament { store, election, holder, version: known };
+        assert!(testament.execute(PATIENCE).await);
+        let Ok(Reply::Seen(seen)) = session.step(Request::Look { announce: None }).await else { panic!("it is there") };
+        seen.record.expect("it is there")
+    }
+
+    #[tokio::test]
+    async fn a_later_beat_of_the_term_is_released_and_an_older_version_or_term_is_not() {
+        for (known, released) in [
+            (version(2, 3), true),
+            (version(2, 1), true),
+            // The store has gone back: whoever led after that may still believe.
+            (version(2, 4), false),
+            (version(3, 1), false),
+            (version(1, 9), false),
+        ] {
+            assert_eq!(left_by(known).await.holder.is_none(), released, "{known}");
+        }
     }
 }

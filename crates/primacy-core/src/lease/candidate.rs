@@ -549,7 +549,7 @@ impl Candidate {
         let id = self.config.id;
         let reason = match &sighting.record {
             // An earlier attempt of this candidate was carried out and its answer lost: go on from there.
-            Some(record) if record.is_held_by(id) && record.version.token == known.token && record.version > known => {
+            Some(record) if record.is_renewal_of(id, known) => {
                 let (version, lease) = (record.version, record.lease);
                 self.highest = self.highest.max(version);
                 return self.adopt(version, lease, cx);

@@ -77,6 +77,12 @@ impl Record {
     pub fn is_held_by(&self, id: CandidateId) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.id == id)
     }
+
+    /// Whether it is what a renewal of this holder made of the version `known`, though nobody may have heard the answer. A
+    /// version before `known`, or of another token, is not the holder's last: a store that went back in time shows one.
+    pub fn is_renewal_of(&self, id: CandidateId, known: Version) -> bool {
+        self.is_held_by(id) && self.version.token == known.token && self.version > known
+    }
 }
 
 /// The state of a row that a compare-and-swap insists on.
