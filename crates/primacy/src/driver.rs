@@ -105,7 +105,7 @@ struct StatusOutbox {
 
 impl Drop for StatusOutbox {
     fn drop(&mut self) {
-        self.channel.send_replace(Status::Stopped { reason: self.reason });
+        self.channel.send_replace(Status::Stopped { reason: self.reason.clone() });
     }
 }
 
@@ -180,6 +180,10 @@ impl Driver {
             }
             self.mark_overdue();
             self.publish();
+            if let Some(error) = self.hopeless() {
+                self.status.reason = StopReason::StoreUnusable(error);
+                return;
+            }
             let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
             let held = !matches!(self.core.view().role, Role::Idle | Role::Waiting);
             self.line.listen(held);
@@ -403,6 +407,15 @@ impl Driver {
             }
         };
         Event::Done { call, result }
+    }
+
+    /// What the store has answered, if it has never served this candidate and trying again does not help.
+    fn hopeless(&self) -> Option<StoreError> {
+        let trouble = self.trouble.as_ref().filter(|trouble| !trouble.ever_reached)?;
+        // In the `registers` protocol its process may take part before it has looked itself.
+        let takes_part = self.line.seat.as_ref().is_some_and(|seat| seat.membership().borrow().view.id.is_some());
+        let is_hopeless = matches!(trouble.error, StoreError::Unusable(_)) && !takes_part;
+        is_hopeless.then(|| trouble.error.clone())
     }
 
     fn note_reached(&mut self) {

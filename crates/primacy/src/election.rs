@@ -221,8 +221,9 @@ impl Candidate {
     /// Waits until it leads. Cancel-safe; needs no particular async runtime.
     ///
     /// # Errors
-    /// When the candidate takes no part any more. Trouble with the store is no error here: the candidate goes on
-    /// trying, and [`status`](Self::status) tells.
+    /// When the candidate takes no part any more, also because the store has refused it from the start: a wrong password, a
+    /// missing right, tables of another version ([`StopReason::StoreUnusable`]). A store that cannot be reached, or refuses
+    /// after it has served, is no error here: the candidate goes on trying, and [`status`](Self::status) tells.
     pub async fn elected(&mut self) -> Result<Leadership, StopReason> {
         while let Some(leadership) = self.leaderships.recv().await {
             // One that ended before anyone took it is of no use; dropping it says that no work runs.
@@ -240,7 +241,7 @@ impl Candidate {
     /// grace is over, its future is dropped. What it spawned elsewhere is its own to stop.
     ///
     /// # Errors
-    /// When the candidate takes no part any more.
+    /// As for [`elected`](Self::elected).
     pub async fn while_leader<T, F, W>(&mut self, mut work: F) -> Result<T, StopReason>
     where
         F: FnMut(Leadership) -> W,
@@ -298,7 +299,7 @@ impl Candidate {
 
     fn stop_reason(&self) -> StopReason {
         match &*self.status.borrow() {
-            Status::Stopped { reason } => *reason,
+            Status::Stopped { reason } => reason.clone(),
             _ => StopReason::DriverFailed,
         }
     }

@@ -40,9 +40,11 @@
 //! | what you get | may I retry? | may I still be the leader? |
 //! |---|---|---|
 //! | [`SetupError`] | after correcting the URL or name | no |
-//! | [`StopReason`] from [`Candidate::elected`] | with a new candidate | no |
+//! | [`StopReason::StoreUnusable`] from [`Candidate::elected`], [`Candidate::while_leader`] | after somebody has mended what it names: password, rights, tables | no |
+//! | any other [`StopReason`] from them | with a new candidate | no |
 //! | [`Leadership::lost`] returns | the candidate goes on by itself | ask [`Leadership::is_current`]; finish what is under way |
-//! | [`Status`] with [`Trouble`] | it is retried for you | yes, until the lease runs out |
+//! | [`Status::Waiting`] with [`Trouble`] | it is retried for you, for ever | no |
+//! | [`Status::Leading`] with [`Trouble`] | it is retried for you | yes, until the lease runs out |
 //! | [`store::StoreError::Unknown`] from a store | read back first | what the record says after reading back |
 
 mod better;

@@ -58,12 +58,17 @@ pub struct Trouble {
 }
 
 /// Why a candidate takes no part any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StopReason {
     /// It withdrew, or was dropped.
     #[error("the candidate has withdrawn")]
     Withdrawn,
+    /// The store refused this candidate with its first answer, and someone has to act first: a wrong password, a missing
+    /// right, a database that is not there, tables of another version. A store that has served the candidate before and
+    /// refuses now is trouble that may pass, and shows in [`Status`].
+    #[error("{0}")]
+    StoreUnusable(StoreError),
     /// The boot clock went backwards: no deadline can be trusted on this machine.
     #[error("the machine's boot clock went backwards; no lease can be measured on it")]
     ClockWentBackwards,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::memory::MemoryStore;
-use primacy::store::{EndReason, Store};
+use primacy::store::{EndReason, Store, StoreError};
 use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Status, StopReason, Timing};
 use support::{Mood, Moody};
 
@@ -112,6 +112,48 @@ async fn errors_and_lost_answers_cost_nothing_while_there_is_room() {
         within("calm", status.wait_for(|status| !in_trouble(status))).await.expect("the driver lives");
         assert!(led.is_current() && led.phases().borrow().stop_reason().is_none());
     }
+}
+
+/// What a person must mend is told at once, where the store has never served this candidate.
+#[tokio::test]
+async fn a_store_that_refuses_from_the_start_ends_the_wait_with_what_it_said() {
+    let store = Moody::new(Arc::new(MemoryStore::default()));
+    store.set(Mood::Unusable);
+    let election = election(Arc::new(store.clone()));
+    let refused = StopReason::StoreUnusable(StoreError::Unusable("the test says so".into()));
+    let mut a = campaign(&election, "a", SHORT);
+    assert_eq!(within("the word", a.elected()).await.err(), Some(refused.clone()));
+    let status = a.status();
+    assert!(matches!(&*status.borrow(), Status::Stopped { reason } if *reason == refused), "{status:?}");
+    let mut b = campaign(&election, "b", SHORT);
+    let worked = within("the word", b.while_leader(|_| async { Some(()) })).await;
+    assert_eq!(worked, Err(refused));
+    // A file where none can be.
+    #[cfg(feature = "sqlite")]
+    {
+        let nowhere = Election::open("sqlite:/nonexistent/folder/p.db", "jobs").expect("a valid URL");
+        let ended = within("the word", campaign(&nowhere, "c", SHORT).elected()).await.err();
+        assert!(matches!(ended, Some(StopReason::StoreUnusable(StoreError::Unusable(_)))), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_after_it_has_served_is_trouble_that_may_pass() {
+    let store = Moody::new(Arc::new(MemoryStore::default()));
+    let election = election(Arc::new(store.clone()));
+    let mut a = campaign(&election, "a", SHORT);
+    let led = within("a", a.elected()).await.expect("elected");
+    store.set(Mood::Unusable);
+    let mut status = a.status();
+    let in_trouble = |status: &Status| matches!(status, Status::Leading { trouble: Some(_), .. });
+    within("trouble", status.wait_for(in_trouble)).await.expect("the driver lives");
+    within("the end", led.lost()).await;
+    drop(led);
+    let waits =
+        |status: &Status| matches!(status, Status::Waiting { trouble: Some(trouble), .. } if trouble.ever_reached);
+    within("trouble", status.wait_for(waits)).await.expect("the driver lives");
+    store.set(Mood::Fine);
+    drop(within("a", a.elected()).await.expect("elected again"));
 }
 
 #[tokio::test]

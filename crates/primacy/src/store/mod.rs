@@ -346,7 +346,7 @@ pub enum Severity {
 }
 
 /// A step or a question that brought no answer.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store could not be reached, or was too busy. Nothing was changed; trying again may help.
@@ -356,7 +356,8 @@ pub enum StoreError {
     #[error("no answer from the store: {0}")]
     Unknown(String),
     /// The store answered that it cannot serve: damaged, full, read-only, no permission, another version's schema.
-    /// Nothing was changed; someone has to act first.
+    /// Nothing was changed; someone has to act first. Where it is the first answer of all, a candidate ends with it
+    /// ([`StopReason::StoreUnusable`](crate::StopReason::StoreUnusable)).
     #[error("the store cannot be used: {0}")]
     Unusable(String),
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use primacy::store::{EndReason, OrderKind};
-use primacy::{Candidate, CandidateConfig, Election, Label, Leadership, Timing, clock};
+use primacy::store::{EndReason, OrderKind, StoreError};
+use primacy::{Candidate, CandidateConfig, Election, Label, Leadership, Status, StopReason, Timing, clock};
 use primacy_servers::Proxy;
 use tokio::time::timeout;
 
@@ -57,6 +57,24 @@ async fn waiters_learn_of_a_release_by_push() {
     let _ = leader;
     assert!(took[5] < Duration::from_secs(2), "a poll takes {:?}, and this was no push: {took:?}", LONG / 3);
     assert!(took[9] < LONG / 6, "a poll takes {:?}, and this was no push: {took:?}", LONG / 3);
+}
+
+/// What a person must mend ends the wait; what may pass shows in the status.
+#[tokio::test]
+async fn a_wrong_password_ends_the_wait_and_a_closed_port_shows_in_the_status() {
+    let server = server();
+    let wrong = server.url().replacen(server.password(), "wrong", 1);
+    let mut refused = campaign(&Election::open(&wrong, "jobs").expect("a valid URL"), "a", LONG);
+    let ended = timeout(PATIENCE, refused.elected()).await.expect("in time").err();
+    let told = |error: &StoreError| error.to_string().contains("password");
+    assert!(matches!(&ended, Some(StopReason::StoreUnusable(error)) if told(error)), "{ended:?}");
+    let closed = campaign(&Election::open(&server.url_at(1), "jobs").expect("a valid URL"), "b", LONG);
+    let in_trouble = |status: &Status| {
+        matches!(status, Status::Waiting { trouble: Some(trouble), .. }
+            if !trouble.ever_reached && matches!(trouble.error, StoreError::Unreachable(_)))
+    };
+    let mut status = closed.status();
+    timeout(PATIENCE, status.wait_for(in_trouble)).await.expect("in time").expect("it goes on trying");
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ pub(crate) enum Mood {
     Fine,
     /// Refuses it, untaken.
     Unreachable,
+    /// Refuses it, and says that trying again does not help.
+    Unusable,
     /// Never answers.
     Silent,
     /// Takes it and loses the answer.
@@ -56,6 +58,7 @@ impl<S> Moodily<S> {
 async fn moodily<T>(mood: u8, step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match mood {
         mood if mood == Mood::Unreachable as u8 => Err(StoreError::Unreachable("the test says so".into())),
+        mood if mood == Mood::Unusable as u8 => Err(StoreError::Unusable("the test says so".into())),
         mood if mood == Mood::Silent as u8 => std::future::pending().await,
         mood if mood == Mood::Forgetful as u8 => {
             let _ = step.await;
