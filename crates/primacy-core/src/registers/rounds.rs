@@ -13,7 +13,8 @@ pub struct RoundsSettings {
     pub missed: u32,
     /// By how much the round time grows at least when it was too short: `Δ` of the paper, 50 ms there.
     pub step: Duration,
-    /// The longest that the round time may grow to. By default ten times the shortest.
+    /// The longest that the round time may grow to. By default ten times the shortest. The lease grows with it, and with the
+    /// lease the wait after a silent loss: `most` × `missed`, and a little. A smaller limit evicts who is slower than it.
     pub most: Option<Duration>,
     /// By how much the *rate* of any participant's clock may be wrong, in parts per million.
     pub drift_ppm: u32,
