@@ -9,6 +9,7 @@ mod entropy;
 mod failover;
 mod fenced;
 mod fleet;
+mod floods;
 mod hosts;
 mod idle;
 mod log;
@@ -86,6 +87,8 @@ enum Instead {
     Peers(contests::Options),
     /// Elections among peers on hosts of their own: a leader's host is lost, hears nothing, is not heard; frames are lost
     Hosts(hosts::Options),
+    /// A healthy leader under floods of those who may do nothing else, beside a control that burns as much CPU
+    Floods(floods::Options),
     /// The registers protocol beside its published form: cost, failover and round time by the number of candidates
     Registers(registers::Options),
 }
@@ -113,6 +116,7 @@ fn main() -> Result<()> {
     match &options.instead {
         Some(Instead::Peers(peers)) => return contests::run(peers, &machine(), &options.out),
         Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &options.primacy, &options.out),
+        Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &options.primacy),
         Some(Instead::Registers(series)) => return registers::run(series, &machine(), &options.primacy),
         None => {}
     }

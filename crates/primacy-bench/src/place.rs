@@ -106,6 +106,15 @@ impl Place {
         }
     }
 
+    /// Runs statements as the server's administrator.
+    pub(crate) fn sql(&self, sql: &str) -> Result<String> {
+        Ok(match &self.held {
+            Held::File(_) | Held::Peers(_) => anyhow::bail!("{} has no administrator", self.kind),
+            Held::Postgres(server) => server.sql(sql)?,
+            Held::Mariadb(server) => server.sql(sql)?,
+        })
+    }
+
     /// How many rows the server has read, where it counts them.
     pub(crate) fn rows_read(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
