@@ -5,9 +5,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::host::PATIENCE;
 use crate::{Problem, Result};
@@ -41,6 +42,10 @@ struct State {
     held: [bool; 2],
     /// As `held`.
     delay: [Duration; 2],
+    /// Whether new connections take a round trip of that delay before they carry anything.
+    is_far: bool,
+    /// How often a client has begun to speak, or gone on after an answer, on any connection.
+    flights: u64,
     refusing: bool,
     losing_answer: bool,
     closed: bool,
@@ -56,6 +61,10 @@ struct Connection {
     ways: u8,
     /// Whether bytes wait to be passed on, for each way.
     waiting: [bool; 2],
+    /// Since when it carries what is said each way.
+    begins: [Instant; 2],
+    /// Which way something went last.
+    last: Way,
 }
 
 impl Connection {
@@ -81,6 +90,8 @@ impl Proxy {
             target,
             held: [false; 2],
             delay: [Duration::ZERO; 2],
+            is_far: false,
+            flights: 0,
             refusing: false,
             losing_answer: false,
             closed: false,
@@ -118,12 +129,13 @@ impl Proxy {
         self.network.change(|state| state.held[way as usize] = true);
     }
 
-    /// Ends [`cut`](Self::cut), [`hold`](Self::hold), [`refuse`](Self::refuse) and [`delay`](Self::delay). What was held
-    /// arrives now.
+    /// Ends [`cut`](Self::cut), [`hold`](Self::hold), [`refuse`](Self::refuse), [`delay`](Self::delay) and
+    /// [`move_away`](Self::move_away). What was held arrives now.
     pub fn heal(&self) {
         self.network.change(|state| {
             state.held = [false; 2];
             state.delay = [Duration::ZERO; 2];
+            state.is_far = false;
             state.refusing = false;
             state.losing_answer = false;
         });
@@ -132,6 +144,18 @@ impl Proxy {
     /// From now on whatever arrives is passed on that much later, each way.
     pub fn delay(&self, by: Duration) {
         self.network.change(|state| state.delay = [by; 2]);
+    }
+
+    /// From now on the way is so long that a round trip takes this, the one in which a connection is made included: what new
+    /// connections carry is late from the first byte on.
+    pub fn move_away(&self, round_trip: Duration) {
+        self.network.change(|state| (state.delay, state.is_far) = ([round_trip / 2; 2], true));
+    }
+
+    /// How many round trips clients have begun: something was said to the server, for the first time on a connection or
+    /// after something that came from there. That in which a connection is made is not counted.
+    pub fn flights(&self) -> u64 {
+        self.network.lock().flights
     }
 
     /// From now on whatever goes this way is passed on that much later.
@@ -228,22 +252,35 @@ impl Network {
         let ends = [client.try_clone()?, server.try_clone()?];
         let id = self.change(|state| {
             state.next += 1;
-            state.connections.push(Connection { id: state.next, ends, ways: 2, waiting: [false; 2] });
+            // The client may speak after a round trip. The server hears of the connection half of one later.
+            let [to, fro] = if state.is_far { state.delay } else { [Duration::ZERO; 2] };
+            let begins = [now() + to + fro, now() + to + fro + to];
+            let (waiting, last) = ([false; 2], Way::ToClient);
+            state.connections.push(Connection { id: state.next, ends, ways: 2, waiting, begins, last });
             state.next
         });
         let (from_client, to_client) = (client.try_clone()?, client);
         let (from_server, to_server) = (server.try_clone()?, server);
-        for (way, from, to) in [(Way::ToServer, from_client, to_server), (Way::ToClient, from_server, to_client)] {
+        for (way, mut from, to) in [(Way::ToServer, from_client, to_server), (Way::ToClient, from_server, to_client)] {
             let network = Arc::clone(self);
-            thread::spawn(move || network.carry(id, way, from, to));
+            // What is on its way is as much as a socket's buffers would hold.
+            let (outbox, arrived) = sync_channel(64);
+            thread::spawn(move || network.carry(id, way, &arrived, to));
+            thread::spawn(move || {
+                let mut bytes = vec![0; 32 * 1024];
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    if outbox.send((now(), bytes[..count].to_vec())).is_err() {
+                        return;
+                    }
+                }
+            });
         }
         Ok(())
     }
 
-    fn carry(&self, id: u64, way: Way, mut from: TcpStream, mut to: TcpStream) {
-        let mut bytes = vec![0; 32 * 1024];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            if !self.passes(id, way) || to.write_all(&bytes[..count]).is_err() {
+    fn carry(&self, id: u64, way: Way, arrived: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
+        for (at, bytes) in arrived {
+            if !self.passes(id, way, at) || to.write_all(&bytes).is_err() {
                 break;
             }
         }
@@ -256,9 +293,16 @@ impl Network {
         });
     }
 
-    /// Waits until what has arrived may go on; false if the connection was broken meanwhile.
-    fn passes(&self, id: u64, way: Way) -> bool {
+    /// Waits until what arrived then may go on; false if the connection was broken meanwhile.
+    fn passes(&self, id: u64, way: Way, arrived: Instant) -> bool {
         let mut state = self.lock();
+        let mut sent_at = arrived;
+        let State { connections, flights, .. } = &mut *state;
+        if let Some(connection) = connections.iter_mut().find(|connection| connection.id == id) {
+            sent_at = sent_at.max(connection.begins[way as usize]);
+            *flights += u64::from(way == Way::ToServer && connection.last == Way::ToClient);
+            connection.last = way;
+        }
         if state.losing_answer && way == Way::ToClient {
             state.losing_answer = false;
             state.connections.retain(|connection| {
@@ -272,6 +316,7 @@ impl Network {
         }
         let delay = state.delay[way as usize];
         let exists = |state: &State| state.connections.iter().any(|connection| connection.id == id);
+        let delay = if delay.is_zero() { delay } else { (sent_at + delay).saturating_duration_since(now()) };
         if !delay.is_zero() {
             let wait = self
                 .changed
@@ -287,6 +332,11 @@ impl Network {
         }
         exists(&state)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "delays of a test, on a machine that is awake")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 fn set_waiting(state: &mut State, id: u64, way: Way, waiting: bool) {

@@ -115,6 +115,28 @@ fn a_delay_applies_to_both_ways() {
 }
 
 #[test]
+fn a_long_way_takes_its_time_from_the_first_byte_on() {
+    const ROUND_TRIP: Duration = Duration::from_millis(60);
+    let proxy = Proxy::to(twice()).expect("it listens");
+    proxy.move_away(ROUND_TRIP);
+    #[expect(clippy::disallowed_methods, reason = "a duration on a machine that is awake")]
+    let start = std::time::Instant::now();
+    let client = connect(&proxy);
+    say(&client, 1);
+    assert_eq!(hear(&client), Some([1, 1]));
+    assert!(start.elapsed() >= ROUND_TRIP * 2, "{:?}: the connection, and what is said", start.elapsed());
+    // What is sent one after the other is one round trip.
+    say(&client, 2);
+    say(&client, 3);
+    assert_eq!((hear(&client), hear(&client)), (Some([2, 2]), Some([3, 3])));
+    assert!((2..=3).contains(&proxy.flights()), "{} round trips", proxy.flights());
+    let before = proxy.flights();
+    say(&client, 4);
+    assert_eq!(hear(&client), Some([4, 4]));
+    assert_eq!(proxy.flights(), before + 1);
+}
+
+#[test]
 fn a_dropped_proxy_breaks_its_connections() {
     let proxy = Proxy::to(twice()).expect("it listens");
     let client = connect(&proxy);
