@@ -191,6 +191,40 @@ impl Timing {
         self.call_timeout
     }
 
+    /// How long opening a connection to the store may take before that is given up and begun anew. It goes on when the call
+    /// that needed it has failed.
+    pub fn opening_timeout(&self) -> Duration {
+        Self::opening_timeout_of(self.lease)
+    }
+
+    /// The same for a lease of this length: as long as the lease, but 5 s at least, since a busy server takes its time for a
+    /// login, and 30 s at most, since a connection that was begun while the network was away may never come about.
+    pub fn opening_timeout_of(lease: Duration) -> Duration {
+        lease.clamp(Duration::from_secs(5), Duration::from_secs(30))
+    }
+
+    /// Whether a way to the store carries this timing, on which opening a connection takes `opening` and a renewal `latency`:
+    /// opening may take twice as long before it is given up, and the longest call is four round trips.
+    pub fn carries(&self, opening: Duration, latency: Duration) -> bool {
+        opening.saturating_mul(2) <= self.opening_timeout() && latency.saturating_mul(4) <= self.call_timeout
+    }
+
+    /// Whether a leader that loses its connection keeps the lease: opening another one and a renewal fit into the time for
+    /// which the store may be [away](Self::ride_through).
+    pub fn outlasts_reconnection(&self, opening: Duration, latency: Duration) -> bool {
+        opening.saturating_add(latency) <= self.ride_through()
+    }
+
+    /// The published bound: how long after its start a candidate leads where nobody holds the lease, if opening a connection
+    /// takes at most `opening` and a renewal at most `latency`, the way [carries](Self::carries) this timing, and nothing
+    /// fails. Where connections are lost too, a fail-over takes this in addition to [`failover_bound`](Self::failover_bound).
+    pub fn opening_bound(&self, opening: Duration, latency: Duration) -> Duration {
+        // A call that was given up while the connection was opened is made anew after a renewal interval at most. Then
+        // it looks and asks, with four round trips each at most.
+        let on_own_clock = self.renew_every.saturating_add(self.slot() * 4);
+        opening.saturating_add(on_slowest_clock(on_own_clock, self.drift_ppm)).saturating_add(latency * 8)
+    }
+
     /// By how much any clock's rate may be wrong, in parts per million.
     pub const fn drift_ppm(&self) -> u32 {
         self.drift_ppm
@@ -336,6 +370,25 @@ mod tests {
         assert_eq!(timing.room(), Duration::from_millis(4_250));
         assert!(timing.renew_every() + timing.call_timeout() + timing.grace() + timing.kill() <= timing.believed());
         assert!(timing.ride_through() >= Duration::from_millis(1_900));
+    }
+
+    #[test]
+    fn a_slow_way_carries_a_long_lease() {
+        let of = |lease| Timing::new(TimingSettings::for_program(lease)).expect("valid");
+        let (second, ten) = (of(Duration::from_secs(1)), of(Duration::from_secs(10)));
+        // Eight round trips to open a connection, one for a renewal.
+        let carries = |timing: &Timing, millis| {
+            let trip = Duration::from_millis(millis);
+            timing.carries(trip * 8, trip)
+        };
+        assert!(carries(&second, 30) && !carries(&second, 60));
+        assert!(carries(&ten, 400) && !carries(&ten, 800));
+        assert!(second.opening_timeout() > second.call_timeout() * 10);
+        assert_eq!(of(Duration::from_secs(3600)).opening_timeout(), Duration::from_secs(30));
+        let (opening, call) = (Duration::from_millis(80), Duration::from_millis(10));
+        assert!(second.outlasts_reconnection(opening, call) && !second.outlasts_reconnection(opening * 2, call * 4));
+        let bound = ten.opening_bound(Duration::from_secs(3), Duration::from_millis(400));
+        assert!(bound > Duration::from_secs(6) && bound < Duration::from_secs(9), "{bound:?}");
     }
 
     #[test]

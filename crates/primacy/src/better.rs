@@ -29,12 +29,13 @@ impl BetterWatch {
         let FailBack::After(after) = rule else { return None };
         // Who waits says so once a lease.
         let every = after.clamp(timing.renew_every(), timing.lease());
+        let opening = timing.opening_timeout();
         let (store, election, commands) = (Arc::clone(store), election.clone(), commands.clone());
         let watch = tokio::spawn(async move {
             let mut desk = None;
             loop {
                 tokio::time::sleep(every).await;
-                match waiting(&store, &mut desk, &election, every).await {
+                match waiting(&store, &mut desk, &election, (opening, every)).await {
                     Ok(waiting) => {
                         if commands.send(Command::SawWaiting { token, waiting }).is_err() {
                             return;
@@ -61,17 +62,14 @@ async fn waiting(
     store: &Arc<dyn Store>,
     desk: &mut Option<Box<dyn Desk>>,
     election: &ElectionName,
-    patience: Duration,
+    (opening, patience): (Duration, Duration),
 ) -> Result<Vec<(CandidateId, Rank)>, StoreError> {
-    let asking = async {
-        let desk = match desk {
-            Some(desk) => desk,
-            None => desk.insert(store.desk().await?),
-        };
-        desk.snapshot(election).await
+    let silent = |_| StoreError::Unreachable(format!("{}: no answer in time", store.location()));
+    let desk = match desk {
+        Some(desk) => desk,
+        None => desk.insert(tokio::time::timeout(opening, store.desk()).await.map_err(silent)??),
     };
-    let silent = || StoreError::Unreachable(format!("{}: no answer in time", store.location()));
-    let snapshot = tokio::time::timeout(patience, asking).await.map_err(|_| silent())??;
+    let snapshot = tokio::time::timeout(patience, desk.snapshot(election)).await.map_err(silent)??;
     let candidates = snapshot.into_iter().flat_map(|snapshot| snapshot.candidates);
     // Turns decide among equals, and nobody makes way for an equal.
     Ok(candidates.filter_map(|waiting| Some((waiting.who.id, waiting.rank?.with_turn(0)))).collect())

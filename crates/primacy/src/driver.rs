@@ -16,6 +16,7 @@ use crate::clock::{self, Stride, SuspendWatch};
 use crate::group::{FromGroup, ToGroup};
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::line::{Line, Seat, from_group, sleep_until};
+use crate::opener::CallTime;
 use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
 use crate::store::{Reply, Store, StoreError, Survey};
@@ -215,7 +216,7 @@ impl Driver {
         for effect in effects {
             stopped |= effect == Effect::Stopped;
             let told = tracing::enabled!(tracing::Level::DEBUG).then(|| effect.clone());
-            self.carry_out(effect);
+            self.carry_out(effect, now);
             // Afterwards: a log can block, and belief must not outlast its end because of that.
             if let Some(effect) = told {
                 debug!(?effect, "effect");
@@ -229,14 +230,18 @@ impl Driver {
         stopped
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: Effect, now: Instant) {
         match effect {
-            Effect::Call { call, request, .. } => self.line.send(call, request),
+            Effect::Call { call, request, deadline } => {
+                let opening = self.core.config().timing.opening_timeout();
+                self.line.send(call, request, CallTime { asked_at: now, deadline, opening });
+            }
             Effect::Abandon { .. } => {
-                self.line.hang_up();
+                let is_opening = self.line.hang_up();
                 // A store that says nothing at all is trouble too, unless nobody waits for its answer any more.
                 if self.core.view().role != Role::Idle {
-                    let silent = format!("{}: no answer in time", self.line.store.location());
+                    let what = if is_opening { "the connection is still being opened" } else { "no answer in time" };
+                    let silent = format!("{}: {what}", self.line.store.location());
                     self.note_trouble(StoreError::Unknown(silent));
                 }
             }

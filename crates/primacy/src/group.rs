@@ -10,13 +10,14 @@ use primacy_core::registers::{
 };
 use primacy_core::select::FailBack;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
 use crate::line::sleep_until;
+use crate::opener::{CallTime, Opener};
 use crate::store::{BoxFuture, Registry, Store, StoreError};
-use crate::{CandidateId, ElectionName, Instant, Token};
+use crate::{CandidateId, ElectionName, Instant, Timing, Token};
 
 /// What a candidate asks of its group.
 #[derive(Debug)]
@@ -145,6 +146,7 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
     let (membership_outbox, membership) = watch::channel(first);
     let driver = GroupDriver {
         core,
+        rounds: settings.rounds,
         store,
         election,
         wire: Arc::default(),
@@ -181,6 +183,7 @@ async fn drive(mut candidates: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) 
 
 struct GroupDriver {
     core: Group,
+    rounds: Rounds,
     store: Arc<dyn Store>,
     election: ElectionName,
     /// Locked by the call under way, of which there is one at most.
@@ -208,43 +211,27 @@ struct Call {
 }
 
 /// The connection to the store.
-///
-/// Opening one goes on when the call that needed it is given up, so that the next call finds it open. Otherwise many
-/// processes that start at once, on a server that takes longer than a call to let them all in, would begin again and again
-/// and keep each other out. The store itself ends an opening that takes too long.
 #[derive(Default)]
 struct Wire {
     /// Open, and without a call under way.
     registry: Option<Box<dyn Registry>>,
-    opening: Option<JoinHandle<Result<Box<dyn Registry>, StoreError>>>,
+    opener: Opener<Box<dyn Registry>>,
 }
 
 impl Wire {
     /// The open connection, which is the caller's from now on.
-    async fn take(&mut self, store: &Arc<dyn Store>, election: &ElectionName) -> Result<Box<dyn Registry>, StoreError> {
+    async fn take(
+        &mut self,
+        store: &Arc<dyn Store>,
+        election: &ElectionName,
+        time: CallTime,
+    ) -> Result<Box<dyn Registry>, StoreError> {
         if let Some(registry) = self.registry.take() {
             return Ok(registry);
         }
-        if let Some(opening) = self.opening.take_if(|opening| opening.is_finished())
-            && let Ok(Ok(registry)) = opening.await
-        {
-            return Ok(registry);
-        }
-        let opening = self.opening.get_or_insert_with(|| {
-            let (store, election) = (Arc::clone(store), election.clone());
-            tokio::spawn(async move { store.registry(&election).await })
-        });
-        let opened = opening.await;
-        self.opening = None;
-        opened.unwrap_or_else(|failed| Err(StoreError::Unreachable(format!("{}: {failed}", store.location()))))
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        if let Some(opening) = &self.opening {
-            opening.abort();
-        }
+        let (store, election) = (Arc::clone(store), election.clone());
+        let place = store.location();
+        self.opener.connection(time, &place, || async move { store.registry(&election).await }).await
     }
 }
 
@@ -325,14 +312,18 @@ impl GroupDriver {
         self.core.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
         for effect in effects {
             debug!(?effect, "effect");
-            self.carry_out(effect);
+            self.carry_out(effect, now);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: Effect, now: Instant) {
         match effect {
-            Effect::Call { call, request, .. } => self.send(call, request),
-            // R8: dropping the call drops its connection with it.
+            Effect::Call { call, request, deadline } => {
+                let lease = self.rounds.lease(self.rounds.round());
+                let opening = Timing::opening_timeout_of(lease);
+                self.send(call, request, CallTime { asked_at: now, deadline, opening });
+            }
+            // R8: dropping the call drops its connection with it, unless that is still being opened.
             Effect::Abandon { .. } => {
                 self.leaving.extend(self.call.take().map(|call| call.leaving).unwrap_or_default());
                 self.trouble = Some(StoreError::Unknown(format!("{}: no answer in time", self.store.location())));
@@ -367,15 +358,16 @@ impl GroupDriver {
         }
     }
 
-    fn send(&mut self, id: CallId, request: Request) {
+    fn send(&mut self, id: CallId, request: Request, time: CallTime) {
         let (store, election) = (Arc::clone(&self.store), self.election.clone());
         let wire = Arc::clone(&self.wire);
         let leaves_out = matches!(request, Request::Join { .. } | Request::Leave { .. });
         let leaving = if leaves_out { std::mem::take(&mut self.leaving) } else { BTreeMap::new() };
         let answer = Box::pin(async move {
             let mut wire = wire.lock().await;
-            let mut registry = wire.take(&store, &election).await?;
+            let mut registry = wire.take(&store, &election, time).await?;
             let reply = registry.round(request).await?;
+            wire.opener.answered();
             // Only here: a connection that has failed once, or whose call was given up, is not used again (R8).
             wire.registry = Some(registry);
             Ok(reply)

@@ -56,6 +56,7 @@ mod group;
 mod leadership;
 mod line;
 mod observer;
+mod opener;
 mod oracles;
 #[cfg(feature = "peers")]
 pub mod peers;

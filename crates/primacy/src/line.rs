@@ -10,6 +10,7 @@ use tracing::warn;
 
 use crate::clock;
 use crate::group::{self, FromGroup, Membership, ToGroup};
+use crate::opener::{CallTime, SharedOpener};
 use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
 use crate::{ElectionName, Instant};
 
@@ -105,6 +106,9 @@ pub(crate) struct Link {
     /// The connection while no call is under way.
     session: Option<Box<dyn Session>>,
     call: Option<Call>,
+    opener: SharedOpener<Box<dyn Session>>,
+    /// Until when a connection that is being opened is of use.
+    wanted_until: Instant,
 }
 
 struct Call {
@@ -128,7 +132,7 @@ impl Line {
     }
 
     /// Sends a call to the store, or leaves it to the group.
-    pub(crate) fn send(&mut self, id: CallId, request: Request) {
+    pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime) {
         let request = match (&mut self.seat, request) {
             (Some(seat), Request::Look { .. }) if !seat.in_line && seat.unanswered < UNANSWERED_MOST => {
                 seat.unanswered += 1;
@@ -149,20 +153,38 @@ impl Line {
         let session = self.link.session.take();
         let asks = matches!(request, Request::Acquire { .. });
         let door = self.seat.as_ref().filter(|seat| asks && !seat.in_line).map(|seat| seat.group.door());
+        let opener = Arc::clone(&self.link.opener);
+        self.link.wanted_until = time.asked_at + time.opening * 2;
         let answer = Box::pin(async move {
             // Waiting is part of the call, whose time the lease counts from before it (R1). The door is never closed.
-            let _turn = match door {
-                Some(door) => door.acquire_owned().await.ok(),
+            let turn = match door {
+                Some(door) => door.acquire_owned().await.ok().map(Arc::new),
                 None => None,
             };
+            let mut opener = opener.lock().await;
             let mut session = match session {
                 Some(session) => session,
-                None => match store.session(&election, &me).await {
-                    Ok(session) => session,
-                    Err(error) => return (None, Err(error)),
-                },
+                None => {
+                    let place = store.location();
+                    let open = || {
+                        // An opening that goes on is still in the door.
+                        let turn = turn.clone();
+                        async move {
+                            let opened = store.session(&election, &me).await;
+                            drop(turn);
+                            opened
+                        }
+                    };
+                    match opener.connection(time, &place, open).await {
+                        Ok(session) => session,
+                        Err(error) => return (None, Err(error)),
+                    }
+                }
             };
             let result = session.step(request).await;
+            if result.is_ok() {
+                opener.answered();
+            }
             // A connection that has failed once is not used again.
             (result.is_ok().then_some(session), result)
         });
@@ -185,12 +207,14 @@ impl Line {
         let _ = tokio::time::timeout(patience, left).await;
     }
 
-    /// R8: dropping the call drops its connection with it.
-    pub(crate) fn hang_up(&mut self) {
-        self.link = Link::default();
+    /// R8: dropping the call drops its connection with it. One that is still being opened carries nothing yet: it is for the
+    /// next call. Returns whether there is one.
+    pub(crate) fn hang_up(&mut self) -> bool {
+        (self.link.session, self.link.call) = (None, None);
         if let Some(seat) = &mut self.seat {
             (seat.look, seat.leave) = (None, None);
         }
+        self.link.opener.try_lock().is_ok_and(|opener| opener.is_opening())
     }
 
     /// Starts to listen for hints once a call was answered, since before the store may not exist; and stops when it need
@@ -199,6 +223,9 @@ impl Line {
         if self.seat.as_ref().is_some_and(|seat| !seat.in_line && !holds) {
             self.ear = Ear::Deaf;
             self.link.session = None;
+            if self.link.call.is_none() && clock::now() > self.link.wanted_until {
+                self.link.close_unused();
+            }
             return;
         }
         // Who stands in line was placed there by an answer to its group. Its own first look may be long in coming, and
@@ -225,8 +252,14 @@ impl Link {
         let Some(call) = &mut self.call else { return std::future::pending().await };
         let id = call.id;
         let (session, result) = call.answer.as_mut().await;
-        *self = Self { session, call: None };
+        (self.session, self.call) = (session, None);
         (id, result)
+    }
+
+    fn close_unused(&self) {
+        if let Ok(mut opener) = self.opener.try_lock() {
+            opener.close_unused();
+        }
     }
 }
 
@@ -272,6 +305,7 @@ mod tests {
     use crate::{CandidateId, Label, Token};
 
     const LEASE: Duration = Duration::from_secs(4);
+    const NOT_DONE: primacy_core::lease::CallError = primacy_core::lease::CallError::NotDone;
 
     /// A store that notes who comes for the lease, and lets each in when the test says so.
     #[derive(Debug)]
@@ -325,13 +359,96 @@ mod tests {
             (call, _) = first.link.answer() => panic!("the gate is shut: {call:?}"),
             (call, _) = second.link.answer() => panic!("the gate is shut: {call:?}"),
             (call, _) = third.link.answer() => panic!("the gate is shut: {call:?}"),
-            () = tokio::task::yield_now() => {}
+            () = openings() => {}
+        }
+    }
+
+    /// Lets the tasks that open connections get as far as they can.
+    async fn openings() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn quay() -> Arc<Quay> {
+        Arc::new(Quay { inner: MemoryStore::default(), came: Mutex::default(), gate: Semaphore::new(0) })
+    }
+
+    fn time(call: Duration) -> CallTime {
+        let now = clock::now();
+        CallTime { asked_at: now, deadline: now + call, opening: Duration::from_secs(20) }
+    }
+
+    fn looking(quay: &Arc<Quay>) -> Line {
+        let (id, label) = (CandidateId::from_bits(rand::random()), Label::new("one").expect("valid"));
+        let me = Holder { id, label, data: String::new() };
+        Line::new(quay.clone(), ElectionName::new("jobs").expect("valid"), me, None)
+    }
+
+    /// Waits for the answer of a call until it can get no further by itself.
+    async fn tried(line: &mut Line) -> Option<Result<Reply, StoreError>> {
+        tokio::select! {
+            biased;
+            (_, result) = line.link.answer() => Some(result),
+            () = openings() => None,
         }
     }
 
     #[tokio::test]
+    async fn an_opening_outlives_its_call_and_serves_the_next() {
+        let quay = quay();
+        let mut line = looking(&quay);
+        for call in 1..=3 {
+            line.send(CallId(call), Request::Look { announce: None }, time(LEASE));
+            assert!(tried(&mut line).await.is_none(), "the gate is shut");
+            assert!(line.hang_up(), "the opening goes on");
+        }
+        assert_eq!(quay.came(), ["one"], "one opening for three calls");
+        quay.gate.add_permits(1);
+        openings().await;
+        line.send(CallId(4), Request::Look { announce: None }, time(LEASE));
+        let answer = line.link.answer().await;
+        assert!(matches!(answer, (CallId(4), Ok(Reply::Seen(_)))), "{answer:?}");
+        assert_eq!(quay.came(), ["one"]);
+        // A connection whose call was given up is not used again.
+        line.send(CallId(5), Request::Look { announce: None }, time(LEASE));
+        assert!(!line.hang_up());
+        line.send(CallId(6), Request::Look { announce: None }, time(LEASE));
+        assert!(tried(&mut line).await.is_none(), "the gate is shut");
+        assert_eq!(quay.came(), ["one", "one"]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_comes_late_in_a_call_is_for_the_next() {
+        let quay = quay();
+        let mut line = looking(&quay);
+        // Most of its time is over before there is a connection.
+        let late = CallTime { deadline: clock::now(), ..time(LEASE) };
+        line.send(CallId(1), Request::Look { announce: None }, late);
+        quay.gate.add_permits(1);
+        let answer = line.link.answer().await;
+        let is_late = |error: &StoreError| error.to_string().contains("too late") && error.outcome() == NOT_DONE;
+        assert!(matches!(&answer, (CallId(1), Err(error)) if is_late(error)), "{answer:?}");
+        line.send(CallId(2), Request::Look { announce: None }, time(LEASE));
+        assert!(line.link.answer().await.1.is_ok());
+        assert_eq!(quay.came(), ["one"]);
+    }
+
+    #[tokio::test]
+    async fn an_opening_ends_with_its_candidate() {
+        let quay = quay();
+        let mut line = looking(&quay);
+        line.send(CallId(1), Request::Look { announce: None }, time(LEASE));
+        assert!(tried(&mut line).await.is_none(), "the gate is shut");
+        line.hang_up();
+        drop(line);
+        openings().await;
+        assert_eq!(Arc::strong_count(&quay), 1, "nobody opens any more");
+    }
+
+    #[tokio::test]
     async fn candidates_of_a_process_in_reserve_ask_one_at_a_time_and_one_in_line_at_once() {
-        let quay = Arc::new(Quay { inner: MemoryStore::default(), came: Mutex::default(), gate: Semaphore::new(0) });
+        let quay = quay();
         let store: Arc<dyn Store> = quay.clone();
         let election = ElectionName::new("jobs").expect("valid");
         let rounds = Rounds::new(RoundsSettings::new(LEASE / 2)).expect("valid");
@@ -344,13 +461,17 @@ mod tests {
             let mut seat = Seat::new(Arc::clone(&group), rounds, candidacy);
             seat.stands(in_line);
             let mut line = Line::new(Arc::clone(&store), election.clone(), holder.clone(), Some(seat));
-            line.send(CallId(1), Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE });
+            let request = Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE };
+            line.send(CallId(1), request, time(LEASE));
             line
         });
         settle(&mut lines).await;
         assert_eq!(quay.came(), ["first", "in line"]);
-        // A call that is given up is no longer in the door.
-        lines[0].hang_up();
+        // The opening of a call that is given up goes on, and is still in the door.
+        assert!(lines[0].hang_up());
+        settle(&mut lines).await;
+        assert_eq!(quay.came(), ["first", "in line"]);
+        quay.gate.add_permits(1);
         settle(&mut lines).await;
         assert_eq!(quay.came(), ["first", "in line", "second"]);
         quay.gate.add_permits(2);

@@ -39,7 +39,10 @@ impl Observation {
 impl Observer {
     /// How often the store is asked when it gives no hints.
     const POLL: Duration = Duration::from_secs(1);
-    /// How long one look may take, connecting included. A server that says nothing is left for another host (rule R8).
+    /// How long opening a connection may take: several round trips. A store of several hosts tries the next one beside a host
+    /// that says nothing.
+    const OPENING: Duration = Duration::from_secs(20);
+    /// How long one look may take (rule R8).
     const PATIENCE: Duration = Duration::from_secs(5);
     /// The time between two looks that hints without news cause, after the first few.
     const HINT_INTERVAL: Duration = Duration::from_millis(250);
@@ -70,11 +73,7 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
     let mut hints: Box<dyn Hints> = Box::new(NoHints);
     let mut pace = HintPace::default();
     loop {
-        let looking = look(&*store, &election, &mut desk, &mut hints);
-        let seen = tokio::time::timeout(Observer::PATIENCE, looking).await.unwrap_or_else(|_| {
-            let what = format!("{}: no answer within {:?}", store.location(), Observer::PATIENCE);
-            Err(StoreError::Unreachable(what))
-        });
+        let seen = look(&*store, &election, &mut desk, &mut hints).await;
         match seen {
             Ok(snapshot) => {
                 if term(outbox.borrow().snapshot.as_ref()) != term(snapshot.as_ref()) {
@@ -111,15 +110,22 @@ async fn look(
     desk: &mut Option<Box<dyn Desk>>,
     hints: &mut Box<dyn Hints>,
 ) -> Result<Option<Snapshot>, StoreError> {
+    let late = |within: Duration| {
+        let what = format!("{}: no answer within {within:?}", store.location());
+        move |_| StoreError::Unreachable(what)
+    };
     let desk = match desk {
         Some(open) => open,
         None => {
-            let opened = store.desk().await?;
-            if let Ok(heard) = store.hints(election).await {
+            let opening = async { tokio::join!(store.desk(), store.hints(election)) };
+            let opened = tokio::time::timeout(Observer::OPENING, opening).await;
+            let (opened, heard) = opened.map_err(late(Observer::OPENING))?;
+            if let Ok(heard) = heard {
                 *hints = heard;
             }
-            desk.insert(opened)
+            desk.insert(opened?)
         }
     };
-    desk.snapshot(election).await
+    let looking = tokio::time::timeout(Observer::PATIENCE, desk.snapshot(election)).await;
+    looking.map_err(late(Observer::PATIENCE))?
 }
