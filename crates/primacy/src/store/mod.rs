@@ -7,6 +7,8 @@ pub mod memory;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod race;
 mod roster;
 pub(crate) mod row;
 #[cfg(feature = "sqlite")]

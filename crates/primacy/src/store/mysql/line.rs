@@ -7,15 +7,16 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Row, Value};
 use tracing::debug;
 
-use super::super::StoreError;
+use super::super::race::{race, together};
+use super::super::{BoxFuture, StoreError};
 use super::fault::{self, Fault};
 use super::packet::{self, Packet};
 use super::place::{Host, Place};
 use super::rows::Change;
 use super::schema;
 
-/// How long one host may take to become usable. Then the next one is tried.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// How long one host may take to become usable.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Longer transactions are sent statement by statement: half of what the driver sends at once.
 const LONGEST_PACKET: usize = 1 << 19;
@@ -69,46 +70,57 @@ pub(super) struct Server {
     is_read_only: bool,
     is_ready: bool,
     is_primary: bool,
-    /// MariaDB from 10.3 on.
-    limits_idle_transactions: bool,
 }
 
 impl Line {
     /// Connects to the first host that may be written.
     pub(super) async fn open(place: &Place, purpose: Purpose) -> Result<Self, StoreError> {
-        let mut failures = Vec::new();
-        for (index, host) in place.turns() {
-            place.doubt(index);
-            let opening = tokio::time::timeout(CONNECT_WITHIN, Self::open_at(place, host, purpose)).await;
-            match opening.unwrap_or_else(|_| Err(StoreError::Unreachable(format!("{host}: no answer in time")))) {
-                Ok(line) => {
-                    place.trust(index);
-                    return Ok(line);
-                }
-                Err(error) => {
-                    debug!(%error, "a host cannot be used");
-                    failures.push(error);
-                }
-            }
-        }
-        Err(together(failures))
+        let order: Vec<usize> = place.turns().map(|(index, _)| index).collect();
+        let attempts = order.iter().map(|&index| {
+            let place = place.clone();
+            Box::pin(async move {
+                place.doubt(index);
+                let host = place.host(index);
+                let opening = tokio::time::timeout(CONNECT_WITHIN, Self::open_at(&place, host, purpose)).await;
+                let late = |_| Err(StoreError::Unreachable(format!("{host}: no answer in time")));
+                opening.unwrap_or_else(late).inspect_err(|error| debug!(%error, "a host cannot be used"))
+            }) as BoxFuture<'static, _>
+        });
+        let (winner, line) = race(attempts.collect()).await.map_err(together)?;
+        place.trust(order[winner]);
+        Ok(line)
     }
 
+    /// Where everything is in place, all that is asked and set goes in one packet.
     async fn open_at(place: &Place, host: &Host, purpose: Purpose) -> Result<Self, StoreError> {
         let host_name = host.to_string();
         let conn = Conn::new(place.opts(host)?).await.map_err(|error| fault::of_connecting(&error, &host_name))?;
         let (is_here, server) = (host.is_here(), Server::default());
         let before_change = place.oddities.before_change.clone();
         let mut line = Self { conn, host: host_name, is_here, health: Health::Idle, before_change, server };
-        line.server = Server::from_answers(&line.run(&Packet::of(&ask_server())).await?)?;
+        let questions = ask_server().into_iter().chain(settings(purpose));
+        let needs_tables = purpose != Purpose::Listen;
+        let asked: Vec<String> = questions.clone().chain(needs_tables.then(schema::ask_version)).collect();
+        let (answers, version) = match line.run(&Packet::of(&asked)).await {
+            Ok(mut answers) if needs_tables => {
+                let version = schema::version_of(answers.pop())?;
+                (answers, version)
+            }
+            // The last statement has failed, and the answers to all others are lost.
+            Err(Fault::NoTables(_)) => (line.run(&Packet::of(&questions.collect::<Vec<_>>())).await?, None),
+            answered => (answered?, None),
+        };
+        line.server = Server::from_answers(&answers[..ASKED])?;
         line.server.refuse_if_unfit(&line.host)?;
-        line.run(&Packet::of(&settings(&line.server, purpose))).await?;
+        if let Some(settings) = settings_of_galera(&line.server, purpose) {
+            line.run(&Packet::read(settings)).await?;
+        }
         if let Some(settings) = &place.oddities.settings {
             line.run(&Packet::read(settings.clone())).await?;
         }
         match purpose {
-            Purpose::Campaign => schema::make_or_check(&mut line).await?,
-            Purpose::Observe => schema::check(&mut line).await?,
+            Purpose::Campaign => schema::make_or_check(&mut line, version).await?,
+            Purpose::Observe => schema::check(&line, version)?,
             Purpose::Listen => {}
         }
         Ok(line)
@@ -276,31 +288,13 @@ impl Line {
     }
 }
 
-/// What several hosts answered: worth another try if any of them is.
-fn together(failures: Vec<StoreError>) -> StoreError {
-    let all = |errors: &[StoreError]| {
-        let messages: Vec<&str> = errors
-            .iter()
-            .map(|error| match error {
-                StoreError::Unreachable(message) | StoreError::Unknown(message) | StoreError::Unusable(message) => {
-                    message.as_str()
-                }
-            })
-            .collect();
-        messages.join("; ")
-    };
-    if failures.iter().all(|error| matches!(error, StoreError::Unusable(_))) {
-        StoreError::Unusable(all(&failures))
-    } else {
-        StoreError::Unreachable(all(&failures))
-    }
-}
+/// How many statements [`ask_server`] makes.
+const ASKED: usize = 2;
 
-fn ask_server() -> [String; 2] {
+fn ask_server() -> [String; ASKED] {
     [
         "SHOW VARIABLES WHERE Variable_name IN \
-         ('version', 'version_comment', 'read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_provider', \
-          'idle_transaction_timeout')"
+         ('version', 'version_comment', 'read_only', 'innodb_read_only', 'wsrep_on', 'wsrep_provider')"
             .into(),
         "SHOW STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status')".into(),
     ]
@@ -321,7 +315,6 @@ impl Server {
                 // Also what later versions call it: ON, NO_LOCK, NO_LOCK_NO_ADMIN.
                 "read_only" => server.is_read_only |= !matches!(value.as_str(), "OFF" | "0"),
                 "innodb_read_only" => server.is_read_only |= is_on,
-                "idle_transaction_timeout" => server.limits_idle_transactions = true,
                 "wsrep_on" => server.is_galera = is_on,
                 "wsrep_provider" => provided = !value.is_empty() && value != "none",
                 "wsrep_ready" => server.is_ready = is_on,
@@ -359,38 +352,37 @@ pub(super) const COMMIT_EACH: &str = "SET SESSION autocommit = 1, completion_typ
 
 /// Each is for this connection alone. None is needed for safety, so that a pooler may lose them: whether a change has
 /// committed is told by the server's status flags.
-fn settings(server: &Server, purpose: Purpose) -> Vec<String> {
+fn settings(purpose: Purpose) -> Vec<String> {
     let mut settings = vec![
         // No gap locks, by which first grants of different elections would deadlock.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE".to_owned(),
         COMMIT_EACH.to_owned(),
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES'".to_owned(),
         // Whoever is locked out is told soon, and abandoned steps do not pile up behind a lock.
-        "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2".to_owned(),
-    ];
-    if server.limits_idle_transactions {
+        //
         // A lock that cannot be got ends a packet and leaves its transaction open, and on Galera a grant takes several
-        // round trips. A client that is stopped then must not hold its locks.
-        settings.push("SET SESSION idle_transaction_timeout = 3".to_owned());
-    }
-    match purpose {
-        Purpose::Campaign | Purpose::Observe if server.is_galera => {
-            // Reads and writes wait until this node has applied what the cluster had committed when they came.
-            settings.push("SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0".to_owned());
-        }
-        Purpose::Campaign | Purpose::Observe => {}
-        Purpose::Listen => {
-            // A lookout that is stopped must not keep its post: the server closes what has been silent for so long.
-            settings.push(format!("SET SESSION wait_timeout = {}", super::lookout::SILENT_FOR_SECONDS));
-            if server.is_galera {
-                settings.push("SET SESSION wsrep_sync_wait = 0".to_owned());
-            }
-            if server.is_mariadb() {
-                settings.push("SET SESSION max_statement_time = 0".to_owned());
-            }
-        }
+        // round trips. A client that is stopped then must not hold its locks. Only MariaDB from 10.3 on reads that part.
+        "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2 /*M!100300 , idle_transaction_timeout = 3 */"
+            .to_owned(),
+    ];
+    if purpose == Purpose::Listen {
+        // A lookout that is stopped must not keep its post: the server closes what has been silent for so long.
+        settings.push(format!(
+            "SET SESSION wait_timeout = {} /*M!100101 , max_statement_time = 0 */",
+            super::lookout::SILENT_FOR_SECONDS
+        ));
     }
     settings
+}
+
+/// What no other server knows.
+fn settings_of_galera(server: &Server, purpose: Purpose) -> Option<String> {
+    let settings = match purpose {
+        // Reads and writes wait until this node has applied what the cluster had committed when they came.
+        Purpose::Campaign | Purpose::Observe => "SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0",
+        Purpose::Listen => "SET SESSION wsrep_sync_wait = 0",
+    };
+    server.is_galera.then(|| settings.to_owned())
 }
 
 /// The columns of a row, taken one after the other.

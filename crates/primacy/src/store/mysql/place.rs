@@ -201,6 +201,10 @@ impl Place {
         })
     }
 
+    pub(super) fn host(&self, index: usize) -> &Host {
+        &self.hosts[index]
+    }
+
     /// Before a host is tried: whoever tries next begins with another, unless this one turns out to be good.
     pub(super) fn doubt(&self, index: usize) {
         self.first.store((index + 1) % self.hosts.len(), Ordering::Relaxed);

@@ -4,7 +4,7 @@ use tracing::{debug, info};
 
 use super::super::StoreError;
 use super::fault::Fault;
-use super::line::Line;
+use super::line::{Answer, Line};
 use super::packet::Packet;
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
@@ -166,25 +166,39 @@ pub fn schema_sql() -> String {
     sql
 }
 
-/// Makes the tables where they are missing, and refuses those of another version.
-pub(super) async fn make_or_check(line: &mut Line) -> Result<(), StoreError> {
-    match version(line).await {
-        Ok(Some(1)) => migrate(line).await,
-        Ok(Some(version)) => refuse_other(line, version),
-        Ok(None) | Err(Fault::NoTables(_)) => make(line).await,
-        Err(fault) => Err(fault.into()),
+/// Makes the tables where they are missing, and refuses those of another version. `version`: what they are, if they are there.
+pub(super) async fn make_or_check(line: &mut Line, version: Option<i64>) -> Result<(), StoreError> {
+    match version {
+        Some(1) => migrate(line).await,
+        Some(version) => refuse_other(line, version),
+        None => make(line).await,
     }
 }
 
 /// Refuses tables that are missing or of another version.
-pub(super) async fn check(line: &mut Line) -> Result<(), StoreError> {
-    match version(line).await {
-        Ok(Some(version)) => refuse_other(line, version),
-        Ok(None) | Err(Fault::NoTables(_)) => Err(StoreError::Unusable(format!(
+pub(super) fn check(line: &Line, version: Option<i64>) -> Result<(), StoreError> {
+    match version {
+        Some(version) => refuse_other(line, version),
+        None => Err(StoreError::Unusable(format!(
             "{}: nobody has run an election in this database yet; `primacy run` does",
             line.host()
         ))),
-        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Fails where there are no tables.
+pub(super) fn ask_version() -> String {
+    ask_version_in("primacy_schema")
+}
+
+fn ask_version_in(table: &str) -> String {
+    format!("SELECT MAX(version) FROM {table}")
+}
+
+pub(super) fn version_of(answer: Option<Answer>) -> Result<Option<i64>, Fault> {
+    match answer.and_then(|answer| answer.rows.into_iter().next()) {
+        Some(mut row) => row.optional_number(),
+        None => Ok(None),
     }
 }
 
@@ -193,11 +207,8 @@ async fn version(line: &mut Line) -> Result<Option<i64>, Fault> {
 }
 
 async fn version_in(line: &mut Line, table: &str) -> Result<Option<i64>, Fault> {
-    let answers = line.run(&Packet::read(format!("SELECT MAX(version) FROM {table}"))).await?;
-    match answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next()) {
-        Some(mut row) => row.optional_number(),
-        None => Ok(None),
-    }
+    let answers = line.run(&Packet::read(ask_version_in(table))).await?;
+    version_of(answers.into_iter().next())
 }
 
 /// Makes the tables of the `registers` protocol where they are missing, and refuses those of another version.
@@ -205,9 +216,7 @@ pub(super) async fn make_or_check_registers(line: &mut Line) -> Result<(), Store
     if has_registers(line).await? {
         return Ok(());
     }
-    for statement in REGISTERS_TABLES {
-        line.run_patiently(&Packet::read(statement.to_owned())).await?;
-    }
+    line.run_patiently(&Packet::of(&REGISTERS_TABLES.map(str::to_owned))).await?;
     info!(host = line.host(), "the tables of the registers protocol are there");
     if has_registers(line).await? {
         return Ok(());
@@ -264,9 +273,7 @@ async fn migrate(line: &mut Line) -> Result<(), StoreError> {
 /// Every statement makes what is missing and leaves what is there, and the version comes last. So it may be run by
 /// many at once, on all nodes of a cluster, be interrupted, and be run again.
 async fn make(line: &mut Line) -> Result<(), StoreError> {
-    for statement in TABLES {
-        line.run_patiently(&Packet::read(statement.to_owned())).await?;
-    }
+    line.run_patiently(&Packet::of(&TABLES.map(str::to_owned))).await?;
     info!(host = line.host(), "the tables of primacy are there");
     make_procedure(line).await?;
     match version(line).await? {

@@ -8,11 +8,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use tokio_postgres::{Client, Row};
 use tracing::debug;
 
 use super::super::{BoxFuture, Hints, StoreError};
 use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
+use super::parameter::Parameter;
 use super::statements;
 use crate::ElectionName;
 
@@ -148,30 +150,58 @@ impl Ringer {
             Some(channel) => channel.clone(),
             None => {
                 let election = self.0.election.as_str();
-                let found = link.run(statements::CHANNEL, &[election.into()], Stake::Reading).await?;
-                let row = found.first().ok_or(Fault::Damaged("the name of a channel"))?;
-                let channel: String = row.try_get(0)?;
-                // It becomes part of a statement below.
-                if !channel.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-                    return Err(Fault::Damaged("the name of a channel"));
-                }
-                self.0.channel.get_or_init(|| channel).clone()
+                self.learn(&link.run(statements::CHANNEL, &[election.into()], Stake::Reading).await?)?
             }
         };
-        // Promotions are told on both.
-        let (on, off) = match to {
-            Tidings::Everything => ("", statements::PROMOTIONS),
-            Tidings::Promotions => (statements::PROMOTIONS, ""),
-        };
-        let listen = format!("LISTEN \"{channel}{on}\"; UNLISTEN \"{channel}{off}\"");
-        link.run_batch(&listen, Stake::Reading).await?;
+        link.run_batch(&listening(&channel, to), Stake::Reading).await?;
+        self.listens(link, to);
+        Ok(())
+    }
+
+    /// Takes the name of the channel from the server's answer.
+    fn learn(&self, answer: &[Row]) -> Result<String, Fault> {
+        let row = answer.first().ok_or(Fault::Damaged("the name of a channel"))?;
+        let channel: String = row.try_get(0)?;
+        // It becomes part of a statement.
+        if !channel.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return Err(Fault::Damaged("the name of a channel"));
+        }
+        Ok(self.0.channel.get_or_init(|| channel).clone())
+    }
+
+    /// As much of listening to everything as can be asked in one round trip beside others, before it is known what the server is:
+    /// for the name of the channel, or, where that is known, to be notified. Whether it is notified then.
+    pub(super) async fn begin_to_listen(&self, client: &Client) -> bool {
+        match self.0.channel.get() {
+            Some(channel) => client.batch_execute(&listening(channel, Tidings::Everything)).await.is_ok(),
+            None => {
+                let election = Parameter::from(self.0.election.as_str());
+                if let Ok(answer) = client.query_typed(statements::CHANNEL, &[election.typed()]).await {
+                    // Without a name it is asked for again.
+                    let _ = self.learn(&answer);
+                }
+                false
+            }
+        }
+    }
+
+    /// The server notifies this connection from now on.
+    pub(super) fn listens(&self, link: &Link, to: Tidings) {
         self.0.listeners.send_modify(|listeners| *listeners.of(to) += 1);
         link.listens(Listening { ringer: self.clone(), to });
         if to == Tidings::Everything && std::mem::take(&mut *lock(&self.0.missed)) {
             self.ring();
         }
-        Ok(())
     }
+}
+
+/// Promotions are told on both channels of an election.
+fn listening(channel: &str, to: Tidings) -> String {
+    let (on, off) = match to {
+        Tidings::Everything => ("", statements::PROMOTIONS),
+        Tidings::Promotions => (statements::PROMOTIONS, ""),
+    };
+    format!("LISTEN \"{channel}{on}\"; UNLISTEN \"{channel}{off}\"")
 }
 
 /// How long the connection of a session may be missing before a listener opens one of its own. A candidate opens its

@@ -1,17 +1,18 @@
 //! One connection: to the first host that is no standby, with whatever the server says on its own.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
 use tracing::debug;
 
+use super::super::race::{race, together};
 use super::super::{BoxFuture, StoreError};
 use super::bell::{Listening, Ringer, Tidings};
 use super::cancel::Stop;
@@ -24,6 +25,7 @@ use super::prepared::Preparations;
 use super::schema::{self, Server};
 use super::statements;
 use super::tls::Authorities;
+use crate::{Instant, clock};
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +35,6 @@ pub(super) enum Purpose {
     /// An observer or operator: a primary that is read-only for this user still shows the truth.
     Watch,
 }
-
-/// After how long the next host is tried beside one that has not answered. A host that swallows packets must not cost
-/// a whole call.
-const STAGGER: Duration = Duration::from_millis(400);
 
 /// What `pg_notify` says at the commit when the server's queue has no room: program_limit_exceeded.
 const QUEUE_IS_FULL: &str = "54000";
@@ -67,12 +65,23 @@ pub(super) struct Dialer {
     /// For each host, of the addresses of its name.
     addresses: Vec<Turn>,
     lineage: Lineage,
+    /// Until when candidates are not announced, in nanoseconds of [`clock`].
+    silent_until: AtomicU64,
 }
 
 impl Dialer {
     pub(super) fn new(place: Place) -> Self {
         let addresses = place.hosts.iter().map(|_| Turn::default()).collect();
-        Self { place, hosts: Turn::default(), addresses, lineage: Lineage::default() }
+        Self { place, hosts: Turn::default(), addresses, lineage: Lineage::default(), silent_until: AtomicU64::new(0) }
+    }
+
+    /// Lets candidates look without being announced for a while.
+    pub(super) fn be_silent_until(&self, until: Instant) {
+        self.silent_until.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        clock::now().as_nanos() < self.silent_until.load(Ordering::Relaxed)
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -137,9 +146,18 @@ impl Dialer {
     ) -> Result<(Link, Server), StoreError> {
         let late = || StoreError::Unreachable(format!("{shown}: no answer within {:?}", self.place.connect_timeout));
         let opening = async {
+            let bell = ringer.clone();
             let mut link = self.open(host, address, Arc::clone(&shown), ringer).await?;
-            let server = schema::inspect(&mut link).await?;
+            let client = Arc::clone(&link.client);
+            let hears = purpose == Purpose::Stand && self.place.push;
+            // In the same round trip.
+            let early = async { if hears { bell.begin_to_listen(&client).await } else { false } };
+            let (server, is_heard) = tokio::join!(schema::inspect(&mut link), early);
+            let server = server?;
             server.check(&shown, purpose)?;
+            if is_heard {
+                bell.listens(&link, Tidings::Everything);
+            }
             // Only a choice can be a wrong one.
             if self.place.hosts.len() > 1 && server.has_timeline {
                 self.lineage.check(&mut link).await?;
@@ -179,13 +197,15 @@ impl Dialer {
         };
         let stop = Stop::new(client.cancel_token(), host, address, mode, &self.place.tls);
         Ok(Link {
-            client,
+            client: Arc::new(client),
             task: Some(task),
             stop: Some(stop),
             events,
             shown,
             is_local: host.is_local(),
             unfit: false,
+            begun_at: Instant::ZERO,
+            quickest: Duration::MAX,
             preparations: Preparations::default(),
         })
     }
@@ -221,47 +241,6 @@ impl Dialer {
             .tcp_user_timeout(Duration::from_secs(20));
         config
     }
-}
-
-/// Starts one attempt after another, the next as soon as one has failed or is slow; the first success wins.
-async fn race<T: Send + 'static>(
-    attempts: Vec<BoxFuture<'static, Result<T, StoreError>>>,
-) -> Result<(usize, T), Vec<StoreError>> {
-    let mut waiting = attempts.into_iter().enumerate();
-    let mut running = JoinSet::new();
-    let mut failures = Vec::new();
-    let mut start = |running: &mut JoinSet<_>| {
-        if let Some((index, attempt)) = waiting.next() {
-            running.spawn(async move { (index, attempt.await) });
-        }
-    };
-    start(&mut running);
-    loop {
-        match timeout(STAGGER, running.join_next()).await {
-            Ok(Some(Ok((index, Ok(reached))))) => return Ok((index, reached)),
-            Ok(Some(Ok((_, Err(error))))) => failures.push(error),
-            Ok(Some(Err(error))) => failures.push(StoreError::Unreachable(format!("an attempt to connect: {error}"))),
-            Ok(None) => return Err(failures),
-            Err(_) => {}
-        }
-        start(&mut running);
-    }
-}
-
-/// What several failed hosts mean together: worth another try as long as one of them may come back.
-fn together(mut failures: Vec<StoreError>) -> StoreError {
-    if failures.len() == 1 {
-        return failures.remove(0);
-    }
-    let transient = failures.iter().any(|error| !matches!(error, StoreError::Unusable(_)));
-    let messages: Vec<_> = failures
-        .into_iter()
-        .map(|error| match error {
-            StoreError::Unreachable(message) | StoreError::Unknown(message) | StoreError::Unusable(message) => message,
-        })
-        .collect();
-    let message = messages.join("; ");
-    if transient { StoreError::Unreachable(message) } else { StoreError::Unusable(message) }
 }
 
 /// What the server said between the answers.
@@ -328,7 +307,7 @@ fn casts_doubt(notice: &DbError) -> bool {
 /// A connection to a server that was found fit.
 #[derive(Debug)]
 pub(super) struct Link {
-    client: Client,
+    client: Arc<Client>,
     task: Option<JoinHandle<()>>,
     stop: Option<Stop>,
     events: Arc<Events>,
@@ -336,6 +315,9 @@ pub(super) struct Link {
     is_local: bool,
     /// Set while a statement is under way: one whose future was dropped leaves its outcome unknown.
     unfit: bool,
+    begun_at: Instant,
+    /// The shortest time from a statement to its answer: about a round trip.
+    quickest: Duration,
     pub(super) preparations: Preparations,
 }
 
@@ -348,6 +330,11 @@ impl Link {
     /// Where it leads, for messages.
     pub(super) fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// About how long a round trip takes.
+    pub(super) fn quickest(&self) -> Duration {
+        if self.quickest == Duration::MAX { Duration::ZERO } else { self.quickest }
     }
 
     /// This connection rings a bell from now on.
@@ -392,6 +379,21 @@ impl Link {
         self.end(stake, result)
     }
 
+    /// Prepares a statement and runs another one that needs it, in one round trip. Whether the first has failed is told by the
+    /// second.
+    pub(super) async fn run_prepared(
+        &mut self,
+        prepare: &str,
+        statement: &str,
+        stake: Stake,
+    ) -> Result<Vec<Row>, Fault> {
+        self.begin()?;
+        let prepared = self.client.batch_execute(prepare);
+        let ran = self.client.query_typed(statement, &[]);
+        let (_, result) = tokio::join!(biased; prepared, ran);
+        self.end(stake, result)
+    }
+
     /// Runs several statements without parameters as one transaction, in one round trip.
     pub(super) async fn run_batch(&mut self, statements: &str, stake: Stake) -> Result<(), Fault> {
         self.begin()?;
@@ -409,12 +411,13 @@ impl Link {
             return refuse("the connection has ended");
         }
         self.events.warned.store(false, Ordering::Release);
-        self.unfit = true;
+        (self.unfit, self.begun_at) = (true, clock::now());
         Ok(())
     }
 
     fn end<T>(&mut self, stake: Stake, result: Result<T, tokio_postgres::Error>) -> Result<T, Fault> {
         self.unfit = false;
+        self.quickest = self.quickest.min(clock::now().since(self.begun_at));
         let answer = result?;
         // R11: a commit whose wait for a synchronous standby was cut short is answered with a warning only.
         if stake == Stake::Writing && self.events.warned.load(Ordering::Acquire) {

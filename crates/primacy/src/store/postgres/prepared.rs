@@ -27,7 +27,7 @@ pub(super) struct Preparations {
 }
 
 impl Link {
-    /// Like [`run`](Self::run), for a statement that is run often. Costs a further round trip the first time.
+    /// Like [`run`](Self::run), for a statement that is run often.
     pub(super) async fn run_often(
         &mut self,
         statement: &'static str,
@@ -38,16 +38,18 @@ impl Link {
             return self.run(statement, parameters, stake).await;
         }
         let name = name(statement);
-        if !self.preparations.known.contains(&statement) {
-            let types: Vec<_> = parameters.iter().map(|parameter| parameter.typed().1.name().to_owned()).collect();
-            let prepare = format!("PREPARE {name} ({}) AS {statement}", types.join(", "));
-            // One that another client of the same pooler has prepared in this session is as good.
-            let _ = self.run_batch(&prepare, Stake::Reading).await;
-            self.preparations.known.push(statement);
-        }
         let arguments: Vec<_> = parameters.iter().map(Parameter::literal).collect();
         let execute = format!("EXECUTE {name} ({})", arguments.join(", "));
-        match self.run(&execute, &[], stake).await {
+        let ran = if self.preparations.known.contains(&statement) {
+            self.run(&execute, &[], stake).await
+        } else {
+            let types: Vec<_> = parameters.iter().map(|parameter| parameter.typed().1.name().to_owned()).collect();
+            let prepare = format!("PREPARE {name} ({}) AS {statement}", types.join(", "));
+            self.preparations.known.push(statement);
+            // One that another client of the same pooler has prepared in this session is as good.
+            self.run_prepared(&prepare, &execute, stake).await
+        };
+        match ran {
             Err(fault) if fault.code() == Some(UNKNOWN) => {
                 self.preparations.surprises += 1;
                 self.preparations.known.retain(|known| *known != statement);

@@ -24,13 +24,16 @@ use crate::{CandidateId, ElectionName, Instant, Token, clock};
 /// of the crowd wait for their own time to look, which tells them that they have moved up.
 const HEARERS: u32 = 32;
 
-/// How long an announcement may take, which somebody's lock can hold up. Looking must go on without it, within the
+/// How long an announcement may take at the server, which somebody's lock can hold up. Looking must go on without it, within the
 /// deadline of the same call, which is a part of the lease.
 fn announcement_patience(lease: Option<Duration>) -> Duration {
     lease.map_or(Duration::from_millis(250), |lease| {
         (lease / 20).clamp(Duration::from_millis(100), Duration::from_secs(1))
     })
 }
+
+/// For how long nothing is announced after an announcement was held up: another connection would wait for the same lock.
+const SILENT_AFTER_LOCK: Duration = Duration::from_secs(5);
 
 /// A candidate's connection.
 #[derive(Debug)]
@@ -111,6 +114,11 @@ impl PostgresSession {
 
     /// A store that cannot be written just now can still be looked at.
     async fn look_and_announce(&mut self, said: &Announcement) -> Result<Sighting, Fault> {
+        if self.dialer.is_silent() {
+            return self.look().await;
+        }
+        // It may have to be prepared first.
+        let patience = announcement_patience(self.lease) + self.link.quickest() * 2;
         let since_last = self.announced_at.map(|at| clock::now().since(at));
         let (note, rank) = (said.why.to_string(), said.rank.to_bytes());
         let parameters = [
@@ -123,7 +131,7 @@ impl PostgresSession {
             rank.as_slice().into(),
         ];
         let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
-        match timeout(announcement_patience(self.lease), announcing).await {
+        match timeout(patience, announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
                 let sighting = rows::sighting(&rows)?;
@@ -134,7 +142,10 @@ impl PostgresSession {
             Ok(Err(fault)) => debug!(?fault, "the candidate could not be announced"),
             Err(_) => {
                 debug!("the announcement of the candidate is held up; looking without it over another connection");
+                // On a long way there may be no time for that in this call: the next one is not held up again.
+                self.dialer.be_silent_until(clock::now() + SILENT_AFTER_LOCK);
                 self.link = connect(&self.dialer, &self.ringer).await?.0;
+                self.dialer.be_silent_until(Instant::ZERO);
             }
         }
         self.look().await
@@ -238,6 +249,7 @@ impl Session for PostgresSession {
 async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
     let (mut link, server) = stand(dialer, ringer).await?;
     if dialer.place().push
+        && link.hears().is_none()
         && let Err(fault) = ringer.listen(&mut link, Tidings::Everything).await
     {
         debug!(?fault, "no notifications on this connection; the store is polled");
