@@ -2,6 +2,9 @@
 
 mod cluster;
 mod conformance;
+#[path = "../support/far.rs"]
+mod distance;
 mod elections;
 mod exchange;
+mod far;
 mod oracles;

@@ -5,7 +5,10 @@ mod actor;
 mod candidates;
 mod conformance;
 mod counts;
+#[path = "../support/far.rs"]
+mod distance;
 mod doctor;
+mod far;
 mod faults;
 mod galera;
 mod hints;

@@ -7,7 +7,10 @@ mod blocked;
 mod campaigns;
 mod conforms;
 mod costs;
+#[path = "../support/far.rs"]
+mod distance;
 mod doctor;
+mod far;
 mod floods;
 mod hints;
 mod outcomes;
