@@ -20,7 +20,9 @@ pub(super) async fn run(args: &DoctorArgs, reach: &mut Reach, output: &mut Outpu
     let (probed, ()) = tokio::join!(reach.probe(), tokio::time::sleep(clocks::SPAN_LEAST));
     let clocks = clocks::findings(from, Reading::take(), timing.drift_ppm());
     let grace = |lease: Duration| args.grace.unwrap_or(TimingSettings::for_program(lease).grace);
-    let diagnosis = Diagnosis::new(reach.location(), probed?.value, clocks, timing, grace);
+    let probe = probed?.value;
+    let opening = reach.opening().await;
+    let diagnosis = Diagnosis::new(reach.location(), (probe, opening), clocks, timing, grace);
     output.text(&diagnosis.text(output.palette))?;
     output.json(&diagnosis.json())?;
     Ok(match diagnosis.verdict() {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::{
-    Desk, Hints, MemberEvent, Members, NoHints, Order, Ordered, Probe, Snapshot, Store, StoreError, Term,
+    Desk, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Request, Snapshot, Store, StoreError,
+    Term,
 };
-use primacy::{ElectionName, Instant, Token, clock};
+use primacy::{CandidateId, ElectionName, Instant, Label, Token, clock};
 
 use crate::cli::Common;
 use crate::output::failure::Failure;
@@ -17,6 +18,10 @@ use crate::output::span::span;
 const CALL_LEAST: Duration = Duration::from_millis(500);
 /// A call that takes longer is made anew on another connection.
 const CALL_MOST: Duration = Duration::from_secs(5);
+/// Opening takes several round trips: on a long way more than a call may take.
+const OPENING_MOST: Duration = Duration::from_secs(20);
+/// How often opening is measured.
+const OPENINGS: usize = 3;
 const BACK_OFF_FIRST: Duration = Duration::from_millis(20);
 const BACK_OFF_MOST: Duration = Duration::from_secs(1);
 
@@ -113,7 +118,7 @@ impl Reach {
     /// The election as it is, or the error of the only attempt.
     pub(crate) async fn look(&mut self) -> Result<Answer<Option<Snapshot>>, StoreError> {
         let election = self.election.clone();
-        self.attempt(CALL_MOST, &mut async |desk: &mut dyn Desk| desk.snapshot(&election).await).await
+        self.attempt(Bounds::ALONE, &mut async |desk: &mut dyn Desk| desk.snapshot(&election).await).await
     }
 
     /// All elections.
@@ -136,7 +141,7 @@ impl Reach {
     /// The same for an answer that can be done without: none if the only attempt fails.
     pub(crate) async fn members_if_told(&mut self) -> Option<Members> {
         let election = self.election.clone();
-        let answer = self.attempt(CALL_MOST, &mut async |desk: &mut dyn Desk| desk.members(&election).await).await;
+        let answer = self.attempt(Bounds::ALONE, &mut async |desk: &mut dyn Desk| desk.members(&election).await).await;
         answer.inspect_err(|error| tracing::debug!(%error, "the members are not known")).ok()?.now()
     }
 
@@ -150,7 +155,7 @@ impl Reach {
     pub(crate) async fn look_at_events(&mut self, limit: u32) -> Result<Vec<MemberEvent>, StoreError> {
         let election = self.election.clone();
         let events = &mut async |desk: &mut dyn Desk| desk.events(&election, limit).await;
-        Ok(self.attempt(CALL_MOST, events).await?.value)
+        Ok(self.attempt(Bounds::ALONE, events).await?.value)
     }
 
     /// What the store is and guarantees.
@@ -175,7 +180,9 @@ impl Reach {
         loop {
             let wanted = order.clone();
             match self
-                .attempt(patience.call(), &mut async |desk: &mut dyn Desk| desk.order(&election, wanted.clone()).await)
+                .attempt(patience.bounds(), &mut async |desk: &mut dyn Desk| {
+                    desk.order(&election, wanted.clone()).await
+                })
                 .await
             {
                 Ok(answer) => return Ok(Given { ordered: answer.value, doubtful }),
@@ -203,7 +210,7 @@ impl Reach {
     ) -> Result<Answer<T>, Failure> {
         let mut patience = Patience::new(self.wait, self.waits_for_repair);
         loop {
-            match self.attempt(patience.call(), &mut question).await {
+            match self.attempt(patience.bounds(), &mut question).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     tracing::debug!(%error, "the store did not answer");
@@ -218,27 +225,49 @@ impl Reach {
     /// One attempt, bounded. A connection that failed or is late is not used again (rule R8).
     async fn attempt<T>(
         &mut self,
-        bound: Duration,
+        bounds: Bounds,
         question: &mut impl AsyncFnMut(&mut dyn Desk) -> Result<T, StoreError>,
     ) -> Result<Answer<T>, StoreError> {
         let open = self.desk.take();
-        let bounded = tokio::time::timeout(bound, async {
-            let mut desk = match open {
-                Some(desk) => desk,
-                None => self.store.desk().await?,
-            };
-            let asked_at = clock::now();
-            let value = question(desk.as_mut()).await?;
-            Ok((desk, Answer { value, asked_at }))
-        });
-        match bounded.await {
-            Ok(Ok((desk, answer))) => {
-                self.desk = Some(desk);
-                Ok(answer)
+        let late = |bound: Duration| StoreError::Unknown(format!("nothing came within {}", span(bound)));
+        let mut desk = match open {
+            Some(desk) => desk,
+            None => {
+                let opened = tokio::time::timeout(bounds.opening, self.store.desk()).await;
+                // Nothing has been asked yet.
+                let late = |_| StoreError::Unreachable(format!("no connection within {}", span(bounds.opening)));
+                opened.map_err(late)??
             }
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(StoreError::Unknown(format!("nothing came within {}", span(bound)))),
+        };
+        let asked_at = clock::now();
+        let value = tokio::time::timeout(bounds.call, question(desk.as_mut())).await;
+        let value = value.map_err(|_| late(bounds.call))??;
+        self.desk = Some(desk);
+        Ok(Answer { value, asked_at })
+    }
+
+    /// How long it takes to open a candidate's connection and to look once, the longest of some times; `None` where this
+    /// user's connections cannot be a candidate's. Nothing is written.
+    pub(crate) async fn opening(&self) -> Option<Duration> {
+        let label = Label::new("doctor").ok()?;
+        let me = Holder { id: CandidateId::from_bits(u128::from(std::process::id())), label, data: String::new() };
+        let mut longest = Duration::ZERO;
+        for _ in 0..OPENINGS {
+            let start = clock::now();
+            let opened = tokio::time::timeout(OPENING_MOST, async {
+                let mut session = self.store.session(&self.election, &me).await?;
+                session.step(Request::Look { announce: None }).await
+            });
+            match opened.await {
+                Ok(Ok(_)) => longest = longest.max(clock::now().since(start)),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "opening a candidate's connection is not measured");
+                    return None;
+                }
+                Err(_) => return Some(OPENING_MOST),
+            }
         }
+        Some(longest)
     }
 
     fn unreached(&self, error: &StoreError) -> Failure {
@@ -252,6 +281,20 @@ impl Reach {
         let place = if error.contains(path) { String::new() } else { format!("{location}: ") };
         Failure::unavailable(format!("{place}{error} ({advice})"))
     }
+}
+
+/// How long one attempt may take.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// To open a connection, if none is open.
+    opening: Duration,
+    /// To be answered over it.
+    call: Duration,
+}
+
+impl Bounds {
+    /// Where only one attempt is made.
+    const ALONE: Self = Self { opening: OPENING_MOST, call: CALL_MOST };
 }
 
 /// How long to go on trying, and how long until the next attempt.
@@ -270,9 +313,10 @@ impl Patience {
         self.until.since(clock::now())
     }
 
-    /// How long the next call may take.
-    fn call(&self) -> Duration {
-        self.left().clamp(CALL_LEAST, CALL_MOST)
+    /// How long the next attempt may take.
+    fn bounds(&self) -> Bounds {
+        let most = |most| self.left().clamp(CALL_LEAST, most);
+        Bounds { opening: most(OPENING_MOST), call: most(CALL_MOST) }
     }
 
     /// Whether to try once more, after the pause that belongs before it. What someone has to repair first is only

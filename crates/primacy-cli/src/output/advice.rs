@@ -45,6 +45,8 @@ pub(crate) struct Diagnosis {
     product: String,
     count: usize,
     latency: Option<Latency>,
+    /// How long it took to open a candidate's connection and to look once, at most.
+    opening: Option<Duration>,
     findings: Vec<Finding>,
     surveyed: Option<Surveyed>,
     timing: Timing,
@@ -52,11 +54,11 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The conclusion from a probe of the store, findings from elsewhere, and the timing that is meant to be used.
-    /// `grace` is what the work needs to stop, if that is known.
+    /// The conclusion from a probe of the store and how long it took to open a candidate's connection, findings from
+    /// elsewhere, and the timing that is meant to be used. `grace` is what the work needs to stop, if that is known.
     pub(crate) fn new(
         store: String,
-        probe: Probe,
+        (probe, opening): (Probe, Option<Duration>),
         others: Vec<Finding>,
         timing: Timing,
         grace: impl Fn(Duration) -> Duration,
@@ -67,15 +69,17 @@ impl Diagnosis {
         let mut findings = probe.findings;
         findings.extend(others);
         findings.push(judge(&timing, latency));
+        findings.extend(latency.zip(opening).map(|(latency, opening)| judge_opening(&timing, latency, opening)));
         Self {
             store,
             product: probe.product,
             count: renewals.len(),
             latency,
+            opening,
             findings,
             surveyed: probe.surveyed,
             timing,
-            recommended: latency.and_then(|latency| recommend(latency, grace)),
+            recommended: latency.and_then(|latency| recommend(latency, opening, grace)),
         }
     }
 
@@ -100,6 +104,17 @@ impl Diagnosis {
                 bound(self.timing.failover_bound(0, self.p99()))
             ),
         ];
+        if let Some(opening) = self.opening {
+            let lost = match self.timing.outlasts_reconnection(opening, self.p99()) {
+                true => "keeps its lease",
+                false => "loses its lease",
+            };
+            advice.push(format!(
+                "Where nobody holds the lease, a candidate that starts here leads within {}; a leader that loses its \
+                 connection {lost}.",
+                bound(self.timing.opening_bound(opening, self.p99()))
+            ));
+        }
         match (&self.recommended, self.latency) {
             (Some(best), Some(latency)) => advice.push(format!(
                 "The shortest lease that this store carries well is {} with a grace of {}: {HEADROOM} times the p99 of {} \
@@ -130,6 +145,10 @@ impl Diagnosis {
         if let Some(Latency { p50, p99, max }) = self.latency {
             let took = format!("p50 {}, p99 {}, longest {} of {}", span(p50), span(p99), span(max), self.count);
             rows.push(vec![key("renewals"), Cell::plain(took)]);
+        }
+        if let Some(opening) = self.opening {
+            let took = format!("a connection and a first look take {} at most", span(opening));
+            rows.push(vec![key("opening"), Cell::plain(took)]);
         }
         let chosen = format!(
             "lease {}, grace {}: renews every {}, a call may take {}",
@@ -164,6 +183,11 @@ impl Diagnosis {
                 p99_ms: self.latency.map(|latency| schema::Millis(latency.p99)),
                 max_ms: self.latency.map(|latency| schema::Millis(latency.max)),
             },
+            opening: self.opening.map(|opening| schema::Opening {
+                longest_ms: schema::Millis(opening),
+                timeout_ms: schema::Millis(self.timing.opening_timeout()),
+                leads_within_ms: schema::Millis(self.timing.opening_bound(opening, self.p99())),
+            }),
             findings: self
                 .findings
                 .iter()
@@ -247,12 +271,32 @@ fn judge(timing: &Timing, latency: Option<Latency>) -> Finding {
     }
 }
 
-/// The shortest usual lease under which a store this slow costs nobody the leadership.
-fn recommend(latency: Latency, grace: impl Fn(Duration) -> Duration) -> Option<Timing> {
+/// Whether the way to the store carries the timing that is meant to be used.
+fn judge_opening(timing: &Timing, latency: Latency, opening: Duration) -> Finding {
+    let finding = |severity, message| Finding { severity, code: "opening", message };
+    let took = format!(
+        "opening a connection took {}, and is given up after {}",
+        span(opening),
+        span(timing.opening_timeout())
+    );
+    if timing.carries(opening, latency.p99) {
+        finding(Severity::Fine, took)
+    } else {
+        let why = "the way to the store is too slow for this lease: a candidate may take long to lead, or never do; \
+                   choose a longer one";
+        finding(Severity::Warning, format!("{took}: {why}"))
+    }
+}
+
+/// The shortest usual lease under which a store this slow costs nobody the leadership, a lost connection included.
+fn recommend(latency: Latency, opening: Option<Duration>, grace: impl Fn(Duration) -> Duration) -> Option<Timing> {
     let needed = (latency.p99 * HEADROOM).max(latency.max * 2).max(TIMEOUT_LEAST);
     LEASES.into_iter().map(Duration::from_secs).find_map(|lease| {
         let timing = Timing::new(TimingSettings { grace: grace(lease), ..TimingSettings::new(lease) }).ok()?;
-        (timing.call_timeout() >= needed && timing.ride_through() >= needed).then_some(timing)
+        let opens = opening.is_none_or(|opening| {
+            timing.carries(opening, latency.p99) && timing.outlasts_reconnection(opening, latency.p99)
+        });
+        (opens && timing.call_timeout() >= needed && timing.ride_through() >= needed).then_some(timing)
     })
 }
 
@@ -266,6 +310,10 @@ mod tests {
     }
 
     pub(crate) fn probed(renewals: Vec<Duration>) -> Diagnosis {
+        opened(renewals, None)
+    }
+
+    fn opened(renewals: Vec<Duration>, opening: Option<Duration>) -> Diagnosis {
         let probe = Probe {
             product: "SQLite 3.50.4".to_owned(),
             renewals,
@@ -284,7 +332,7 @@ mod tests {
             ..TimingSettings::new(Duration::from_secs(10))
         });
         let grace = |lease| TimingSettings::for_program(lease).grace;
-        Diagnosis::new("sqlite:x".to_owned(), probe, Vec::new(), timing.expect("the default"), grace)
+        Diagnosis::new("sqlite:x".to_owned(), (probe, opening), Vec::new(), timing.expect("the default"), grace)
     }
 
     #[test]
@@ -347,6 +395,30 @@ mod tests {
         let mut fine = probed(millis(&[1]));
         fine.findings.remove(1);
         assert_eq!(fine.verdict(), Severity::Fine);
+    }
+
+    #[test]
+    fn a_long_way_is_told_which_lease_it_carries() {
+        let judged = |trip: u64, lease: u64| {
+            let opening = Duration::from_millis(trip * 8);
+            let mut all = opened(millis(&[trip, trip]), Some(opening));
+            all.timing = Timing::new(TimingSettings::for_program(Duration::from_secs(lease))).expect("valid");
+            let severity = judge_opening(&all.timing, all.latency.expect("measured"), opening).severity;
+            (severity, all.recommended.map(|timing| timing.lease().as_secs()))
+        };
+        assert_eq!(judged(30, 1), (Severity::Fine, Some(2)));
+        assert_eq!(judged(400, 10), (Severity::Fine, Some(20)));
+        assert_eq!(judged(400, 1).0, Severity::Warning);
+        let advice = opened(millis(&[400]), Some(Duration::from_millis(3_200))).text(Palette::new(false));
+        for told in [
+            "opening   a connection and a first look take 3.2s at most",
+            "fine     opening     opening a connection took 3.2s, and is given up after 10s",
+            "a candidate that starts here leads within 8.6s; a leader that loses its connection loses its lease",
+        ] {
+            assert!(advice.contains(told), "{advice}");
+        }
+        let json = serde_json::to_value(opened(millis(&[1]), Some(Duration::from_millis(4))).json()).expect("written");
+        assert_eq!((&json["opening"]["longest_ms"], &json["opening"]["timeout_ms"]), (&4.into(), &10_000.into()));
     }
 
     #[test]

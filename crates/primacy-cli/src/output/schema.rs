@@ -470,6 +470,8 @@ pub(crate) struct Doctor {
     pub(crate) verdict: &'static str,
     pub(crate) product: String,
     pub(crate) renewals: Latency,
+    /// `null` where it could not be measured.
+    pub(crate) opening: Option<Opening>,
     pub(crate) findings: Vec<Found>,
     /// Among peers only, as the next.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -479,6 +481,14 @@ pub(crate) struct Doctor {
     pub(crate) timing: Timing,
     pub(crate) recommended: Option<Timing>,
     pub(crate) advice: Vec<String>,
+}
+
+/// How long it takes to open a candidate's connection.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Opening {
+    pub(crate) longest_ms: Millis,
+    pub(crate) timeout_ms: Millis,
+    pub(crate) leads_within_ms: Millis,
 }
 
 /// The way from here to one voter.
