@@ -69,6 +69,7 @@ pub const CANARIES: &[Canary] = &[
     canary("drained-early", Planted::Driver(DriverFlaw::DrainedEarly), 50),
     canary("unchecked-work", Planted::Driver(DriverFlaw::UncheckedWork), 50),
     canary("no-kill", Planted::Driver(DriverFlaw::NoKill), 50),
+    canary("opens-anew", Planted::Driver(DriverFlaw::OpensAnew), 50),
     member("shortens-early", Planted::Core(Flaw::ShortensEarly), 200),
     member("believes-old-shown", Planted::Core(Flaw::BelievesOldShown), 200),
     member("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),

@@ -16,6 +16,7 @@ pub mod contest;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod odds;
+mod opening;
 #[cfg(feature = "canaries")]
 pub mod published;
 #[cfg(feature = "model")]

@@ -67,6 +67,13 @@ impl World {
         if self.has_peers() {
             return self.call_peers(n, call, request);
         }
+        if let Some(request) = self.over_connection(n, call, request) {
+            self.send_over(n, call, request);
+        }
+    }
+
+    /// Sends a candidate's request over its connection.
+    pub(crate) fn send_over(&mut self, n: usize, call: CallId, request: Request) {
         let Some(process) = &self.nodes[n].process else { return };
         let (number, id) = (process.number, process.id);
         let part = &self.nodes[n].part;
@@ -104,7 +111,7 @@ impl World {
         self.after(way, Happening::Arrive { flight: number });
     }
 
-    fn draw_fate(&mut self) -> Option<Fate> {
+    pub(crate) fn draw_fate(&mut self) -> Option<Fate> {
         Fate::ALL.into_iter().find(|fate| self.rng.chance(self.mix.fates[*fate as usize]))
     }
 
@@ -197,6 +204,8 @@ impl World {
                 return;
             }
             self.fault(Fault::StaleAnswer);
+        } else {
+            self.note_connection(n, result.is_ok());
         }
         self.deliver(n, Event::Done { call, result });
     }

@@ -7,6 +7,7 @@ use primacy_core::{CandidateId, Instant, Timing, Token};
 
 use crate::clock::Clock;
 use crate::house::{Letter, Seat};
+use crate::opening::Connection;
 use crate::rng::Rng;
 use crate::scenario::Part;
 use crate::store::Asker;
@@ -76,6 +77,8 @@ pub(crate) struct Process {
     pub(crate) effects: VecDeque<Effect>,
     /// The call whose answer the driver waits for.
     pub(crate) call: Option<Awaited>,
+    /// Its connection to the store, in worlds in which opening takes time.
+    pub(crate) connection: Connection,
     /// What everybody in the process can read: the cell behind `is_current()`.
     pub(crate) belief: Option<Belief>,
     pub(crate) work: Option<Work>,

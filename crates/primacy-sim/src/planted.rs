@@ -21,6 +21,7 @@ kinds! {
         TrustsResumed = "a voter that believes its clock after its machine was suspended",
         AnswersBeforeSync = "a voter that answers before its disk has the promise",
         NoKill = "does not kill work that outlives its leadership",
+        OpensAnew = "begins to open its connection anew with each call",
     }
 }
 

@@ -9,6 +9,7 @@ use primacy_core::{CandidateId, Instant};
 use crate::clock::Clock;
 use crate::house::Letter;
 use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
+use crate::opening::Connection;
 use crate::oracle::Step;
 use crate::planted::{DriverFlaw, Planted};
 use crate::scenario::Part;
@@ -47,6 +48,7 @@ impl World {
             mailbox: VecDeque::new(),
             effects: VecDeque::new(),
             call: None,
+            connection: Connection::default(),
             belief: None,
             work: None,
             armed: None,
@@ -248,6 +250,7 @@ impl World {
                 process.call.take_if(|awaited| awaited.call == call);
                 process.hang_up();
                 let number = process.number;
+                self.hang_up_connection(n);
                 self.drop_flights(|flight| flight.is_of(number, call));
                 self.abandon_peers(number);
             }

@@ -121,6 +121,8 @@ pub(crate) struct Scenario {
     pub(crate) longest: Duration,
     /// The longest that a call takes once the world is healed.
     pub(crate) healed_latency: u64,
+    /// The longest that it takes to open a connection to the store while nothing fails, in nanoseconds; nothing if absent.
+    pub(crate) opening: Option<u64>,
     /// Which faults strike.
     pub(crate) mix: Mix,
     /// For the run itself.
@@ -278,6 +280,8 @@ impl Scenario {
         let company = Company::draw(protocol, &mut parts, &mut other);
         let longest = parts.iter().map(|part| part.timing.lease()).max().unwrap_or(Timing::DEFAULT_LEASE);
         let shortest_call = parts.iter().map(|part| part.timing.call_timeout()).min().unwrap_or(longest);
+        let longest_call = parts.iter().map(|part| part.timing.call_timeout()).max().unwrap_or(longest);
+        let shortest = parts.iter().map(|part| part.timing.opening_timeout()).min().unwrap_or(longest);
         let leases = if profile == Profile::Calm { 2 } else { rng.between(8, 36) };
         let healed_latency = crate::nanos(setup.latency.unwrap_or((shortest_call / 10).min(Duration::from_millis(10))));
         // A deleted row takes the length of its lease with it.
@@ -317,6 +321,9 @@ impl Scenario {
             fault_span,
             longest,
             healed_latency,
+            opening: (protocol == Protocol::Lease && setup.timing.is_none())
+                .then(|| draw_opening(seed, setup, longest_call, shortest))
+                .flatten(),
             mix,
             rng,
         }
@@ -344,6 +351,15 @@ impl Profile {
             other => other,
         }
     }
+}
+
+/// In some worlds opening a connection takes longer than any call may, and no longer than half of what opening may: a way to the
+/// store that carries the timing. From a stream of its own, so that all other worlds stay what they are.
+fn draw_opening(seed: u64, setup: &Setup, longest_call: Duration, shortest: Duration) -> Option<u64> {
+    let mut rng = Rng::new(seed ^ 0x6f70_656e_696e_6773);
+    let always = setup.planted == Some(Planted::Driver(DriverFlaw::OpensAnew));
+    let (least, most) = (crate::nanos(longest_call) * 2, crate::nanos(shortest) / 2);
+    (least < most && (always || rng.chance(150_000))).then(|| rng.between(least, most))
 }
 
 fn draw_profile(profile: Profile, rng: &mut Rng) -> Profile {

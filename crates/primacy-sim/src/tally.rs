@@ -141,6 +141,7 @@ kinds! {
         CalmRestart = "a voter restarted in the calm, and nobody was to notice",
         CalmExchange = "a voter was exchanged in the calm, and nobody was to notice",
         HintLed = "a waiter led on a hint before its next look",
+        OpeningOutlived = "a connection was opened although the call that wanted it had been given up",
     }
 }
 
@@ -189,6 +190,7 @@ impl Sometimes {
                 | Self::FromReserve
                 | Self::AllMembers
                 | Self::CameDown
+                | Self::OpeningOutlived
         )
     }
 }

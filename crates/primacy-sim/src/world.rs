@@ -34,6 +34,8 @@ pub(crate) enum Happening {
     Arrive { flight: u64 },
     /// An answer reaches its process.
     Answer { node: usize, process: u64, call: CallId, result: Box<Result<Reply, CallError>> },
+    /// An attempt to open a connection ends: with one, unless it was given up.
+    Opened { node: usize, process: u64, attempt: u64, in_time: bool },
     /// The warden of a dead process tries to release for it.
     Warden { node: usize, id: CandidateId },
     /// A group has something to do.
@@ -190,6 +192,7 @@ impl World {
             Happening::Resume { node } => self.resume(node),
             Happening::Arrive { flight } => self.arrive(flight),
             Happening::Answer { node, process, call, result } => self.answer(node, process, call, *result),
+            Happening::Opened { node, process, attempt, in_time } => self.opened(node, process, attempt, in_time),
             Happening::Warden { node, id } => self.warden(node, id),
             Happening::Hint { node, process } => self.hint(node, process),
             Happening::Campaign { node, process } => self.campaign(node, process),

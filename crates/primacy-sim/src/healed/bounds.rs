@@ -61,7 +61,22 @@ impl World {
         } else {
             Duration::ZERO
         };
-        self.on_slowest_clock(own + peers) + crate::nanos(self.latency() * 20)
+        self.on_slowest_clock(own + peers) + crate::nanos(self.latency() * 20) + self.settle_opening()
+    }
+
+    /// From when a candidate starts to when it has a connection and has looked: what `Timing` publishes.
+    fn opening_bound(&self) -> u64 {
+        let Some(opening) = self.scenario.opening else { return 0 };
+        let (opening, latency) = (Duration::from_nanos(opening), self.latency());
+        self.on_slowest_clock(self.longest(|timing| timing.opening_bound(opening, latency)))
+    }
+
+    /// The same from the end of faults: an attempt may have begun before, and may be followed by a pause.
+    fn settle_opening(&self) -> u64 {
+        match self.scenario.opening {
+            Some(opening) => opening + self.on_slowest_clock(Duration::from_secs(2)) + self.opening_bound(),
+            None => 0,
+        }
     }
 
     /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
@@ -80,13 +95,13 @@ impl World {
             let starts = if alone { Duration::from_millis(2) } else { Duration::ZERO };
             let timing = self.nodes.first().map(|node| node.part.timing);
             let bound = timing.map_or(Duration::ZERO, |timing| timing.failover_bound(ahead, self.latency()));
-            return crate::nanos(bound + starts);
+            return crate::nanos(bound + starts) + self.opening_bound();
         }
         let own = self.longest(|timing| timing.stretched(self.scenario.longest))
             + self.longest(Timing::renew_every)
             + self.longest(Timing::look_lag) * 4
             + self.longest(Timing::slot) * (ahead + self.nodes.len() as u32);
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 8)
+        self.on_slowest_clock(own) + crate::nanos(self.latency() * 8) + self.opening_bound()
     }
 
     /// From when a leader hears nothing any more to the next: as if it were gone, for it withdraws what nobody has answered. It
@@ -150,6 +165,7 @@ impl World {
         let count = self.nodes.len() as u32 * 2;
         let own = self.longest(|timing| timing.grace() + timing.kill() + timing.slot() * count);
         let reserve = self.scenario.company.map_or(0, |company| self.reserve_bound(&company));
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1)) + reserve
+        let opening = self.opening_bound();
+        self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1)) + reserve + opening
     }
 }
