@@ -425,8 +425,8 @@ impl Driver {
 
     fn note_reached(&mut self) {
         self.ever_reached = true;
-        if let Some(trouble) = self.trouble.take() {
-            info!(after = ?clock::now().since(trouble.since), "the store answers again");
+        if self.trouble.take().is_some() {
+            warn!("the store answers again");
         }
     }
 

@@ -380,7 +380,7 @@ impl GroupDriver {
         let result = match result {
             Ok(reply) => {
                 if self.trouble.take().is_some() {
-                    info!("the store answers again");
+                    warn!("the store answers again");
                 }
                 for outbox in leaving.into_values() {
                     let _ = outbox.send(FromGroup::Left);

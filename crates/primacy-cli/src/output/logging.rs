@@ -3,15 +3,18 @@
 use std::io::{self, IsTerminal as _};
 use std::sync::Once;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
+use super::throttle::Throttle;
 use crate::cli::Common;
 
 /// What a command that only looks or orders logs by itself: what it has to say is its output.
 pub(crate) const OBSERVING: &str = "error";
 
-/// What `run` logs by itself: what goes wrong while nobody looks.
-pub(crate) const RUNNING: &str = "warn";
+/// What `run` logs by itself: each transition of its candidate, and what goes wrong while nobody looks.
+pub(crate) const RUNNING: &str = "primacy::run=info,warn";
 
 /// What a voter logs by itself: it has nothing else to say, and somebody may look later.
 pub(crate) const VOTING: &str = "primacy=info,warn";
@@ -42,20 +45,21 @@ fn subscribe(common: &Common, level: &str) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "error",
         (false, 0) => level,
-        (false, 1) => "primacy=info,warn",
+        // What the driver tells of a leadership, `run` tells with what follows for the program.
+        (false, 1) => "primacy=info,primacy::driver=warn,warn",
         (false, 2) => "primacy=debug,info",
         (false, _) => "trace",
     };
     // What cannot be read was refused with the command line.
     let filter = wanted().ok().flatten().unwrap_or_else(|| EnvFilter::new(level));
-    let started = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(super::coloured(common.color, io::stderr().is_terminal()))
         .with_target(false)
         // A log that cannot be written is no reason to panic: the leader's program is watched all the same.
         .log_internal_errors(false)
-        .try_init();
+        .with_filter(Throttle::default());
+    let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
     // It fails only where there is a log already.
     drop(started);
 }

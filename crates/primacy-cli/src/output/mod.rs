@@ -21,6 +21,7 @@ pub(crate) mod schema;
 pub(crate) mod span;
 pub(crate) mod style;
 pub(crate) mod table;
+mod throttle;
 
 /// Where a command's results and remarks go.
 pub(crate) struct Output {
