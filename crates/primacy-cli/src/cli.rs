@@ -207,6 +207,18 @@ pub(crate) struct RunArgs {
     /// Exit with 75 when the leadership is lost, instead of waiting to lead again
     #[arg(long)]
     pub(crate) once: bool,
+    /// Exit with 75 at once if this candidate cannot lead now, because another does for example
+    #[arg(long = "try", conflicts_with = "limit")]
+    pub(crate) try_once: bool,
+    /// Exit with 75 after having waited to lead for so long
+    #[arg(long = "for", value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) limit: Option<Duration>,
+    /// Let CMD gain rights that this user has not, as sudo does: it may then not be possible to kill it in time
+    #[arg(long)]
+    pub(crate) allow_privileges: bool,
+    /// Start CMD in a PID namespace of its own, which the kernel empties also if primacy's processes are all killed at once
+    #[arg(long)]
+    pub(crate) isolate: bool,
     /// What to publish about this candidate, such as its address: at most 1,024 bytes
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = published)]
     pub(crate) data: String,

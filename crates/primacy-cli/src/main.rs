@@ -14,6 +14,8 @@ fn main() -> ExitCode {
     match args.next() {
         Some(word) if word == run::WARDEN => return run::warden::main(),
         Some(word) if word == run::EXEC => return run::program::become_program(args),
+        Some(word) if word == run::GATE => return run::isolate::gate(args),
+        Some(word) if word == run::INIT => return run::isolate::init(args),
         _ => {}
     }
     match cli::Cli::read(std::env::args_os()) {

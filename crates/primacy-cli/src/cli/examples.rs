@@ -15,6 +15,9 @@ Examples:
   primacy run -- ./scheduler --port 8080
   primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing
   primacy run --lease 3s --grace 1s --once -- ./worker
+  primacy run --try --quiet -- ./report                  not at all where another leads
+  primacy run --for 5m -- ./migrate                      wait for five minutes at most
+  primacy run --isolate -- ./worker-that-forks
   primacy run --lease 500ms --renew 100ms --grace 50ms -- ./worker
   primacy run --prefer db-1,'db-*' --never db-backup -- ./writer
   primacy run --score-command ./how-fresh --score-class 100 -- ./writer
@@ -23,8 +26,10 @@ Examples:
 
 CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.
-Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used,
-75 lost the leadership with --once, 126 CMD cannot be executed, 127 CMD not found.";
+Each transition is a line on standard error; --quiet leaves errors only.
+Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 71 primacy's own
+processes cannot be started or do not stay alive, 75 lost the leadership with --once, or did not have it with --try or
+--for, 77 asked to end while some of CMD may not be killed, 126 CMD cannot be executed, 127 CMD not found.";
 
 pub(crate) const STATUS: &str = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -41,40 +40,84 @@ impl Family {
         }
     }
 
-    /// Kills every process of the family and waits until each is dead and reaped. Returns how the program itself ended,
-    /// if it was this process's to reap.
-    pub(super) fn extinguish(&self) -> Option<End> {
-        loop {
-            self.signal(Signal::SIGKILL);
-            // Looked at before the others are listed: those that it leaves behind are children of this process then.
-            let leader_is_dead = self.leader.is_none_or(is_dead);
-            // A list that cannot be had proves nothing.
-            if let Ok(children) = children()
-                && !self.kill_others(&children)
-                && leader_is_dead
-            {
-                match self.leader {
-                    Some(leader) if children.contains(&leader) => return reap(leader),
-                    Some(leader) if group_exists(leader) => {}
-                    _ => return None,
-                }
-            }
-            // Death takes the kernel a moment, and a process in an uninterruptible system call longer.
-            #[expect(clippy::disallowed_methods, reason = "no event tells of the death of what is not yet a child")]
-            thread::sleep(Duration::from_micros(300));
+    /// Kills every process of the family that this process may kill, and reaps the dead. Repeated until nothing is
+    /// left: the deaths of children bring their own children here.
+    pub(super) fn kill(&self) -> Attempt {
+        self.signal(Signal::SIGKILL);
+        // Looked at before the others are listed: those that it leaves behind are children of this process then.
+        let leader_is_dead = self.leader.is_none_or(is_dead);
+        // A list that cannot be had proves nothing.
+        let Ok(children) = children() else { return Attempt::Left { immune: Vec::new() } };
+        let mut immune: Vec<Pid> = Vec::new();
+        if let Some(leader) = self.leader.filter(|leader| !leader_is_dead && children.contains(leader)) {
+            immune.extend(Some(leader).filter(is_immune));
         }
+        let mut others = 0;
+        for other in children.iter().filter(|child| Some(**child) != self.leader && !self.spared.contains(child)) {
+            others += 1;
+            immune.extend(Some(*other).filter(is_immune));
+            reap(*other);
+        }
+        match self.leader {
+            _ if others > 0 || !leader_is_dead => Attempt::Left { immune },
+            Some(leader) if children.contains(&leader) => Attempt::Gone(reap(leader)),
+            Some(leader) if group_exists(leader) => Attempt::Left { immune },
+            _ => Attempt::Gone(None),
+        }
+    }
+}
+
+/// What came of an attempt to kill a family.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// All are dead and reaped. How the program itself ended, if it was this process's to reap.
+    Gone(Option<End>),
+    /// Some live still.
+    Left {
+        /// Those that this process may not kill. The others are dying.
+        immune: Vec<Pid>,
+    },
+}
+
+/// How long to wait from one attempt to the next: death takes the kernel a moment, and a process in an uninterruptible
+/// system call, or one that may not be killed, much longer.
+#[derive(Debug)]
+pub(super) struct Pauses(Duration);
+
+impl Pauses {
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    pub(super) const fn new() -> Self {
+        Self(Duration::from_micros(300))
     }
 
-    /// Kills and reaps the family's members but the program. `true` if there were any.
-    fn kill_others(&self, children: &[Pid]) -> bool {
-        let mut any = false;
-        for child in children.iter().filter(|child| Some(**child) != self.leader && !self.spared.contains(child)) {
-            any = true;
-            let _ = kill(*child, Signal::SIGKILL);
-            reap(*child);
-        }
-        any
+    /// The next pause, twice as long as the one before.
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Self::LONGEST);
+        pause
     }
+}
+
+/// Kills a child. `true` if it lives and this process may not.
+fn is_immune(child: &Pid) -> bool {
+    kill(*child, Signal::SIGKILL) == Err(Errno::EPERM) && !is_dead(*child)
+}
+
+/// What people need to know of a process in order to end it: its number, name and user.
+pub(super) fn describe(process: Pid) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    let name = primacy::ids::escape(field("Name:").unwrap_or("?")).to_string();
+    format!("{process} ({name}, of user {})", field("Uid:").unwrap_or("?"))
+}
+
+/// Whether this process may end those of every user: it has `CAP_KILL`, as root has.
+pub(super) fn may_kill_all() -> bool {
+    const CAP_KILL: u32 = 5;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    effective.is_some_and(|set| set >> CAP_KILL & 1 == 1)
 }
 
 /// Whether a child is dead and waits to be reaped. What is no child of this process counts as dead; its group may live.

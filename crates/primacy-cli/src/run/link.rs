@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::family::{self, Family};
+use super::family::{self, Family, Pauses};
 use super::wire::{Deadlines, FromWarden, Hello, ToWarden};
 use super::{Job, WARDEN, handover};
 use primacy::CandidateId;
@@ -57,6 +57,8 @@ impl Warden {
             id: id.to_string(),
             label: job.candidate.label.as_str().to_owned(),
             command: job.command.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            rights: job.rights,
+            isolate: job.isolate,
             patience_ms: u64::try_from(job.candidate.timing.lease().as_millis()).unwrap_or(u64::MAX),
         };
         let Self { process, socket, spared } = self;
@@ -65,8 +67,9 @@ impl Warden {
         match tokio::time::timeout(Duration::from_secs(5), link.next()).await {
             Ok(Some(FromWarden::Ready)) => Ok(link),
             _ => {
-                link.bury().await;
-                Err(io::Error::other("the warden process does not answer"))
+                // It has started nothing yet.
+                let ended = link.end_warden().await;
+                Err(io::Error::other(format!("the warden process did not answer, and {ended}")))
             }
         }
     }
@@ -113,21 +116,24 @@ impl Link {
         }
     }
 
-    /// The warden is gone: does its work. Kills the program and all that it started, and waits until they are dead.
-    /// The kernel has killed the program itself already.
-    pub(super) async fn bury(mut self) {
-        // Known or not: the warden may have died before it could tell what it had started.
-        let family = Family::orphans(self.program, std::mem::take(&mut self.spared));
-        // Waiting for deaths blocks; signals wait that long.
-        let buried = tokio::task::spawn_blocking(move || {
-            let _ = self.process.kill();
-            let _ = self.process.wait();
-            family.extinguish();
-        });
-        if buried.await.is_err() {
-            // Nobody knows whether the program is dead: better to die than to release.
-            std::process::abort();
+    /// Ends a warden that is gone or hangs, and says how it ended.
+    pub(super) async fn end_warden(&mut self) -> String {
+        let _ = self.process.kill();
+        let mut pauses = Pauses::new();
+        loop {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return format!("ended with {status}"),
+                Ok(None) => tokio::time::sleep(pauses.next()).await,
+                Err(error) => return format!("could not be waited for: {error}"),
+            }
         }
+    }
+
+    /// What the warden may have started, for the runner to end in its place. The kernel has killed the program itself
+    /// already.
+    pub(super) fn bereaved(&mut self) -> Family {
+        // Known or not: the warden may have died before it could tell what it had started.
+        Family::orphans(self.program.take(), std::mem::take(&mut self.spared))
     }
 
     /// The candidate has withdrawn: lets the warden go, too.

@@ -10,26 +10,39 @@ use primacy::{CandidateConfig, Election};
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, place};
 use crate::output::logging;
+use program::Rights;
 
 mod family;
 mod handover;
+pub(crate) mod isolate;
 mod link;
 pub(crate) mod program;
 mod runner;
 pub(crate) mod said;
+mod setbacks;
 pub(crate) mod signals;
+mod tell;
 pub(crate) mod warden;
 mod wire;
 
 /// The hidden command that becomes the program.
 pub(crate) const EXEC: &str = "__exec";
+/// The hidden command that makes a namespace for the program and stays outside.
+pub(crate) const GATE: &str = "__gate";
+/// The hidden command that is the first process of the namespace.
+pub(crate) const INIT: &str = "__init";
 /// The hidden command that is the warden.
 pub(crate) const WARDEN: &str = "__warden";
 
 /// The exit code when the store cannot be reached or read in time.
 const UNAVAILABLE: u8 = 69;
-/// The exit code of `--once` when the leadership is lost.
+/// The exit code when primacy's own processes cannot be started, or do not stay (`EX_OSERR`).
+const NO_WARDEN: u8 = 71;
+/// The exit code of `--once` when the leadership is lost, and of `--try` and `--for` when it was not had
+/// (`EX_TEMPFAIL`).
 const LOST: u8 = 75;
+/// The exit code when the end was asked for and what the program left may not be killed (`EX_NOPERM`).
+const IMMUNE: u8 = 77;
 
 /// What `primacy run` is asked to do, checked.
 struct Job {
@@ -39,10 +52,25 @@ struct Job {
     candidate: CandidateConfig,
     command: Vec<OsString>,
     once: bool,
+    /// For how long to wait for the leadership, if not for ever.
+    patience: Option<Patience>,
+    /// Whether the program may gain rights.
+    rights: Rights,
+    /// Whether the program gets a PID namespace of its own.
+    isolate: bool,
     /// Where the candidate's score comes from, if it changes.
     scoring: Option<Scoring>,
     /// For how long to try to reach the store for the first time.
     wait: Duration,
+}
+
+/// For how long to wait for the leadership.
+#[derive(Clone, Copy, Debug)]
+enum Patience {
+    /// Not at all, if it is not free.
+    Try,
+    /// So long each time.
+    For(Duration),
 }
 
 /// Why `primacy run` ends without a program's exit code.
@@ -72,7 +100,7 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
             }
             runner::run(job, warden)
         }
-        Err(error) => Err(Refusal::system("the warden process cannot be started", &error)),
+        Err(error) => Err(Refusal::new(NO_WARDEN, format!("the warden process cannot be started: {error}"))),
     });
     match ended {
         Ok(code) => ExitCode::from(code),
@@ -92,11 +120,20 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     let store = common.open_store().map_err(usage)?;
     let store_url = common.store_url().map_err(usage)?;
     let Some(name) = args.command.first() else { return Err(Refusal::new(2, "name a program to run after --")) };
+    if args.limit.is_some_and(|limit| limit.is_zero()) {
+        return Err(Refusal::new(2, "--for 0s waits for nothing; --try asks once and does not wait"));
+    }
     if signals::is_ignored(nix::sys::signal::Signal::SIGCHLD) {
         // The kernel would reap the program by itself, and nobody would learn how it ended, or that it did.
         return Err(Refusal::new(2, "SIGCHLD is ignored; start primacy with its default disposition"));
     }
     program::check(name).map_err(|unusable| Refusal::new(unusable.code, unusable.message))?;
+    if args.isolate && args.allow_privileges && !family::may_kill_all() {
+        return Err(Refusal::new(2, "--isolate takes all rights of other users away: leave --allow-privileges out"));
+    }
+    if args.isolate {
+        isolate::check().map_err(|why| Refusal::new(NO_WARDEN, format!("--isolate cannot be had here: {why}")))?;
+    }
     if common.uses_default_store() {
         place::create_default_folder().map_err(|error| {
             Refusal::system(&format!("the folder {} cannot be created", place::default_folder().display()), &error)
@@ -123,6 +160,9 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         candidate,
         command: args.command,
         once: args.once,
+        patience: if args.try_once { Some(Patience::Try) } else { args.limit.map(Patience::For) },
+        rights: Rights::of_program(args.allow_privileges),
+        isolate: args.isolate,
         scoring,
         wait: common.wait.unwrap_or(Common::DEFAULT_WAIT),
     })

@@ -11,9 +11,10 @@ use std::process::{Command, ExitCode};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, Pid, access};
+use serde::{Deserialize, Serialize};
 
 /// The exit code for a program that cannot be executed.
-const CANNOT_EXECUTE: u8 = 126;
+pub(super) const CANNOT_EXECUTE: u8 = 126;
 /// The exit code for a program that does not exist.
 const NOT_FOUND: u8 = 127;
 
@@ -52,15 +53,20 @@ fn is_executable(path: &Path) -> bool {
     regular && access(path, AccessFlags::X_OK).is_ok()
 }
 
-/// `primacy __exec WARDEN CMD ARG…`: becomes the program, after asking the kernel to kill it if the warden dies.
+/// `primacy __exec PARENT RIGHTS CMD ARG…`: becomes the program, after asking the kernel to kill it if its parent dies.
 ///
 /// The request survives becoming another program, so no code need run between fork and exec. The parent is compared
-/// after the request, for the case that the warden died just before.
+/// after the request, for the case that it died just before.
 pub(crate) fn become_program(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let warden = args.next().and_then(|pid| pid.to_str()?.parse().ok()).map(Pid::from_raw);
-    let Some(program) = args.next() else { return ExitCode::from(2) };
-    if nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_err() || warden != Some(Pid::parent()) {
+    let parent = args.next().and_then(|pid| pid.to_str()?.parse().ok()).map(Pid::from_raw);
+    let rights = args.next().and_then(|word| Rights::read(&word));
+    let (Some(rights), Some(program)) = (rights, args.next()) else { return ExitCode::from(2) };
+    if nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_err() || parent != Some(Pid::parent()) {
         return ExitCode::from(128 + 9);
+    }
+    // A program that gained the rights of another user could not be killed any more by who started it.
+    if rights == Rights::Fixed && nix::sys::prctl::set_no_new_privs().is_err() {
+        return ExitCode::from(CANNOT_EXECUTE);
     }
     // The warden blocks all signals to read them in order; a program that inherited that would be deaf to its end.
     if SigSet::empty().thread_set_mask().is_err() {
@@ -71,6 +77,34 @@ pub(crate) fn become_program(mut args: impl Iterator<Item = OsString>) -> ExitCo
     // Standard error may be closed; the exit code tells as well.
     let _ = writeln!(io::stderr(), "primacy: {shown}: {error}");
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE })
+}
+
+/// Whether a program may gain rights that its starter has not, by a setuid file or file capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Rights {
+    /// It never gains any: `no_new_privs`.
+    Fixed,
+    /// It may.
+    Gainable,
+}
+
+impl Rights {
+    /// Of a program that this process starts: where it may end the processes of every user, nothing needs to be fixed.
+    pub(super) fn of_program(allow: bool) -> Self {
+        if allow || super::family::may_kill_all() { Self::Gainable } else { Self::Fixed }
+    }
+
+    /// On the hidden command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Gainable => "gainable",
+        }
+    }
+
+    fn read(word: &OsStr) -> Option<Self> {
+        [Self::Fixed, Self::Gainable].into_iter().find(|rights| rights.word() == word)
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,28 @@
 //! The runner: campaigns, has the warden start the program while it leads, and ends as the program did.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::{EndReason, StoreError};
 use primacy::{Candidate, Instant, Leadership, Membership, Phase, Status, StopReason, Timing, Trouble, clock};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::cli::Common;
 use crate::cli::preference::Scoring;
 use crate::output::logging;
+use crate::output::span::span;
 
+use super::family::{self, Attempt, Pauses};
 use super::link::{Link, Warden};
 use super::said::{Asking, Said};
+use super::setbacks::{Next, Setbacks};
 use super::signals::{self, Signals};
-use super::wire::{Deadlines, End, FromWarden, ToWarden};
-use super::{Job, LOST, Refusal, UNAVAILABLE};
+use super::tell;
+use super::wire::{self, Deadlines, End, FromWarden, ToWarden};
+use super::{IMMUNE, Job, LOST, NO_WARDEN, Patience, Refusal, UNAVAILABLE};
 
 /// Runs the job to its end and returns the exit code.
 pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
@@ -35,33 +41,33 @@ pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
         std::process::abort();
     }));
     let ended = runtime.block_on(async {
-        let signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
+        let mut signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
         let candidate = job
             .election
             .campaign_with(job.candidate.clone())
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
-        let link = watch_over(warden, &job, &candidate).await?;
-        let ranks = ranks(&job).map_err(|error| Refusal::system("the system gives no thread for the score", &error))?;
+        let mut setbacks = Setbacks::default();
+        let link = match warden.watch_over(&job, candidate.id()).await {
+            Ok(link) => link,
+            Err(error) => {
+                let how = format!("could not be started: {error}");
+                match next_warden(how, &job, &candidate, &mut signals, &mut setbacks).await {
+                    Ok(link) => link,
+                    Err(end) => {
+                        candidate.withdraw().await;
+                        return end;
+                    }
+                }
+            }
+        };
+        let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
-        Runner { job: Arc::new(job), signals, candidate, link, ranks, timing, ending: false }.run().await
+        let job = Arc::new(job);
+        Runner { job, signals, candidate, link, ranks, timing, ending: None, immune: false, setbacks }.run().await
     });
     // A warden that is stopped may still be waited for in the background; nobody waits for that.
     runtime.shutdown_background();
     ended
-}
-
-/// Has a warden watch over the candidate; another one, if the first dies before it does.
-async fn watch_over(mut warden: Warden, job: &Job, candidate: &Candidate) -> Result<Link, Refusal> {
-    const ATTEMPTS: u32 = 3;
-    let refused = |error| Refusal::system("the warden process cannot be started", &error);
-    for _ in 1..ATTEMPTS {
-        match warden.watch_over(job, candidate.id()).await {
-            Ok(link) => return Ok(link),
-            Err(error) => warn!(%error, "the warden did not start; starting another"),
-        }
-        warden = Warden::start().map_err(refused)?;
-    }
-    warden.watch_over(job, candidate.id()).await.map_err(refused)
 }
 
 /// Begins to ask for the candidate's score, if a command says it.
@@ -83,6 +89,10 @@ fn ranks(job: &Job) -> std::io::Result<Option<Ranks>> {
 /// The ranks that follow from what a command says.
 type Ranks = Said<Option<Rank>>;
 
+fn no_thread(error: std::io::Error) -> Refusal {
+    Refusal::system("the system gives no thread for the score", &error)
+}
+
 struct Runner {
     job: Arc<Job>,
     signals: Signals,
@@ -91,8 +101,11 @@ struct Runner {
     ranks: Option<Ranks>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
     timing: Timing,
-    /// A signal has asked for the end.
-    ending: bool,
+    /// A signal that has asked for the end.
+    ending: Option<Signal>,
+    /// Some of the program may not be killed by this user, and lives.
+    immune: bool,
+    setbacks: Setbacks,
 }
 
 /// What came while the candidate waited.
@@ -101,6 +114,8 @@ enum Waited {
     Signal(Signal),
     WardenDied,
     NoStore(StoreError),
+    /// It has waited for as long as it should, and why it does not lead.
+    InVain(String),
     Stopped(StopReason),
 }
 
@@ -111,11 +126,13 @@ enum Led {
     /// The program could not be started.
     NotStarted(String),
     /// The leadership ended first, and the program was stopped.
-    Lost,
+    Lost(Option<EndReason>),
     /// The warden died, or does not do its work: the program must be killed by the runner.
     WardenFailed,
     /// It was over before the program could be started.
     NeverBegan,
+    /// The runner was asked to end, and some of the program lives on.
+    Immune,
 }
 
 impl Runner {
@@ -125,12 +142,19 @@ impl Runner {
                 Waited::Elected(leadership) => leadership,
                 Waited::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
                 Waited::WardenDied => {
-                    self = self.replace_warden().await?;
+                    let how = self.bury().await;
+                    if let Some(end) = self.renew_warden(how).await {
+                        return self.leave_with(end).await;
+                    }
                     continue;
                 }
                 Waited::NoStore(error) => {
                     self.leave(UNAVAILABLE).await;
                     return Err(Refusal::new(UNAVAILABLE, error.to_string()));
+                }
+                Waited::InVain(why) => {
+                    info!("gives up: {why}");
+                    return Ok(self.leave(LOST).await);
                 }
                 Waited::Stopped(reason) => {
                     self.leave(UNAVAILABLE).await;
@@ -138,9 +162,11 @@ impl Runner {
                 }
             };
             let led = self.lead(&leadership).await;
+            let token = leadership.token().get();
             // R9: the program is dead by now, and only now is the lease given back.
             match led {
                 Led::Program(end) => {
+                    tell::giving_back(token, None);
                     drop(leadership);
                     return Ok(self.leave(end.exit_code()).await);
                 }
@@ -149,20 +175,30 @@ impl Runner {
                     self.leave(126).await;
                     return Err(Refusal::new(126, format!("the program could not be started: {message}")));
                 }
-                Led::Lost if self.job.once => {
+                Led::Lost(reason) => {
+                    tell::giving_back(token, reason.as_ref());
                     drop(leadership);
-                    return Ok(self.leave(LOST).await);
+                    if self.job.once {
+                        return Ok(self.leave(LOST).await);
+                    }
                 }
-                Led::Lost | Led::NeverBegan => drop(leadership),
+                Led::NeverBegan => drop(leadership),
                 Led::WardenFailed => {
-                    self = self.replace_warden_under(leadership).await?;
-                    if self.ending {
+                    let how = self.bury().await;
+                    warn!("the program was killed, since its warden died or hung");
+                    tell::giving_back(token, None);
+                    drop(leadership);
+                    if self.ending.is_some() {
                         return Ok(self.leave(signals::exit_code(Signal::SIGKILL)).await);
                     }
                     if self.job.once {
                         return Ok(self.leave(LOST).await);
                     }
+                    if let Some(end) = self.renew_warden(how).await {
+                        return self.leave_with(end).await;
+                    }
                 }
+                Led::Immune => leave_it_alive(),
             }
         }
     }
@@ -172,10 +208,14 @@ impl Runner {
     async fn wait(&mut self) -> Waited {
         let mut status = self.candidate.status();
         let mut membership = self.candidate.membership();
-        let (mut told, mut told_id) = (None, None);
+        let mut waiting = tell::Waiting::default();
+        let mut told_id = None;
+        // What takes longer than anybody would watch in silence is told at once.
+        let mut said = self.job.wait <= Common::DEFAULT_WAIT || self.job.common.verbose > 0;
         let give_up = tokio::time::sleep(self.job.wait);
-        tokio::pin!(give_up);
-        let mut patient = true;
+        let limit = wait_for(self.job.patience);
+        tokio::pin!(give_up, limit);
+        let (mut patient, mut in_time) = (true, true);
         loop {
             let trouble = first_trouble(&status.borrow_and_update());
             let id = membership.as_mut().and_then(|membership| membership.borrow_and_update().view.id);
@@ -183,14 +223,21 @@ impl Runner {
             if let Some(trouble) = trouble.filter(|_| id.is_none()) {
                 // Waiting does not help where someone has to act first.
                 let hopeless = matches!(trouble.error, StoreError::Unusable(_));
-                if hopeless || !patient {
+                if hopeless || !patient || !in_time {
                     return Waited::NoStore(trouble.error);
+                }
+                if !std::mem::replace(&mut said, true) {
+                    logging::start(&self.job.common, logging::RUNNING);
+                    tell::not_reached(&trouble, self.job.wait);
                 }
             }
             if has_looked(&status.borrow()) || id.is_some() {
                 logging::start(&self.job.common, logging::RUNNING);
             }
-            narrate(&status.borrow(), &mut told);
+            waiting.tell(&status.borrow());
+            if let Some(why) = in_vain(&status.borrow(), self.job.patience, patient, in_time) {
+                return Waited::InVain(why);
+            }
             if let Some(id) = id.filter(|id| told_id.replace(*id) != Some(*id)) {
                 info!("this process takes part as number {id}");
             }
@@ -210,6 +257,7 @@ impl Runner {
                 () = changed(&mut membership) => {}
                 rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
                 () = &mut give_up, if patient => patient = false,
+                () = &mut limit, if in_time => in_time = false,
             }
         }
     }
@@ -226,26 +274,43 @@ impl Runner {
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
         self.link.tell(&ToWarden::Lead { token, term });
-        info!("leading {} with token {token}", self.job.election.name());
-        let mut lost = false;
-        let mut watching = true;
+        info!("this candidate leads {} with token {token}", self.job.election.name());
+        self.immune = false;
+        let mut reason = None;
+        let (mut watching, mut late) = (true, false);
         let mut overrule_at = None;
         loop {
             tokio::select! {
                 biased;
                 () = sleep_until(overrule_at) => return Led::WardenFailed,
                 message = self.link.next() => match message {
-                    Some(FromWarden::Gone { overdue, .. }) if (overdue || lost) && !self.ending => return Led::Lost,
-                    Some(FromWarden::Gone { end, .. }) => return Led::Program(end),
-                    Some(FromWarden::NotStarted { .. }) if lost => return Led::Lost,
+                    Some(FromWarden::Gone { end, overdue }) => {
+                        tell::gone(end, overdue || late);
+                        let lost = overdue || reason.is_some();
+                        return if lost && self.ending.is_none() { Led::Lost(reason) } else { Led::Program(end) };
+                    }
+                    Some(FromWarden::NotStarted { .. }) if reason.is_some() => return Led::Lost(reason),
                     Some(FromWarden::NotStarted { message }) => return Led::NotStarted(message),
+                    Some(FromWarden::Immune { processes }) => {
+                        error!("{}", wire::immune(&processes));
+                        // The warden does what can be done.
+                        (self.immune, overrule_at) = (true, None);
+                        if self.ending.is_some() {
+                            return Led::Immune;
+                        }
+                    }
                     Some(FromWarden::Ready | FromWarden::Started { .. }) => {}
                     None => return Led::WardenFailed,
                 },
                 signal = self.signals.next() => {
                     self.link.tell(&ToWarden::Forward { signal: signal as i32 });
                     if signals::ends(signal) {
-                        self.ending = true;
+                        if self.immune {
+                            return Led::Immune;
+                        }
+                        if self.ending.replace(signal).is_none() {
+                            info!("{signal}: the program is told to stop");
+                        }
                         self.candidate.begin_withdrawal();
                     }
                 }
@@ -253,8 +318,12 @@ impl Runner {
                 changed = phases.changed(), if watching => {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
-                    lost |= self.pass_on(&phase);
-                    overrule_at = Instant::earliest(overrule_at, self.overrule_at(&phase));
+                    tell::ending(token, &phase);
+                    late |= matches!(phase, Phase::Overdue { .. });
+                    reason = self.pass_on(&phase).or(reason);
+                    if !self.immune {
+                        overrule_at = Instant::earliest(overrule_at, self.overrule_at(&phase));
+                    }
                 }
             }
         }
@@ -270,30 +339,22 @@ impl Runner {
         }
     }
 
-    /// Tells the warden of a new phase. `true` if the program must stop for another reason than the runner's own end.
-    fn pass_on(&mut self, phase: &Phase) -> bool {
+    /// Tells the warden of a new phase. Returns why the program must stop, unless it is the runner's own end.
+    fn pass_on(&mut self, phase: &Phase) -> Option<EndReason> {
         let withdrawn = matches!(phase.stop_reason(), Some(EndReason::Withdrawn));
         match phase {
             Phase::Leading { until, version, timing } => {
                 self.timing = *timing;
                 let term = Deadlines::of(*until, *version, timing);
                 self.link.tell(&ToWarden::Extend(term));
-                return false;
             }
-            Phase::Draining { reason, by } => {
+            Phase::Draining { by, .. } => {
                 let signal = (!withdrawn).then_some(Signal::SIGTERM as i32);
                 self.link.tell(&ToWarden::Stop { signal, kill_at: clock::to_boot_nanos(*by) });
-                if !withdrawn {
-                    info!("stopping the program: {reason}");
-                }
-            }
-            Phase::Ended { reason } => {
-                self.link.tell(&ToWarden::Kill);
-                warn!("killing the program: {reason}");
             }
             _ => self.link.tell(&ToWarden::Kill),
         }
-        !withdrawn
+        phase.stop_reason().filter(|_| !withdrawn).cloned()
     }
 
     // ---- the end ----
@@ -311,46 +372,129 @@ impl Runner {
         code
     }
 
-    async fn replace_warden_under(self, leadership: Leadership) -> Result<Self, Refusal> {
-        let (rest, link) = self.without_warden();
-        link.bury().await;
-        drop(leadership);
-        warn!("the warden died or hung; its program was killed, and the leadership given up");
-        rest.with_new_warden().await
+    async fn leave_with(self, end: Result<u8, Refusal>) -> Result<u8, Refusal> {
+        let code = end.as_ref().map_or_else(|refusal| refusal.code, |code| *code);
+        self.leave(code).await;
+        end
     }
 
-    async fn replace_warden(self) -> Result<Self, Refusal> {
-        let (rest, link) = self.without_warden();
-        link.bury().await;
-        warn!("the warden died; starting another");
-        rest.with_new_warden().await
-    }
-
-    fn without_warden(self) -> (Unwatched, Link) {
-        let Self { job, signals, candidate, link, ranks, timing, ending } = self;
+    /// The warden is gone or hangs: does its work. Kills the program and all that it started, and waits until they are
+    /// dead. Says how the warden ended.
+    async fn bury(&mut self) -> String {
         // What the score's command has started must not be taken for what the program has.
-        drop(ranks);
-        (Unwatched { job, signals, candidate, timing, ending }, link)
+        drop(self.ranks.take());
+        let how = self.link.end_warden().await;
+        let family = self.link.bereaved();
+        let mut pauses = Pauses::new();
+        let mut tell_at = clock::now();
+        loop {
+            let Attempt::Left { immune } = family.kill() else { return how };
+            if !immune.is_empty() {
+                if clock::now() >= tell_at {
+                    tell_at = clock::now() + Duration::from_secs(60);
+                    let processes: Vec<String> = immune.into_iter().map(family::describe).collect();
+                    error!("{}", wire::immune(&processes));
+                }
+                if self.ending.is_some() {
+                    leave_it_alive();
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pauses.next()) => {}
+                signal = self.signals.next() => if signals::ends(signal) {
+                    self.ending = Some(signal);
+                },
+            }
+        }
+    }
+
+    /// Starts another warden. Returns how the runner ends if it must.
+    async fn renew_warden(&mut self, how: String) -> Option<Result<u8, Refusal>> {
+        if let Some(signal) = self.ending {
+            return Some(Ok(signals::exit_code(signal)));
+        }
+        match next_warden(how, &self.job, &self.candidate, &mut self.signals, &mut self.setbacks).await {
+            Ok(link) => self.link = link,
+            Err(end) => return Some(end),
+        }
+        match ranks(&self.job) {
+            Ok(ranks) => self.ranks = ranks,
+            Err(error) => return Some(Err(no_thread(error))),
+        }
+        None
     }
 }
 
-/// A runner whose warden is gone.
-struct Unwatched {
-    job: Arc<Job>,
-    signals: Signals,
-    candidate: Candidate,
-    timing: Timing,
-    ending: bool,
+/// Starts a warden after one that has failed, with a pause if there were failures before. Otherwise how the runner ends:
+/// a signal asked for it meanwhile, or no warden stays alive.
+async fn next_warden(
+    mut how: String,
+    job: &Job,
+    candidate: &Candidate,
+    signals: &mut Signals,
+    setbacks: &mut Setbacks,
+) -> Result<Link, Result<u8, Refusal>> {
+    loop {
+        let pause = match setbacks.note(clock::now()) {
+            Next::After(pause) => pause,
+            Next::GiveUp(times) => {
+                let why = format!(
+                    "the warden process failed {times} times in a row, and {how}: look for what ends it, such as a limit of \
+                     memory or processes. This candidate takes no part any more"
+                );
+                return Err(Err(Refusal::new(NO_WARDEN, why)));
+            }
+        };
+        let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", span(pause)) };
+        warn!("the warden {how}; another is started {when}");
+        let slept = tokio::time::sleep(pause);
+        tokio::pin!(slept);
+        loop {
+            tokio::select! {
+                biased;
+                signal = signals.next() => if signals::ends(signal) {
+                    return Err(Ok(signals::exit_code(signal)));
+                },
+                () = &mut slept => break,
+            }
+        }
+        let started = match Warden::start() {
+            Ok(warden) => warden.watch_over(job, candidate.id()).await,
+            Err(error) => Err(error),
+        };
+        match started {
+            Ok(link) => return Ok(link),
+            Err(error) => how = format!("could not be started: {error}"),
+        }
+    }
 }
 
-impl Unwatched {
-    async fn with_new_warden(self) -> Result<Runner, Refusal> {
-        let Self { job, signals, candidate, timing, ending } = self;
-        let refused = |error| Refusal::system("the warden process cannot be started", &error);
-        let warden = Warden::start().map_err(refused)?;
-        let link = watch_over(warden, &job, &candidate).await?;
-        let ranks = ranks(&job).map_err(refused)?;
-        Ok(Runner { job, signals, candidate, link, ranks, timing, ending })
+/// Ends the runner although some of the program lives. The lease is not given back: nothing may be dropped. A warden that
+/// is there waits for their end, and releases then.
+#[expect(clippy::disallowed_methods, reason = "no destructor may run: it would release the lease")]
+fn leave_it_alive() -> ! {
+    error!("ends although some of the program goes on; the lease is not given back, and runs out by itself");
+    std::process::exit(i32::from(IMMUNE))
+}
+
+async fn wait_for(patience: Option<Patience>) {
+    match patience {
+        Some(Patience::For(limit)) => tokio::time::sleep(limit).await,
+        Some(Patience::Try) | None => std::future::pending().await,
+    }
+}
+
+/// Why to wait no longer, if it is time to. With `Try`, what has been found; a free lease is asked for.
+fn in_vain(status: &Status, patience: Option<Patience>, patient: bool, in_time: bool) -> Option<String> {
+    use primacy::store::Why::{Asking, NotLooked, Unreachable};
+    let Status::Waiting { why, .. } = status else { return None };
+    match patience? {
+        Patience::For(limit) if !in_time && *why != NotLooked => {
+            Some(format!("after {} this candidate {why}", span(limit)))
+        }
+        Patience::Try if patient && matches!(why, NotLooked | Unreachable | Asking) => None,
+        Patience::Try if *why != NotLooked => Some(format!("this candidate {why}, and was told not to wait")),
+        _ => None,
     }
 }
 
@@ -383,17 +527,4 @@ fn first_trouble(status: &Status) -> Option<Trouble> {
 /// Whether the store has answered at least once.
 fn has_looked(status: &Status) -> bool {
     !matches!(status, Status::Waiting { why: primacy::store::Why::NotLooked, .. }) && first_trouble(status).is_none()
-}
-
-/// Says what a waiting candidate waits for, once for each new answer.
-fn narrate(status: &Status, told: &mut Option<String>) {
-    let Status::Waiting { why, .. } = status else { return };
-    if matches!(why, primacy::store::Why::NotLooked | primacy::store::Why::Asking) {
-        return;
-    }
-    let line = why.to_string();
-    if told.as_ref() != Some(&line) {
-        info!("this candidate {line}");
-        *told = Some(line);
-    }
 }

@@ -7,13 +7,16 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use primacy::{Instant, clock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
+use super::family;
+use super::program::Rights;
 use crate::output::shorten;
 use crate::output::span::span;
 
@@ -137,16 +140,33 @@ impl Source {
         // By way of the hidden command, which has the kernel kill it when this process dies.
         let mut child = Command::new("/proc/self/exe")
             .arg0("primacy")
-            .args([super::EXEC, &Pid::this().to_string(), "sh", "-c", &self.asking.command])
+            .args([super::EXEC, &Pid::this().to_string(), Rights::Gainable.word(), "sh", "-c", &self.asking.command])
             .envs(self.asking.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let said = self.listen(&mut child, until);
-        if let Ok(group) = i32::try_from(child.id()) {
+        let ended =
+            rustix::process::pidfd_open(rustix::process::Pid::from_child(&child), rustix::process::PidfdFlags::empty())
+                .map_err(io::Error::from)?;
+        let said = self.listen(&mut child, ended.as_fd(), until);
+        if let Ok(number) = i32::try_from(child.id()) {
             // It has not been waited for yet, so that its number is still its own.
-            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            let _ = killpg(Pid::from_raw(number), Signal::SIGKILL);
+            if kill(Pid::from_raw(number), Signal::SIGKILL) == Err(Errno::EPERM) && child.try_wait()?.is_none() {
+                // It has become another user. Another one beside it would be one more that nobody can end.
+                let (what, process) = (self.asking.what, family::describe(Pid::from_raw(number)));
+                warn!("the {what} command is late, and this user may not kill process {process}: it is waited for");
+                loop {
+                    let woken = self.wait(&[ended.as_fd()], clock::now() + Duration::from_secs(3_600))?;
+                    if woken.stopped {
+                        return Err(Silence::Stopped);
+                    }
+                    if woken.ready[0] {
+                        break;
+                    }
+                }
+            }
         }
         let status = child.wait()?;
         let said = said?;
@@ -157,14 +177,11 @@ impl Source {
     }
 
     /// Reads until the command ends.
-    fn listen(&self, child: &mut Child, until: Instant) -> Result<Vec<u8>, Silence> {
-        let ended =
-            rustix::process::pidfd_open(rustix::process::Pid::from_child(child), rustix::process::PidfdFlags::empty())
-                .map_err(io::Error::from)?;
+    fn listen(&self, child: &mut Child, ended: BorrowedFd<'_>, until: Instant) -> Result<Vec<u8>, Silence> {
         let mut stdout = child.stdout.take();
         let mut said = Vec::new();
         loop {
-            let mut watched = vec![ended.as_fd()];
+            let mut watched = vec![ended];
             watched.extend(stdout.as_ref().map(|stdout| stdout.as_fd()));
             let woken = self.wait(&watched, until)?;
             if woken.stopped {

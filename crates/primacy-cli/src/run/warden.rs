@@ -21,9 +21,9 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use nix::unistd::Pid;
 use primacy::{ElectionName, Testament, clock, store};
 
-use super::family::{self, Family};
+use super::family::{self, Attempt, Family, Pauses};
 use super::handover;
-use super::wire::{Deadlines, End, FromWarden, Hello, ToWarden};
+use super::wire::{self, Deadlines, End, FromWarden, Hello, ToWarden};
 
 /// `primacy __warden`: standard input is the socket to the runner.
 pub(crate) fn main() -> ExitCode {
@@ -55,6 +55,8 @@ struct Warden {
     lease: Option<Lease>,
     program: Option<Program>,
     farewell: bool,
+    /// The runner is gone.
+    alone: bool,
 }
 
 struct Lease {
@@ -68,7 +70,21 @@ struct Program {
     pid: Pid,
     /// The warden stopped it at a deadline.
     overdue: bool,
+    /// It is being killed.
+    dying: Option<Dying>,
 }
+
+/// What remains to do until a program is gone.
+struct Dying {
+    pauses: Pauses,
+    /// When to try again, on the boot clock, in nanoseconds; a death is looked at at once.
+    again_at: u64,
+    /// Which processes may not be killed, as last told, and when that is told again.
+    told: Option<(Vec<String>, u64)>,
+}
+
+/// How often to tell of processes that may not be killed, in nanoseconds.
+const TELL_EVERY: u64 = 60_000_000_000;
 
 /// What woke the warden.
 #[derive(Default)]
@@ -105,6 +121,7 @@ impl Warden {
             lease: None,
             program: None,
             farewell: false,
+            alone: false,
         };
         warden.tell(&FromWarden::Ready);
         warden.socket.set_nonblocking(true)?;
@@ -117,7 +134,7 @@ impl Warden {
             let woken = self.wait()?;
             // News of a renewal first: a warden that was stopped for a while kills nothing that has been extended.
             let connected = !woken.socket || self.listen();
-            if self.farewell {
+            if self.farewell && self.program.is_none() {
                 return Ok(());
             }
             if woken.runner || !connected {
@@ -145,6 +162,7 @@ impl Warden {
     /// The one next deadline, on the boot clock: it comes on time also after a suspend.
     fn set_timer(&self) -> io::Result<()> {
         let next = match (&self.lease, &self.program) {
+            (_, Some(Program { dying: Some(dying), .. })) => Some(dying.again_at),
             (Some(lease), Some(_)) if lease.told => Some(lease.term.kill_at),
             (Some(lease), Some(_)) => Some(lease.term.stop_at.min(lease.term.kill_at)),
             _ => None,
@@ -164,7 +182,11 @@ impl Warden {
         let (Some(lease), Some(program)) = (&mut self.lease, &mut self.program) else { return };
         // A clock that cannot be read is past every deadline.
         let now = clock::boot_nanos().unwrap_or(u64::MAX);
-        if now >= lease.term.kill_at {
+        if let Some(dying) = &program.dying {
+            if now >= dying.again_at {
+                self.kill();
+            }
+        } else if now >= lease.term.kill_at {
             program.overdue = true;
             self.kill();
         } else if now >= lease.term.stop_at && !lease.told {
@@ -248,7 +270,7 @@ impl Warden {
         }
         match self.spawn(token) {
             Ok(pid) => {
-                self.program = Some(Program { family: Family::of(pid), pid, overdue: false });
+                self.program = Some(Program { family: Family::of(pid), pid, overdue: false, dying: None });
                 self.tell(&FromWarden::Started { pid: pid.as_raw() });
             }
             Err(error) => self.tell(&FromWarden::NotStarted { message: error.to_string() }),
@@ -259,8 +281,9 @@ impl Warden {
         let command = self.hello.command.iter().map(|word| OsString::from_vec(word.clone()));
         let child = Command::new("/proc/self/exe")
             .arg0("primacy")
-            .arg(super::EXEC)
+            .arg(if self.hello.isolate { super::GATE } else { super::EXEC })
             .arg(Pid::this().to_string())
+            .arg(self.hello.rights.word())
             .args(command)
             .env("PRIMACY_ELECTION", &self.hello.election)
             .env("PRIMACY_NAME", &self.hello.label)
@@ -285,32 +308,47 @@ impl Warden {
 
     fn mind_deaths(&mut self) {
         while let Ok(Some(_)) = self.deaths.read_signal() {}
-        let leader = self.program.as_ref().map(|program| program.pid);
-        if leader.is_some_and(family::is_dead) {
-            return self.finish();
+        let Some(program) = &self.program else { return reap_all_but(None) };
+        if program.dying.is_some() || family::is_dead(program.pid) {
+            return self.kill();
         }
-        // What cannot be listed now is reaped at the end.
-        for child in family::children().unwrap_or_default() {
-            if Some(child) != leader {
-                family::reap(child);
+        reap_all_but(Some(program.pid));
+    }
+
+    /// Kills what is left of the program, and tells once all of it is gone (HAZARDS 44). What lives still is looked at
+    /// again after a death, and after a while.
+    fn kill(&mut self) {
+        let Some(program) = &mut self.program else { return };
+        let dying = program.dying.get_or_insert_with(|| Dying { pauses: Pauses::new(), again_at: 0, told: None });
+        match program.family.kill() {
+            Attempt::Gone(end) => {
+                let (end, overdue) = (end.unwrap_or(End::Signal(Signal::SIGKILL as i32)), program.overdue);
+                self.program = None;
+                self.tell(&FromWarden::Gone { end, overdue });
+            }
+            Attempt::Left { immune } => {
+                // Without a clock at once: better busy than late.
+                let now = clock::boot_nanos().unwrap_or_default();
+                let pause = u64::try_from(dying.pauses.next().as_nanos()).unwrap_or_default();
+                dying.again_at = now.saturating_add(pause);
+                let processes: Vec<String> = immune.into_iter().map(family::describe).collect();
+                let is_old = dying.told.as_ref().is_some_and(|(told, again)| *told == processes && now < *again);
+                if !processes.is_empty() && !is_old {
+                    dying.told = Some((processes.clone(), now.saturating_add(TELL_EVERY)));
+                    self.tell(&FromWarden::Immune { processes });
+                }
             }
         }
     }
 
-    fn kill(&mut self) {
-        if self.program.is_some() {
-            self.finish();
-        }
-    }
-
-    /// Kills what is left of the program, and tells once all of it is gone (HAZARDS 44).
-    fn finish(&mut self) {
-        let Some(program) = self.program.take() else { return };
-        let end = program.family.extinguish().unwrap_or(End::Signal(Signal::SIGKILL as i32));
-        self.tell(&FromWarden::Gone { end, overdue: program.overdue });
-    }
-
     fn tell(&mut self, message: &FromWarden) {
+        if self.alone {
+            if let FromWarden::Immune { processes } = message {
+                // Nobody else is left to say it.
+                let _ = writeln!(io::stderr(), "primacy: {}", wire::immune(processes));
+            }
+            return;
+        }
         let mut line = serde_json::to_vec(message).unwrap_or_default();
         line.push(b'\n');
         // A runner that is gone, or has not read for a thousand messages, is noticed elsewhere.
@@ -321,7 +359,21 @@ impl Warden {
 
     /// The runner is gone, or does not talk any more: kills the program, and releases only on proof of its death.
     fn succeed(mut self) -> io::Result<()> {
+        self.alone = true;
         self.kill();
+        while self.program.is_some() {
+            self.set_timer()?;
+            match poll(
+                &mut [
+                    PollFd::new(self.deaths.as_fd(), PollFlags::POLLIN),
+                    PollFd::new(self.timer.as_fd(), PollFlags::POLLIN),
+                ],
+                PollTimeout::NONE,
+            ) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => self.mind_deaths(),
+                Err(error) => return Err(error.into()),
+            }
+        }
         let patience = Duration::from_millis(self.hello.patience_ms);
         if !self.runner_is_dead(patience)? {
             return Ok(()); // its lease runs out by itself
@@ -349,5 +401,14 @@ impl Warden {
             holder: self.hello.holder()?,
             version: self.lease.as_ref().map_or(Some(store::Version::default()), |lease| lease.term.version())?,
         })
+    }
+}
+
+/// Reaps the dead children but this one. What cannot be listed now is reaped at the end.
+fn reap_all_but(spared: Option<Pid>) {
+    for child in family::children().unwrap_or_default() {
+        if Some(child) != spared {
+            family::reap(child);
+        }
     }
 }

@@ -4,6 +4,8 @@ use primacy::store::{Holder, Version};
 use primacy::{CandidateId, Label, Token};
 use serde::{Deserialize, Serialize};
 
+use super::program::Rights;
+
 /// From the runner to the warden.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToWarden {
@@ -50,6 +52,10 @@ pub(super) struct Hello {
     pub(super) label: String,
     /// The program and its arguments, as bytes.
     pub(super) command: Vec<Vec<u8>>,
+    /// Whether the program may gain rights.
+    pub(super) rights: Rights,
+    /// Whether the program gets a PID namespace of its own.
+    pub(super) isolate: bool,
     /// For how long the warden tries to release.
     pub(super) patience_ms: u64,
 }
@@ -97,6 +103,11 @@ pub(super) enum FromWarden {
         /// Why.
         message: String,
     },
+    /// Some of what must be killed may not be killed by this user. It is tried again. Told again from time to time.
+    Immune {
+        /// Which processes, for people.
+        processes: Vec<String>,
+    },
     /// The program and everything that it started is gone.
     Gone {
         /// How the program itself ended.
@@ -124,4 +135,13 @@ impl End {
         };
         u8::try_from(code & 0xff).unwrap_or(u8::MAX)
     }
+}
+
+/// What to say of processes that live on because this user may not kill them.
+pub(super) fn immune(processes: &[String]) -> String {
+    let list = processes.join(", ");
+    format!(
+        "the program must stop, and this user may not kill process {list}: it goes on although another may lead soon. \
+         Until it is gone the lease is not given back; end it as its user or as root, with kill -9"
+    )
 }

@@ -36,11 +36,11 @@ fn at_mariadb(command: &mut Command, server: &MariaDb) {
 /// Runs the example under `primacy run`, and then by itself with the token of a leadership that is over.
 fn lead_then_deposed(program: &[&str], at: impl Fn(&mut Command)) -> (Ended, Ended) {
     let election = "it's nightly";
-    let mut command = primacy(&[&["run", "--election", election, "--"], program].concat());
+    let mut command = primacy(&[&["run", "--quiet", "--election", election, "--"], program].concat());
     at(&mut command);
     let led = Ended::of(command.output().expect("it starts"));
     // Another leader comes and goes.
-    let mut other = primacy(&["run", "--election", election, "--", "true"]);
+    let mut other = primacy(&["run", "--quiet", "--election", election, "--", "true"]);
     at(&mut other);
     assert_eq!(Ended::of(other.output().expect("it starts")).code, 0);
     let mut late = Command::new(program[0]);

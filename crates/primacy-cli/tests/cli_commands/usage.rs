@@ -163,7 +163,7 @@ fn relative_folders_are_in_the_working_directory() {
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{certs}");
         assert!(folder.path().join(certs).join("ca.pem").is_file(), "{certs}");
     }
-    let ended = within(&["run", "--store", "sqlite:primacy.db", "--", "true"]);
+    let ended = within(&["run", "--quiet", "--store", "sqlite:primacy.db", "--", "true"]);
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     let ended = within(&["man", "--dir", "man1"]);
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
@@ -180,7 +180,7 @@ fn an_empty_variable_counts_as_none() {
     let empty: Vec<_> =
         ["PRIMACY_STORE", "PRIMACY_ELECTION", "PRIMACY_NAME", "PRIMACY_LOG"].map(|name| (name, "")).into();
     let names = "echo $PRIMACY_ELECTION $PRIMACY_NAME";
-    let ended = with(&["run", "--", "sh", "-c", names], &empty);
+    let ended = with(&["run", "--quiet", "--", "sh", "-c", names], &empty);
     assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{ended:?}");
     assert!(ended.out.starts_with("default ") && ended.out.trim_end().contains(':'), "{ended:?}");
     assert!(folder.path().join(".local/state/primacy/primacy.db").is_file(), "the default store");

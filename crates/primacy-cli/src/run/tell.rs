@@ -1,0 +1,65 @@
+//! What `run` says by itself: one line for each transition, so that nobody has to guess why it waits or stopped.
+
+use std::time::Duration;
+
+use primacy::store::{EndReason, Why};
+use primacy::{Phase, Status, Trouble};
+use tracing::{info, warn};
+
+use super::wire::End;
+use crate::output::span::span;
+
+/// Says what a waiting candidate waits for, once for each new answer.
+#[derive(Default)]
+pub(super) struct Waiting {
+    told: Option<String>,
+}
+
+impl Waiting {
+    pub(super) fn tell(&mut self, status: &Status) {
+        let Status::Waiting { why, .. } = status else { return };
+        if matches!(why, Why::NotLooked | Why::Asking | Why::Unreachable) {
+            return;
+        }
+        let line = why.to_string();
+        if self.told.as_ref() != Some(&line) {
+            info!("this candidate {line}");
+            self.told = Some(line);
+        }
+    }
+}
+
+/// The store has not answered yet, and is tried for longer than anybody would watch in silence.
+pub(super) fn not_reached(trouble: &Trouble, wait: Duration) {
+    warn!("the store does not answer yet: {}; trying for {}", trouble.error, span(wait));
+}
+
+/// The leadership ends, or has ended: why, and what that means for the program.
+pub(super) fn ending(token: u64, phase: &Phase) {
+    match phase {
+        Phase::Draining { reason: EndReason::Withdrawn, .. } => {}
+        Phase::Draining { reason, .. } => {
+            info!("the leadership with token {token} ends: {reason}; the program is told to stop");
+        }
+        Phase::Ended { reason } => warn!("the leadership with token {token} is over: {reason}; the program is killed"),
+        _ => {}
+    }
+}
+
+/// The program is gone. `late`: its time to stop was over.
+pub(super) fn gone(end: End, late: bool) {
+    match end {
+        End::Code(code) => info!("the program has ended with code {code}"),
+        End::Signal(SIGKILL) if late => info!("the program was ended by signal {SIGKILL}: it had not stopped in time"),
+        End::Signal(signal) => info!("the program was ended by signal {signal}"),
+    }
+}
+
+const SIGKILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
+
+/// The lease is given back, unless another one has it.
+pub(super) fn giving_back(token: u64, reason: Option<&EndReason>) {
+    if !matches!(reason, Some(EndReason::Lost { .. } | EndReason::Removed | EndReason::StoreRegressed)) {
+        info!("gives back the lease with token {token}");
+    }
+}

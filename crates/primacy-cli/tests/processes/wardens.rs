@@ -1,0 +1,45 @@
+//! Wardens that do not stay alive: the runner pauses between them, and gives up in the end.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use crate::world::{PATIENCE, Runner, World, send};
+
+#[test]
+fn a_runner_whose_wardens_are_killed_again_and_again_gives_up_and_says_why() {
+    let mut world = World::new();
+    let mut command = world.witness("a", &["--lease", "10m"], &[]);
+    let mut runner = Runner { child: command.stderr(Stdio::piped()).spawn().expect("primacy starts") };
+    world.expect_start_after(0);
+    let (pid, ended) = (runner.pid(), AtomicBool::new(false));
+    let code = std::thread::scope(|scope| {
+        // As a limit of memory would: each as soon as it is there.
+        scope.spawn(|| {
+            let begin = Instant::now();
+            while !ended.load(Ordering::Relaxed) && begin.elapsed() < PATIENCE {
+                children(pid).into_iter().for_each(|warden| send(warden, Signal::SIGKILL));
+                std::thread::yield_now();
+            }
+        });
+        let mut said = String::new();
+        let mut stderr = runner.child.stderr.take().expect("piped");
+        std::io::Read::read_to_string(&mut stderr, &mut said).expect("it is text");
+        let status = runner.child.wait().expect("it was started");
+        ended.store(true, Ordering::Relaxed);
+        assert!(said.lines().count() < 30, "{said}");
+        assert!(said.contains("failed 5 times in a row") && said.contains("takes no part any more"), "{said}");
+        status.code()
+    });
+    assert_eq!(code, Some(71));
+    let output = world.primacy(["status", "--json"]).output().expect("primacy starts");
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    assert_eq!(status["candidates"].as_array().map_or(0, Vec::len), 0, "{status}");
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}

@@ -1,0 +1,110 @@
+//! What `run` says by itself: one line for each transition.
+
+use std::fs::{self, File};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use crate::world::{PATIENCE, Runner, World};
+
+const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
+const LONG: &[&str] = &["--lease", "10m", "--grace", "2s"];
+
+fn start(world: &World, name: &str, options: &[&str], wishes: &[&str]) -> Runner {
+    let mut command = world.witness(name, options, wishes);
+    Runner::start({
+        command.stderr(File::create(world.path(name)).expect("a temporary folder"));
+        command
+    })
+}
+
+fn said(world: &World, name: &str) -> String {
+    fs::read_to_string(world.path(name)).expect("it was created")
+}
+
+fn await_words(world: &World, name: &str, words: &str) {
+    let end = Instant::now() + PATIENCE;
+    while !said(world, name).contains(words) {
+        assert!(Instant::now() < end, "no {words:?} in {}", said(world, name));
+        std::thread::yield_now();
+    }
+}
+
+/// In this order, each once.
+fn assert_tells(said: &str, expected: &[&str]) {
+    // For a moment only, and not always.
+    let lines: Vec<&str> = said.lines().filter(|line| !line.ends_with("go first, as an operator asked")).collect();
+    let said = &lines.join("\n");
+    let mut rest = said.as_str();
+    for words in expected {
+        assert_eq!(said.matches(words).count(), 1, "{words:?} once in {said}");
+        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words:?} comes too early in {said}")).1;
+    }
+    assert_eq!(said.lines().count(), expected.len(), "{said}");
+}
+
+#[test]
+fn each_transition_is_one_line_and_v_repeats_none() {
+    for verbosity in [&[][..], &["-v"]] {
+        let mut world = World::new();
+        let mut first = start(&world, "a", &[LONG, verbosity].concat(), &["ignore-term"]);
+        let led = world.expect_start_after(0);
+        let mut second = start(&world, "b", &[LONG, verbosity].concat(), &[]);
+        await_words(&world, "b", "waits for the lease that a holds with token 1");
+        assert!(world.primacy(["promote", "b", "--no-wait"]).status().expect("it starts").success());
+        let next = world.expect_start_after(led.token);
+        await_words(&world, "a", "waits for the lease that b holds with token 2");
+        second.send(Signal::SIGTERM);
+        assert_eq!(second.wait().code(), Some(0));
+        world.expect_start_after(next.token);
+        first.send(Signal::SIGKILL);
+        first.wait();
+        assert_tells(
+            &said(&world, "a"),
+            &[
+                "leads default with token 1",
+                "the leadership with token 1 ends: an operator promoted b; the program is told to stop",
+                "the program was ended by signal 9: it had not stopped in time",
+                "gives back the lease with token 1",
+                "waits for the lease that b holds with token 2",
+                "leads default with token 3",
+            ],
+        );
+        assert_tells(
+            &said(&world, "b"),
+            &[
+                "waits for the lease that a holds with token 1",
+                "leads default with token 2",
+                "SIGTERM: the program is told to stop",
+                "the program has ended with code 0",
+                "gives back the lease with token 2",
+            ],
+        );
+    }
+}
+
+#[test]
+fn quiet_says_nothing_of_it() {
+    let mut world = World::new();
+    let mut first = start(&world, "a", &[LONG, &["--quiet"]].concat(), &[]);
+    world.expect_start_after(0);
+    first.send(Signal::SIGTERM);
+    assert_eq!(first.wait().code(), Some(0));
+    assert_eq!(said(&world, "a"), "");
+}
+
+#[test]
+fn a_store_that_goes_and_comes_back_is_told_of_once_each() {
+    let cluster = crate::voters::Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let _runner = start(&world, "a", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGSTOP));
+    await_words(&world, "a", "the leadership with token 1 ends: the lease could not be renewed in time");
+    (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGCONT));
+    world.expect_start_after(led.token);
+    let told = said(&world, "a");
+    for words in ["a call to the store failed", "the store answers again", "leads default with token 2"] {
+        assert_eq!(told.matches(words).count(), 1, "{words:?} once in {told}");
+    }
+}
