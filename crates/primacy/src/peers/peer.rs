@@ -105,7 +105,9 @@ pub enum PeerError {
     },
     /// Another process answers as this voter, at the address by which all know it.
     #[error(
-        "another process answers as this voter ({voter}) at {address}: one of the two runs on a copy of the other's folder. Two would          vote twice, so this one ends. If the other is the copy, stop it, take the voter out and in again with an empty folder          (primacy peer replace); if this one is, remove {}",
+        "another process answers as this voter ({voter}) at {address}: one of the two runs on a copy of the other's folder. Two \
+         would vote twice, so this one ends. If the other is the copy, stop it, take the voter out and in again with an empty \
+         folder (primacy peer replace); if this one is, remove {}",
         folder.display()
     )]
     Copied {
