@@ -147,6 +147,8 @@ const LINES: &[(&str, Way)] = &[
     ("cargo xtask bench peers --paper", No(BUILDS)),
     ("cargo xtask bench peers --sites --lease 1000 --elections 60", No(BUILDS)),
     ("cargo xtask tidy", No(BUILDS)),
+    ("cargo xtask ci --nightly", No(BUILDS)),
+    ("cargo xtask servers", No(BUILDS)),
     ("primacy --version", Alone(0)),
     ("primacy version", Alone(0)),
     ("primacy COMMAND --help", No(FORM)),
