@@ -424,6 +424,9 @@ pub(crate) struct SchemaArgs {
     /// Only the fence, for a database that keeps your data but no elections
     #[arg(long)]
     pub(crate) fence_only: bool,
+    /// In which schema of PostgreSQL [default: public]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) schema: Option<String>,
 }
 
 /// The databases that there is SQL for.

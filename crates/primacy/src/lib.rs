@@ -60,6 +60,7 @@ mod opener;
 mod oracles;
 #[cfg(feature = "peers")]
 pub mod peers;
+mod qualified;
 mod status;
 pub mod store;
 mod testament;

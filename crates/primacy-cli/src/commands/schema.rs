@@ -1,6 +1,7 @@
 //! `primacy schema`: the SQL that sets a database up, for an administrator to read and run.
 
 use primacy::fenced::Dialect;
+use primacy::store::UrlError;
 
 use crate::cli::{Common, Database, SchemaArgs};
 use crate::output::Output;
@@ -11,11 +12,16 @@ pub(super) fn run(args: &SchemaArgs, common: &Common, output: &mut Output) -> Re
         Some(database) => database,
         None => of_store(common)?,
     };
+    if args.schema.is_some() && database != Database::Postgres {
+        return Err(Failure::usage("--schema is for postgres; elsewhere the tables are in the database itself"));
+    }
+    let schema = args.schema.as_deref().unwrap_or("public");
+    let refused = |error: UrlError| Failure::usage(error.to_string());
     let sql = match (database, args.fence_only) {
-        (Database::Postgres, true) => Dialect::Postgres.fence_sql().to_owned(),
+        (Database::Postgres, true) => Dialect::Postgres.fence_sql_in(schema).map_err(refused)?,
         (Database::Mysql, true) => Dialect::Mysql.fence_sql().to_owned(),
         (Database::Sqlite, _) => Dialect::Sqlite.fence_sql().to_owned(),
-        (Database::Postgres, false) => postgres()?,
+        (Database::Postgres, false) => postgres(schema)?,
         (Database::Mysql, false) => mysql()?,
     };
     output.page(sql.as_bytes())?;
@@ -38,12 +44,12 @@ fn of_store(common: &Common) -> Result<Database, Failure> {
 }
 
 #[cfg(feature = "postgres")]
-fn postgres() -> Result<String, Failure> {
-    Ok(primacy::store::postgres::schema_sql())
+fn postgres(schema: &str) -> Result<String, Failure> {
+    primacy::store::postgres::schema_sql_in(schema).map_err(|error| Failure::usage(error.to_string()))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn postgres() -> Result<String, Failure> {
+fn postgres(_schema: &str) -> Result<String, Failure> {
     Err(Failure::usage("this build of primacy has no store in PostgreSQL; --fence-only works"))
 }
 

@@ -57,6 +57,8 @@ mod verdict;
 
 pub use dialect::Dialect;
 pub use error::FenceError;
+#[cfg(any(feature = "postgres", feature = "sqlx-postgres"))]
+pub use postgres::{InSchema, in_schema};
 #[cfg(feature = "postgres")]
 pub use postgres::{OnTransaction, PreparedFence};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::bound::millis;
 use super::verdict::{Kind, Verdict, judge, signed};
 use super::{Dialect, FenceError, FencedTransaction};
+use crate::qualified::Schema;
 use crate::store::BoxFuture;
 use crate::{ElectionName, Token};
 
@@ -13,9 +14,9 @@ use crate::{ElectionName, Token};
 /// result: to the server, such a transaction does not rest.
 macro_rules! bounded {
     () => {
-        "set_config('lock_timeout', $3::text, true) || \
-         set_config('idle_in_transaction_session_timeout', $3::text, true) || \
-         set_config('tcp_user_timeout', $3::text, true) <> ''"
+        "({set_config}('lock_timeout', $3::{text}, true) {||} \
+          {set_config}('idle_in_transaction_session_timeout', $3::{text}, true) {||} \
+          {set_config}('tcp_user_timeout', $3::{text}, true)) {<>} ''"
     };
 }
 
@@ -24,21 +25,26 @@ macro_rules! bounded {
 /// A row that is smaller by the snapshot is not locked: two that both held it in share mode could not both raise it. At
 /// READ COMMITTED the row is looked at again once it is locked; above, a row that has changed since is an error.
 const HOLD: &str = concat!(
-    "SELECT token FROM primacy_token WHERE election = $1::text AND token >= $2::bigint AND ",
+    "SELECT token FROM {}.primacy_token WHERE election {=} $1::{text} AND token {>=} $2::bigint AND ",
     bounded!(),
     " FOR SHARE"
 );
 
 /// Only in a database that learns of this leadership here: it sees the token for the first time.
 const RAISE: &str = concat!(
-    "INSERT INTO primacy_token (election, token) SELECT $1::text, $2::bigint WHERE ",
+    "INSERT INTO {}.primacy_token AS t (election, token) SELECT $1::{text}, $2::bigint WHERE ",
     bounded!(),
-    " ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE primacy_token.token < excluded.token"
+    " ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE t.token {<} excluded.token"
 );
+
+/// Whether these are the tables of a store that has never granted this election: its name is misspelled, or it is of
+/// another store.
+const IS_UNKNOWN: &str = "SELECT {to_regclass}('{}.primacy_schema') IS NOT NULL \
+     AND NOT EXISTS (SELECT FROM {}.primacy_token AS t WHERE t.election {=} $1::{text})";
 
 /// Not a number, which is an error, and after an error PostgreSQL commits nothing: also not for a program that looks at
 /// no result.
-const DOOM: &str = "SELECT $1::text::bigint";
+const DOOM: &str = "SELECT $1::{text}::bigint";
 
 /// How often a row that was raised may turn out to be gone.
 const ATTEMPTS: u32 = 3;
@@ -46,35 +52,72 @@ const ATTEMPTS: u32 = 3;
 /// Election, token, and the bound in milliseconds.
 type Key<'a> = (&'a str, i64, i64);
 
-/// The three statements, as a driver sends them.
+/// A transaction whose fence is in a schema other than `public`: made by [`in_schema`].
+#[derive(Debug)]
+pub struct InSchema<'a, T> {
+    transaction: &'a mut T,
+    schema: Schema,
+}
+
+/// For a transaction on PostgreSQL: the table `primacy_token` is in this schema. Otherwise it is in `public`, whatever
+/// the search path says: along a search path, two programs may find two tables.
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn relay(leadership: &primacy::Leadership, client: &mut tokio_postgres::Client)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// let mut transaction = client.transaction().await?;
+/// leadership.fence(&mut primacy::fenced::in_schema(&mut transaction, "jobs")?).await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// When no schema of primacy's can have this name.
+pub fn in_schema<'a, T>(transaction: &'a mut T, schema: &str) -> Result<InSchema<'a, T>, FenceError> {
+    Ok(InSchema { transaction, schema: named(schema)? })
+}
+
+fn named(schema: &str) -> Result<Schema, FenceError> {
+    Schema::new(schema).map_err(|why| FenceError::Database(why.into()))
+}
+
+/// The statements, as a driver sends them. What they are given is SQL as the server reads it.
 trait Driver: Send {
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// The token of the row that is held.
-    async fn hold_row(&mut self, key: Key<'_>) -> Result<Option<i64>, Self::Error>;
-    async fn raise_row(&mut self, key: Key<'_>) -> Result<(), Self::Error>;
-    async fn doom(&mut self, why: String) -> Result<(), Self::Error>;
+    async fn hold_row(&mut self, sql: &str, key: Key<'_>) -> Result<Option<i64>, Self::Error>;
+    async fn raise_row(&mut self, sql: String, key: Key<'_>) -> Result<(), Self::Error>;
+    async fn is_unknown(&mut self, sql: String, election: &str) -> Result<bool, Self::Error>;
+    async fn doom(&mut self, sql: String, why: String) -> Result<(), Self::Error>;
     fn kind(error: &Self::Error) -> Kind;
 }
 
 async fn hold<D: Driver>(
     driver: &mut D,
+    schema: &Schema,
     election: &ElectionName,
     token: Token,
     within: Duration,
 ) -> Result<(), FenceError> {
     let key = (election.as_str(), signed(token), millis(within));
     let failed = |error: D::Error| D::kind(&error).of(error);
+    let hold_sql = schema.statement(HOLD);
     for _ in 0..ATTEMPTS {
-        match judge(driver.hold_row(key).await.map_err(failed)?, election, token) {
+        let refusal = match judge(driver.hold_row(&hold_sql, key).await.map_err(failed)?, election, token) {
             Ok(Verdict::Holds) => return Ok(()),
-            Ok(Verdict::Raise) => driver.raise_row(key).await.map_err(failed)?,
-            Err(stale) => {
-                // It is meant to fail.
-                let _ = driver.doom(format!("primacy: {stale}")).await;
-                return Err(stale);
+            Ok(Verdict::Raise) => {
+                if !driver.is_unknown(schema.statement(IS_UNKNOWN), key.0).await.map_err(failed)? {
+                    driver.raise_row(schema.statement(RAISE), key).await.map_err(failed)?;
+                    continue;
+                }
+                FenceError::NoSuchElection { election: election.clone(), token }
             }
-        }
+            Err(stale) => stale,
+        };
+        // It is meant to fail.
+        let _ = driver.doom(schema.statement(DOOM), format!("primacy: {refusal}")).await;
+        return Err(refusal);
     }
     Err(FenceError::Busy("the row of the fence is deleted again and again".into()))
 }
@@ -117,12 +160,13 @@ mod tokio_postgres_driver {
     #[derive(Clone)]
     pub struct PreparedFence {
         statement: Statement,
+        schema: Schema,
     }
 
     /// A transaction together with the prepared statement of its connection.
     pub struct OnTransaction<'a> {
         transaction: &'a Transaction<'a>,
-        statement: &'a Statement,
+        prepared: &'a PreparedFence,
     }
 
     impl PreparedFence {
@@ -131,13 +175,25 @@ mod tokio_postgres_driver {
         /// # Errors
         /// When the connection is broken, or there is no table `primacy_token`.
         pub async fn new(client: &Client) -> Result<Self, FenceError> {
-            let prepared = client.prepare_typed(HOLD, &TYPES).await;
-            prepared.map(|statement| Self { statement }).map_err(|error| kind(&error).of(error))
+            Self::prepare(client, Schema::public()).await
+        }
+
+        /// The same, where the table `primacy_token` is in this schema instead of `public`.
+        ///
+        /// # Errors
+        /// Those of [`new`](Self::new), and when no schema of primacy's can have this name.
+        pub async fn in_schema(client: &Client, schema: &str) -> Result<Self, FenceError> {
+            Self::prepare(client, named(schema)?).await
+        }
+
+        async fn prepare(client: &Client, schema: Schema) -> Result<Self, FenceError> {
+            let prepared = client.prepare_typed(&schema.statement(HOLD), &TYPES).await;
+            prepared.map(|statement| Self { statement, schema }).map_err(|error| kind(&error).of(error))
         }
 
         /// For a transaction of the same connection.
         pub fn on<'a>(&'a self, transaction: &'a Transaction<'_>) -> OnTransaction<'a> {
-            OnTransaction { transaction, statement: &self.statement }
+            OnTransaction { transaction, prepared: self }
         }
     }
 
@@ -161,27 +217,40 @@ mod tokio_postgres_driver {
         row.map(|row| row.try_get(0)).transpose()
     }
 
-    async fn raise(transaction: &Transaction<'_>, (election, token, millis): Key<'_>) -> Result<(), Error> {
+    async fn raise(tx: &Transaction<'_>, sql: &str, (election, token, millis): Key<'_>) -> Result<(), Error> {
         let [text, number, bound] = TYPES;
         let parameters: [(&(dyn ToSql + Sync), Type); 3] = [(&election, text), (&token, number), (&millis, bound)];
-        transaction.execute_typed(RAISE, &parameters).await.map(drop)
+        tx.execute_typed(sql, &parameters).await.map(drop)
+    }
+
+    async fn unknown(tx: &Transaction<'_>, sql: &str, election: &str) -> Result<bool, Error> {
+        let row = tx.query_typed_opt(sql, &[(&election, Type::TEXT)]).await?;
+        row.map_or(Ok(false), |row| row.try_get(0))
+    }
+
+    async fn fail(tx: &Transaction<'_>, sql: &str, why: &str) -> Result<(), Error> {
+        tx.query_typed(sql, &[(&why, Type::TEXT)]).await.map(drop)
     }
 
     impl Driver for Transaction<'_> {
         type Error = Error;
 
-        async fn hold_row(&mut self, (election, token, millis): Key<'_>) -> Result<Option<i64>, Error> {
+        async fn hold_row(&mut self, sql: &str, (election, token, millis): Key<'_>) -> Result<Option<i64>, Error> {
             let [text, number, bound] = TYPES;
             let parameters: [(&(dyn ToSql + Sync), Type); 3] = [(&election, text), (&token, number), (&millis, bound)];
-            token_of(self.query_typed_opt(HOLD, &parameters).await?)
+            token_of(self.query_typed_opt(sql, &parameters).await?)
         }
 
-        async fn raise_row(&mut self, key: Key<'_>) -> Result<(), Error> {
-            raise(self, key).await
+        async fn raise_row(&mut self, sql: String, key: Key<'_>) -> Result<(), Error> {
+            raise(self, &sql, key).await
         }
 
-        async fn doom(&mut self, why: String) -> Result<(), Error> {
-            self.query_typed(DOOM, &[(&why, Type::TEXT)]).await.map(drop)
+        async fn is_unknown(&mut self, sql: String, election: &str) -> Result<bool, Error> {
+            unknown(self, &sql, election).await
+        }
+
+        async fn doom(&mut self, sql: String, why: String) -> Result<(), Error> {
+            fail(self, &sql, &why).await
         }
 
         fn kind(error: &Error) -> Kind {
@@ -192,16 +261,20 @@ mod tokio_postgres_driver {
     impl Driver for OnTransaction<'_> {
         type Error = Error;
 
-        async fn hold_row(&mut self, (election, token, millis): Key<'_>) -> Result<Option<i64>, Error> {
-            token_of(self.transaction.query_opt(self.statement, &[&election, &token, &millis]).await?)
+        async fn hold_row(&mut self, _sql: &str, (election, token, millis): Key<'_>) -> Result<Option<i64>, Error> {
+            token_of(self.transaction.query_opt(&self.prepared.statement, &[&election, &token, &millis]).await?)
         }
 
-        async fn raise_row(&mut self, key: Key<'_>) -> Result<(), Error> {
-            raise(self.transaction, key).await
+        async fn raise_row(&mut self, sql: String, key: Key<'_>) -> Result<(), Error> {
+            raise(self.transaction, &sql, key).await
         }
 
-        async fn doom(&mut self, why: String) -> Result<(), Error> {
-            self.transaction.query_typed(DOOM, &[(&why, Type::TEXT)]).await.map(drop)
+        async fn is_unknown(&mut self, sql: String, election: &str) -> Result<bool, Error> {
+            unknown(self.transaction, &sql, election).await
+        }
+
+        async fn doom(&mut self, sql: String, why: String) -> Result<(), Error> {
+            fail(self.transaction, &sql, &why).await
         }
 
         fn kind(error: &Error) -> Kind {
@@ -216,7 +289,18 @@ mod tokio_postgres_driver {
             token: Token,
             within: Duration,
         ) -> BoxFuture<'a, Result<(), FenceError>> {
-            Box::pin(hold(self, election, token, within))
+            Box::pin(async move { hold(self, &Schema::public(), election, token, within).await })
+        }
+    }
+
+    impl FencedTransaction for InSchema<'_, Transaction<'_>> {
+        fn hold<'a>(
+            &'a mut self,
+            election: &'a ElectionName,
+            token: Token,
+            within: Duration,
+        ) -> BoxFuture<'a, Result<(), FenceError>> {
+            Box::pin(hold(self.transaction, &self.schema, election, token, within))
         }
     }
 
@@ -227,7 +311,8 @@ mod tokio_postgres_driver {
             token: Token,
             within: Duration,
         ) -> BoxFuture<'a, Result<(), FenceError>> {
-            Box::pin(hold(self, election, token, within))
+            let schema = &self.prepared.schema;
+            Box::pin(hold(self, schema, election, token, within))
         }
     }
 }
@@ -235,21 +320,30 @@ mod tokio_postgres_driver {
 #[cfg(feature = "sqlx-postgres")]
 mod sqlx_driver {
     use super::*;
-    use sqlx::{Postgres, query, query_scalar};
+    use sqlx::{AssertSqlSafe, Postgres, query, query_scalar};
 
     impl Driver for sqlx::Transaction<'_, Postgres> {
         type Error = sqlx::Error;
 
-        async fn hold_row(&mut self, (election, token, millis): Key<'_>) -> Result<Option<i64>, Self::Error> {
-            query_scalar(HOLD).bind(election).bind(token).bind(millis).fetch_optional(&mut **self).await
+        async fn hold_row(
+            &mut self,
+            sql: &str,
+            (election, token, millis): Key<'_>,
+        ) -> Result<Option<i64>, Self::Error> {
+            let held = query_scalar(AssertSqlSafe(sql.to_owned())).bind(election).bind(token).bind(millis);
+            held.fetch_optional(&mut **self).await
         }
 
-        async fn raise_row(&mut self, (election, token, millis): Key<'_>) -> Result<(), Self::Error> {
-            query(RAISE).bind(election).bind(token).bind(millis).execute(&mut **self).await.map(drop)
+        async fn raise_row(&mut self, sql: String, (election, token, millis): Key<'_>) -> Result<(), Self::Error> {
+            query(AssertSqlSafe(sql)).bind(election).bind(token).bind(millis).execute(&mut **self).await.map(drop)
         }
 
-        async fn doom(&mut self, why: String) -> Result<(), Self::Error> {
-            query(DOOM).bind(why).execute(&mut **self).await.map(drop)
+        async fn is_unknown(&mut self, sql: String, election: &str) -> Result<bool, Self::Error> {
+            query_scalar(AssertSqlSafe(sql)).bind(election).fetch_one(&mut **self).await
+        }
+
+        async fn doom(&mut self, sql: String, why: String) -> Result<(), Self::Error> {
+            query(AssertSqlSafe(sql)).bind(why).execute(&mut **self).await.map(drop)
         }
 
         fn kind(error: &Self::Error) -> Kind {
@@ -265,7 +359,18 @@ mod sqlx_driver {
             token: Token,
             within: Duration,
         ) -> BoxFuture<'a, Result<(), FenceError>> {
-            Box::pin(hold(self, election, token, within))
+            Box::pin(async move { hold(self, &Schema::public(), election, token, within).await })
+        }
+    }
+
+    impl FencedTransaction for InSchema<'_, sqlx::Transaction<'_, Postgres>> {
+        fn hold<'a>(
+            &'a mut self,
+            election: &'a ElectionName,
+            token: Token,
+            within: Duration,
+        ) -> BoxFuture<'a, Result<(), FenceError>> {
+            Box::pin(hold(self.transaction, &self.schema, election, token, within))
         }
     }
 }

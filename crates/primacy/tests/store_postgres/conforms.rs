@@ -9,10 +9,10 @@ use primacy_servers::Postgres;
 
 use crate::support::{server, shared};
 
-struct Database<'a> {
-    server: &'a Postgres,
-    url: String,
-    is_direct: bool,
+pub(crate) struct Database<'a> {
+    pub(crate) server: &'a Postgres,
+    pub(crate) url: String,
+    pub(crate) is_direct: bool,
 }
 
 impl Harness for Database<'_> {

@@ -13,6 +13,7 @@ mod doctor;
 mod far;
 mod floods;
 mod hints;
+mod hostile;
 mod outcomes;
 mod register_costs;
 mod registers;

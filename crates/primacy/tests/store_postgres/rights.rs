@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use primacy::store::{Order, OrderKind, Ordered, Store, StoreError};
+use primacy::select::Rank;
+use primacy::store::{Announcement, Order, OrderKind, Ordered, Request, Store, StoreError, Why};
 use primacy_servers::Postgres;
 
 use crate::support::{Actor, applied, at, election, server, unusable};
@@ -88,11 +89,40 @@ async fn who_may_not_create_tables_is_told_what_to_do_and_who_may_use_them_needs
     let mut desk = eyes.desk().await.expect("opens");
     let probe = desk.probe().await.expect("probes");
     assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
+    // It would wait for ever as a candidate, and is told so at once, with what to grant.
+    let message = unusable(Actor::try_join(&eyes, "e", 2).await);
+    let (_, grants) = message.split_once("run: ").expect("the grants");
+    assert!(grants.contains("GRANT INSERT, UPDATE ON \"public\".primacy_election TO eyes"), "{message}");
+    server.sql(grants).expect("they are SQL");
     let mut b = Actor::join(&eyes, "e", 2).await;
-    assert!(b.announce().await.record.is_some(), "who cannot announce can look");
-    let expect = b.look().await.record.map(|record| record.expectation());
-    let asking = b.asking(expect, primacy::Token::NONE);
-    assert!(unusable(b.step(asking).await).contains("right"));
+    b.announce().await;
+    b.take().await;
+    // One that is taken away later is told with the next announcement.
+    server.sql("REVOKE INSERT ON primacy_candidate FROM eyes").expect("revokes");
+    let announce = Some(Announcement { why: Why::Asking, rank: Rank::default() });
+    assert!(unusable(b.step(Request::Look { announce }).await).contains("right"));
+}
+
+/// What no statement does, nobody needs the right to.
+#[tokio::test]
+async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
+    let server = server();
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC").expect("revokes");
+    let url = create_user(&server, "app");
+    let schema = primacy::store::postgres::schema_sql();
+    server.sql(&schema).expect("the schema for administrators runs");
+    let grants: Vec<_> = schema.lines().skip_while(|line| !line.contains("The rights that candidates need")).collect();
+    let grants: Vec<_> = grants.into_iter().skip(1).take_while(|line| !line.contains("Observers")).collect();
+    server.sql(&grants.join("\n").replace("-- ", "").replace("\"candidates\"", "app")).expect("the grants run");
+    let deletable = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'r' \
+                     AND relname LIKE 'primacy%' AND has_table_privilege('app', oid, 'DELETE')";
+    assert_eq!(
+        server.sql(deletable).expect("tells"),
+        "primacy_candidate primacy_event primacy_member primacy_probe primacy_process primacy_term"
+    );
+    Actor::join(&at(&url), "e", 1).await.take().await;
+    let probe = at(&url).desk().await.expect("opens").probe().await.expect("probes");
+    assert!(probe.findings.iter().all(|finding| finding.code != "permission"), "{:?}", probe.findings);
 }
 
 #[tokio::test]

@@ -138,6 +138,7 @@ async fn what_primacy_never_writes_is_told_and_not_believed() {
         let seen = a.step(Request::Look { announce: None }).await;
         let message = unusable(seen);
         assert!(message.contains(why), "{sql}: {message}");
+        keeps_the_tokens(&message);
         a = Actor::join(&store, "e", 1).await;
     }
     server
@@ -146,7 +147,31 @@ async fn what_primacy_never_writes_is_told_and_not_believed() {
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
     server.sql("UPDATE primacy_election SET label = E'a\\nb'").expect("changes");
-    assert!(unusable(a.try_look().await).contains("a label"));
+    let message = unusable(a.try_look().await);
+    assert!(message.contains("a label"), "{message}");
+    keeps_the_tokens(&message);
+}
+
+/// What advises to drop `primacy_token` lets tokens be granted a second time.
+fn keeps_the_tokens(message: &str) {
+    assert!(message.contains("tokens in primacy_token above every one") && !message.contains("drop"), "{message}");
+}
+
+/// As the page on stores says it: with tables made anew, and tokens set above the old ones before anybody leads.
+#[tokio::test]
+async fn tokens_that_are_set_higher_are_continued() {
+    let server = server();
+    let store = at(&server.url());
+    for _ in 0..3 {
+        Actor::join(&store, "e", 1).await.take().await;
+    }
+    server.sql("TRUNCATE primacy_election, primacy_token, primacy_term").expect("is lost");
+    server.sql("INSERT INTO primacy_token (election, token) VALUES ('e', 41)").expect("set");
+    let mut a = Actor::join(&store, "e", 1).await;
+    let seen = a.look().await;
+    assert_eq!((seen.record, seen.remembered.get()), (None, 41));
+    let asking = a.asking(None, seen.remembered);
+    assert_eq!(crate::support::applied(a.step(asking).await).version.token.get(), 42);
 }
 
 /// Names are data on every way through the server, the channel of notifications too.

@@ -133,9 +133,9 @@ async fn an_answer_of_a_standby_is_no_answer_whatever_the_connection_was() {
         .sql(
             "CREATE SCHEMA pretence; GRANT USAGE ON SCHEMA pretence TO PUBLIC; \
              CREATE SEQUENCE pretence.recovery; GRANT SELECT ON pretence.recovery TO PUBLIC; \
-             CREATE FUNCTION pretence.pg_is_in_recovery() RETURNS boolean LANGUAGE sql VOLATILE \
-                 AS 'SELECT is_called FROM pretence.recovery'; \
-             ALTER ROLE primacy SET search_path = public, pretence, pg_catalog",
+             ALTER FUNCTION pg_catalog.pg_is_in_recovery() RENAME TO recovery_before; \
+             CREATE FUNCTION pg_catalog.pg_is_in_recovery() RETURNS boolean LANGUAGE sql VOLATILE \
+                 AS 'SELECT is_called FROM pretence.recovery'",
         )
         .expect("pretends");
     let store = at(&server.url());

@@ -26,6 +26,12 @@ async fn a_verified_server_is_used_and_encrypted() {
     let probe = desk.probe().await.expect("probes");
     let told = probe.findings.iter().find(|finding| finding.code == "encryption").expect("told");
     assert!(told.message.contains("verified"), "{told:?}");
+    // What managed databases hand out. It is verified, and shown as what it is.
+    for mode in ["require", "verify-ca"] {
+        let store = at(&server.url().replace("sslmode=verify-full", &format!("sslmode={mode}")));
+        assert!(store.location().contains("sslmode=verify-full"), "{}", store.location());
+        Actor::join(&store, "e", 2).await.look().await;
+    }
 }
 
 #[tokio::test]
@@ -56,8 +62,10 @@ async fn who_cannot_prove_to_be_the_server_gets_nothing() {
     let message = unusable(Actor::try_join(&at(&wrong), "e", 1).await);
     assert!(message.contains("certificate"), "{message}");
     // The system's authorities do not know it either.
-    let message = unusable(Actor::try_join(&at(&format!("{base}?sslmode=verify-full")), "e", 1).await);
-    assert!(message.contains("certificate"), "{message}");
+    for mode in ["verify-full", "require"] {
+        let message = unusable(Actor::try_join(&at(&format!("{base}?sslmode={mode}")), "e", 1).await);
+        assert!(message.contains("certificate") && message.contains("sslrootcert=FILE"), "{message}");
+    }
     let missing = format!("{base}?sslmode=verify-full&sslrootcert=/nowhere/ca.pem");
     assert!(unusable(Actor::try_join(&at(&missing), "e", 1).await).contains("/nowhere/ca.pem"));
     // Without encryption this server lets nobody in.

@@ -5,6 +5,7 @@ use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
 
 use super::super::StoreError;
+use super::super::row::repair;
 
 /// A failure on the way, before it is known what it means for the step.
 #[derive(Debug)]
@@ -59,7 +60,8 @@ impl Fault {
             Self::Doubtful(why) => StoreError::Unknown(format!("{shown}: {why}")),
             Self::Damaged(what) => StoreError::Unusable(format!(
                 "{shown}: {what} in the tables is not what primacy wrote; another program has changed it, or they are \
-                 damaged. Stop all candidates, drop the tables whose names begin with primacy_, and start them again"
+                 damaged. {}",
+                repair!("primacy_token")
             )),
             Self::Sql(error) => meaning_of(&error, shown, stake),
         }
@@ -105,7 +107,11 @@ pub(super) fn not_connected(error: &tokio_postgres::Error, shown: &str) -> Store
         let hopeless = ["certificate", "server does not support TLS", "password missing"];
         let refused = hopeless.iter().any(|sign| said.contains(sign));
         let error = if refused { StoreError::Unusable } else { StoreError::Unreachable };
-        return error(format!("{shown}: {said}"));
+        let advice = match said.contains("certificate") {
+            true => "; the server is always verified, name its own authority with sslrootcert=FILE",
+            false => "",
+        };
+        return error(format!("{shown}: {said}{advice}"));
     };
     let said = describe(server);
     match meaning(server.code().code(), false) {
@@ -138,9 +144,11 @@ fn meaning(code: &str, fatal: bool) -> Meaning {
         "0A000" | "55000" => Meaning::Unusable("it is a standby, or not a PostgreSQL server as primacy needs it"),
         "42501" => Meaning::Unusable("this user lacks a right; the end of `primacy schema` shows what to grant"),
         "42P01" | "42703" | "42P10" | "42804" => {
-            Meaning::Unusable("primacy's tables are not as primacy made them; drop them, or name another database")
+            Meaning::Unusable(concat!("primacy's tables are not as primacy made them. ", repair!("primacy_token")))
         }
-        "23514" | "23502" | "23505" => Meaning::Unusable("primacy's tables are not as primacy wrote them"),
+        "23514" | "23502" | "23505" => {
+            Meaning::Unusable(concat!("primacy's tables are not as primacy wrote them. ", repair!("primacy_token")))
+        }
         "21000" | "22003" => Meaning::Unusable("a number in primacy's tables is out of range"),
         "22021" | "22P05" => Meaning::Unusable("the database cannot keep this text; it must be encoded in UTF8"),
         "XX001" | "XX002" => Meaning::Unusable("the database is damaged"),

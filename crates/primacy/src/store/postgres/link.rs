@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,6 +25,7 @@ use super::prepared::Preparations;
 use super::schema::{self, Server};
 use super::statements;
 use super::tls::Authorities;
+use crate::qualified::Schema;
 use crate::{Instant, clock};
 
 /// What a connection is for.
@@ -62,6 +63,8 @@ impl Turn {
 pub(super) struct Dialer {
     place: Place,
     hosts: Turn,
+    /// Where the tables are, once they have been found there.
+    schema: OnceLock<Schema>,
     /// For each host, of the addresses of its name.
     addresses: Vec<Turn>,
     lineage: Lineage,
@@ -72,7 +75,9 @@ pub(super) struct Dialer {
 impl Dialer {
     pub(super) fn new(place: Place) -> Self {
         let addresses = place.hosts.iter().map(|_| Turn::default()).collect();
-        Self { place, hosts: Turn::default(), addresses, lineage: Lineage::default(), silent_until: AtomicU64::new(0) }
+        let schema = place.schema.clone().map(OnceLock::from).unwrap_or_default();
+        let silent_until = AtomicU64::new(0);
+        Self { place, hosts: Turn::default(), schema, addresses, lineage: Lineage::default(), silent_until }
     }
 
     /// Lets candidates look without being announced for a while.
@@ -86,6 +91,12 @@ impl Dialer {
 
     pub(super) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Remembers where the tables are: for all connections from now on, whatever the search path of their sessions is.
+    pub(super) fn settle(&self, link: &Link) {
+        // Another connection may have found them first.
+        let _ = self.schema.set(link.schema.clone());
     }
 
     /// Connects to the first host that will do, and looks what is there.
@@ -155,6 +166,9 @@ impl Dialer {
             let (server, is_heard) = tokio::join!(schema::inspect(&mut link), early);
             let server = server?;
             server.check(&shown, purpose)?;
+            if server.tables.is_some() {
+                self.settle(&link);
+            }
             if is_heard {
                 bell.listens(&link, Tidings::Everything);
             }
@@ -203,6 +217,8 @@ impl Dialer {
             events,
             shown,
             is_local: host.is_local(),
+            is_open: self.schema.get().is_none(),
+            schema: self.schema.get().cloned().unwrap_or_else(Schema::public),
             unfit: false,
             begun_at: Instant::ZERO,
             quickest: Duration::MAX,
@@ -313,6 +329,10 @@ pub(super) struct Link {
     events: Arc<Events>,
     shown: Arc<str>,
     is_local: bool,
+    /// Where the tables are.
+    schema: Schema,
+    /// Whether `schema` is still to be found.
+    is_open: bool,
     /// Set while a statement is under way: one whose future was dropped leaves its outcome unknown.
     unfit: bool,
     begun_at: Instant,
@@ -337,6 +357,24 @@ impl Link {
         if self.quickest == Duration::MAX { Duration::ZERO } else { self.quickest }
     }
 
+    pub(super) fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    pub(super) fn schema_is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(super) fn use_schema(&mut self, schema: Schema) {
+        self.schema = schema;
+        self.is_open = false;
+    }
+
+    /// Looks for the schema again, after tables have been made.
+    pub(super) fn reopen_schema(&mut self, dialer: &Dialer) {
+        self.is_open = dialer.schema.get().is_none();
+    }
+
     /// This connection rings a bell from now on.
     pub(super) fn listens(&self, listening: Listening) {
         *self.events.listening() = Some(listening);
@@ -347,27 +385,28 @@ impl Link {
         self.events.listening().as_ref().map(Listening::to)
     }
 
-    /// Runs one statement, which is a transaction of its own, in one round trip and without a name on the server. All
-    /// rows have come, and the commit is through, when this returns.
+    /// Runs one statement, a template, which is a transaction of its own, in one round trip and without a name on the
+    /// server. All rows have come, and the commit is through, when this returns.
     pub(super) async fn run(
         &mut self,
         statement: &str,
         parameters: &[Parameter<'_>],
         stake: Stake,
     ) -> Result<Vec<Row>, Fault> {
-        let ran = self.run_once(statement, parameters, stake).await;
+        let ran = self.run_text(&self.schema.statement(statement), parameters, stake).await;
         // Raised before the commit, so that nothing was done.
         if stake == Stake::Writing
             && matches!(&ran, Err(fault) if fault.code() == Some(QUEUE_IS_FULL))
             && let Some(silent) = statements::silent(statement)
         {
             debug!(fault = ?ran.err(), "the change is made without its notification");
-            return self.run_once(&silent, parameters, stake).await;
+            return self.run_text(&self.schema.statement(&silent), parameters, stake).await;
         }
         ran
     }
 
-    async fn run_once(
+    /// The same, of a statement as the server reads it.
+    pub(super) async fn run_text(
         &mut self,
         statement: &str,
         parameters: &[Parameter<'_>],
@@ -379,8 +418,8 @@ impl Link {
         self.end(stake, result)
     }
 
-    /// Prepares a statement and runs another one that needs it, in one round trip. Whether the first has failed is told by the
-    /// second.
+    /// Prepares a statement, a template, and runs another one that needs it, as the server reads it, in one round trip.
+    /// Whether the first has failed is told by the second.
     pub(super) async fn run_prepared(
         &mut self,
         prepare: &str,
@@ -388,16 +427,17 @@ impl Link {
         stake: Stake,
     ) -> Result<Vec<Row>, Fault> {
         self.begin()?;
-        let prepared = self.client.batch_execute(prepare);
+        let prepare = self.schema.statement(prepare);
+        let prepared = self.client.batch_execute(&prepare);
         let ran = self.client.query_typed(statement, &[]);
         let (_, result) = tokio::join!(biased; prepared, ran);
         self.end(stake, result)
     }
 
-    /// Runs several statements without parameters as one transaction, in one round trip.
+    /// Runs several statements without parameters, a template, as one transaction, in one round trip.
     pub(super) async fn run_batch(&mut self, statements: &str, stake: Stake) -> Result<(), Fault> {
         self.begin()?;
-        let result = self.client.batch_execute(statements).await;
+        let result = self.client.batch_execute(&self.schema.statement(statements)).await;
         self.end(stake, result)
     }
 

@@ -2,10 +2,12 @@
 //!
 //! How each step is linearizable and durable: `docs/design/postgres.md`.
 
+mod about;
 mod bell;
 mod cancel;
 mod desk;
 mod fault;
+mod home;
 mod host;
 mod lineage;
 mod link;
@@ -33,7 +35,7 @@ use desk::PostgresDesk;
 use link::Dialer;
 use place::Place;
 use registry::PostgresRegistry;
-pub use schema::schema_sql;
+pub use schema::{schema_sql, schema_sql_in};
 use session::PostgresSession;
 
 /// A PostgreSQL database as a store.
@@ -58,7 +60,11 @@ impl PostgresStore {
     ///
     /// The password is taken from the URL, from `PGPASSWORD`, or from the password file (`PGPASSFILE`, `~/.pgpass`).
     /// Connections to other hosts are encrypted and the server is verified (`sslmode=verify-full`) unless the URL says
-    /// `sslmode=disable`.
+    /// `sslmode=disable`. `sslmode=require` and `verify-ca`, which elsewhere leave open who answers, mean the same here:
+    /// the certificate must be of an authority that the system trusts, or of `sslrootcert=FILE`, and name the host.
+    ///
+    /// The tables are where they are found along the search path, and are made in its first schema that is not there by
+    /// way of `"$user"`; `schema=NAME` names another.
     ///
     /// # Errors
     /// When this is not such a URL, or asks for what this store does not do. The message never holds the password.

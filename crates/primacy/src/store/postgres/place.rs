@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::UrlError;
 use super::host::Host;
 use super::secret::Password;
+use crate::qualified::Schema;
 
 /// What a `postgresql:` URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(super) struct Place {
     pub(super) application: String,
     /// Whether to listen for notifications.
     pub(super) push: bool,
+    /// Where the tables are, if that is said.
+    pub(super) schema: Option<Schema>,
 }
 
 /// How connections are protected.
@@ -59,6 +62,7 @@ struct Parts {
     connect_timeout: Option<Duration>,
     application: Option<String>,
     no_push: bool,
+    schema: Option<Schema>,
 }
 
 /// Why a URL is refused. Never holds a value of it that could be a secret.
@@ -91,6 +95,9 @@ impl Place {
             None if hosts.iter().all(Host::is_local) => {}
             None | Some(TlsMode::VerifyFull) => options.push("sslmode=verify-full".to_owned()),
             Some(TlsMode::Disable) => options.push("sslmode=disable".to_owned()),
+        }
+        if let Some(schema) = &self.schema {
+            options.push(format!("schema={}", encode(schema.name())));
         }
         if !self.push {
             options.push("push=off".to_owned());
@@ -176,6 +183,10 @@ impl Parts {
                     return Err(Refusal(why.into()));
                 }
             },
+            "schema" => {
+                let name = decoded()?;
+                self.schema = Some(Schema::new(&name).map_err(|why| Refusal(why.into()))?);
+            }
             "push" => match value {
                 "on" => self.no_push = false,
                 "off" => self.no_push = true,
@@ -184,7 +195,8 @@ impl Parts {
             _ => {
                 return Err(Refusal(format!(
                     "there is no option '{}'; known are host, port, user, password, passfile, dbname, sslmode, \
-                     sslrootcert, sslcert, sslkey, connect_timeout, application_name, target_session_attrs and push",
+                     sslrootcert, sslcert, sslkey, connect_timeout, application_name, target_session_attrs, schema and \
+                     push",
                     primacy_core::ids::escape(key)
                 )));
             }
@@ -208,6 +220,7 @@ impl Parts {
             connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             application: self.application.unwrap_or_else(|| "primacy".into()),
             push: !self.no_push,
+            schema: self.schema,
         };
         let needs_tls = |host: &Host| place.tls_mode(host) == TlsMode::VerifyFull;
         if !cfg!(feature = "postgres-tls") && place.hosts.iter().any(needs_tls) {
@@ -228,15 +241,13 @@ impl Parts {
 fn tls_mode(value: &str) -> Result<TlsMode, Refusal> {
     match value {
         "disable" => Ok(TlsMode::Disable),
-        "verify-full" => Ok(TlsMode::VerifyFull),
+        // Managed databases hand out the weaker ones. Whom they would encrypt to is checked here all the same.
+        "verify-full" | "verify-ca" | "require" => Ok(TlsMode::VerifyFull),
         "allow" | "prefer" => Err(Refusal(format!(
-            "sslmode={value} would go on without encryption wherever someone interferes; use verify-full or disable"
+            "sslmode={value} would go on without encryption wherever someone interferes; write sslmode=require \
+             (encrypted, the server's certificate and name checked), or sslmode=disable if the network is yours"
         ))),
-        "require" | "verify-ca" => Err(Refusal(format!(
-            "sslmode={value} would encrypt to whoever answers; use verify-full, with sslrootcert=FILE if the server's \
-             authority is your own"
-        ))),
-        _ => Err(Refusal("sslmode is verify-full or disable".into())),
+        _ => Err(Refusal("sslmode is require, verify-ca or verify-full, which mean the same, or disable".into())),
     }
 }
 
@@ -313,6 +324,10 @@ mod tests {
             shown("postgresql://h/d?push=off&sslmode=disable"),
             "postgresql://h:5432/d?sslmode=disable&push=off"
         );
+        assert_eq!(
+            shown("postgresql://h/d?sslmode=require&schema=my%20jobs"),
+            "postgresql://h:5432/d?sslmode=verify-full&schema=my%20jobs"
+        );
         let place = place("postgresql://u:p%3Aq%2F%40@h1,h2:9/d?connect_timeout=3&application_name=x%20y");
         assert_eq!(place.password, Password::new(Some("p:q/@".into()), None));
         assert_eq!((place.connect_timeout, place.application.as_str()), (Duration::from_secs(3), "x y"));
@@ -337,6 +352,8 @@ mod tests {
             ("postgresql://localhost.example/d", TlsMode::VerifyFull),
             ("postgresql://h/d?sslmode=disable", TlsMode::Disable),
             ("postgresql://localhost/d?sslmode=verify-full", TlsMode::VerifyFull),
+            ("postgresql://localhost/d?sslmode=require", TlsMode::VerifyFull),
+            ("postgresql://h/d?sslmode=verify-ca", TlsMode::VerifyFull),
         ] {
             let place = place(url);
             assert_eq!(place.tls_mode(&place.hosts[0]), mode, "{url}");
@@ -355,8 +372,10 @@ mod tests {
             ("postgresql://u:hunter2@h/d#x", "%23"),
             ("postgresql://u:hunter2@h,,h2/d", "host"),
             ("postgresql://u:hunter2@[::1/d", "]"),
-            ("postgresql://u:hunter2@h/d?sslmode=prefer", "verify-full"),
-            ("postgresql://u:hunter2@h/d?sslmode=require", "sslrootcert"),
+            ("postgresql://u:hunter2@h/d?sslmode=prefer", "sslmode=require"),
+            ("postgresql://u:hunter2@h/d?sslmode=allow", "sslmode=require"),
+            ("postgresql://u:hunter2@h/d?schema=pg_temp", "schema"),
+            ("postgresql://u:hunter2@h/d?schema=a%22b", "schema"),
             ("postgresql://u:hunter2@h/d?sslmode=x", "sslmode"),
             ("postgresql://u:hunter2@h/d?sslcert=/x", "sslkey"),
             ("postgresql://u:hunter2@h/d?target_session_attrs=any", "standby"),

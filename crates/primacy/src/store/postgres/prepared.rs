@@ -22,7 +22,8 @@ const SURPRISES_MOST: u8 = 3;
 /// What a connection remembers of what it has prepared.
 #[derive(Debug, Default)]
 pub(super) struct Preparations {
-    known: Vec<&'static str>,
+    /// Templates, and the names of the statements that they stand for.
+    known: Vec<(&'static str, String)>,
     surprises: u8,
 }
 
@@ -37,22 +38,26 @@ impl Link {
         if self.preparations.surprises >= SURPRISES_MOST {
             return self.run(statement, parameters, stake).await;
         }
-        let name = name(statement);
+        let known = self.preparations.known.iter().find(|(known, _)| *known == statement);
+        let known = known.map(|(_, name)| name.clone());
+        let is_new = known.is_none();
+        let name = known.unwrap_or_else(|| name(&self.schema().statement(statement)));
         let arguments: Vec<_> = parameters.iter().map(Parameter::literal).collect();
         let execute = format!("EXECUTE {name} ({})", arguments.join(", "));
-        let ran = if self.preparations.known.contains(&statement) {
-            self.run(&execute, &[], stake).await
-        } else {
-            let types: Vec<_> = parameters.iter().map(|parameter| parameter.typed().1.name().to_owned()).collect();
+        let ran = if is_new {
+            let qualified = |parameter: &Parameter<'_>| format!("pg_catalog.{}", parameter.typed().1.name());
+            let types: Vec<_> = parameters.iter().map(qualified).collect();
             let prepare = format!("PREPARE {name} ({}) AS {statement}", types.join(", "));
-            self.preparations.known.push(statement);
+            self.preparations.known.push((statement, name));
             // One that another client of the same pooler has prepared in this session is as good.
             self.run_prepared(&prepare, &execute, stake).await
+        } else {
+            self.run_text(&execute, &[], stake).await
         };
         match ran {
             Err(fault) if fault.code() == Some(UNKNOWN) => {
                 self.preparations.surprises += 1;
-                self.preparations.known.retain(|known| *known != statement);
+                self.preparations.known.retain(|(known, _)| *known != statement);
                 self.run(statement, parameters, stake).await
             }
             ran => ran,
@@ -81,9 +86,9 @@ impl Parameter<'_> {
             Self::Rank(value) => value.as_deref().map_or("NULL".to_owned(), bytes),
             Self::ManyBytes(values) => {
                 let item = |value: &Option<Vec<u8>>| value.as_deref().map_or("NULL".to_owned(), bytes);
-                many(values.iter().map(item).collect(), "bytea[]")
+                many(values.iter().map(item).collect(), "pg_catalog.bytea[]")
             }
-            Self::ManyTexts(values) => many(values.iter().map(|value| text(value)).collect(), "text[]"),
+            Self::ManyTexts(values) => many(values.iter().map(|value| text(value)).collect(), "pg_catalog.text[]"),
             Self::ManyNumbers(values) => many(values.iter().copied().map(number).collect(), "bigint[]"),
         }
     }
@@ -101,7 +106,7 @@ fn bytes(value: &[u8]) -> String {
         // A `String` takes every write.
         let _ = write!(literal, "{byte:02x}");
     }
-    literal.push_str("'::bytea");
+    literal.push_str("'::pg_catalog.bytea");
     literal
 }
 
@@ -109,8 +114,8 @@ fn bytes(value: &[u8]) -> String {
 fn text(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match value.chars().all(is_plain) {
-        true => format!("'{value}'::text"),
-        false => format!("convert_from({}, 'UTF8')", bytes(value.as_bytes())),
+        true => format!("'{value}'::pg_catalog.text"),
+        false => format!("pg_catalog.convert_from({}, 'UTF8')", bytes(value.as_bytes())),
     }
 }
 
@@ -122,10 +127,10 @@ mod tests {
     fn literals_are_hexadecimal_whatever_they_say() {
         let evil: Parameter<'_> = "'); DROP TABLE primacy_election; --".into();
         let literal = evil.literal();
-        assert!(literal.starts_with(r"convert_from(E'\\x27293b"), "{literal}");
-        assert!(literal.chars().all(|c| c.is_ascii_alphanumeric() || r"\_(':, )-".contains(c)), "{literal}");
-        assert_eq!(Parameter::from("jobs-2_x").literal(), "'jobs-2_x'::text");
-        assert!(Parameter::from("it's").literal().starts_with("convert_from("));
+        assert!(literal.starts_with(r"pg_catalog.convert_from(E'\\x27293b"), "{literal}");
+        assert!(literal.chars().all(|c| c.is_ascii_alphanumeric() || r"\_.(':, )-".contains(c)), "{literal}");
+        assert_eq!(Parameter::from("jobs-2_x").literal(), "'jobs-2_x'::pg_catalog.text");
+        assert!(Parameter::from("it's").literal().starts_with("pg_catalog.convert_from("));
         assert_eq!(Parameter::from(None::<u64>).literal(), "NULL");
         assert_eq!(Parameter::from(7u64).literal(), "'7'::bigint");
         assert_eq!(

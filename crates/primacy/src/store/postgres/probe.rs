@@ -6,11 +6,12 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::super::{Finding, Probe, Severity};
+use super::about::{PROBE_CLOCK, PROBE_CREATORS, PROBE_SETTINGS, PROBE_TABLES};
 use super::bell::{Ringer, Tidings};
 use super::fault::{Fault, Stake};
 use super::link::Link;
 use super::schema::Server;
-use super::statements::{PROBE_CLEAR, PROBE_CLOCK, PROBE_RENEW, PROBE_SETTINGS, PROBE_TABLES};
+use super::statements::{PROBE_CLEAR, PROBE_RENEW};
 use crate::clock;
 
 const RENEWALS: usize = 30;
@@ -26,6 +27,7 @@ pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Re
     findings.push(settings.encryption(link.is_local()));
     let tables = link.run(PROBE_TABLES, &[], Stake::Reading).await?;
     findings.push(logged(&tables)?);
+    findings.push(creators(&link.run(PROBE_CREATORS, &[], Stake::Reading).await?)?);
     findings.push(fence(&settings));
     findings.push(clock_difference(link).await?);
     findings.push(push(link, ringer).await);
@@ -76,26 +78,25 @@ impl Settings {
         };
         let rows = link.run(PROBE_SETTINGS, &[], Stake::Reading).await?;
         let row = rows.first().ok_or(Fault::Damaged("the answer about the server"))?;
-        let (database, schema, user): (String, Option<String>, String) =
-            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let (database, user): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let shown = |text: &str| primacy_core::ids::escape(text);
         Ok(Self {
             place: format!(
                 "the tables are in schema {} of database {}, and this user is {}",
-                shown(schema.as_deref().unwrap_or("?")),
+                link.schema(),
                 shown(&database),
                 shown(&user)
             ),
-            fsync: row.try_get(3)?,
-            full_page_writes: row.try_get(4)?,
-            synchronous_commit: row.try_get(5)?,
-            standby_names: row.try_get(6)?,
-            isolation: row.try_get(7)?,
-            standbys: row.try_get(8)?,
-            synchronous_standbys: row.try_get(9)?,
-            veiled_standbys: row.try_get(10)?,
-            is_encrypted: row.try_get(11)?,
-            has_fence: row.try_get(12)?,
+            fsync: row.try_get(2)?,
+            full_page_writes: row.try_get(3)?,
+            synchronous_commit: row.try_get(4)?,
+            standby_names: row.try_get(5)?,
+            isolation: row.try_get(6)?,
+            standbys: row.try_get(7)?,
+            synchronous_standbys: row.try_get(8)?,
+            veiled_standbys: row.try_get(9)?,
+            is_encrypted: row.try_get(10)?,
+            has_fence: row.try_get(11)?,
             timeline,
         })
     }
@@ -244,6 +245,29 @@ fn logged(tables: &[Row]) -> Result<Finding, Fault> {
             unlogged.join(", ")
         );
         finding(Severity::Danger, "tables", message)
+    })
+}
+
+/// Who may put an object where this user's programs look for theirs. Primacy names the schema of everything that it uses;
+/// others seldom do.
+fn creators(rows: &[Row]) -> Result<Finding, Fault> {
+    const CODE: &str = "schema";
+    let mut others = Vec::new();
+    for row in rows {
+        let (schema, role): (String, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
+        let role = role.map_or("everyone".to_owned(), |role| primacy_core::ids::escape(&role));
+        others.push(format!("{role} in {}", primacy_core::ids::escape(&schema)));
+    }
+    Ok(if others.is_empty() {
+        finding(Severity::Fine, CODE, "nobody else may create objects where this user's programs look for theirs")
+    } else {
+        let message = format!(
+            "others may create objects in schemas of this user's search_path ({}): a program of this user that calls a \
+             function without its schema may call theirs, and they may make tables of primacy before it does. Primacy \
+             itself names every schema. REVOKE CREATE ON SCHEMA … FROM PUBLIC",
+            others.join(", ")
+        );
+        finding(Severity::Warning, CODE, message)
     })
 }
 

@@ -2,9 +2,12 @@
 
 use tracing::debug;
 
-use super::super::StoreError;
+use super::super::{StoreError, UrlError};
+use super::about::{INSPECT, INSPECT_BARE, MISSING_GRANTS};
 use super::fault::{Fault, Stake};
+use super::home::{self, Home};
 use super::link::{Link, Purpose};
+use crate::qualified::Schema;
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
 const VERSION: i32 = 2;
@@ -18,56 +21,56 @@ const OLDEST: i32 = 120_000;
 /// Names are text without control characters, compared byte for byte (rule R5). What candidates publish may contain any
 /// character, which PostgreSQL's text cannot. `*_at` is the server's clock: it gives ages and informs people.
 const TABLES: &str = r#"
-CREATE TABLE primacy_schema (
+CREATE TABLE {}.primacy_schema (
     version      integer      PRIMARY KEY
 );
-CREATE TABLE primacy_election (
-    election     text         COLLATE "C" PRIMARY KEY,
-    token        bigint       NOT NULL CHECK (token > 0),
-    beat         bigint       NOT NULL CHECK (beat > 0),
-    intent       bigint       NOT NULL CHECK (intent >= 0),
-    holder       bytea        CHECK (octet_length(holder) = 16),
-    label        text         COLLATE "C" CHECK ((label IS NULL) = (holder IS NULL)),
-    data         bytea        CHECK ((data IS NULL) = (holder IS NULL)),
-    lease_ns     bigint       NOT NULL CHECK (lease_ns >= 0),
-    wish         text         COLLATE "C" CHECK (wish IN ('new-election', 'successor')),
-    successor    text         COLLATE "C" CHECK ((successor IS NOT NULL) = (wish IS NOT DISTINCT FROM 'successor')),
+CREATE TABLE {}.primacy_election (
+    election     {text}       COLLATE pg_catalog."C" PRIMARY KEY,
+    token        bigint       NOT NULL CHECK (token {>} 0),
+    beat         bigint       NOT NULL CHECK (beat {>} 0),
+    intent       bigint       NOT NULL CHECK (intent {>=} 0),
+    holder       {bytea}      CHECK ({octet_length}(holder) {=} 16),
+    label        {text}       COLLATE pg_catalog."C" CHECK ((label IS NULL) {=} (holder IS NULL)),
+    data         {bytea}      CHECK ((data IS NULL) {=} (holder IS NULL)),
+    lease_ns     bigint       NOT NULL CHECK (lease_ns {>=} 0),
+    wish         {text}       COLLATE pg_catalog."C" CHECK (wish {=} ANY (ARRAY['new-election', 'successor'])),
+    successor    {text}       COLLATE pg_catalog."C" CHECK ((successor IS NOT NULL) {=} (wish IS NOT NULL AND wish {=} 'successor')),
     paused       boolean      NOT NULL,
-    granted_at   timestamptz  NOT NULL,
-    renewed_at   timestamptz  NOT NULL
+    granted_at   {timestamptz} NOT NULL,
+    renewed_at   {timestamptz} NOT NULL
 ) WITH (fillfactor = 50);
 -- The fence row: the highest token that was ever granted. It is never deleted, and may be there before the others.
-CREATE TABLE IF NOT EXISTS primacy_token (
-    election     text         COLLATE "C" PRIMARY KEY,
-    token        bigint       NOT NULL CHECK (token > 0),
+CREATE TABLE IF NOT EXISTS {}.primacy_token (
+    election     {text}       COLLATE pg_catalog."C" PRIMARY KEY,
+    token        bigint       NOT NULL CHECK (token {>} 0),
     guard        bigint       NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 -- Who waits. What a crash takes of it is announced again.
-CREATE UNLOGGED TABLE primacy_candidate (
-    election     text         COLLATE "C" NOT NULL,
-    id           bytea        NOT NULL CHECK (octet_length(id) = 16),
-    label        text         COLLATE "C" NOT NULL,
-    data         bytea        NOT NULL,
-    note         text         NOT NULL,
+CREATE UNLOGGED TABLE {}.primacy_candidate (
+    election     {text}       COLLATE pg_catalog."C" NOT NULL,
+    id           {bytea}      NOT NULL CHECK ({octet_length}(id) {=} 16),
+    label        {text}       COLLATE pg_catalog."C" NOT NULL,
+    data         {bytea}      NOT NULL,
+    note         {text}       NOT NULL,
     joined       bigint       NOT NULL,
-    seen_at      timestamptz  NOT NULL,
+    seen_at      {timestamptz} NOT NULL,
     fresh_ns     bigint       NOT NULL,
-    rank         bytea        NOT NULL CHECK (octet_length(rank) = 32),
+    rank         {bytea}      NOT NULL CHECK ({octet_length}(rank) {=} 32),
     PRIMARY KEY (election, id)
 ) WITH (fillfactor = 50);
-CREATE TABLE primacy_term (
-    election     text         COLLATE "C" NOT NULL,
-    token        bigint       NOT NULL CHECK (token > 0),
-    id           bytea        NOT NULL CHECK (octet_length(id) = 16),
-    label        text         COLLATE "C" NOT NULL,
-    granted_at   timestamptz  NOT NULL,
-    ended_at     timestamptz,
-    reason       text         COLLATE "C" CHECK ((reason IS NULL) = (ended_at IS NULL)),
+CREATE TABLE {}.primacy_term (
+    election     {text}       COLLATE pg_catalog."C" NOT NULL,
+    token        bigint       NOT NULL CHECK (token {>} 0),
+    id           {bytea}      NOT NULL CHECK ({octet_length}(id) {=} 16),
+    label        {text}       COLLATE pg_catalog."C" NOT NULL,
+    granted_at   {timestamptz} NOT NULL,
+    ended_at     {timestamptz},
+    reason       {text}       COLLATE pg_catalog."C" CHECK ((reason IS NULL) {=} (ended_at IS NULL)),
     PRIMARY KEY (election, token)
 );
 -- Always empty but for the moments in which a probe measures how long a durable change takes.
-CREATE TABLE primacy_probe (
-    id           bytea        PRIMARY KEY,
+CREATE TABLE {}.primacy_probe (
+    id           {bytea}      PRIMARY KEY,
     beat         bigint       NOT NULL
 );
 "#;
@@ -79,57 +82,57 @@ const REGISTERS: i32 = 1;
 /// A beat changes no column of an index, so that its new row stays in the page of the old one (HOT) and no index grows;
 /// half of each page is left free for that.
 const REGISTER_TABLES: &str = r#"
-CREATE TABLE primacy_registers (
+CREATE TABLE {}.primacy_registers (
     version      integer      PRIMARY KEY
 );
 -- What the processes of an election share. Whoever joins, leaves or evicts locks this row.
-CREATE TABLE primacy_round (
-    election     text         COLLATE "C" PRIMARY KEY,
-    max_id       bigint       NOT NULL CHECK (max_id >= 0),
-    round_ns     bigint       NOT NULL CHECK (round_ns >= 0),
+CREATE TABLE {}.primacy_round (
+    election     {text}       COLLATE pg_catalog."C" PRIMARY KEY,
+    max_id       bigint       NOT NULL CHECK (max_id {>=} 0),
+    round_ns     bigint       NOT NULL CHECK (round_ns {>=} 0),
     changes      bigint       NOT NULL,
     comebacks    bigint       NOT NULL,
     heard        bigint       NOT NULL,
-    slowest_ns   bigint       NOT NULL CHECK (slowest_ns >= 0),
-    leader       bytea        CHECK (octet_length(leader) = 16),
+    slowest_ns   bigint       NOT NULL CHECK (slowest_ns {>=} 0),
+    leader       {bytea}      CHECK ({octet_length}(leader) {=} 16),
     events       bigint       NOT NULL
 ) WITH (fillfactor = 50);
 -- Who takes part: a row for each process, which it changes with every beat.
-CREATE TABLE primacy_process (
-    election     text         COLLATE "C" NOT NULL,
-    process      bytea        NOT NULL CHECK (octet_length(process) = 16),
-    id           bigint       NOT NULL CHECK (id > 0),
-    counter      bigint       NOT NULL CHECK (counter > 0),
-    rank         bytea        CHECK (octet_length(rank) = 32),
-    late_ns      bigint       NOT NULL CHECK (late_ns >= 0),
-    seen_at      timestamptz  NOT NULL,
-    joined_at    timestamptz  NOT NULL,
+CREATE TABLE {}.primacy_process (
+    election     {text}       COLLATE pg_catalog."C" NOT NULL,
+    process      {bytea}      NOT NULL CHECK ({octet_length}(process) {=} 16),
+    id           bigint       NOT NULL CHECK (id {>} 0),
+    counter      bigint       NOT NULL CHECK (counter {>} 0),
+    rank         {bytea}      CHECK ({octet_length}(rank) {=} 32),
+    late_ns      bigint       NOT NULL CHECK (late_ns {>=} 0),
+    seen_at      {timestamptz} NOT NULL,
+    joined_at    {timestamptz} NOT NULL,
     PRIMARY KEY (election, process)
 ) WITH (fillfactor = 50);
 -- In the order in which they lead.
-CREATE INDEX primacy_process_line ON primacy_process (election, rank, id) WHERE rank IS NOT NULL;
+CREATE INDEX primacy_process_line ON {}.primacy_process (election, rank, id) WHERE rank IS NOT NULL;
 -- The candidates of the processes.
-CREATE TABLE primacy_member (
-    election     text         COLLATE "C" NOT NULL,
-    id           bytea        NOT NULL CHECK (octet_length(id) = 16),
-    process      bytea        NOT NULL,
+CREATE TABLE {}.primacy_member (
+    election     {text}       COLLATE pg_catalog."C" NOT NULL,
+    id           {bytea}      NOT NULL CHECK ({octet_length}(id) {=} 16),
+    process      {bytea}      NOT NULL,
     place        bigint       NOT NULL,
-    label        text         COLLATE "C" NOT NULL,
-    data         bytea        NOT NULL,
-    rank         bytea        CHECK (octet_length(rank) = 32),
+    label        {text}       COLLATE pg_catalog."C" NOT NULL,
+    data         {bytea}      NOT NULL,
+    rank         {bytea}      CHECK ({octet_length}(rank) {=} 32),
     PRIMARY KEY (election, id),
-    FOREIGN KEY (election, process) REFERENCES primacy_process ON DELETE CASCADE
+    FOREIGN KEY (election, process) REFERENCES {}.primacy_process ON DELETE CASCADE
 );
-CREATE INDEX primacy_member_process ON primacy_member (election, process);
-CREATE TABLE primacy_event (
-    election     text         COLLATE "C" NOT NULL,
-    number       bigint       NOT NULL CHECK (number > 0),
-    at           timestamptz  NOT NULL,
-    kind         text         COLLATE "C" NOT NULL CHECK (kind IN ('joined', 'left', 'evicted', 'round')),
-    process      bytea        CHECK ((process IS NULL) = (kind = 'round')),
-    label        text         COLLATE "C" CHECK ((label IS NULL) = (process IS NULL)),
-    by_label     text         COLLATE "C" CHECK ((by_label IS NOT NULL) = (kind = 'evicted')),
-    token        bigint       CHECK ((token IS NULL) = (by_label IS NULL)),
+CREATE INDEX primacy_member_process ON {}.primacy_member (election, process);
+CREATE TABLE {}.primacy_event (
+    election     {text}       COLLATE pg_catalog."C" NOT NULL,
+    number       bigint       NOT NULL CHECK (number {>} 0),
+    at           {timestamptz} NOT NULL,
+    kind         {text}       COLLATE pg_catalog."C" NOT NULL CHECK (kind {=} ANY (ARRAY['joined', 'left', 'evicted', 'round'])),
+    process      {bytea}      CHECK ((process IS NULL) {=} (kind {=} 'round')),
+    label        {text}       COLLATE pg_catalog."C" CHECK ((label IS NULL) {=} (process IS NULL)),
+    by_label     {text}       COLLATE pg_catalog."C" CHECK ((by_label IS NOT NULL) {=} (kind {=} 'evicted')),
+    token        bigint       CHECK ((token IS NULL) {=} (by_label IS NULL)),
     span_ns      bigint,
     PRIMARY KEY (election, number)
 );
@@ -146,10 +149,10 @@ const FENCE: &str = include_str!("fence.sql");
 fn creation_of(tables: &str, table: &str, version: i32) -> String {
     format!(
         "DO $primacy$ BEGIN
-PERFORM pg_advisory_xact_lock({LOCK});
-IF to_regclass('{table}') IS NULL THEN
+PERFORM {{pg_advisory_xact_lock}}({LOCK});
+IF {{to_regclass}}('{{}}.{table}') IS NULL THEN
 {tables}
-INSERT INTO {table} (version) VALUES ({version});
+INSERT INTO {{}}.{table} (version) VALUES ({version});
 END IF;
 END $primacy$;"
     )
@@ -164,12 +167,12 @@ fn creation() -> String {
 fn migration() -> String {
     format!(
         "DO $primacy$ BEGIN
-PERFORM pg_advisory_xact_lock({LOCK});
-IF (SELECT max(version) FROM primacy_schema) = {OLDER} THEN
-PERFORM set_config('lock_timeout', '1s', true);
-ALTER TABLE primacy_candidate ADD COLUMN rank bytea NOT NULL CHECK (octet_length(rank) = 32)
-    DEFAULT decode(repeat('80000000', 8), 'hex');
-UPDATE primacy_schema SET version = {VERSION};
+PERFORM {{pg_advisory_xact_lock}}({LOCK});
+IF (SELECT {{max}}(version) FROM {{}}.primacy_schema) {{=}} {OLDER} THEN
+PERFORM {{set_config}}('lock_timeout', '1s', true);
+ALTER TABLE {{}}.primacy_candidate ADD COLUMN rank {{bytea}} NOT NULL CHECK ({{octet_length}}(rank) {{=}} 32)
+    DEFAULT {{decode}}({{repeat}}('80000000', 8), 'hex');
+UPDATE {{}}.primacy_schema SET version = {VERSION};
 END IF;
 END $primacy$;"
     )
@@ -181,18 +184,30 @@ fn creation_of_registers() -> String {
 
 /// In a transaction of its own: the right to create tables is not the right to create functions.
 fn fence() -> String {
-    format!("SELECT pg_advisory_xact_lock({LOCK});\n{FENCE}")
+    format!("SELECT {{pg_advisory_xact_lock}}({LOCK});\n{FENCE}")
 }
 
 /// The SQL that creates what the store needs, for an administrator to run where primacy's own user must not. Running it
-/// twice changes nothing.
+/// twice changes nothing. For the schema `public`; [`schema_sql_in`] is for others.
 ///
 /// ```
-/// assert!(primacy::store::postgres::schema_sql().contains("CREATE TABLE primacy_election"));
+/// assert!(primacy::store::postgres::schema_sql().contains("CREATE TABLE \"public\".primacy_election"));
 /// ```
 pub fn schema_sql() -> String {
-    format!(
-        "-- primacy: tables of version {VERSION} for PostgreSQL {} and later, in the first schema of the search_path.
+    sql_for(&Schema::public())
+}
+
+/// [`schema_sql`] for tables in this schema, which exists already. Candidates name it in their URL: `?schema=NAME`.
+///
+/// # Errors
+/// When no schema of primacy's can have this name.
+pub fn schema_sql_in(schema: &str) -> Result<String, UrlError> {
+    Schema::new(schema).map(|schema| sql_for(&schema)).map_err(|why| UrlError::Invalid(why.into()))
+}
+
+fn sql_for(schema: &Schema) -> String {
+    schema.statement(&format!(
+        "-- primacy: tables of version {VERSION} for PostgreSQL {} and later, in the schema {{}}.
 {}
 
 -- Tables of version {OLDER} become those of version {VERSION}.
@@ -204,17 +219,19 @@ pub fn schema_sql() -> String {
 {}
 
 -- The rights that candidates need (replace the name):
--- GRANT SELECT ON primacy_schema, primacy_registers TO \"candidates\";
--- GRANT SELECT, INSERT, UPDATE, DELETE ON primacy_election, primacy_token, primacy_candidate, primacy_term,
---     primacy_probe, primacy_round, primacy_process, primacy_member, primacy_event TO \"candidates\";
--- Observers need SELECT, operators UPDATE on primacy_election and primacy_term too.
+-- GRANT USAGE ON SCHEMA {{}} TO \"candidates\";
+-- GRANT SELECT ON {{}}.primacy_schema, {{}}.primacy_registers TO \"candidates\";
+-- GRANT SELECT, INSERT, UPDATE ON {{}}.primacy_election, {{}}.primacy_token, {{}}.primacy_round TO \"candidates\";
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON {{}}.primacy_candidate, {{}}.primacy_term, {{}}.primacy_probe,
+--     {{}}.primacy_process, {{}}.primacy_member, {{}}.primacy_event TO \"candidates\";
+-- Observers need USAGE and SELECT, operators UPDATE on primacy_election and primacy_term too.
 ",
         OLDEST / 10_000,
         creation(),
         migration(),
         creation_of_registers(),
         FENCE.trim_end()
-    )
+    ))
 }
 
 /// What a server is, as far as it matters before the first step.
@@ -231,30 +248,25 @@ pub(super) struct Server {
     pub(super) has_timeline: bool,
     /// The version of primacy's tables: `None` if there are none, and `Some(None)` if their version is missing.
     pub(super) tables: Option<Option<i32>>,
+    /// What an administrator has to grant before this user can be a candidate, as SQL.
+    pub(super) missing_grants: Option<String>,
+    /// Whether it is known in which schema the tables are, or are to be made.
+    pub(super) has_home: bool,
 }
 
-macro_rules! about_the_server {
-    ($tables:literal) => {
-        concat!(
-            "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
-             current_setting('server_version_num')::integer, current_setting('server_version'), \
-             current_setting('server_encoding'), \
-             coalesce(has_function_privilege(to_regprocedure('pg_current_wal_lsn()'), 'EXECUTE') \
-             AND has_function_privilege(to_regprocedure('pg_walfile_name(pg_lsn)'), 'EXECUTE'), false), ",
-            $tables
-        )
-    };
-}
-
-/// The server and the tables at once: the usual case is one round trip.
-const INSPECT: &str = about_the_server!("(SELECT max(version) FROM primacy_schema)");
-/// Where there are no tables, the other statement cannot be planned.
-const INSPECT_BARE: &str = about_the_server!("NULL::integer");
-
-/// Looks at the server. Changes nothing.
+/// Looks at the server, and for the schema of the tables if it is not known yet. Changes nothing.
 pub(super) async fn inspect(link: &mut Link) -> Result<Server, StoreError> {
-    let mut bare = false;
-    let rows = match link.run(INSPECT, &[], Stake::Reading).await {
+    let (mut has_home, mut bare) = (true, false);
+    if link.schema_is_open() {
+        match home::find(link).await? {
+            Home::Found(schema) => link.use_schema(schema),
+            Home::Nowhere(schema) => {
+                (has_home, bare) = (schema.is_some(), true);
+                schema.into_iter().for_each(|schema| link.use_schema(schema));
+            }
+        }
+    }
+    let rows = match link.run(if bare { INSPECT_BARE } else { INSPECT }, &[], Stake::Reading).await {
         Err(fault) if fault.is_missing_table() => {
             bare = true;
             link.run(INSPECT_BARE, &[], Stake::Reading).await
@@ -272,10 +284,34 @@ pub(super) async fn inspect(link: &mut Link) -> Result<Server, StoreError> {
             encoding: row.try_get(4)?,
             has_timeline: row.try_get(5)?,
             tables: (!bare).then_some(version),
+            has_home,
+            missing_grants: row.try_get(7)?,
         })
     });
-    server.map_err(|fault| fault.meaning(link.shown(), Stake::Reading))
+    match server {
+        Err(fault) if fault.code() == Some(LACKS_RIGHT) => Err(refused(link, fault).await),
+        server => server.map_err(|fault| fault.meaning(link.shown(), Stake::Reading)),
+    }
 }
+
+/// `insufficient_privilege`.
+pub(super) const LACKS_RIGHT: &str = "42501";
+
+/// What has to be granted to a user who may not even read the version.
+async fn refused(link: &mut Link, fault: Fault) -> StoreError {
+    let read = link.run(MISSING_GRANTS, &[], Stake::Reading).await;
+    let grants = match read.map(|rows| rows.first().and_then(|row| row.try_get::<_, Option<String>>(0).ok().flatten()))
+    {
+        Ok(Some(grants)) => grants,
+        Ok(None) => return fault.meaning(link.shown(), Stake::Reading),
+        // It may not look into the schema.
+        Err(_) => format!("GRANT USAGE ON SCHEMA \"{}\" and what the end of `primacy schema` shows", link.schema()),
+    };
+    let shown = link.shown();
+    StoreError::Unusable(format!("{shown}: {LACKS_RIGHTS}: {grants} (to watch, SELECT is enough)"))
+}
+
+const LACKS_RIGHTS: &str = "this user lacks a right that candidates need; let an administrator run";
 
 impl Server {
     /// Refuses a server that cannot be the store. Another host may be.
@@ -299,8 +335,13 @@ impl Server {
             ));
         }
         match self.tables {
-            Some(Some(OLDER)) if purpose == Purpose::Stand => Ok(()),
-            _ => self.check_tables(shown),
+            Some(Some(OLDER)) if purpose == Purpose::Stand => {}
+            _ => self.check_tables(shown)?,
+        }
+        match &self.missing_grants {
+            // Without them it would wait for ever, and nobody would see it wait.
+            Some(grants) if purpose == Purpose::Stand => refuse(format!("{LACKS_RIGHTS}: {grants}")),
+            _ => Ok(()),
         }
     }
 
@@ -330,14 +371,21 @@ pub(super) const STANDBY: &str =
 /// there was nothing to do.
 pub(super) async fn create_or_migrate(link: &mut Link, server: &Server) -> Result<bool, StoreError> {
     match server.tables {
-        None => create(link).await?,
+        None => create(link, server).await?,
         Some(Some(OLDER)) => create_tables(link, &migration()).await?,
         Some(_) => return Ok(false),
     }
     Ok(true)
 }
 
-async fn create(link: &mut Link) -> Result<(), StoreError> {
+async fn create(link: &mut Link, server: &Server) -> Result<(), StoreError> {
+    if !server.has_home {
+        return Err(StoreError::Unusable(format!(
+            "{}: there are no tables of primacy, and this user may not create them in the schemas of its search_path; \
+             let an administrator run the SQL that `primacy schema` prints, or add schema=NAME to the URL",
+            link.shown()
+        )));
+    }
     create_tables(link, &creation()).await?;
     if let Err(fault) = link.run_batch(&fence(), Stake::Reading).await {
         debug!(?fault, "the function primacy_fence could not be created; the store works without it");
@@ -347,15 +395,20 @@ async fn create(link: &mut Link) -> Result<(), StoreError> {
 
 async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError> {
     let Err(fault) = link.run_batch(creation, Stake::Reading).await else { return Ok(()) };
-    let lacks_right = matches!(fault.code(), Some("42501" | "3F000"));
+    if fault.code() == Some("3F000") {
+        let (shown, schema) = (link.shown(), link.schema());
+        return Err(StoreError::Unusable(format!("{shown}: there is no schema {schema}; create it")));
+    }
+    let lacks_right = fault.code() == Some("42501");
     let error = fault.meaning(link.shown(), Stake::Reading);
     if !lacks_right {
         return Err(error);
     }
     Err(StoreError::Unusable(format!(
-        "{}: the tables are missing or old, and this user may not make them; let an administrator run the SQL that \
-         `primacy schema` prints ({error})",
-        link.shown()
+        "{}: the tables are missing or old in schema {schema}, and this user may not make them; let an administrator \
+         run the SQL that `primacy schema postgres --schema {schema}` prints ({error})",
+        link.shown(),
+        schema = link.schema()
     )))
 }
 
@@ -383,7 +436,7 @@ impl Registers {
     }
 }
 
-const INSPECT_REGISTERS: &str = "SELECT max(version) FROM primacy_registers";
+const INSPECT_REGISTERS: &str = "SELECT {max}(version) FROM {}.primacy_registers";
 
 /// Sees to it that the tables of the `registers` protocol are there, and of the version that is known.
 pub(super) async fn open_registers(link: &mut Link) -> Result<(), StoreError> {

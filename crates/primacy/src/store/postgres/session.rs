@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::super::row::Renewal;
 use super::super::{
@@ -47,6 +47,8 @@ pub(super) struct PostgresSession {
     /// The holder's lease as it was last seen.
     lease: Option<Duration>,
     announced_at: Option<Instant>,
+    /// Whether it has been said that the last announcement failed.
+    told_unannounced: bool,
 }
 
 impl PostgresSession {
@@ -67,6 +69,7 @@ impl PostgresSession {
             has_timeline,
             lease: None,
             announced_at: None,
+            told_unannounced: false,
         })
     }
 
@@ -134,11 +137,17 @@ impl PostgresSession {
         match timeout(patience, announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
+                self.told_unannounced = false;
                 let sighting = rows::sighting(&rows)?;
                 self.note(&sighting).await;
                 return Ok(sighting);
             }
-            Ok(Err(fault)) if fault.code().is_none() => return Err(fault),
+            // A right that was taken away does not come back by itself.
+            Ok(Err(fault)) if matches!(fault.code(), None | Some(schema::LACKS_RIGHT)) => return Err(fault),
+            Ok(Err(fault)) if !self.told_unannounced => {
+                self.told_unannounced = true;
+                warn!(election = %self.election, ?fault, "the candidate could not be announced, so `status` does not show it");
+            }
             Ok(Err(fault)) => debug!(?fault, "the candidate could not be announced"),
             Err(_) => {
                 debug!("the announcement of the candidate is held up; looking without it over another connection");
@@ -261,12 +270,14 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
 pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
     let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
     if schema::create_or_migrate(&mut link, &server).await? {
-        // Whoever came first may have made another version.
+        // Whoever came first may have made another version, or tables in another schema.
+        link.reopen_schema(dialer);
         let made = schema::inspect(&mut link).await?;
         made.check_tables(link.shown())?;
         if made.tables.is_none() {
             return Err(StoreError::Unusable(format!("{}: primacy_schema is not primacy's table", link.shown())));
         }
+        dialer.settle(&link);
     }
     Ok((link, server))
 }

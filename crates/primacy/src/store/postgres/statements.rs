@@ -48,11 +48,11 @@ pub(super) use record;
 /// made.
 macro_rules! durable {
     () => {
-        "concat( \
-             CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') \
-             THEN set_config('synchronous_commit', 'on', true) END, \
-             CASE WHEN current_setting('client_min_messages') IN ('error', 'fatal', 'panic') \
-             THEN set_config('client_min_messages', 'warning', true) END)"
+        "{concat}( \
+             CASE WHEN {current_setting}('synchronous_commit') {<>} ALL (ARRAY['on', 'remote_apply']) \
+             THEN {set_config}('synchronous_commit', 'on', true) END, \
+             CASE WHEN {current_setting}('client_min_messages') {=} ANY (ARRAY['error', 'fatal', 'panic']) \
+             THEN {set_config}('client_min_messages', 'warning', true) END)"
     };
 }
 pub(super) use durable;
@@ -60,12 +60,12 @@ pub(super) use durable;
 /// Tells whoever listens to the election in `$1`. Delivered with the commit. A digest, since a channel has a short name.
 macro_rules! channel {
     () => {
-        "'primacy_' || left(encode(sha256(convert_to($1::text, 'UTF8')), 'hex'), 32)"
+        "'primacy_' {||} {left}({encode}({sha256}({convert_to}($1::{text}, 'UTF8')), 'hex'), 32)"
     };
 }
 macro_rules! notify {
     () => {
-        concat!("pg_notify(", channel!(), ", '')")
+        concat!("{pg_notify}(", channel!(), ", '')")
     };
 }
 
@@ -78,7 +78,7 @@ macro_rules! promotions {
 pub(super) const PROMOTIONS: &str = promotions!();
 macro_rules! notify_of_promotions {
     () => {
-        concat!("pg_notify(", channel!(), " || '", promotions!(), "', '')")
+        concat!("{pg_notify}(", channel!(), " {||} '", promotions!(), "', '')")
     };
 }
 
@@ -92,7 +92,7 @@ pub(super) fn silent(statement: &str) -> Option<String> {
 /// Microseconds since then, by the store's clock. Below zero if that clock has been set back.
 macro_rules! age {
     ($column:literal) => {
-        concat!("(extract(epoch FROM clock_timestamp() - ", $column, ") * 1000000)::bigint")
+        concat!("(extract(epoch FROM {clock_timestamp}() {-} ", $column, ") {*} 1000000)::bigint")
     };
 }
 pub(super) use age;
@@ -102,11 +102,11 @@ pub(super) use age;
 macro_rules! within {
     ($times:literal) => {
         concat!(
-            "c.seen_at BETWEEN clock_timestamp() - c.fresh_ns / 1000000 * ",
+            "(c.seen_at {>=} ({clock_timestamp}() {-} (c.fresh_ns {/} 1000000 {*} ",
             $times,
-            " * interval '1 ms' AND clock_timestamp() + c.fresh_ns / 1000000 * ",
+            " {*} interval '1 ms')) AND c.seen_at {<=} ({clock_timestamp}() {+} (c.fresh_ns {/} 1000000 {*} ",
             $times,
-            " * interval '1 ms'"
+            " {*} interval '1 ms')))"
         )
     };
 }
@@ -115,7 +115,7 @@ macro_rules! within {
 /// announcement that is older than these has mostly aged out.
 macro_rules! newest_terms {
     ($election:expr, $token:expr) => {
-        concat!("primacy_term AS t WHERE t.election = ", $election, " AND t.token > ", $token, " - 128")
+        concat!("{}.primacy_term AS t WHERE t.election {=} ", $election, " AND t.token {>} (", $token, " {-} 128)")
     };
 }
 
@@ -127,9 +127,9 @@ macro_rules! has_led_since {
         concat!(
             "EXISTS (SELECT FROM ",
             newest_terms!(concat!($of, ".election"), concat!($e, ".token")),
-            " AND t.id = ",
+            " AND t.id {=} ",
             $of,
-            ".id AND t.granted_at >= ",
+            ".id AND t.granted_at {>=} ",
             $of,
             ".seen_at)"
         )
@@ -142,15 +142,15 @@ macro_rules! has_led_since {
 macro_rules! waiting {
     ($election:literal, $token:expr) => {
         concat!(
-            "primacy_candidate AS c WHERE c.election = ",
+            "{}.primacy_candidate AS c WHERE c.election {=} ",
             $election,
             " AND ",
             within!("1"),
-            " AND c.id <> ALL (ARRAY(SELECT l.id FROM primacy_candidate AS l, ",
+            " AND c.id {<>} ALL (ARRAY(SELECT l.id FROM {}.primacy_candidate AS l, ",
             newest_terms!($election, $token),
-            " AND l.election = ",
+            " AND l.election {=} ",
             $election,
-            " AND l.id = t.id AND l.seen_at <= t.granted_at))"
+            " AND l.id {=} t.id AND l.seen_at {<=} t.granted_at))"
         )
     };
 }
@@ -158,7 +158,7 @@ macro_rules! waiting {
 /// A commit that may be lost in a crash: for announcements.
 macro_rules! relaxed {
     () => {
-        "relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+        "relaxed AS MATERIALIZED (SELECT {set_config}('synchronous_commit', 'off', true))"
     };
 }
 pub(super) use relaxed;
@@ -166,23 +166,23 @@ pub(super) use relaxed;
 macro_rules! sighting {
     () => {
         concat!(
-            "SELECT pg_is_in_recovery(), ",
+            "SELECT {pg_is_in_recovery}(), ",
             record!("e"),
             ", f.token, ",
             age!("e.renewed_at"),
             ", s.ahead, s.others \
              FROM (SELECT) AS one \
-             LEFT JOIN primacy_election AS e ON e.election = $1 \
-             LEFT JOIN primacy_token AS f ON f.election = $1 \
-             LEFT JOIN primacy_candidate AS m ON m.election = $1 AND m.id = $2 AND NOT ",
+             LEFT JOIN {}.primacy_election AS e ON e.election {=} $1 \
+             LEFT JOIN {}.primacy_token AS f ON f.election {=} $1 \
+             LEFT JOIN {}.primacy_candidate AS m ON m.election {=} $1 AND m.id {=} $2 AND NOT ",
             has_led_since!("m", "e"),
             " \
              CROSS JOIN LATERAL ( \
-                 SELECT count(*) FILTER (WHERE m.joined IS NULL OR (c.rank, c.joined, c.id) < (m.rank, m.joined, m.id)) AS ahead, \
-                        count(*) AS others \
+                 SELECT {count}(*) FILTER (WHERE m.joined IS NULL OR (c.rank, c.joined, c.id) {<} (m.rank, m.joined, m.id)) AS ahead, \
+                        {count}(*) AS others \
                  FROM ",
-            waiting!("$1", "(SELECT n.token FROM primacy_election AS n WHERE n.election = $1)"),
-            " AND c.id <> $2 AND c.id IS DISTINCT FROM e.holder) AS s"
+            waiting!("$1", "(SELECT n.token FROM {}.primacy_election AS n WHERE n.election {=} $1)"),
+            " AND c.id {<>} $2 AND (e.holder IS NULL OR c.id {<>} e.holder)) AS s"
         )
     };
 }
@@ -203,20 +203,20 @@ pub(super) const ANNOUNCE: &str = concat!(
     "WITH ",
     relaxed!(),
     ", \
-     forgotten AS (DELETE FROM primacy_candidate WHERE (election, id) IN ( \
-         SELECT c.election, c.id FROM primacy_candidate AS c \
-         WHERE c.election = $1 AND c.id <> $2 AND NOT ",
+     forgotten AS (DELETE FROM {}.primacy_candidate WHERE (election, id) {=} ANY ( \
+         SELECT c.election, c.id FROM {}.primacy_candidate AS c \
+         WHERE c.election {=} $1 AND c.id {<>} $2 AND NOT ",
     within!("10"),
     " FOR UPDATE SKIP LOCKED)), \
      announced AS ( \
-         INSERT INTO primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns, rank) \
+         INSERT INTO {}.primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns, rank) \
          SELECT $1, $2, $3, $4, $5, \
-                (SELECT coalesce(max(joined), 0) + 1 FROM primacy_candidate WHERE election = $1), clock_timestamp(), \
+                (SELECT coalesce({max}(joined), 0) {+} 1 FROM {}.primacy_candidate WHERE election {=} $1), {clock_timestamp}(), \
                 $6, $7 \
          FROM relaxed \
          ON CONFLICT (election, id) DO UPDATE SET label = excluded.label, data = excluded.data, note = excluded.note, \
              seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns, rank = excluded.rank, \
-             joined = CASE WHEN EXISTS (SELECT FROM primacy_election AS e WHERE e.election = $1 AND ",
+             joined = CASE WHEN EXISTS (SELECT FROM {}.primacy_election AS e WHERE e.election {=} $1 AND ",
     has_led_since!("c", "e"),
     ") THEN excluded.joined ELSE c.joined END) ",
     sighting!()
@@ -227,10 +227,10 @@ pub(super) const ANNOUNCE: &str = concat!(
 /// R5: the whole condition is tested on the newest version of the row, so of two renewals of one beat one changes
 /// nothing. No other row is touched: fenced transactions, grants that wait for them, and notifications are not in its way.
 pub(super) const RENEW: &str = concat!(
-    "UPDATE primacy_election AS e SET beat = e.beat + 1, renewed_at = clock_timestamp(), lease_ns = $6, \
-         wish = CASE WHEN e.intent = $5 THEN NULL ELSE e.wish END, \
-         successor = CASE WHEN e.intent = $5 THEN NULL ELSE e.successor END \
-     WHERE e.election = $1 AND e.holder = $2 AND e.token = $3 AND e.beat = $4 \
+    "UPDATE {}.primacy_election AS e SET beat = e.beat {+} 1, renewed_at = {clock_timestamp}(), lease_ns = $6, \
+         wish = CASE WHEN e.intent {=} $5 THEN NULL ELSE e.wish END, \
+         successor = CASE WHEN e.intent {=} $5 THEN NULL ELSE e.successor END \
+     WHERE e.election {=} $1 AND e.holder {=} $2 AND e.token {=} $3 AND e.beat {=} $4 \
      RETURNING ",
     record!("e"),
     ", ",
@@ -242,15 +242,15 @@ pub(super) const RENEW: &str = concat!(
 /// Decided like a renewal. The term is ended only if the row was changed, by the same transaction; R6: the token stays.
 pub(super) const RELEASE: &str = concat!(
     "WITH released AS ( \
-         UPDATE primacy_election AS e SET beat = e.beat + 1, holder = NULL, label = NULL, data = NULL, \
-             wish = nullif(e.wish, 'new-election') \
-         WHERE e.election = $1 AND e.holder = $2 AND e.token = $3 AND e.beat = $4 \
+         UPDATE {}.primacy_election AS e SET beat = e.beat {+} 1, holder = NULL, label = NULL, data = NULL, \
+             wish = CASE WHEN e.wish {=} 'new-election' THEN NULL ELSE e.wish END \
+         WHERE e.election {=} $1 AND e.holder {=} $2 AND e.token {=} $3 AND e.beat {=} $4 \
          RETURNING ",
     record!("e"),
     "), \
      ended AS ( \
-         UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = $5 FROM released AS r \
-         WHERE t.election = $1 AND t.token = r.token AND t.ended_at IS NULL) \
+         UPDATE {}.primacy_term AS t SET ended_at = {clock_timestamp}(), reason = $5 FROM released AS r \
+         WHERE t.election {=} $1 AND t.token {=} r.token AND t.ended_at IS NULL) \
      SELECT ",
     record!("r"),
     ", ",
@@ -263,7 +263,7 @@ pub(super) const RELEASE: &str = concat!(
 /// Grows with every promotion. What `pg_control_checkpoint()` tells is the timeline of the last checkpoint.
 macro_rules! timeline {
     () => {
-        "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint"
+        "('x' {||} {substr}({pg_walfile_name}({pg_current_wal_lsn}()), 1, 8))::bit(32)::bigint"
     };
 }
 
@@ -271,7 +271,7 @@ macro_rules! timeline {
 /// and with them tokens; those that follow are larger all the same (R6).
 macro_rules! epoch {
     () => {
-        concat!("least(greatest(", timeline!(), " - 1, 0), 8388607)")
+        concat!("least(greatest(", timeline!(), " {-} 1, 0), 8388607)")
     };
 }
 /// Where the timeline cannot be read.
@@ -284,9 +284,9 @@ macro_rules! no_epoch {
 /// The token after `base.token` in `epoch.epoch`: what `Token::next` says. Where there is none, it stays.
 macro_rules! next_token {
     () => {
-        "CASE WHEN greatest(base.token >> 40, epoch.epoch) = 8388607 AND base.token & 1099511627775 = 1099511627775 \
+        "CASE WHEN greatest(base.token {>>} 40, epoch.epoch) {=} 8388607 AND (base.token {&} 1099511627775) {=} 1099511627775 \
          THEN base.token \
-         ELSE (greatest(base.token >> 40, epoch.epoch) << 40) + (base.token & 1099511627775) + 1 END"
+         ELSE (greatest(base.token {>>} 40, epoch.epoch) {<<} 40) {+} (base.token {&} 1099511627775) {+} 1 END"
     };
 }
 
@@ -303,19 +303,19 @@ macro_rules! after_the_grant {
     ($reason:literal) => {
         concat!(
             "ended AS ( \
-                 UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = ",
+                 UPDATE {}.primacy_term AS t SET ended_at = {clock_timestamp}(), reason = ",
             $reason,
             " FROM won \
-                 WHERE t.election = $1 AND t.token <> won.token AND t.ended_at IS NULL), \
+                 WHERE t.election {=} $1 AND t.token {<>} won.token AND t.ended_at IS NULL), \
              opened AS ( \
-                 INSERT INTO primacy_term AS t (election, token, id, label, granted_at) \
-                 SELECT $1, won.token, won.holder, won.label, clock_timestamp() FROM won \
+                 INSERT INTO {}.primacy_term AS t (election, token, id, label, granted_at) \
+                 SELECT $1, won.token, won.holder, won.label, {clock_timestamp}() FROM won \
                  ON CONFLICT (election, token) DO UPDATE SET id = excluded.id, label = excluded.label, \
                      granted_at = excluded.granted_at, ended_at = NULL, reason = NULL), \
              trimmed AS ( \
-                 DELETE FROM primacy_term AS t USING won \
-                 WHERE t.election = $1 AND t.ended_at IS NOT NULL AND t.token <= ( \
-                     SELECT o.token FROM primacy_term AS o WHERE o.election = $1 ORDER BY o.token DESC \
+                 DELETE FROM {}.primacy_term AS t USING won \
+                 WHERE t.election {=} $1 AND t.ended_at IS NOT NULL AND t.token {<=} ( \
+                     SELECT o.token FROM {}.primacy_term AS o WHERE o.election {=} $1 ORDER BY o.token DESC \
                      OFFSET 999 LIMIT 1)) \
              SELECT ",
             record!("won"),
@@ -342,28 +342,28 @@ macro_rules! acquire {
     ($epoch:expr) => {
         concat!(
             "WITH expected AS MATERIALIZED ( \
-                 SELECT e.holder IS NOT NULL AS held FROM primacy_election AS e \
-                 WHERE e.election = $1 AND e.token = $7 AND e.beat = $8 AND e.intent = $9), \
+                 SELECT e.holder IS NOT NULL AS held FROM {}.primacy_election AS e \
+                 WHERE e.election {=} $1 AND e.token {=} $7 AND e.beat {=} $8 AND e.intent {=} $9), \
              fence AS MATERIALIZED ( \
-                 SELECT f.token FROM primacy_token AS f \
-                 WHERE f.election = $1 AND EXISTS (SELECT FROM expected) FOR UPDATE OF f), \
+                 SELECT f.token FROM {}.primacy_token AS f \
+                 WHERE f.election {=} $1 AND EXISTS (SELECT FROM expected) FOR UPDATE OF f), \
              base AS MATERIALIZED ( \
-                 SELECT greatest($7, $2, (SELECT max(fence.token) FROM fence)) AS token, expected.held FROM expected), \
+                 SELECT greatest($7, $2, (SELECT {max}(fence.token) FROM fence)) AS token, expected.held FROM expected), \
              epoch AS MATERIALIZED (SELECT ", $epoch, " AS epoch), \
              granted AS MATERIALIZED ( \
                  SELECT base.token AS base, base.held, ", next_token!(), " AS token FROM base, epoch), \
              won AS ( \
-                 UPDATE primacy_election AS e SET token = granted.token, beat = 1, holder = $3, label = $4, data = $5, \
-                     lease_ns = $6, wish = NULL, successor = NULL, granted_at = clock_timestamp(), \
-                     renewed_at = clock_timestamp() \
+                 UPDATE {}.primacy_election AS e SET token = granted.token, beat = 1, holder = $3, label = $4, data = $5, \
+                     lease_ns = $6, wish = NULL, successor = NULL, granted_at = {clock_timestamp}(), \
+                     renewed_at = {clock_timestamp}() \
                  FROM granted \
-                 WHERE e.election = $1 AND e.token = $7 AND e.beat = $8 AND e.intent = $9 \
-                     AND granted.token > granted.base \
+                 WHERE e.election {=} $1 AND e.token {=} $7 AND e.beat {=} $8 AND e.intent {=} $9 \
+                     AND granted.token {>} granted.base \
                  RETURNING ", record!("e"), ", granted.held), \
              raised AS ( \
-                 INSERT INTO primacy_token AS f (election, token) SELECT $1, won.token FROM won \
+                 INSERT INTO {}.primacy_token AS f (election, token) SELECT $1, won.token FROM won \
                  ON CONFLICT (election) DO UPDATE \
-                     SET token = excluded.token / (f.token < excluded.token)::integer), ",
+                     SET token = excluded.token {/} (f.token {<} excluded.token)::integer), ",
             after_the_grant!("CASE WHEN won.held THEN 'taken-over' ELSE 'removed' END")
         )
     };
@@ -385,16 +385,16 @@ macro_rules! acquire_first {
              epoch AS MATERIALIZED (SELECT ", $epoch, " AS epoch), \
              granted AS MATERIALIZED (SELECT base.token AS base, ", next_token!(), " AS token FROM base, epoch), \
              fence AS ( \
-                 INSERT INTO primacy_token AS f (election, token) SELECT $1, granted.token FROM granted \
-                 WHERE granted.token > granted.base \
-                     AND NOT EXISTS (SELECT FROM primacy_election AS e WHERE e.election = $1) \
-                     AND NOT EXISTS (SELECT FROM primacy_token AS o WHERE o.election = $1 AND o.token > $2) \
-                 ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE f.token <= $2 \
+                 INSERT INTO {}.primacy_token AS f (election, token) SELECT $1, granted.token FROM granted \
+                 WHERE granted.token {>} granted.base \
+                     AND NOT EXISTS (SELECT FROM {}.primacy_election AS e WHERE e.election {=} $1) \
+                     AND NOT EXISTS (SELECT FROM {}.primacy_token AS o WHERE o.election {=} $1 AND o.token {>} $2) \
+                 ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE f.token {<=} $2 \
                  RETURNING f.token), \
              won AS ( \
-                 INSERT INTO primacy_election AS e (election, token, beat, intent, holder, label, data, lease_ns, \
+                 INSERT INTO {}.primacy_election AS e (election, token, beat, intent, holder, label, data, lease_ns, \
                      paused, granted_at, renewed_at) \
-                 SELECT $1, fence.token, 1, 0, $3, $4, $5, $6, false, clock_timestamp(), clock_timestamp() FROM fence \
+                 SELECT $1, fence.token, 1, 0, $3, $4, $5, $6, false, {clock_timestamp}(), {clock_timestamp}() FROM fence \
                  RETURNING ", record!("e"), "), ",
             after_the_grant!("'removed'")
         )
@@ -409,14 +409,14 @@ pub(super) const ACQUIRE_FIRST_WITHOUT_EPOCH: &str = acquire_first!(no_epoch!())
 /// The row must be exactly the one that was judged. The new intent defeats a grant that was decided before it.
 pub(super) const ORDER: &str = concat!(
     "WITH ordered AS ( \
-         UPDATE primacy_election AS e SET intent = e.intent + 1, beat = e.beat + $5::boolean::integer, \
+         UPDATE {}.primacy_election AS e SET intent = e.intent {+} 1, beat = e.beat {+} $5::boolean::integer, \
              holder = CASE WHEN $5 THEN NULL ELSE e.holder END, label = CASE WHEN $5 THEN NULL ELSE e.label END, \
              data = CASE WHEN $5 THEN NULL ELSE e.data END, wish = $6, successor = $7, paused = $8 \
-         WHERE e.election = $1 AND e.token = $2 AND e.beat = $3 AND e.intent = $4 \
+         WHERE e.election {=} $1 AND e.token {=} $2 AND e.beat {=} $3 AND e.intent {=} $4 \
          RETURNING e.token), \
      ended AS ( \
-         UPDATE primacy_term AS t SET ended_at = clock_timestamp(), reason = $9 FROM ordered \
-         WHERE $9 IS NOT NULL AND t.election = $1 AND t.token = ordered.token AND t.ended_at IS NULL) \
+         UPDATE {}.primacy_term AS t SET ended_at = {clock_timestamp}(), reason = $9 FROM ordered \
+         WHERE $9 IS NOT NULL AND t.election {=} $1 AND t.token {=} ordered.token AND t.ended_at IS NULL) \
      SELECT ",
     durable!(),
     ", ",
@@ -430,14 +430,14 @@ pub(super) const ORDER: &str = concat!(
 pub(super) const LEAVE: &str = concat!(
     "WITH ",
     relaxed!(),
-    " DELETE FROM primacy_candidate AS c USING relaxed WHERE c.election = $1 AND c.id = $2"
+    " DELETE FROM {}.primacy_candidate AS c USING relaxed WHERE c.election {=} $1 AND c.id {=} $2"
 );
 
 /// `OFFSET 0` keeps the server from merging the subquery into the whole, and from looking for those who have led for each row.
 macro_rules! snapshot {
     ($which:literal) => {
         concat!(
-            "SELECT pg_is_in_recovery(), ",
+            "SELECT {pg_is_in_recovery}(), ",
             record!("e"),
             ", ",
             age!("e.renewed_at"),
@@ -446,27 +446,27 @@ macro_rules! snapshot {
             ", e.election, c.id, c.label, c.data, c.note, ",
             age!("c.seen_at"),
             ", c.rank FROM (SELECT) AS one \
-             LEFT JOIN primacy_election AS e ON ",
+             LEFT JOIN {}.primacy_election AS e ON ",
             $which,
             " LEFT JOIN LATERAL (SELECT c.* FROM ",
             waiting!("e.election", "e.token"),
-            " AND c.id IS DISTINCT FROM e.holder OFFSET 0) AS c ON true \
+            " AND (e.holder IS NULL OR c.id {<>} e.holder) OFFSET 0) AS c ON true \
              ORDER BY e.election, c.rank, c.joined, c.id"
         )
     };
 }
 
 /// One election, of one moment: a row for each waiting candidate, or one without. `$1` election.
-pub(super) const SNAPSHOT: &str = snapshot!("e.election = $1");
+pub(super) const SNAPSHOT: &str = snapshot!("e.election {=} $1");
 
 /// All elections likewise, by name.
 pub(super) const ELECTIONS: &str = snapshot!("true");
 
 /// `$1` election, `$2` how many.
 pub(super) const HISTORY: &str = "SELECT t.token, t.id, t.label, \
-         (extract(epoch FROM t.granted_at) * 1000)::bigint, (extract(epoch FROM t.ended_at) * 1000)::bigint, t.reason, \
-         pg_is_in_recovery() \
-     FROM primacy_term AS t WHERE t.election = $1 ORDER BY t.token DESC LIMIT $2";
+         (extract(epoch FROM t.granted_at) {*} 1000)::bigint, (extract(epoch FROM t.ended_at) {*} 1000)::bigint, t.reason, \
+         {pg_is_in_recovery}() \
+     FROM {}.primacy_term AS t WHERE t.election {=} $1 ORDER BY t.token DESC LIMIT $2";
 
 /// What to listen to: `$1` election. Names on a channel are harmless to anyone: letters and digits.
 pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
@@ -474,45 +474,20 @@ pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
 /// Tells whoever listens, and changes nothing: `$1` election.
 pub(super) const NOTIFY: &str = concat!("SELECT ", notify!());
 
-/// What a probe asks the server about itself.
-pub(super) const PROBE_SETTINGS: &str = "SELECT current_database()::text, \
-         (SELECT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-          WHERE c.oid = to_regclass('primacy_election')), \
-         current_user::text, current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on', \
-         current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), \
-         current_setting('default_transaction_isolation'), \
-         count(r.pid), count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum')), \
-         count(r.pid) FILTER (WHERE r.sync_state IS NULL), \
-         coalesce((SELECT s.ssl FROM pg_stat_ssl AS s WHERE s.pid = pg_backend_pid()), false), \
-         has_function_privilege(to_regprocedure('primacy_fence(text, bigint, integer)'), 'EXECUTE') \
-     FROM (SELECT) AS one LEFT JOIN pg_stat_replication AS r ON true";
-
-/// The tables: name, persistence, and the rights that a candidate lacks.
-pub(super) const PROBE_TABLES: &str = "SELECT c.relname::text, c.relpersistence, \
-         (SELECT string_agg(p.name, ', ') \
-          FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p(name) \
-          WHERE NOT has_table_privilege(c.oid, p.name) AND (p.name = 'SELECT' OR c.relname <> 'primacy_schema')) \
-     FROM unnest(ARRAY['primacy_schema', 'primacy_election', 'primacy_token', 'primacy_candidate', 'primacy_term', \
-         'primacy_probe']) AS t(name) \
-     JOIN pg_class AS c ON c.oid = to_regclass(t.name) ORDER BY c.relname";
-
-/// The server's clock in microseconds since 1970.
-pub(super) const PROBE_CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
 /// The server's timeline.
 pub(super) const TIMELINE: &str = concat!("SELECT ", timeline!());
 
 /// Which cluster this is a copy of, by the number that its `initdb` drew, and the timeline.
 pub(super) const LINEAGE: &str =
-    concat!("SELECT (SELECT c.system_identifier FROM pg_control_system() AS c), ", timeline!());
+    concat!("SELECT (SELECT c.system_identifier FROM {pg_control_system}() AS c), ", timeline!());
 
 /// A durable change of one row like a renewal: `$1` whose row, `$2` its beat.
 pub(super) const PROBE_RENEW: &str = concat!(
-    "INSERT INTO primacy_probe AS p (id, beat) VALUES ($1, $2) \
+    "INSERT INTO {}.primacy_probe AS p (id, beat) VALUES ($1, $2) \
      ON CONFLICT (id) DO UPDATE SET beat = excluded.beat RETURNING ",
     durable!()
 );
-pub(super) const PROBE_CLEAR: &str = "DELETE FROM primacy_probe";
+pub(super) const PROBE_CLEAR: &str = "DELETE FROM {}.primacy_probe";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use rusqlite::ErrorCode;
 
 use super::super::StoreError;
+use super::super::row::repair;
 use super::place::Place;
 
 /// A failure on the way, before it is known what it means for the step.
@@ -51,8 +52,8 @@ impl Fault {
         match self {
             Self::Said(error) => fine(error),
             Self::Damaged(what) => fine(place.unusable(format_args!(
-                "{what} in it is not what primacy wrote; it is damaged, or another program has changed it. Stop all \
-                 candidates, move the file away, and start them again"
+                "{what} in it is not what primacy wrote; it is damaged, or another program has changed it. {}",
+                repair!("primacy_election")
             ))),
             Self::Sql(error) => meaning_of(&error, place, phase),
         }
@@ -86,13 +87,11 @@ fn meaning_of(error: &rusqlite::Error, place: &Place, phase: Phase) -> Meaning {
             unusable("it cannot be opened; make it and its folder readable and writable for this user")
         }
         Some(ErrorCode::NotADatabase) => unusable("this is not a SQLite database; name another file or move it away"),
-        Some(ErrorCode::DatabaseCorrupt) => unusable(
-            "it is damaged; stop all candidates, move it and its -wal and -shm files away, and start them again",
-        ),
+        Some(ErrorCode::DatabaseCorrupt) => unusable(concat!("it is damaged. ", repair!("primacy_election"))),
         _ if phase == Phase::Commit => {
             StoreError::Unknown(format!("{shown}: a change could not be completed ({error})"))
         }
-        _ => unusable("it is not as primacy made it; move it away, or name another file"),
+        _ => unusable(concat!("it is not as primacy made it. ", repair!("primacy_election"))),
     };
     Meaning { error, poisons }
 }
@@ -133,6 +132,10 @@ mod tests {
             let message = meaning.error.to_string();
             assert!(message.contains(kind) && message.contains("/x/y.db"), "{code} {phase:?}: {message}");
             assert_eq!(meaning.poisons, poisons, "{code} {phase:?}");
+            // A file that is moved away takes the tokens with it.
+            let is_damage = matches!(code, ffi::SQLITE_CORRUPT) || (code, phase) == (ffi::SQLITE_ERROR, Before);
+            assert_eq!(message.contains("tokens in primacy_election above every one"), is_damage, "{message}");
+            assert!(!is_damage || !message.contains("away"), "{message}");
         }
     }
 }
