@@ -53,6 +53,16 @@ fn raise_sql(key: &str, token: i64) -> String {
     )
 }
 
+/// A row if these are the tables of a store that has never granted this election: its name is misspelled, or it is of
+/// another store. In the form of [`read_sql`].
+fn unknown_sql(key: &str) -> String {
+    format!(
+        "SELECT CAST(1 AS SIGNED), CAST(0 AS SIGNED), CAST(1 AS SIGNED) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = 'primacy_schema' \
+         AND NOT EXISTS (SELECT 1 FROM primacy_token WHERE election = {key})"
+    )
+}
+
 /// A name as a literal without a character of its own.
 fn key(election: &ElectionName) -> String {
     let mut key = String::from("X'");
@@ -108,6 +118,9 @@ async fn hold<D: Driver>(
             return Ok(());
         }
         return Err(FenceError::Busy("the row of the fence changes just now; begin again".into()));
+    }
+    if driver.read(unknown_sql(&key)).await.map_err(failed)?.is_some() {
+        return Err(FenceError::NoSuchElection { election: election.clone(), token });
     }
     driver.run(raise_sql(&key, number)).await.map_err(failed)?;
     let held = driver.read(read_sql(&key, 0)).await.map_err(failed)?;

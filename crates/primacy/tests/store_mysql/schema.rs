@@ -97,4 +97,19 @@ async fn the_fence_of_other_languages_is_made_along() {
     call(new.version.token.get()).expect("the present token is let through");
     let stale = call(old.version.token.get()).expect_err("a stale token is refused").to_string();
     assert!(stale.contains("stale"), "{stale}");
+    // A misspelled election is not fenced by anything.
+    let unknown =
+        server.sql_as_user("START TRANSACTION; CALL primacy_fence('nosuch', 1); COMMIT").expect_err("refused");
+    assert!(unknown.to_string().contains("knows no election"), "{unknown}");
+    let opts = mysql_async::Opts::from_url(&server.url()).expect("a URL");
+    let mut conn = mysql_async::Conn::new(opts).await.expect("connects");
+    let mut tx = conn.start_transaction(mysql_async::TxOpts::default()).await.expect("begins");
+    let long = std::time::Duration::from_secs(60);
+    let unknown = primacy::fenced::fence(&mut tx, &crate::support::election("nosuch"), new.version.token, long).await;
+    assert!(matches!(unknown, Err(primacy::fenced::FenceError::NoSuchElection { .. })), "{unknown:?}");
+    let known = crate::support::election("e");
+    primacy::fenced::fence(&mut tx, &known, new.version.token, long).await.expect("the present token");
+    tx.rollback().await.expect("rolls back");
+    drop(conn);
+    assert_eq!(server.sql("SELECT COUNT(*) FROM primacy_token").expect("counts").trim(), "1");
 }

@@ -4,6 +4,7 @@ use mysql_async::{DriverError, Error, IoError, ServerError};
 use primacy_core::ids::escape;
 
 use super::super::StoreError;
+use super::super::row::repair;
 use super::packet::{Change, Packet};
 
 /// A round trip that did not bring what it should.
@@ -42,11 +43,16 @@ impl Fault {
         }
     }
 
+    /// A right is missing.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self, Self::Said(StoreError::Unusable(message)) if message.contains(NO_RIGHT))
+    }
+
     /// A column holds what this program never writes.
     pub(super) fn damaged(what: &str) -> Self {
         Self::Said(StoreError::Unusable(format!(
-            "{what} in the database is not what primacy wrote; somebody else has changed it. Stop all candidates, and \
-             delete the row"
+            "{what} in the database is not what primacy wrote; somebody else has changed it. {}",
+            repair!("primacy_token")
         )))
     }
 
@@ -75,6 +81,8 @@ impl Fault {
     }
 }
 
+const NO_RIGHT: &str = "this user has no right to that";
+
 fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> Fault {
     let told = |what: &str| format!("{host}: {what} ({})", shown(error));
     let unreachable = |what: &str| StoreError::Unreachable(told(what));
@@ -102,10 +110,9 @@ fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> 
         // Not in this format of the binary log.
         1665 => unusable("set binlog_format to ROW or MIXED"),
         // Denied when the statement was opened.
-        1044 | 1045 | 1142 | 1143 | 1227 if !in_commit => unusable(
-            "this user has no right to that. `primacy schema` prints the SQL that an administrator runs, with the rights \
-             that candidates need",
-        ),
+        1044 | 1045 | 1142 | 1143 | 1227 if !in_commit => unusable(&format!(
+            "{NO_RIGHT}. `primacy schema` prints the SQL that an administrator runs, with the rights that candidates need"
+        )),
         1054 | 1064 | 1136 | 1305 if !in_commit => unusable("the tables are not as primacy made them"),
         _ if commits => StoreError::Unknown(told("it is not known whether a change was done")),
         // Shutdown, interrupted, out of memory or connections, time limits, killed, and the network's own.

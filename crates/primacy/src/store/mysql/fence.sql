@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS primacy_token (
 ) ENGINE = InnoDB;
 
 -- CALL primacy_fence('billing', 42): in your transaction, before or after your writes. It holds the fence until the
--- transaction ends, or it raises SQLSTATE PR001: roll back then. On MariaDB a client that rests inside the transaction for
+-- transaction ends, or it raises SQLSTATE PR001 (stale) or PR002 (no such election): roll back then. On MariaDB a client that rests inside the transaction for
 -- longer than 10 s loses it; lower @@idle_transaction_timeout before to make that less. MySQL has no such bound.
 -- After an error 1213 the server has rolled back all of the transaction: begin again, fence included. Not for XA
 -- transactions, whose XA PREPARE lets go of the fence, and not before DDL, which commits.
@@ -50,6 +50,11 @@ BEGIN
         DECLARE CONTINUE HANDLER FOR NOT FOUND SET highest = NULL;
         SELECT token INTO highest FROM primacy_token WHERE election = name_bytes LOCK IN SHARE MODE;
     END;
+    IF highest IS NULL AND EXISTS (SELECT 1 FROM information_schema.tables
+        WHERE table_schema = DATABASE() AND table_name = 'primacy_schema') THEN
+        -- A store that has never granted this election does not learn of it here.
+        SIGNAL SQLSTATE 'PR002' SET MESSAGE_TEXT = 'the store in this database knows no election of this name; is it misspelled?';
+    END IF;
     IF highest IS NULL OR highest < offered THEN
         -- Only in a database that sees this token for the first time.
         INSERT INTO primacy_token (election, token) VALUES (name_bytes, offered)

@@ -101,8 +101,18 @@ impl Line {
         let questions = ask_server().into_iter().chain(settings(purpose));
         let needs_tables = purpose != Purpose::Listen;
         let asked: Vec<String> = questions.clone().chain(needs_tables.then(schema::ask_version)).collect();
-        let (answers, version) = match line.run(&Packet::of(&asked)).await {
+        let rights = if purpose == Purpose::Campaign { schema::ask_rights() } else { Vec::new() };
+        let mut is_denied = false;
+        let answered = match line.run(&Packet::of(&[asked.as_slice(), &rights].concat())).await {
+            Err(fault) if fault.is_denied() && !rights.is_empty() => {
+                is_denied = true;
+                line.run(&Packet::of(&asked)).await
+            }
+            answered => answered,
+        };
+        let (answers, version) = match answered {
             Ok(mut answers) if needs_tables => {
+                answers.truncate(asked.len());
                 let version = schema::version_of(answers.pop())?;
                 (answers, version)
             }
@@ -119,7 +129,12 @@ impl Line {
             line.run(&Packet::read(settings.clone())).await?;
         }
         match purpose {
-            Purpose::Campaign => schema::make_or_check(&mut line, version).await?,
+            Purpose::Campaign => {
+                schema::make_or_check(&mut line, version).await?;
+                if is_denied {
+                    schema::refuse_without_rights(&mut line).await?;
+                }
+            }
             Purpose::Observe => schema::check(&line, version)?,
             Purpose::Listen => {}
         }

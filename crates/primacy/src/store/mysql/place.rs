@@ -261,7 +261,7 @@ impl Options {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             let value = decode(value).ok_or_else(|| UrlError::Invalid("an option is not percent-encoded".into()))?;
             match name {
-                "sslmode" => options.tls.mode = Some(TlsMode::parse(&value)?),
+                "sslmode" | "ssl-mode" => options.tls.mode = Some(TlsMode::parse(&value)?),
                 "sslrootcert" => options.tls.root = Some(value.into()),
                 "sslcert" => certificate = Some(PathBuf::from(value)),
                 "sslkey" => key = Some(PathBuf::from(value)),
@@ -290,12 +290,13 @@ impl Options {
 impl TlsMode {
     /// A connection that may turn out to be unencrypted, or to go to somebody else, is nobody's wish.
     fn parse(text: &str) -> Result<Self, UrlError> {
-        match text {
-            "verify-full" => Ok(Self::VerifyFull),
-            "disable" => Ok(Self::Disable),
+        match text.to_ascii_lowercase().replace('_', "-").as_str() {
+            // Managed databases hand out the weaker ones. Whom they would encrypt to is checked here all the same.
+            "verify-full" | "verify-identity" | "verify-ca" | "require" | "required" => Ok(Self::VerifyFull),
+            "disable" | "disabled" => Ok(Self::Disable),
             _ => Err(UrlError::Invalid(format!(
-                "sslmode={} leaves open who answers; give verify-full (encrypted, the server's certificate checked), or \
-                 disable if the network is yours",
+                "sslmode={} may go on without encryption or leave open who answers; write sslmode=require (encrypted, \
+                 the server's certificate and name checked), or sslmode=disable if the network is yours",
                 escape(text)
             ))),
         }
@@ -390,6 +391,11 @@ mod tests {
         assert!(tls("mysql://u@db.example/d"));
         assert!(tls("mysql://u@127.0.0.1,10.0.0.1/d"));
         assert!(tls("mysql://u@127.0.0.1/d?sslmode=verify-full"));
+        for mode in ["sslmode=require", "ssl-mode=REQUIRED", "ssl-mode=VERIFY_CA", "ssl-mode=VERIFY_IDENTITY"] {
+            assert!(tls(&format!("mysql://u@127.0.0.1/d?{mode}")), "{mode}");
+        }
+        assert!(!tls("mysql://u@db.example/d?ssl-mode=DISABLED"));
+        assert!(refused("mysql://u@db.example/d?ssl-mode=PREFERRED").contains("sslmode=require"));
         assert!(tls("mysql://u@127.0.0.1/d?sslrootcert=/ca.pem"));
         assert!(!tls("mysql://u@db.example/d?sslmode=disable"));
         for here in ["127.0.0.1", "localhost", "[::1]", "%2Frun%2Fs.sock"] {

@@ -314,27 +314,9 @@ fn told_beats(processes: u64, a_day: u64, settings: &Settings) -> Option<Finding
 /// What candidates need and this user may not do. Each question touches no row.
 async fn missing_rights(line: &mut Line, has_registers: bool) -> Result<Vec<String>, StoreError> {
     let mut missing = Vec::new();
-    let election = [
-        ("primacy_election", "beat", false),
-        ("primacy_token", "guard", false),
-        ("primacy_candidate", "joined", true),
-        ("primacy_term", "token", true),
-        ("primacy_probe", "beat", true),
-    ];
-    let registers = [
-        ("primacy_round", "guard", false),
-        ("primacy_process", "counter", true),
-        ("primacy_member", "place", true),
-        ("primacy_event", "number", true),
-    ];
-    for (table, column, deletes) in election.into_iter().chain(registers.into_iter().filter(|_| has_registers)) {
-        let questions = [
-            ("SELECT", format!("SELECT {column} FROM {table} WHERE 1 = 0")),
-            ("INSERT", format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0")),
-            ("UPDATE", format!("UPDATE {table} SET {column} = {column} WHERE 1 = 0")),
-            ("DELETE", format!("DELETE FROM {table} WHERE 1 = 0")),
-        ];
-        for (right, question) in questions.into_iter().take(if deletes { 4 } else { 3 }) {
+    let registers = schema::REGISTERS_RIGHTS.into_iter().filter(|_| has_registers);
+    for (table, column, deletes) in schema::ELECTION_RIGHTS.into_iter().chain(registers) {
+        for (right, question) in schema::questions(deletes, table, column) {
             match line.run(&Packet::read(question)).await {
                 Ok(_) => {}
                 Err(_) if line.is_sound() => missing.push(format!("{right} {table}")),

@@ -134,6 +134,78 @@ const REGISTERS_TABLES: [&str; 6] = [
     "INSERT IGNORE INTO primacy_registers (one, version) VALUES (1, 1)",
 ];
 
+/// The tables of elections, with a column of each, and whether candidates delete rows. Each is read, and rows are added
+/// and changed.
+pub(super) const ELECTION_RIGHTS: [(&str, &str, bool); 5] = [
+    ("primacy_election", "beat", false),
+    ("primacy_token", "guard", false),
+    ("primacy_candidate", "joined", true),
+    ("primacy_term", "token", true),
+    (PROBE, "beat", true),
+];
+
+/// The same of the `registers` protocol.
+pub(super) const REGISTERS_RIGHTS: [(&str, &str, bool); 4] = [
+    ("primacy_round", "guard", false),
+    ("primacy_process", "counter", true),
+    ("primacy_member", "place", true),
+    ("primacy_event", "number", true),
+];
+
+/// The table that the doctor alone uses.
+const PROBE: &str = "primacy_probe";
+
+/// Rights, and for each a statement that needs it and touches no row.
+pub(super) fn questions(deletes: bool, table: &str, column: &str) -> Vec<(&'static str, String)> {
+    let mut questions = vec![
+        ("SELECT", format!("SELECT {column} FROM {table} WHERE 1 = 0")),
+        ("INSERT", format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0")),
+        ("UPDATE", format!("UPDATE {table} SET {column} = {column} WHERE 1 = 0")),
+    ];
+    if deletes {
+        questions.push(("DELETE", format!("DELETE FROM {table} WHERE 1 = 0")));
+    }
+    questions
+}
+
+/// Prepares a statement and does not run it: that asks for the right, and waits for nobody who has locked the table.
+fn prepared(question: &str) -> [String; 2] {
+    [format!("PREPARE primacy_right FROM '{question}'"), "DEALLOCATE PREPARE primacy_right".to_owned()]
+}
+
+/// Refuses a user who could only ever watch: as a candidate it would wait for ever, and nobody would see it wait.
+pub(super) async fn refuse_without_rights(line: &mut Line) -> Result<(), StoreError> {
+    let mut grants = Vec::new();
+    for (table, column, deletes) in ELECTION_RIGHTS.into_iter().filter(|(table, ..)| *table != PROBE) {
+        for (right, question) in questions(deletes, table, column) {
+            match line.run(&Packet::of(&prepared(&question))).await {
+                Err(fault) if fault.is_denied() => {
+                    grants.push(format!("GRANT {right} ON {table} TO 'user'@'host'"));
+                }
+                // Whatever else goes wrong is told by the step that it concerns.
+                Err(_) if line.is_sound() => {}
+                answered => drop(answered?),
+            }
+        }
+    }
+    if grants.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!(
+        "{}: this user lacks rights that candidates need; let an administrator run in this database: {} (`primacy \
+         schema` prints them all)",
+        line.host(),
+        grants.join("; ")
+    )))
+}
+
+/// Statements that fail where a right of a candidate is missing, and change nothing.
+pub(super) fn ask_rights() -> Vec<String> {
+    let tables = ELECTION_RIGHTS.into_iter().filter(|(table, ..)| *table != PROBE);
+    let questions = tables.flat_map(|(table, column, deletes)| questions(deletes, table, column));
+    questions.flat_map(|(_, question)| prepared(&question)).collect()
+}
+
 /// The fence for programs in other languages, as the server's client program reads it.
 const FENCE: &str = include_str!("fence.sql");
 
@@ -148,8 +220,13 @@ pub fn schema_sql() -> String {
     let mut sql = String::from(
         "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 2, for the client program mysql or mariadb. Run\n\
          -- it in that database; it may be run again. Candidates and operators then need no more than:\n\
-         --   GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON `database`.* TO 'user'@'host';\n",
+         --   GRANT SELECT, INSERT, UPDATE, EXECUTE ON `database`.* TO 'user'@'host';\n",
     );
+    for (table, _, deletes) in ELECTION_RIGHTS.into_iter().chain(REGISTERS_RIGHTS) {
+        if deletes {
+            sql.push_str(&format!("--   GRANT DELETE ON `database`.{table} TO 'user'@'host';\n"));
+        }
+    }
     for statement in TABLES.into_iter().chain(REGISTERS_TABLES) {
         sql.push('\n');
         sql.push_str(statement);
@@ -248,7 +325,7 @@ fn refuse_other(line: &Line, version: i64) -> Result<(), StoreError> {
     let what = match version {
         1 => "the first `primacy run` of this one changes them",
         newer if newer > VERSION => "use a newer primacy",
-        _ => "drop them, or name another database",
+        _ => "name another database",
     };
     Err(StoreError::Unusable(format!(
         "{}: its tables are of version {version}, and this primacy knows version {VERSION}; {what}",

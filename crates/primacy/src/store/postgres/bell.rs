@@ -17,6 +17,7 @@ use super::link::{Dialer, Link, Purpose};
 use super::parameter::Parameter;
 use super::statements;
 use crate::ElectionName;
+use crate::qualified::Schema;
 
 /// The bells of one store object: one for each election that somebody listens to.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +177,9 @@ impl Ringer {
             Some(channel) => client.batch_execute(&listening(channel, Tidings::Everything)).await.is_ok(),
             None => {
                 let election = Parameter::from(self.0.election.as_str());
-                if let Ok(answer) = client.query_typed(statements::CHANNEL, &[election.typed()]).await {
+                // It names no table, so any schema will do.
+                let channel = Schema::public().statement(statements::CHANNEL);
+                if let Ok(answer) = client.query_typed(&channel, &[election.typed()]).await {
                     // Without a name it is asked for again.
                     let _ = self.learn(&answer);
                 }
