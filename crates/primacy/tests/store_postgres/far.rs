@@ -14,7 +14,7 @@ fn site(server: &Postgres) -> Site {
 
 async fn elects(round_trip: Duration, lease: Duration) {
     let server = server();
-    Distance { round_trip, lease, opening: 6 }.elects(site(&server), site(&server)).await;
+    Distance { round_trip, lease, opening: 7 }.elects(site(&server), site(&server)).await;
 }
 
 #[tokio::test]
