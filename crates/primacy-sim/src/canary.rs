@@ -96,6 +96,8 @@ pub const CANARIES: &[Canary] = &[
     peer("skips-settling", Planted::Quorum(quorum::Flaw::SkipsSettling), 300),
     peer("ignores-taken", Planted::Quorum(quorum::Flaw::IgnoresTaken), 1000),
     peer("admits-old", Planted::Quorum(quorum::Flaw::AdmitsOld), 300),
+    peer("adopts-anything", Planted::Quorum(quorum::Flaw::AdoptsAnything), 300),
+    peer("believes-one", Planted::Quorum(quorum::Flaw::BelievesOne), 1000),
     peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 10_000),
 ];
 
@@ -145,10 +147,21 @@ impl Canary {
 
     /// Whether it does harm only where voters are exchanged.
     const fn is_of_exchanges(&self) -> bool {
-        use quorum::Flaw::{AdmitsOld, IgnoresTaken, PartsAtOnce, SkipsHeritage, SkipsJoint, SkipsSettling};
+        use quorum::Flaw::{
+            AdmitsOld, AdoptsAnything, BelievesOne, IgnoresTaken, PartsAtOnce, SkipsHeritage, SkipsJoint, SkipsSettling,
+        };
         matches!(
             self.planted,
-            Planted::Quorum(AdmitsOld | IgnoresTaken | PartsAtOnce | SkipsHeritage | SkipsJoint | SkipsSettling)
+            Planted::Quorum(
+                AdmitsOld
+                    | AdoptsAnything
+                    | BelievesOne
+                    | IgnoresTaken
+                    | PartsAtOnce
+                    | SkipsHeritage
+                    | SkipsJoint
+                    | SkipsSettling
+            )
         )
     }
 

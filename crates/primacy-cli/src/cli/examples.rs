@@ -120,7 +120,7 @@ Exit codes: 0 no promise was broken, 2 wrong usage, 3 a promise was broken: plea
 
 pub(crate) const PEER: &str = "\
 Examples:
-  primacy peer certs certs a b c web-1 web-2     one certificate for each peer and candidate
+  primacy peer certs certs a b c web-1 web-2 operator     one certificate for each peer and candidate, and for orders
   primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400
   primacy run --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400?certs=certs&name=web-1' -- ./jobs
   primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400 --socket /run/primacy/a.socket
@@ -136,15 +136,17 @@ Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no
 
 pub(crate) const PEER_CERTS: &str = "\
 Examples:
-  primacy peer certs certs a b c web-1 web-2
+  primacy peer certs certs a b c web-1 web-2 operator
   primacy peer certs certs a --days 30           a new one for a; the others stay
 
+The name is the role: that of a voter; operator or operator-* may give orders and exchange voters; observer or observer-* may
+only look; any other is a candidate's. See --operators and --observers of primacy peer.
 Each peer and candidate needs ca.pem and the two files of its name. ca.key signs more, and is needed for nothing else.
 Exit codes: 0 made, 2 wrong usage or an authority of another kind in the folder, 74 a file could not be written.";
 
 pub(crate) const PEER_LIST: &str = "\
 Examples:
-  primacy peer list --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400?certs=certs&name=ops'
+  primacy peer list --store 'peers://a@10.0.0.1:7400,b@10.0.0.2:7400?certs=certs&name=operator'
 
 Exit codes: 0 shown, 2 wrong usage, 69 no majority of the voters can be reached.";
 
@@ -174,6 +176,13 @@ Examples:
 If it ends early, do the same again.
 Exit codes: 0 done, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
 69 no majority of the voters can be reached.";
+
+pub(crate) const PEER_CONFIRM: &str = "\
+Examples:
+  primacy peer confirm          when a voter says that it cannot prove who votes by now
+
+Run it with an operator's certificate, or on the machine of a voter through its socket. Nobody comes or goes by it.
+Exit codes: 0 done, 2 wrong usage, 3 begun but not finished, 69 no majority of the voters can be reached, or only operators may.";
 
 pub(crate) const SCHEMA: &str = "\
 Examples:

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use primacy::peers::tls::{Identity, Tls};
-use primacy::peers::{AddressError, Exchange, PeerAddress, PeerError, PeerSettings};
+use primacy::peers::{AddressError, Exchange, NamePattern, PeerAddress, PeerError, PeerSettings, RoleNames};
 use primacy::{Timing, TimingSettings};
 
 use super::{examples, place};
@@ -50,6 +50,13 @@ pub(crate) struct PeerArgs {
     /// The certificate of the authority that signs those of all, in PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     ca: Option<PathBuf>,
+    /// The names in the certificates of those who may order and exchange voters, separated by commas; '*' stands for any
+    /// characters
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "operator,operator-*")]
+    operators: Vec<NamePattern>,
+    /// The names in the certificates of those who may only look. All other names but those of voters are candidates
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "observer,observer-*")]
+    observers: Vec<NamePattern>,
     /// Believe everybody who can connect. Among peers on loopback that needs not be said
     #[arg(long)]
     plaintext: bool,
@@ -97,13 +104,17 @@ pub(crate) enum PeerCommand {
         #[arg(value_name = "NAME@HOST:PORT")]
         peer: PeerAddress,
     },
+    /// Finish an exchange of voters that is under way, and tell all voters who votes by now: one that was away while most of
+    /// the voters that it knows were taken out believes nobody but an operator
+    #[command(after_help = examples::PEER_CONFIRM)]
+    Confirm,
 }
 
 impl PeerCommand {
     /// Which voters come and go.
     pub(crate) fn exchange(&self) -> Exchange {
         match self {
-            Self::Certs(_) | Self::List => Exchange::default(),
+            Self::Certs(_) | Self::List | Self::Confirm => Exchange::default(),
             Self::Add { peers } => Exchange { add: peers.clone(), remove: Vec::new() },
             Self::Remove { names } => Exchange { add: Vec::new(), remove: names.clone() },
             Self::Replace { name, peer } => Exchange { add: vec![peer.clone()], remove: vec![name.clone()] },
@@ -159,7 +170,8 @@ impl PeerArgs {
         let folder = self.dir.clone().unwrap_or_else(|| place::voter_folder(&name));
         let socket = self.socket.clone().or_else(|| default_socket(&folder));
         let drift_ppm = TimingSettings::new(Timing::DEFAULT_LEASE).drift_ppm;
-        Ok(PeerSettings { name, listen, voters, folder, socket, drift_ppm, tls })
+        let roles = RoleNames { operators: self.operators.clone(), observers: self.observers.clone() };
+        Ok(PeerSettings { name, listen, voters, folder, socket, drift_ppm, roles, tls })
     }
 
     /// Whether it is to have a socket, or just has one where that is possible.

@@ -77,8 +77,8 @@ fn completions_and_the_page_name_every_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let new = folder.path().join("new/man1");
     assert_eq!(run(&["man", "--dir", new.to_str().expect("UTF-8")]).code, 0);
-    // Each has its page, and so have `primacy` and the five commands of `primacy peer`.
-    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 6);
+    // Each has its page, and so have `primacy` and the six commands of `primacy peer`.
+    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 7);
     run(&["man", "--dir", "/proc/man"]).is_one_line(74, "/proc/man");
 }
 

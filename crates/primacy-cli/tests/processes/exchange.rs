@@ -7,8 +7,8 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::voters::Cluster;
-use crate::world::{Line, World};
+use crate::voters::{Cluster, primacy};
+use crate::world::{Line, Runner, World};
 
 const LEASE: &[&str] = &["--lease", "2s", "--grace", "200ms"];
 const LEASE_NANOS: u64 = 2_000_000_000;
@@ -152,14 +152,23 @@ fn an_exchange_that_nobody_finishes_is_told_of_with_what_to_do() {
 
 #[test]
 fn voters_that_prove_who_they_are_are_taken_in_and_replaced_and_others_are_not() {
-    let mut cluster = Cluster::planned(3).with_certificates(&["web-1", "ops", "d"]).start();
+    let mut cluster = Cluster::planned(3).with_certificates(&["web-1", "operator", "d"]).start();
     let mut world = World::on(format!("{}?certs={}&name=web-1", cluster.url(), cluster.certs()));
     let _runner = world.start("web-1", LEASE, &[]);
     let led = world.expect_start_after(0);
     let d = cluster.add();
-    let by_address = World::on(format!("{}?certs={}&name=ops", cluster.url(), cluster.certs()));
+    let by_address = World::on(format!("{}?certs={}&name=operator", cluster.url(), cluster.certs()));
+    let (code, _, said) = peer(&world, &["add", cluster.peer(d)]);
+    assert!(code == Some(69) && said.contains("to exchange voters takes an operator"), "{code:?} {said}");
+    let ordered = world.primacy(["pause"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&ordered.stderr);
+    assert!(ordered.status.code() == Some(69) && said.contains("an order takes an operator"), "{said}");
+    let paused = by_address.primacy(["pause"]).output().expect("it starts");
+    assert!(paused.status.success(), "{paused:?}");
     let (code, told, said) = peer(&by_address, &["add", cluster.peer(d)]);
     assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c", "d"]), "{said}");
+
+    assert!(by_address.primacy(["resume"]).status().expect("it starts").success());
 
     // The folder of c is lost, and its place is taken from the socket of another, which is told of no certificate.
     cluster.end(2, Signal::SIGKILL);
@@ -197,6 +206,51 @@ fn a_voter_that_was_taken_out_while_it_was_away_ends_when_it_comes_back() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(69) && said.contains("was taken out by an exchange of voters"), "{said}");
     }
+}
+
+/// One that was away believes the voters that it knows, and nobody else but an operator.
+#[test]
+fn a_voter_that_was_away_catches_up_and_one_that_cannot_prove_who_votes_is_confirmed_by_an_operator() {
+    let mut cluster = Cluster::planned(3).with_certificates(&["web-1", "operator", "d", "e"]).start();
+    let mut world = World::on(format!("{}?certs={}&name=web-1", cluster.url(), cluster.certs()));
+    let operator = World::on(format!("{}?certs={}&name=operator", cluster.url(), cluster.certs()));
+    let first: Vec<_> = (0..3).map(|n| cluster.peer(n).to_owned()).collect();
+    let (d, e) = (cluster.add(), cluster.add());
+    let again = |cluster: &Cluster| {
+        let mut command = primacy(["peer", "--json", "--name", "c", "--peers", &first.join(","), "--dir"]);
+        command.arg(cluster.path("c")).args(["--certs", &cluster.certs()]).env("PRIMACY_LOG", "info");
+        command
+    };
+    // c is away, and hears of it from a and b.
+    cluster.end(2, Signal::SIGKILL);
+    let (code, told, said) = peer(&operator, &["add", cluster.peer(d)]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c", "d"]), "{said}");
+    cluster.run_by(2, again(&cluster));
+    cluster.voter(2).await_log("the voters have been exchanged voters=a, b, c, d");
+    // c is away again, and of those that it knows too few are left.
+    cluster.end(2, Signal::SIGKILL);
+    let (code, told, said) = peer(&operator, &["add", cluster.peer(e)]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["a", "b", "c", "d", "e"]), "{said}");
+    for gone in ["a", "b"] {
+        let (code, _, said) = peer(&operator, &["remove", gone]);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    cluster.run_by(2, again(&cluster));
+    cluster.voter(2).await_log("primacy peer confirm");
+    let by_rest = |name: &str| {
+        let url = format!("peers://{},{}?certs={}&name={name}", cluster.peer(d), cluster.peer(e), cluster.certs());
+        World::on(url)
+    };
+    let (code, told, said) = peer(&by_rest("operator"), &["confirm"]);
+    assert_eq!((code, names(&told)), (Some(0), vec!["c", "d", "e"]), "{said}");
+    cluster.voter(2).await_log("the voters have been exchanged voters=c, d, e");
+    // With d gone, it takes c to grant anything.
+    let store = by_rest("web-1").store().to_owned();
+    cluster.end(d, Signal::SIGKILL);
+    let mut command = world.witness("web-1", LEASE, &[]);
+    command.env("PRIMACY_STORE", store);
+    let _runner = Runner::start(command);
+    world.expect_start_after(0);
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub enum Flaw {
     PartsAtOnce,
     /// A voter still answers those who count with the voters before it. Of whoever drives a voter.
     AdmitsOld,
+    /// A voter adopts what anybody says. Of whoever drives a voter.
+    AdoptsAnything,
+    /// A voter that was away takes the word of one voter for what it has missed. Of whoever drives a voter.
+    BelievesOne,
     /// A voter forgets when it restarts that it was set free.
     ForgetsRelease,
     /// A voter renews its promise for whoever asks, not only for whom it made it to.

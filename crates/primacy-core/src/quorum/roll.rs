@@ -1,10 +1,11 @@
 //! One voter's part in who votes: the configuration that it has, and what it has promised about the next one.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::time::Duration;
 
-use super::membership::Membership;
+use super::membership::{Membership, VoterId, is_majority};
 use super::voter::{Durable, Voter};
 use crate::{ElectionName, Instant};
 
@@ -16,6 +17,15 @@ pub trait Configuration: Clone + Debug + Eq {
     /// How the change ends, if it changes: the new voters alone.
     #[must_use]
     fn settled(&self) -> Option<Self>;
+
+    /// Whether `next` can be the step after this one: the joint phase of these voters with new ones, or its end.
+    fn leads_to(&self, next: &Self) -> bool {
+        if let Some(settled) = self.settled() {
+            return settled == *next;
+        }
+        let (own, next) = (self.membership(), next.membership());
+        own.number().checked_add(1) == Some(next.number()) && next.incoming().is_some() && own.old() == next.old()
+    }
 }
 
 impl Configuration for Membership {
@@ -57,7 +67,7 @@ pub enum RollAsk<C> {
         proposal: C,
     },
     /// That these are the voters by now: from then on it answers nobody who counts with those before them. Only what
-    /// can be no other is sent.
+    /// can be no other is sent, and only an operator is believed.
     Adopt(C),
     /// What it has promised, now that it answers by this number.
     Report {
@@ -126,6 +136,25 @@ impl Elections for (&ElectionName, &mut Voter) {
     }
 }
 
+/// What a voter says to one that may have been away: its own disk, and nothing that it was only told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Testimony<C> {
+    /// The configurations after the one that was asked about that it has adopted, as far as it still knows them.
+    pub adopted: Vec<C>,
+    /// What it has taken for the change after the one that was asked about, if that is its own.
+    pub taken: Option<(Ballot, C)>,
+}
+
+impl<C> Default for Testimony<C> {
+    fn default() -> Self {
+        Self { adopted: Vec::new(), taken: None }
+    }
+}
+
+/// By how many numbers an operator's configuration may be beyond a voter's own. One that nobody makes by mistake or on purpose
+/// uses the numbers up.
+const LEAP_MOST: u64 = 1_000;
+
 /// One voter's part in who votes. All but a point in time is kept on disk, flushed before any answer leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Roll<C> {
@@ -182,10 +211,15 @@ impl<C: Configuration> Roll<C> {
             RollAsk::Prepare { number, ballot } => {
                 self.bid(number, ballot, |own| RollAnswer::Prepared(own.taken.clone()))
             }
-            RollAsk::Take { number, ballot, proposal } => self.bid(number, ballot, |own| {
-                own.taken = Some((ballot, proposal));
-                RollAnswer::Done
-            }),
+            RollAsk::Take { number, ballot, proposal } => {
+                if !self.configuration.as_ref().is_some_and(|own| own.leads_to(&proposal)) {
+                    return self.elsewhere();
+                }
+                self.bid(number, ballot, |own| {
+                    own.taken = Some((ballot, proposal));
+                    RollAnswer::Done
+                })
+            }
             RollAsk::Report { number } | RollAsk::Inherit { number, .. } if !self.admits(number) => self.elsewhere(),
             RollAsk::Report { .. } => {
                 let settles_in = self.settles_at.since(now);
@@ -198,12 +232,69 @@ impl<C: Configuration> Roll<C> {
         }
     }
 
+    /// The configuration after its own, if these testimonies prove which one that is. They are those of voters that have proven
+    /// who they are, and of this one itself: its own disk counts as that of any other.
+    ///
+    /// A joint phase is proven by more than half of the voters before it that have adopted it or have taken it in one attempt;
+    /// the end of one by more than half of the voters after it that have adopted that, or later ones.
+    pub fn proven(&self, testimonies: &BTreeMap<VoterId, Testimony<C>>) -> Option<C> {
+        let own = self.configuration.as_ref()?;
+        let membership = own.membership();
+        if let (Some(settled), Some(incoming)) = (own.settled(), membership.incoming()) {
+            let end = settled.membership().number();
+            let has = |voter: VoterId| {
+                let mut adopted = testimonies.get(&voter).into_iter().flat_map(|told| &told.adopted);
+                adopted.any(|adopted| *adopted == settled || adopted.membership().number() > end)
+            };
+            return is_majority(incoming, has).then_some(settled);
+        }
+        let adopted = testimonies.values().flat_map(|told| &told.adopted);
+        let taken = testimonies.values().filter_map(|told| told.taken.as_ref());
+        let attempts: Vec<Option<Ballot>> = taken.clone().map(|(ballot, _)| Some(*ballot)).chain([None]).collect();
+        let mut possible = adopted.chain(taken.map(|(_, next)| next)).filter(|next| own.leads_to(next));
+        let is_proven = |next: &&C| {
+            attempts.iter().any(|attempt| {
+                let says = |voter: VoterId| {
+                    testimonies.get(&voter).is_some_and(|told| {
+                        let took = |(ballot, taken): &(Ballot, C)| Some(*ballot) == *attempt && taken == *next;
+                        told.adopted.contains(next) || told.taken.as_ref().is_some_and(took)
+                    })
+                };
+                is_majority(membership.old(), says)
+            })
+        };
+        possible.find(is_proven).cloned()
+    }
+
+    /// Takes what [`proven`](Self::proven) gives.
+    pub fn catch_up(
+        &mut self,
+        testimonies: &BTreeMap<VoterId, Testimony<C>>,
+        elections: &impl Elections,
+        now: Instant,
+    ) -> bool {
+        let Some(next) = self.proven(testimonies) else { return false };
+        *self = Self::restarted(Some(next), Ballot::default(), None, elections, now);
+        true
+    }
+
+    /// Whether an operator may have it take these: the next step if they are one number on, or later ones that it was away for.
+    fn may_adopt(&self, configuration: &C) -> bool {
+        let number = configuration.membership().number();
+        let Some(own) = &self.configuration else { return true };
+        match number.checked_sub(own.membership().number()) {
+            Some(1) => own.leads_to(configuration),
+            Some(leap) => leap <= LEAP_MOST,
+            None => false,
+        }
+    }
+
     /// Takes these in the place of its own if they are later. What was taken for the change before them means nothing any more.
     fn adopt(&mut self, configuration: C, elections: &impl Elections, now: Instant) -> RollAnswer<C> {
         let number = configuration.membership().number();
         match self.configuration.as_ref().map(|own| own.membership().number()) {
-            Some(own) if own > number => self.elsewhere(),
             Some(own) if own == number => RollAnswer::Done,
+            _ if !self.may_adopt(&configuration) => self.elsewhere(),
             _ => {
                 *self = Self::restarted(Some(configuration), Ballot::default(), None, elections, now);
                 RollAnswer::Done

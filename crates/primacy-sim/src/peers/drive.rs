@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use primacy_core::quorum::{Change, ChangeOutput, Membership, RollAnswer, Round, VoterId};
+use primacy_core::quorum::{Change, ChangeOutput, Membership, Role, RollAnswer, Round, VoterId};
 
 use super::client::{Plan, Who};
 use super::wire::Frame;
@@ -111,7 +111,7 @@ impl World {
                     }
                     let tag = Round(drive.tag);
                     self.tell_first(number, to);
-                    self.ask(number, to, tag, Frame::Roll { number: 0, to, ask: Box::new(ask) });
+                    self.ask(number, to, tag, Frame::Roll { number: 0, to, by: Role::Operator, ask: Box::new(ask) });
                 }
                 ChangeOutput::Begun(voters) => {
                     drive.begun = Some(voters.number());

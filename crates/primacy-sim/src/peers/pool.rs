@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Membership, Output, RollAsk, Round, VoterId};
+use primacy_core::quorum::{Membership, Output, Role, RollAsk, Round, VoterId};
 
 use super::client::{Back, Client, State, Way, Who};
 use super::wire::{Frame, Told};
@@ -80,7 +80,8 @@ impl Frame {
     pub(super) fn numbered(self, number: u64) -> Self {
         match self {
             Self::Ask { to, question, .. } => Self::Ask { number, to, question },
-            Self::Roll { to, ask, .. } => Self::Roll { number, to, ask },
+            Self::Roll { to, by, ask, .. } => Self::Roll { number, to, by, ask },
+            Self::Behind { to, .. } => Self::Behind { number, to },
             other => other,
         }
     }
@@ -183,7 +184,7 @@ impl World {
         self.connect(number);
     }
 
-    /// A voter that may have missed an exchange is told of it before it is asked anything.
+    /// A voter that may have missed an exchange is told that there was one before it is asked anything.
     pub(super) fn tell_first(&mut self, number: u64, to: VoterId) {
         let Some(client) = self.peers.clients.get(number) else { return };
         let Some(pool) = &client.pool else { return };
@@ -192,8 +193,14 @@ impl World {
         let knows = pool.told.get(&to) == Some(&voters.number())
             || (client.reaches(to) && pool.there.get(&index_of(to)).is_some_and(has));
         if !knows {
-            let (round, ask) = (Round(TOLD | voters.number()), Box::new(RollAsk::Adopt(voters.clone())));
-            self.ask(number, to, round, Frame::Roll { number: 0, to, ask });
+            let round = Round(TOLD | voters.number());
+            let forged = self.forged(voters).filter(|_| matches!(client.who, Who::Candidate { .. }));
+            self.ask(number, to, round, Frame::Behind { number: 0, to });
+            // Some candidates say who votes, too, and lie.
+            if let Some(forged) = forged.filter(|_| self.rng.chance(200_000)) {
+                let (by, ask) = (Role::Candidate, Box::new(RollAsk::Adopt(forged)));
+                self.ask(number, to, round, Frame::Roll { number: 0, to, by, ask });
+            }
         }
     }
 
@@ -220,6 +227,12 @@ impl World {
         match told {
             Told::Rolled(answer) => self.drive_hears(number, voter, round, answer),
             Told::Moved(voters) => {
+                if let Some(pool) = &mut client.pool
+                    && pool.cluster.as_ref().is_some_and(|known| known.number() > voters.number())
+                {
+                    // It could not find out yet.
+                    pool.told.remove(&voter);
+                }
                 self.learn(number, &voters);
                 if !self.moved(number) {
                     self.back(number, Back::Lost(voter, round));

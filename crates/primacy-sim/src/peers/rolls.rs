@@ -1,11 +1,13 @@
 //! A voter's part in who votes, on the simulated disk: as `crates/primacy/src/peers/ballot.rs` and `peer/` keep it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 #[cfg(feature = "canaries")]
 use primacy_core::quorum::Flaw;
-use primacy_core::quorum::{Ballot, Membership, Roll, RollAsk, Voter, VoterId};
+use primacy_core::quorum::{
+    Ballot, Configuration as _, Membership, Role, Roll, RollAnswer, RollAsk, Testimony, Voter, VoterId,
+};
 use primacy_core::{ElectionName, Instant};
 
 use super::client::Who;
@@ -20,12 +22,21 @@ use crate::world::World;
 /// So long what a voter has answered can still leave when it votes no more.
 const LINGER: u64 = 1_000_000_000;
 
+/// A planted bug of a voter that was away.
+#[derive(Clone, Copy)]
+enum RollFlaw {
+    AdoptsAnything,
+    BelievesOne,
+}
+
 /// What of who votes is on a voter's disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RollDisk {
     pub(super) configuration: Option<Membership>,
     promised: Ballot,
     pub(super) taken: Option<(Ballot, Membership)>,
+    /// Those that it had before.
+    past: Vec<Membership>,
 }
 
 /// The same in a voter's process.
@@ -40,6 +51,8 @@ pub(super) struct Post {
     pub(super) is_out: bool,
     /// Who has been heard of the voters since it started.
     heard: BTreeSet<VoterId>,
+    /// Somebody has said that there are later voters than it knows.
+    is_behind: bool,
 }
 
 fn name() -> ElectionName {
@@ -59,10 +72,10 @@ impl RollDisk {
 
 impl Post {
     pub(super) fn restarted(disk: &RollDisk, voter: &mut Voter, now: Instant) -> Self {
-        let RollDisk { configuration, promised, taken } = disk.clone();
+        let RollDisk { configuration, promised, taken, .. } = disk.clone();
         let published = configuration.clone();
         let roll = Roll::restarted(configuration, promised, taken, &(&name(), voter), now);
-        Self { roll, disk: Arc::new(disk.clone()), published, is_out: false, heard: BTreeSet::new() }
+        Self { roll, disk: Arc::new(disk.clone()), published, is_out: false, heard: BTreeSet::new(), is_behind: false }
     }
 
     /// The voter's promises were bound anew.
@@ -134,19 +147,37 @@ impl World {
         {
             return Some((Told::Refused, false));
         }
-        let (before, promise) = (post.roll.clone(), life.voter.durable().clone());
-        let answer = post.roll.handle(ask, &mut (&name(), &mut life.voter), own);
-        let has_changed = post.roll != before;
-        if has_changed {
-            let (promised, taken) = post.roll.next();
-            let configuration = post.roll.configuration().cloned();
-            post.disk = Arc::new(RollDisk { configuration, promised, taken: taken.cloned() });
-        }
-        let (adopted, started) = (post.roll.configuration().cloned(), life.number);
+        let promise = life.voter.durable().clone();
+        let _ = post;
+        let (answer, has_changed) = self.change_roll(v, |roll, voter| roll.handle(ask, &mut (&name(), voter), own))?;
+        let life = self.peers.booths[v].life.as_ref()?;
         let has_inherited = promise != *life.voter.durable();
         self.tell_end_of(v, own);
         self.trace.hash(&(self.now, v, &answer));
         self.log(None, || format!("  v{v}: {asked}: {answer:?}"));
+        self.check_promises();
+        Some((Told::Rolled(answer), has_changed || has_inherited))
+    }
+
+    /// Does something with a voter's roll, and keeps what it has become. Whether that is something else.
+    fn change_roll<T>(
+        &mut self,
+        v: usize,
+        does: impl FnOnce(&mut Roll<Membership>, &mut Voter) -> T,
+    ) -> Option<(T, bool)> {
+        let life = self.peers.booths[v].life.as_mut()?;
+        let post = life.post.as_mut()?;
+        let before = post.roll.clone();
+        let done = does(&mut post.roll, &mut life.voter);
+        let has_changed = post.roll != before;
+        if has_changed {
+            let (promised, taken) = post.roll.next();
+            let configuration = post.roll.configuration().cloned();
+            let left = before.configuration().filter(|left| Some(*left) != configuration.as_ref());
+            let past = post.disk.past.iter().chain(left).cloned().collect();
+            post.disk = Arc::new(RollDisk { configuration, promised, taken: taken.cloned(), past });
+        }
+        let (adopted, started) = (post.roll.configuration().cloned(), life.number);
         let (was, is) = (number_of(before.configuration()), number_of(adopted.as_ref()));
         if let Some(voters) = adopted.filter(|_| was != is) {
             self.know_voters(&voters);
@@ -155,8 +186,55 @@ impl World {
                 self.saw(Sometimes::LearnedLate);
             }
         }
-        self.check_promises();
-        Some((Told::Rolled(answer), has_changed || has_inherited))
+        Some((done, has_changed))
+    }
+
+    /// Whether a voter does what somebody with this role asks of it.
+    pub(super) fn may_ask(&self, by: Role, ask: &RollAsk<Membership>) -> bool {
+        by >= ask.least_role() || self.plants_roll(RollFlaw::AdoptsAnything)
+    }
+
+    /// Somebody says that there are later voters.
+    pub(super) fn is_told_behind(&mut self, v: usize) {
+        let post = self.peers.booths[v].life.as_mut().and_then(|life| life.post.as_mut());
+        if let Some(post) = post.filter(|post| !post.is_behind) {
+            post.is_behind = true;
+            post.heard.clear();
+            self.plan_inquiry(v);
+        }
+    }
+
+    #[cfg(feature = "canaries")]
+    fn plants_roll(&self, flaw: RollFlaw) -> bool {
+        let flaw = match flaw {
+            RollFlaw::AdoptsAnything => Flaw::AdoptsAnything,
+            RollFlaw::BelievesOne => Flaw::BelievesOne,
+        };
+        self.scenario.planted == Some(Planted::Quorum(flaw))
+    }
+
+    #[cfg(not(feature = "canaries"))]
+    #[expect(clippy::unused_self, reason = "there is no planted bug to ask for")]
+    const fn plants_roll(&self, _: RollFlaw) -> bool {
+        false
+    }
+
+    /// Voters that nobody has chosen, as a liar would have them after these.
+    pub(super) fn forged(&self, voters: &Membership) -> Option<Membership> {
+        let one = voters.old().first().copied()?;
+        // No operator takes so many out at once.
+        (voters.old().len() > 2).then(|| voters.clone().joint([one].into()).ok()).flatten()
+    }
+
+    /// What another voter's disk says of the steps after this one.
+    fn testimony(&mut self, of: usize, own: &Membership) -> Option<Testimony<Membership>> {
+        let roll = self.peers.booths[of].synced.roll.clone()?;
+        let adopted = roll.past.iter().chain(&roll.configuration);
+        let adopted = adopted.filter(|adopted| adopted.number() > own.number()).cloned().collect();
+        let taken = roll.taken.clone().filter(|_| number_of(roll.configuration.as_ref()) == Some(own.number()));
+        // The key of the first voter is in the wrong hands at times.
+        let forged = self.forged(own).filter(|_| of == 0 && self.rng.chance(200_000));
+        Some(forged.map_or(Testimony { adopted, taken }, |forged| Testimony { adopted: vec![forged], taken: None }))
     }
 
     /// What it has adopted is on disk: candidates that are connected are told, and whoever was taken out ends.
@@ -231,26 +309,55 @@ impl World {
         }
         let asked: Vec<VoterId> = match known {
             Some(known) if known.is_quorum(|voter| post.heard.contains(&voter)) => return,
-            Some(known) => known.voters().collect(),
+            Some(known) => known.voters().filter(|voter| *voter != self.peers.booths[v].id).collect(),
             None => self.peers.exchange.iter().flat_map(|exchange| exchange.named().voters()).collect(),
         };
-        let (id, has) = (self.peers.booths[v].id, number_of(known));
-        let (mut heard, mut later) = (vec![id], None);
+        let (id, known) = (self.peers.booths[v].id, known.cloned());
+        let (mut heard, mut later, mut said) = (vec![id], None, BTreeMap::new());
         for voter in asked {
             let other = index_of(voter);
             let cuts = &self.peers.cuts;
             let is_cut = cuts.open_at(v, other, now).or(cuts.open_at(other, v, now)).is_some();
             let booth = self.peers.booths.get(other).filter(|booth| !is_cut && booth.runs(now) && other != v);
             let Some(post) = booth.and_then(|booth| booth.life.as_ref()?.post.as_ref()) else { continue };
-            if booth.is_some_and(|booth| booth.id == voter) {
-                heard.push(voter);
-            }
-            if let Some(told) = post.published.as_ref().filter(|told| Some(told.number()) > has) {
-                later = Some(told.clone());
+            let Some(own) = &known else {
+                later = post.published.clone().or(later);
+                continue;
+            };
+            if booth.is_some_and(|booth| booth.id == voter)
+                && let Some(testimony) = self.testimony(other, own)
+            {
+                if testimony.adopted.is_empty() {
+                    heard.push(voter);
+                }
+                said.insert(voter, testimony);
             }
         }
         if let Some(post) = self.peers.booths[v].life.as_mut().and_then(|life| life.post.as_mut()) {
             post.heard.extend(heard);
+            post.is_behind = false;
+        }
+        if let Some(known) = known {
+            said.extend(self.peers.booths[v].synced.roll.as_ref().map(|disk| {
+                let taken =
+                    disk.taken.clone().filter(|_| number_of(disk.configuration.as_ref()) == Some(known.number()));
+                (id, Testimony { adopted: Vec::new(), taken })
+            }));
+            let believes_one = self.plants_roll(RollFlaw::BelievesOne);
+            let one = said.values().flat_map(|said| &said.adopted).find(|next| known.leads_to(next)).cloned();
+            let caught_up = self.change_roll(v, |roll, voter| match one {
+                Some(one) if believes_one => {
+                    roll.handle(RollAsk::Adopt(one), &mut (&name(), voter), own) == RollAnswer::Done
+                }
+                _ => roll.catch_up(&said, &(&name(), voter), own),
+            });
+            if caught_up == Some((true, true)) {
+                self.log(None, || format!("  v{v} has caught up"));
+                self.tell_end_of(v, own);
+                self.check_promises();
+                self.write_down(v);
+            }
+            return self.plan_inquiry(v);
         }
         if let Some(later) = later
             && let Some((_, true)) = self.answer_roll(v, RollAsk::Adopt(later), own)

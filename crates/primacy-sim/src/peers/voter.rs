@@ -239,7 +239,15 @@ impl World {
             match frame {
                 Frame::Leave(id) => drop(self.lineup_of(v).map(|lineup| lineup.0.remove(&id))),
                 // Another voter was there when this was asked.
-                Frame::Ask { to, .. } | Frame::Roll { to, .. } if to != self.peers.booths[v].id => {}
+                Frame::Ask { to, .. } | Frame::Roll { to, .. } | Frame::Behind { to, .. }
+                    if to != self.peers.booths[v].id => {}
+                Frame::Behind { number, .. } => {
+                    self.is_told_behind(v);
+                    answers.push((connection, Frame::Told { number, told: Box::new(super::wire::Told::Refused) }));
+                }
+                Frame::Roll { number, by, ask, .. } if !self.may_ask(by, &ask) => {
+                    answers.push((connection, Frame::Told { number, told: Box::new(super::wire::Told::Refused) }));
+                }
                 Frame::Roll { number, ask, .. } => {
                     let Some((told, flush)) = self.answer_roll(v, *ask, own) else { return };
                     (must_flush, is_news) = (must_flush | flush, is_news | flush);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use primacy_core::lease::Standing;
-use primacy_core::quorum::{Answer, Ask, Membership, RollAnswer, RollAsk, VoterId};
+use primacy_core::quorum::{Answer, Ask, Membership, Role, RollAnswer, RollAsk, VoterId};
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant};
 
@@ -42,7 +42,7 @@ pub(crate) enum Told {
     Rolled(RollAnswer<Membership>),
     /// These are the voters by now: those that were counted with are not.
     Moved(Membership),
-    /// It has never voted.
+    /// It has never voted, whoever asks may not, or there is nothing to say.
     Refused,
 }
 
@@ -59,7 +59,14 @@ pub(crate) enum Frame {
     Roll {
         number: u64,
         to: VoterId,
+        /// What whoever asks may do.
+        by: Role,
         ask: Box<RollAsk<Membership>>,
+    },
+    /// There are voters with a later number than that voter knew last: whoever says so is not believed.
+    Behind {
+        number: u64,
+        to: VoterId,
     },
     /// A candidate waits no more.
     Leave(CandidateId),
@@ -367,7 +374,7 @@ impl World {
                     self.hear(client, Heard::Told { connection: number, number: asked, told });
                 }
                 Frame::Reset => self.hear(client, Heard::Broken { connection: number }),
-                Frame::Ask { .. } | Frame::Roll { .. } | Frame::Leave(_) => {}
+                Frame::Ask { .. } | Frame::Roll { .. } | Frame::Behind { .. } | Frame::Leave(_) => {}
             }
         }
     }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::time::Duration;
 
-use primacy_core::quorum::{Ask, Durable, Elections, Roll, RollAnswer, RollAsk, Voter};
+use primacy_core::quorum::{Ask, Durable, Elections, Roll, RollAnswer, RollAsk, Testimony, Voter, VoterId};
 use prost::Message as _;
 
 use super::annals::Annals;
@@ -33,6 +33,9 @@ pub(super) const WAITING_MOST: usize = 20_000;
 
 /// The least time between two searches for candidates that have said nothing for long.
 const SWEEP: Duration = Duration::from_secs(1);
+/// As many of the configurations before the present one are kept, for voters that were away meanwhile: twice as many as
+/// exchanges. One that was away for more is brought up to date by an operator.
+const PAST_MOST: usize = 32;
 
 /// What is asked about an election, and by whom.
 #[derive(Clone, Debug)]
@@ -253,12 +256,43 @@ impl Ballots {
                 self.must_flush = true;
             }
         }
-        if self.roll != before {
-            self.kept.cluster = self.roll.configuration().map(|cluster| wire::Cluster::from(cluster).encode_to_vec());
-            self.kept.next = Some(NextKept::of(self.roll.next()).encode_to_vec());
-            self.must_flush = true;
-        }
+        self.keep_roll(&before);
         answer
+    }
+
+    /// What must be on disk of who votes, where that is not what it was.
+    fn keep_roll(&mut self, before: &Roll<Cluster>) {
+        if self.roll == *before {
+            return;
+        }
+        let encoded = |cluster: &Cluster| wire::Cluster::from(cluster).encode_to_vec();
+        if let Some(old) = before.configuration().filter(|old| Some(*old) != self.roll.configuration()) {
+            self.kept.past.push(encoded(old));
+            let surplus = self.kept.past.len().saturating_sub(PAST_MOST);
+            self.kept.past.drain(..surplus);
+        }
+        self.kept.cluster = self.roll.configuration().map(encoded);
+        self.kept.next = Some(NextKept::of(self.roll.next()).encode_to_vec());
+        self.must_flush = true;
+    }
+
+    /// What it can say of the steps after this number.
+    pub(super) fn testimony(&self, after: u64) -> Testimony<Cluster> {
+        let Some(own) = self.roll.configuration() else { return Testimony::default() };
+        let past = self.kept.past.iter().filter_map(|past| wire::Cluster::decode(&**past).ok()?.try_into().ok());
+        let adopted = past.chain([own.clone()]).filter(|cluster: &Cluster| cluster.number() > after).collect();
+        let taken = self.roll.next().1.filter(|_| own.number() == after).cloned();
+        Testimony { adopted, taken }
+    }
+
+    /// Goes on to the next voters, if these testimonies of others and its own prove which those are.
+    pub(super) fn catch_up(&mut self, mut said: BTreeMap<VoterId, Testimony<Cluster>>, now: Instant) -> bool {
+        let Some(own) = self.roll.configuration().map(Cluster::number) else { return false };
+        said.insert(self.kept.voter(), self.testimony(own));
+        let before = self.roll.clone();
+        let has_gone_on = self.roll.catch_up(&said, &self.promises, now);
+        self.keep_roll(&before);
+        has_gone_on
     }
 
     /// What must be on disk before any answer leaves that was made since, if that is not so already.

@@ -60,6 +60,11 @@ impl Cluster {
         self.address_of(voter).is_some()
     }
 
+    /// Whether a voter of this name votes, or will after the change that is under way.
+    pub(super) fn names_voter(&self, name: &str) -> bool {
+        self.voters.contains_key(name) || self.incoming.as_ref().is_some_and(|new| new.contains_key(name))
+    }
+
     pub(super) fn voter_named(&self, name: &str) -> Option<VoterId> {
         self.voters.get(name).map(|(voter, _)| *voter)
     }
@@ -94,6 +99,16 @@ impl Configuration for Cluster {
     fn settled(&self) -> Option<Self> {
         let voters = self.incoming.clone()?;
         Some(Self { id: self.id, number: self.number.saturating_add(1), voters, incoming: None })
+    }
+
+    fn leads_to(&self, next: &Self) -> bool {
+        match self.settled() {
+            Some(settled) => settled == *next,
+            None => {
+                let is_next = self.number.checked_add(1) == Some(next.number) && next.incoming.is_some();
+                is_next && self.id == next.id && self.voters == next.voters
+            }
+        }
     }
 }
 

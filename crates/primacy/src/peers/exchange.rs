@@ -9,6 +9,7 @@ use super::address::{AddressError, PeerAddress};
 use super::cluster::{Cluster, Roster};
 use super::link::{Greeted, dial};
 use super::pool::{Heard, Pool};
+use super::roles::Role;
 use super::store::PeersStore;
 use super::wire::{Body, Malformed, RollQuestion};
 use crate::store::StoreError;
@@ -127,6 +128,17 @@ pub enum ExchangeError {
         /// Why not.
         why: String,
     },
+    /// A voter that is to come does not take whoever exchanges voters for an operator. Nothing was changed.
+    #[error(
+        "to {peer} this is no more than a certificate of a {role}: use one with the name of an operator, or the socket of a \
+         voter that stands among the --peers of the new one"
+    )]
+    Denied {
+        /// Which one.
+        peer: PeerAddress,
+        /// What it takes whoever asks for.
+        role: Role,
+    },
     /// A voter that is to come votes elsewhere. Nothing was changed.
     #[error(
         "{peer} votes in another cluster: a new voter starts with an empty folder, and is told of more peers than itself"
@@ -235,8 +247,12 @@ impl PeersStore {
                 // Somebody knows of a later exchange: that is finished first.
                 continue;
             }
-            let wanted = pool.cluster.joint(target);
+            let wanted = pool.cluster.joint(target.clone());
             is_changed |= drive(&mut pool, Some(wanted), told).await?;
+            if pool.cluster.incoming().is_none() && *pool.cluster.voters() == target {
+                // The voter on the way may be none any more, and speak for no operator.
+                return Ok(Exchanged { voters: voters_of(&pool), is_changed, has_finished });
+            }
         }
         Err(ExchangeError::Rivals)
     }
@@ -256,8 +272,11 @@ impl PeersStore {
             current.addresses().filter_map(|(voter, _)| Some((voter, pool.trouble(voter)?))).collect();
         for peer in &exchange.add {
             let greeted = dial(peer, &self.places.way, Vec::new(), "an operator").await;
-            let Greeted { voter, cluster, .. } =
+            let Greeted { voter, cluster, role, .. } =
                 greeted.map_err(|error| ExchangeError::NotReached { peer: peer.clone(), why: error.to_string() })?;
+            if let Some(role) = role.filter(|role| *role < Role::Operator) {
+                return Err(ExchangeError::Denied { peer: peer.clone(), role });
+            }
             if cluster.as_ref().is_some_and(|cluster| !cluster.is_same(current)) {
                 return Err(ExchangeError::Foreign { peer: peer.clone() });
             }
@@ -365,6 +384,9 @@ async fn drive(
                     return Ok(has_begun);
                 }
                 ChangeOutput::Stuck(silent) => {
+                    if let Some(why) = pool.denied() {
+                        return Err(StoreError::Unusable(why).into());
+                    }
                     let name = |voter| match pool.cluster.address_of(voter) {
                         Some(peer) => format!("{peer} ({})", pool.trouble(voter).unwrap_or_else(|| "no answer".into())),
                         None => voter.to_string(),
@@ -405,7 +427,11 @@ fn answer(
     change: &Change<Cluster>,
     parts: &mut BTreeMap<VoterId, Parts>,
 ) -> Result<Option<RollAnswer<Cluster>>, Malformed> {
-    let Body::Rolled(reply) = body else { return Err(Malformed("an answer to another question")) };
+    let reply = match body {
+        Body::Rolled(reply) => reply,
+        Body::Refused(_) => return Err(Malformed("a refusal")),
+        _ => return Err(Malformed("an answer to another question")),
+    };
     let (said, more) = reply.checked()?;
     let Some(own) = parts.get_mut(&voter) else { return Ok(None) };
     if more

@@ -24,6 +24,8 @@ pub struct Kept {
     pub cluster: Option<Vec<u8>>,
     /// What it has promised about the next voters, encoded likewise. Absent until anybody has begun to exchange them.
     pub next: Option<Vec<u8>>,
+    /// Who voted before, the latest last, encoded likewise: for voters that were away meanwhile.
+    pub past: Vec<Vec<u8>>,
     /// Its promise in each election that it has ever heard of.
     pub elections: BTreeMap<ElectionName, Durable>,
     /// How often it was written, so that a file that went back is noticed. Files of before this was counted have 0.
@@ -38,7 +40,7 @@ impl Kept {
 
     /// That of a voter that knows of nothing.
     pub(super) const fn of(voter: VoterId) -> Self {
-        Self { voter, cluster: None, next: None, elections: BTreeMap::new(), generation: 0 }
+        Self { voter, cluster: None, next: None, past: Vec::new(), elections: BTreeMap::new(), generation: 0 }
     }
 
     /// Who it is. It never changes: a voter without its file is another voter.
@@ -50,8 +52,9 @@ impl Kept {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let elections = self.elections.iter().map(|(name, durable)| ElectionEntry::of(name, durable)).collect();
         let voter = self.voter.to_bits().to_be_bytes().to_vec();
-        let (cluster, next, generation) = (self.cluster.clone(), self.next.clone(), self.generation);
-        sealed(FORMAT, &Body { voter, cluster, elections, next, generation }.encode_to_vec())
+        let (cluster, next, past) = (self.cluster.clone(), self.next.clone(), self.past.clone());
+        let generation = self.generation;
+        sealed(FORMAT, &Body { voter, cluster, elections, next, past, generation }.encode_to_vec())
     }
 
     /// Reads it back.
@@ -65,7 +68,8 @@ impl Kept {
             }
         }
         let voter = VoterId::from_bits(bits(&body.voter)?);
-        Ok(Self { voter, cluster: body.cluster, next: body.next, elections, generation: body.generation })
+        let Body { cluster, next, past, generation, .. } = body;
+        Ok(Self { voter, cluster, next, past, elections, generation })
     }
 }
 
@@ -138,6 +142,9 @@ struct Body {
     next: Option<Vec<u8>>,
     #[prost(uint64, tag = "30")]
     generation: u64,
+    /// A program that does not know it leaves it out, which costs nothing but the proofs that others could have had of it.
+    #[prost(bytes = "vec", repeated, tag = "20")]
+    past: Vec<Vec<u8>>,
 }
 
 /// One election, as voters also tell each other of it.
@@ -283,9 +290,10 @@ pub(super) mod tests {
         let mut some =
             || random.random::<bool>().then(|| (0..random.random_range(0..40)).map(|_| random.random()).collect());
         let (cluster, next) = (some(), some());
+        let past = vec![seed.to_le_bytes().to_vec(); usize::try_from(seed % 3).expect("few")];
         let elections = (0..random.random_range(0..6))
             .map(|_| (ElectionName::new(word(random, 1)).expect("a valid name"), durable(random)));
-        Kept { voter, cluster, next, elections: elections.collect(), generation: seed }
+        Kept { voter, cluster, next, past, elections: elections.collect(), generation: seed }
     }
 
     fn durable(random: &mut StdRng) -> Durable {
@@ -356,8 +364,7 @@ pub(super) mod tests {
         assert_eq!(Kept::from_bytes(b"SQLite format 3\0"), Err(Unfit::Foreign));
         assert_eq!(Kept::from_bytes(&sealed(FORMAT + 1, b"whatever")), Err(Unfit::Newer(FORMAT + 1)));
         assert!(matches!(Kept::from_bytes(&sealed(0, b"")), Err(Unfit::Damaged(_))));
-        let body =
-            Body { voter: vec![7; 16], cluster: None, elections: vec![], next: None, generation: 0 }.encode_to_vec();
+        let body = Body { voter: vec![7; 16], ..Body::default() }.encode_to_vec();
         assert!(Kept::from_bytes(&sealed(1, &body)).is_ok(), "files from before voters could be exchanged are read");
     }
 
@@ -366,7 +373,7 @@ pub(super) mod tests {
         let holder = HolderEntry { id: vec![7; 16], label: "web-1".into(), data: String::new() };
         let entry = ElectionEntry { name: "jobs".into(), holder: Some(holder.clone()), ..ElectionEntry::default() };
         let read = |voter: usize, elections: Vec<ElectionEntry>| {
-            let body = Body { voter: vec![1; voter], cluster: None, elections, next: None, generation: 0 };
+            let body = Body { voter: vec![1; voter], elections, ..Body::default() };
             Kept::from_bytes(&sealed(FORMAT, &body.encode_to_vec()))
         };
         assert!(read(16, vec![entry.clone()]).is_ok(), "the example is right");

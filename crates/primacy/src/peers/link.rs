@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 use super::address::PeerAddress;
 use super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::cluster::Cluster;
+use super::roles::{self, Role};
 use super::tls::Tls;
 use super::twins::Sightings;
 use super::wire::{self, Body, Hello, Malformed, VERSION, Welcome};
@@ -30,6 +31,10 @@ pub(super) struct Greeted {
     /// Its process, and how often its file has been written.
     pub(super) process: Vec<u8>,
     pub(super) generation: u64,
+    /// Whether it can be told that it is behind, and asked for what it knows of later voters.
+    pub(super) testifies: bool,
+    /// What whoever connects may do there, if it says that.
+    pub(super) role: Option<Role>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
 }
@@ -54,7 +59,7 @@ pub(super) async fn connect(peer: &PeerAddress, tls: Option<&Tls>) -> io::Result
 }
 
 /// Says who comes, and hears who is there.
-async fn greet(wire: Box<dyn channel::Wire>, hello: Hello) -> io::Result<(Welcome, Sender, Receiver)> {
+pub(super) async fn greet(wire: Box<dyn channel::Wire>, hello: Hello) -> io::Result<(Welcome, Sender, Receiver)> {
     let (mut sender, mut receiver) = channel::channel(wire);
     sender.send(0, Body::Hello(hello)).await?;
     let welcome = match receiver.first().await? {
@@ -87,7 +92,7 @@ pub(super) struct Introduced {
 /// # Errors
 /// If nobody answers there in time.
 pub(super) async fn introduce(socket: &Path, name: &str) -> io::Result<Introduced> {
-    let hello = Hello { version: VERSION, cluster: Vec::new(), name: name.to_owned(), to: String::new() };
+    let hello = Hello { version: VERSION, cluster: Vec::new(), name: name.to_owned(), to: String::new(), role: 0 };
     let greeting = async { greet(Box::new(UnixStream::connect(socket).await?), hello).await };
     let (welcome, ..) = in_time(greeting).await?;
     let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
@@ -110,7 +115,7 @@ pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: 
                 (Box::new(stream) as Box<dyn channel::Wire>, peer.to_string())
             }
         };
-        let hello = Hello { version: VERSION, cluster, name: name.to_owned(), to };
+        let hello = Hello { version: VERSION, cluster, name: name.to_owned(), to, role: 0 };
         let (welcome, sender, receiver) = greet(wire, hello).await?;
         if welcome.name != peer.name() {
             let other = primacy_core::ids::escape(&welcome.name);
@@ -118,8 +123,9 @@ pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: 
         }
         let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
+        let (testifies, role) = (welcome.testifies, roles::numbered(welcome.role));
         let Welcome { echoes, process, generation, .. } = welcome;
-        Ok(Greeted { voter, cluster, echoes, process, generation, sender, receiver })
+        Ok(Greeted { voter, cluster, echoes, process, generation, testifies, role, sender, receiver })
     };
     in_time(greeting).await
 }
@@ -130,7 +136,7 @@ pub(super) enum State {
     /// It is being made for the first time.
     Begun,
     /// It stands.
-    Up { voter: VoterId, cluster: Option<Cluster>, echoes: bool },
+    Up { voter: VoterId, cluster: Option<Cluster>, echoes: bool, testifies: bool },
     /// It does not, and why.
     Down(String),
 }
@@ -222,12 +228,12 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
     let mut greeted = dial_anew(&peer, &ends, cluster_id.clone()).await;
     loop {
         match greeted {
-            Ok(Greeted { voter, cluster, echoes, sender, receiver, .. }) => {
+            Ok(Greeted { voter, cluster, echoes, testifies, sender, receiver, .. }) => {
                 wait = SOON;
                 if let Some(cluster) = &cluster {
                     cluster_id = cluster.id_bytes();
                 }
-                state.send_replace(State::Up { voter, cluster, echoes });
+                state.send_replace(State::Up { voter, cluster, echoes, testifies });
                 let error = converse(&ends, voter, sender, receiver, &mut inbox).await;
                 debug!(%peer, %error, "the connection to a voter has ended");
                 state.send_replace(State::Down(error.to_string()));

@@ -13,6 +13,7 @@ mod kept;
 mod link;
 mod peer;
 mod pool;
+mod roles;
 mod store;
 mod survey;
 pub mod tls;
@@ -24,4 +25,5 @@ pub use exchange::{Exchange, ExchangeError, Exchanged, Progress, VoterPlace, Vot
 pub use file::{FileError, VoterFile};
 pub use kept::Kept;
 pub use peer::{Peer, PeerError, PeerSettings, Requests};
+pub use roles::{NamePattern, PatternError, Role, RoleNames};
 pub use store::PeersStore;

@@ -1,10 +1,12 @@
 //! A peer: a process that has a vote in every election of its cluster.
 
 mod found;
+#[cfg(test)]
+mod matrix;
 mod refusals;
 mod serve;
 mod socket;
-mod tally;
+pub(super) mod tally;
 mod twins;
 mod watchers;
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 use primacy_core::quorum::VoterId;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
@@ -24,6 +26,7 @@ use super::address::PeerAddress;
 use super::ballot::Ballots;
 use super::cluster::Cluster;
 use super::file::{FileError, VoterFile};
+use super::roles::RoleNames;
 use super::tls::Tls;
 use super::twins::Process;
 use crate::clock;
@@ -45,6 +48,8 @@ pub struct PeerSettings {
     pub socket: Option<PathBuf>,
     /// By how much the rate of its clock may be wrong, in parts per million.
     pub drift_ppm: u32,
+    /// Which certificates are those of operators and of observers.
+    pub roles: RoleNames,
     /// How peers and candidates prove to each other who they are. Without, everybody who can connect is believed.
     pub tls: Option<Arc<Tls>>,
 }
@@ -160,7 +165,7 @@ impl Peer {
     /// # Errors
     /// If the file cannot be used, the settings do not fit it, or the address cannot be had.
     pub async fn start(settings: PeerSettings) -> Result<Self, PeerError> {
-        let PeerSettings { name, listen, voters, folder, socket, drift_ppm, tls } = &settings;
+        let PeerSettings { name, listen, voters, folder, socket, drift_ppm, roles, tls } = &settings;
         let Some(own) = voters.iter().find(|voter| voter.name() == name).cloned() else {
             return Err(PeerError::Stranger { name: name.clone() });
         };
@@ -192,24 +197,31 @@ impl Peer {
         let (tls, post_box) = (tls.clone(), post.clone());
         let (process, (met, alone)) = (Arc::new(Process::new()), oneshot::channel());
         let (rate, requests) = watch::channel(None);
+        let (introduced, seen) = watch::channel(None);
+        let behind = Arc::new(Notify::new());
         let door = serve::Door {
             own,
             stays_here,
             voter,
             process: Arc::clone(&process),
             names,
+            told: voters.clone(),
+            roles: roles.clone(),
             tls,
             cluster: cluster.clone(),
+            seen,
             post: post_box,
             refusals: Default::default(),
             requests,
         };
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
-        tasks.spawn(tally::keep(file, voter, ballots, inbox, known, (Arc::clone(&process), alone)));
+        let (meeting, bell) = ((Arc::clone(&process), alone), Arc::clone(&behind));
+        tasks.spawn(tally::keep(file, voter, ballots, inbox, known, meeting, bell));
         tasks.spawn(serve::listen(listener, socket, door));
         tasks.spawn(twins::look_out(settings.clone(), voter, process, cluster.clone(), met));
-        tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside));
+        let outside = found::Outside { why: outside, seen: introduced };
+        tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside, behind));
         let requests = Requests(Arc::new(rate));
         Ok(Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks })
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, Pace, RollAsk, Round, VoterId};
+use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, Pace, Round, VoterId};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
@@ -15,7 +15,7 @@ use super::cluster::Cluster;
 pub(super) use super::link::Back as Heard;
 use super::link::{Ends, Introduced, Link, State, Way, introduce};
 use super::twins::Sightings;
-use super::wire::{Asked, Body, Malformed, Question, RollQuestion, Told};
+use super::wire::{Asked, Body, Malformed, Question, Told};
 use crate::clock;
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
@@ -90,8 +90,10 @@ pub(super) struct Pool {
     /// What each connection is made with.
     ends: Ends,
     links: BTreeMap<PeerAddress, Link>,
-    /// The number of the voters that each has been told of, and has kept.
+    /// The number of the voters that each has been told of, since it has last said that it knows of earlier ones.
     told: BTreeMap<VoterId, u64>,
+    /// Why a voter has refused something that whoever asks may not, if one has.
+    denied: Option<String>,
     pub(super) cluster: Cluster,
     /// Whether voters prove to each other, and to others, who they are.
     pub(super) proves: bool,
@@ -146,7 +148,8 @@ impl Pool {
                     let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
                     let (places, cluster) = (places.clone(), cluster.clone());
                     let (told, lost) = (BTreeMap::new(), VecDeque::new());
-                    let mut pool = Self { places, ends, links, told, cluster, proves, back, lost, polls: POLLS_FROM };
+                    let (polls, denied) = (POLLS_FROM, None);
+                    let mut pool = Self { places, ends, links, told, denied, cluster, proves, back, lost, polls };
                     pool.connect();
                     return Ok(pool);
                 }
@@ -222,15 +225,16 @@ impl Pool {
     }
 
     /// Asks a voter. An answer or word that there will be none comes from [`heard`](Self::heard). A voter that may have missed
-    /// an exchange is told of it first: it would not answer otherwise.
+    /// an exchange is told first that there was one, and asks the others: it would not answer otherwise.
     pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
         let number = self.cluster.number();
         let asked = self.link(voter).is_some_and(|link| {
-            let knows = |state| matches!(state, State::Up { cluster: Some(known), .. } if known.number() >= number);
-            if number > 0 && self.told.get(&voter) != Some(&number) && !knows(link.state()) {
-                for adopt in RollQuestion::of(&RollAsk::Adopt(self.cluster.clone())) {
-                    link.ask(voter, TOLD | number, Body::Roll(adopt));
-                }
+            let listens = |state| match state {
+                State::Up { cluster: Some(known), testifies, .. } => testifies && known.number() < number,
+                _ => false,
+            };
+            if number > 0 && self.told.get(&voter) != Some(&number) && listens(link.state()) {
+                link.ask(voter, TOLD | number, Body::Behind(number));
             }
             link.ask(voter, tag, body)
         });
@@ -250,6 +254,7 @@ impl Pool {
     /// # Errors
     /// If no majority has answered.
     pub(super) async fn poll(&mut self, body: &Body) -> Result<BTreeMap<VoterId, Body>, StoreError> {
+        self.denied = None;
         let tag = self.tag();
         let membership = self.cluster.membership();
         let mut open: BTreeSet<VoterId> = membership.voters().collect();
@@ -267,10 +272,11 @@ impl Pool {
                 _ => {}
             }
         }
+        answers.retain(|_, body| !matches!(body, Body::Refused(refused) if refused.is_denied));
         if membership.is_quorum(|voter| answers.contains_key(&voter)) {
             Ok(answers)
         } else {
-            Err(StoreError::Unreachable(self.reasons()))
+            Err(self.denied().map_or_else(|| StoreError::Unreachable(self.reasons()), StoreError::Unusable))
         }
     }
 
@@ -299,16 +305,30 @@ impl Pool {
         match &heard {
             Heard::Moved(cluster) => self.learn(cluster),
             Heard::Answer(voter, tag @ TOLD.., _) => drop(self.told.insert(*voter, tag ^ TOLD)),
-            Heard::Answer(_, _, body) => {
+            Heard::Answer(voter, _, body) => {
                 if let Body::Moved(cluster) = &**body
                     && let Ok(cluster) = Cluster::try_from(cluster.clone())
                 {
+                    if cluster.number() < self.cluster.number() {
+                        // It could not find out yet.
+                        self.told.remove(voter);
+                    }
                     self.learn(&cluster);
+                }
+                if let Body::Refused(refused) = &**body
+                    && refused.is_denied
+                {
+                    self.denied = Some(primacy_core::ids::escape(&refused.why));
                 }
             }
             Heard::Lost(..) | Heard::Hint => {}
         }
         heard
+    }
+
+    /// Why a voter has refused what whoever asks may not, if one has.
+    pub(super) fn denied(&self) -> Option<String> {
+        self.denied.clone()
     }
 
     pub(super) fn reasons(&self) -> String {
@@ -429,6 +449,7 @@ pub(super) async fn carry_out(
 ) -> (Result<Reply, CallError>, Beside) {
     let mut beside = Beside::default();
     let mut out = Vec::new();
+    pool.denied = None;
     pool.catch_up();
     clerk.moved(pool.cluster.membership(), &mut out);
     // What came too late for the last call may still be worth something: a voter that has to catch up.
@@ -559,7 +580,7 @@ mod tests {
     #[test]
     fn a_voter_that_does_not_vote_yet_has_not_answered_and_one_that_talks_nonsense_is_told_of() {
         let why = "'c' waits for the other voters".to_owned();
-        let passing = Body::Refused(Refused { why, is_passing: true });
+        let passing = Body::Refused(Refused { why, is_passing: true, is_denied: false });
         assert!(matches!(answer(&passing), Ok(None)));
         assert!(answer(&Body::Left(true)).is_err());
     }

@@ -251,6 +251,7 @@ pub(super) fn no_registers() -> StoreError {
 /// What a call without an end is for a candidate or an operator.
 pub(super) fn failure(error: CallError, pool: &Pool) -> StoreError {
     match error {
+        _ if let Some(why) = pool.denied() => StoreError::Unusable(why),
         CallError::NotDone => StoreError::Unreachable(pool.reasons()),
         CallError::Unknown => StoreError::Unknown(pool.reasons()),
     }

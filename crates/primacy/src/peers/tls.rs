@@ -4,6 +4,7 @@
 //! resumed connection would not look at certificates again, and peers keep their connections anyway.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -206,6 +207,7 @@ impl Sides {
 fn own(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let in_file = |file: &Path, why: String| TlsError::File { file: file.to_path_buf(), why };
     let chain = certificates(certificate)?;
+    check_secret(key).map_err(|why| in_file(key, why))?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| in_file(key, pem_problem(error, "private key")))?;
     CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
@@ -214,6 +216,23 @@ fn own(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Cert
         rustls::Error::InvalidCertificate(_) => in_file(certificate, explain(&error, "it")),
         error => in_file(key, error.to_string()),
     })
+}
+
+/// Why this key is no secret, if it is none: others may read or replace it.
+fn check_secret(key: &Path) -> Result<(), String> {
+    const OTHERS: u32 = 0o007;
+    const GROUP_WRITES: u32 = 0o020;
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let mode = |path: &Path| std::fs::metadata(path).map(|file| file.mode()).map_err(|error| error.to_string());
+    if mode(key)? & (OTHERS | GROUP_WRITES) != 0 {
+        return Err(format!("others may use this key and pass for its owner: chmod 600 {}", key.display()));
+    }
+    let folder = key.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if mode(folder)? & (OTHERS_WRITE | STICKY) == OTHERS_WRITE {
+        return Err(format!("others may put another key in its place: chmod o-w {}", folder.display()));
+    }
+    Ok(())
 }
 
 /// The authorities in this file. Their own dates are not looked at: whoever has the file trusts them.

@@ -11,7 +11,7 @@ use primacy_core::quorum::Answer;
 use prost::{Message, Oneof};
 
 pub(super) use convert::{candidate, candidate_bytes, election, ns, rank, rank_bytes, voter, voter_bytes};
-pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply};
+pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply, TestimonyKept};
 
 use crate::store::{Standing, Term, Waiting};
 
@@ -26,7 +26,10 @@ pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Frame {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
-    #[prost(oneof = "Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 30")]
+    #[prost(
+        oneof = "Body",
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 30"
+    )]
     pub(super) body: Option<Body>,
 }
 
@@ -90,6 +93,15 @@ pub(super) enum Body {
     /// The names of the elections behind this one are wanted.
     #[prost(string, tag = "30")]
     ListAfter(String),
+    /// There are voters with this number, says somebody. Answered by the number that the voter has; it believes nothing of it,
+    /// and asks the other voters. Only for one whose welcome says that it testifies.
+    #[prost(uint64, tag = "23")]
+    Behind(u64),
+    /// What this voter knows of the steps after this number is wanted. Likewise.
+    #[prost(uint64, tag = "24")]
+    Testify(u64),
+    #[prost(message, tag = "25")]
+    Testified(TestimonyKept),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -105,6 +117,10 @@ pub(super) struct Hello {
     /// Which voter is meant, if a peer on the way passes everything on. Over its socket, empty means that peer itself.
     #[prost(string, tag = "4")]
     pub(super) to: String,
+    /// What whoever connects may do at most, in numbers of [`roles`](super::roles); 0 if nothing is said. A peer says it of whom
+    /// it passes on.
+    #[prost(uint32, tag = "20")]
+    pub(super) role: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -132,6 +148,12 @@ pub(super) struct Welcome {
     /// How often its file has been written; 0 while it is not known.
     #[prost(uint64, tag = "31")]
     pub(super) generation: u64,
+    /// Whether it knows [`Body::Behind`] and [`Body::Testify`].
+    #[prost(bool, tag = "20")]
+    pub(super) testifies: bool,
+    /// What whoever connects may do here, in numbers of [`roles`](super::roles); 0 from a voter that knows no roles.
+    #[prost(uint32, tag = "21")]
+    pub(super) role: u32,
 }
 
 /// Who votes together.
@@ -168,6 +190,9 @@ pub(super) struct Refused {
     /// Set if the voter has nothing to do with it just now, and may later.
     #[prost(bool, tag = "2")]
     pub(super) is_passing: bool,
+    /// Set if whoever asks may not.
+    #[prost(bool, tag = "20")]
+    pub(super) is_denied: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

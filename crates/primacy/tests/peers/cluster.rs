@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore, Requests};
+use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore, Requests, RoleNames};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -85,6 +85,7 @@ impl Cluster {
             folder: self.folders[n].path().to_owned(),
             socket: Some(self.socket(n)),
             drift_ppm: 20_000,
+            roles: RoleNames::default(),
             tls: None,
         }
     }

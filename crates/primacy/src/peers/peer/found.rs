@@ -6,17 +6,21 @@
 //! keeps that on its own disk before it tells anybody; whoever is told keeps it too, if it is one of them, and tells it to
 //! others that ask. Had two peers the right to decide, two different decisions could be made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use primacy_core::quorum::{Configuration as _, VoterId};
-use tokio::sync::{mpsc, oneshot, watch};
+use futures_util::future::join_all;
+use primacy_core::quorum::{Configuration as _, Testimony, VoterId};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
 use super::super::address::PeerAddress;
+use super::super::channel::invalid;
 use super::super::cluster::{Cluster, Roster};
 use super::super::link::{Greeted, Way, dial};
-use super::super::wire::Body;
+use super::super::wire::{Body, Malformed};
 use super::tally::Work;
 use super::{PeerError, PeerSettings};
 
@@ -25,6 +29,12 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// After so many times, people are told what is waited for, and then every so often.
 const PATIENCE: u64 = 25;
+
+/// How often the others are asked when that has not helped for some time.
+const LATE: Duration = Duration::from_secs(1);
+
+/// The longest wait between two inquiries that somebody's word has caused, when it was wrong before.
+const PAUSE_MOST: Duration = Duration::from_secs(8);
 
 /// After so many times, people are told of what may pass by itself, and then ever more rarely.
 const SOON: u64 = 8;
@@ -40,58 +50,93 @@ pub(super) async fn bring_together(
     voter: VoterId,
     post: mpsc::Sender<Work>,
     known: watch::Receiver<Option<Cluster>>,
-    stranger: watch::Sender<Option<String>>,
+    stranger: Outside,
+    behind: Arc<Notify>,
 ) -> Result<(), PeerError> {
     let others: Vec<&PeerAddress> = settings.voters.iter().filter(|peer| peer.name() != settings.name).collect();
     let decides = others.iter().all(|peer| settings.name.as_str() < peer.name());
     let (mut told, mut heard) = (BTreeSet::new(), BTreeSet::from([voter]));
+    let mut pause = AGAIN;
     for turn in 1_u64.. {
         let cluster = known.borrow().clone();
+        let (done, kept) = oneshot::channel();
         let news = match cluster {
             Some(cluster) if decides && cluster.number() == 0 && told.len() < others.len() => {
                 tell(&cluster, &settings, &others, &mut told).await;
                 None
             }
-            Some(cluster) if !cluster.membership().is_quorum(|voter| heard.contains(&voter)) => {
-                hear(&cluster, &settings, &mut heard, is_told(turn)).await
+            Some(cluster) => {
+                let is_heard = cluster.membership().is_quorum(|voter| heard.contains(&voter));
+                if is_heard {
+                    // From now on only if somebody says that there are later voters. Who says so in vain costs ever less.
+                    behind.notified().await;
+                    pause = (pause * 2).min(PAUSE_MOST);
+                }
+                let cluster = known.borrow().clone().unwrap_or(cluster);
+                let said = inquire(&cluster, (&settings, voter), &mut heard, !is_heard && is_told(turn)).await;
+                if !is_heard && turn > PATIENCE {
+                    pause = LATE;
+                }
+                let number = cluster.number();
+                said.values().any(|said| !said.adopted.is_empty()).then_some((Work::Learn { said, done }, number))
             }
-            Some(_) => std::future::pending().await,
-            None => ask(&settings, voter, &others, decides, turn, &stranger).await,
+            None => {
+                let cluster = ask(&settings, voter, &others, decides, turn, &stranger).await;
+                cluster.map(|cluster| (Work::Found { cluster, done }, 0))
+            }
         };
-        if let Some(cluster) = news {
-            let (done, kept) = oneshot::channel();
-            let _ = post.send(Work::Found { cluster, done }).await;
+        if let Some((work, number)) = news {
+            let _ = post.send(work).await;
             // If it cannot be kept, the task that keeps it tells why.
             let _ = kept.await;
-            continue;
+            if known.borrow().as_ref().is_some_and(|known| known.number() > number || number == 0) {
+                pause = AGAIN;
+                heard.retain(|heard| *heard == voter);
+                continue;
+            }
+            if is_told(turn) {
+                warn!(
+                    "the voters were exchanged while this one was away, and no majority of those that it knows can prove it; if \
+                     they are gone, an operator brings this one up to date: primacy peer confirm"
+                );
+            }
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(pause).await;
     }
     Ok(())
+}
+
+/// Where it is told of that others vote without this peer.
+pub(super) struct Outside {
+    /// For people.
+    pub(super) why: watch::Sender<Option<String>>,
+    /// Who they are.
+    pub(super) seen: watch::Sender<Option<Cluster>>,
 }
 
 fn way(settings: &PeerSettings) -> Way {
     Way::Network(settings.tls.clone())
 }
 
-/// Later voters than these, if one of these knows of any.
-async fn hear(
+/// What the other voters of this configuration know of later ones, each by its own disk.
+async fn inquire(
     cluster: &Cluster,
-    settings: &PeerSettings,
+    (settings, own): (&PeerSettings, VoterId),
     heard: &mut BTreeSet<VoterId>,
     complains: bool,
-) -> Option<Cluster> {
-    let mut missing = Vec::new();
-    for (voter, peer) in cluster.addresses().filter(|(voter, _)| !heard.contains(voter)).collect::<Vec<_>>() {
-        let greeted = dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await;
-        match greeted {
-            Ok(Greeted { cluster: Some(told), .. }) if told.is_same(cluster) && told.number() > cluster.number() => {
-                return Some(told);
+) -> BTreeMap<VoterId, Testimony<Cluster>> {
+    let (mut missing, mut said) = (Vec::new(), BTreeMap::new());
+    let others = cluster.addresses().filter(|(voter, _)| *voter != own);
+    let asked =
+        others.map(|(voter, peer)| async move { (voter, peer, testimony(cluster, settings, voter, peer).await) });
+    for (voter, peer, answer) in join_all(asked).await {
+        match answer {
+            Ok(testimony) => {
+                if testimony.adopted.is_empty() {
+                    heard.insert(voter);
+                }
+                said.insert(voter, testimony);
             }
-            Ok(Greeted { voter: there, .. }) if there == voter => {
-                heard.insert(voter);
-            }
-            Ok(_) => missing.push(format!("{peer} (another voter answers there)")),
             Err(error) => missing.push(format!("{peer} ({error})")),
         }
     }
@@ -99,7 +144,31 @@ async fn hear(
         let missing = missing.join(", ");
         warn!(%missing, "no majority of the voters has been heard yet: perhaps they were exchanged meanwhile");
     }
-    None
+    said
+}
+
+/// What one voter says.
+async fn testimony(
+    cluster: &Cluster,
+    settings: &PeerSettings,
+    voter: VoterId,
+    peer: &PeerAddress,
+) -> io::Result<Testimony<Cluster>> {
+    let greeted = dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await?;
+    let Greeted { voter: there, cluster: told, testifies, mut sender, mut receiver, .. } = greeted;
+    if there != voter {
+        return Err(io::Error::other("another voter answers there"));
+    }
+    let is_later = |told: &Cluster| told.is_same(cluster) && told.number() > cluster.number();
+    if !testifies || !told.as_ref().is_some_and(|told| is_later(told) || told.is_same(cluster)) {
+        // One of an earlier release knows the last step only.
+        return Ok(Testimony { adopted: told.into_iter().filter(is_later).collect(), taken: None });
+    }
+    sender.send(1, Body::Testify(cluster.number())).await?;
+    match receiver.first().await? {
+        Body::Testified(said) => said.checked(cluster).map_err(invalid),
+        _ => Err(invalid(Malformed("an answer to another question"))),
+    }
 }
 
 /// The voters that this peer is to vote with, if that can be known now.
@@ -109,7 +178,7 @@ async fn ask(
     others: &[&PeerAddress],
     decides: bool,
     turn: u64,
-    stranger: &watch::Sender<Option<String>>,
+    stranger: &Outside,
 ) -> Option<Cluster> {
     let complains = turn.is_multiple_of(PATIENCE);
     let own = settings.voters.iter().find(|peer| peer.name() == settings.name).cloned();
@@ -119,7 +188,8 @@ async fn ask(
         match dial(peer, &way(settings), Vec::new(), &settings.name).await {
             Ok(Greeted { cluster: Some(cluster), .. }) if cluster.has(voter) => return Some(cluster),
             Ok(Greeted { cluster: Some(cluster), .. }) => {
-                outside(&cluster, settings, stranger, complains);
+                outside(&cluster, settings, &stranger.why, complains);
+                stranger.seen.send_replace(Some(cluster));
                 return None;
             }
             Ok(Greeted { voter, cluster: None, .. }) => {

@@ -16,6 +16,7 @@ use super::super::address::PeerAddress;
 use super::super::ballot::Question;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
+use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Tls, TlsError, peer_name};
 use super::super::twins::Process;
 use super::super::wire::{self, Body, Echoed, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
@@ -32,7 +33,7 @@ const CONNECTIONS_MOST: u64 = 10_000;
 const FILES_KEPT: u64 = 64;
 
 /// So much of the name of whoever connects is told.
-const NAME_MOST: usize = 64;
+pub(super) const NAME_MOST: usize = 64;
 
 /// As many connections as there may be. Asks the system for as many files as it allows.
 fn connections_most() -> usize {
@@ -52,8 +53,13 @@ pub(super) struct Door {
     pub(super) process: Arc<Process>,
     /// All voters, as this one was told, in order.
     pub(super) names: Vec<String>,
+    /// The same with their addresses.
+    pub(super) told: Vec<PeerAddress>,
+    pub(super) roles: RoleNames,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) cluster: watch::Receiver<Option<Cluster>>,
+    /// Voters that vote without this one, as one of those says that it was told of.
+    pub(super) seen: watch::Receiver<Option<Cluster>>,
     pub(super) post: mpsc::Sender<Work>,
     pub(super) refusals: Mutex<Refusals>,
     /// How many requests arrive here in a unit of time, in thousandths.
@@ -178,32 +184,42 @@ impl Door {
 
     async fn serve(&self, stream: TcpStream) -> io::Result<()> {
         channel::prepare(&stream)?;
-        let (wire, proven): (Box<dyn channel::Wire>, _) = match &self.tls {
+        let (wire, proof): (Box<dyn channel::Wire>, _) = match &self.tls {
             Some(tls) => {
                 let proving = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
                 let stream = proving.map_err(|_| io::ErrorKind::TimedOut)?.map_err(refused)?;
-                let name = peer_name(&stream);
-                (Box::new(stream), name)
+                let proof = Proof::Certificate(peer_name(&stream));
+                (Box::new(stream), proof)
             }
-            None => (Box::new(stream), None),
+            None => (Box::new(stream), Proof::Nothing),
         };
         let (sender, mut receiver) = channel::channel(wire);
         let hello = greeting(&mut receiver).await?;
         // Who comes through another peer is not that peer.
-        let proven = proven.filter(|_| hello.to.is_empty());
-        self.converse(hello, sender, receiver, proven).await
+        let guest = Guest { is_relayed: !hello.to.is_empty(), ..Guest::new(proof) };
+        self.converse(hello, sender, receiver, guest).await
     }
 
-    /// Answers somebody for as long as the connection stands. `proven`: the name in the certificate of the other side.
+    /// What somebody may do here. Asked anew for each frame, since voters come and go.
+    pub(super) fn role(&self, guest: &Guest) -> Role {
+        let (own, seen) = (self.cluster.borrow(), self.seen.borrow());
+        let voters = own.as_ref().or(seen.as_ref());
+        let is_told = |name: &str| own.is_none() && self.names.iter().any(|told| told == name);
+        guest.role(&self.roles, |name| is_told(name) || voters.is_some_and(|voters| voters.names_voter(name)))
+    }
+
+    /// Answers somebody for as long as the connection stands.
     pub(super) async fn converse(
         &self,
         hello: Hello,
         mut sender: Sender,
         receiver: Receiver,
-        proven: Option<String>,
+        mut guest: Guest,
     ) -> io::Result<()> {
+        guest.claim = roles::numbered(hello.role);
         if let Some(why) = self.objection(&hello) {
-            sender.send(0, Body::Refused(Refused { why: why.clone(), is_passing: false })).await?;
+            let told = Refused { why: why.clone(), is_passing: false, is_denied: false };
+            sender.send(0, Body::Refused(told)).await?;
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         let welcome = Welcome {
@@ -215,14 +231,17 @@ impl Door {
             echoes: true,
             process: self.process.bytes(),
             generation: self.process.generation(),
+            testifies: true,
+            role: roles::number(self.role(&guest)),
         };
+        let who = guest.own_name().map_or_else(|| shown(&hello.name), str::to_owned);
         sender.send(0, Body::Welcome(welcome)).await?;
         let (out, answers) = Out::new();
         let (id, end) = (out.id, Arc::clone(&out.end));
         let ended = tokio::select! {
             () = end.notified() => Err(io::Error::other("it does not read its answers")),
             ended = write(sender, answers) => ended,
-            ended = self.read(receiver, out, proven.as_deref()) => ended,
+            ended = self.read(receiver, out, (&who, &guest)) => ended,
         };
         // If the voter answers nothing more, nobody needs to hear of it.
         let _ = self.post.send(Work::Gone { id }).await;
@@ -231,8 +250,7 @@ impl Door {
 
     /// Why it has nothing to do with whoever greets like this.
     fn objection(&self, hello: &Hello) -> Option<String> {
-        let who: String = hello.name.chars().take(NAME_MOST).collect();
-        let (who, own) = (primacy_core::ids::escape(&who), self.own.name());
+        let (who, own) = (shown(&hello.name), self.own.name());
         if hello.version != VERSION {
             return Some(format!(
                 "'{who}' speaks version {} of the peers' protocol, and '{own}' speaks version {VERSION}: give both the same \
@@ -253,9 +271,9 @@ impl Door {
         })
     }
 
-    async fn read(&self, mut receiver: Receiver, out: Out, proven: Option<&str>) -> io::Result<()> {
+    async fn read(&self, mut receiver: Receiver, out: Out, who: (&str, &Guest)) -> io::Result<()> {
         while let Some((number, body)) = receiver.next().await? {
-            let work = self.work(number, body, &out, proven).map_err(channel::invalid)?;
+            let work = self.work(number, body, &out, who).map_err(channel::invalid)?;
             let Some(work) = work else { continue };
             if self.post.send(work).await.is_err() {
                 return Ok(()); // the voter answers nothing more
@@ -264,11 +282,40 @@ impl Door {
         Ok(())
     }
 
-    fn work(&self, number: u64, body: Body, out: &Out, proven: Option<&str>) -> Result<Option<Work>, Malformed> {
+    /// What is to be done for somebody who says this, if it may.
+    fn work(
+        &self,
+        number: u64,
+        body: Body,
+        out: &Out,
+        (who, guest): (&str, &Guest),
+    ) -> Result<Option<Work>, Malformed> {
+        let Some(work) = self.asked(number, body, out, guest)? else { return Ok(None) };
+        let (role, (least, what)) = (self.role(guest), roles::right(&work));
+        if role >= least {
+            return Ok(Some(work));
+        }
+        let why = roles::denial(who, role, least, what);
+        self.complain(who.to_owned(), why.clone(), || warn!("refused: {why}"));
+        out.post(number, Body::Refused(Refused { why, is_passing: false, is_denied: true }));
+        // Candidates of earlier releases say in this way that there are later voters.
+        let later = match &work {
+            Work::Roll { page, .. } => match &page.ask {
+                RollAsk::Adopt(cluster) => Some(cluster.number()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let quiet = Out::new().0;
+        Ok(later.filter(|_| role >= Role::Candidate).map(|voters| Work::Behind { number, voters, out: quiet }))
+    }
+
+    /// What somebody asks for, if it can be done at all.
+    fn asked(&self, number: u64, body: Body, out: &Out, guest: &Guest) -> Result<Option<Work>, Malformed> {
         let founds = matches!(body, Body::Found(_) | Body::Roll(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
-            out.post(number, Body::Refused(Refused { why, is_passing: true }));
+            out.post(number, Body::Refused(Refused { why, is_passing: true, is_denied: false }));
             return Ok(None);
         }
         if let Body::Echo(_) = body {
@@ -290,9 +337,25 @@ impl Door {
             }
             Body::Probe(_) => Work::Probe { number, out },
             Body::Roll(question) => Work::Roll { number, page: Box::new(self.rolled(question)?), out },
-            Body::Found(cluster) => Work::Found { cluster: self.founded(cluster, proven)?, done: oneshot::channel().0 },
+            Body::Found(cluster) => {
+                Work::Found { cluster: self.founded(cluster, guest.own_name())?, done: oneshot::channel().0 }
+            }
+            Body::Behind(voters) => Work::Behind { number, voters, out },
+            Body::Testify(after) => Work::Testify { number, after, out },
             Body::Hello(_) => return Err(Malformed("a second greeting")),
-            _ => return Err(Malformed("something that only a voter says")),
+            Body::Welcome(_)
+            | Body::Refused(_)
+            | Body::Answer(_)
+            | Body::Hint(_)
+            | Body::Listed(_)
+            | Body::Recalled(_)
+            | Body::Probed(_)
+            | Body::Left(_)
+            | Body::Moved(_)
+            | Body::Rolled(_)
+            | Body::Echo(_)
+            | Body::Echoed(_)
+            | Body::Testified(_) => return Err(Malformed("something that only a voter says")),
         }))
     }
 
@@ -340,6 +403,11 @@ fn question(asked: wire::Question) -> Result<Question, Malformed> {
         lists: asked.lists,
         reason: asked.reason.chars().take(64).collect(),
     })
+}
+
+/// A name that somebody gives itself, as people can be told of it.
+fn shown(name: &str) -> String {
+    primacy_core::ids::escape(&name.chars().take(NAME_MOST).collect::<String>())
 }
 
 /// A stranger is told of in the log, a connection that only broke is not.

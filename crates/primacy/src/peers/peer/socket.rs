@@ -1,8 +1,9 @@
 //! The socket by which programs on a peer's machine reach all voters, without addresses and certificates of their own.
 //!
-//! Whoever connects names the voter that is meant. The peer connects to that one, proves who it is, and from then on passes
-//! bytes on, both ways, and looks at none. So a question and its answer are those of the two ends: a peer that is slow, or
-//! stops, costs answers and nothing else. Who may connect is decided by the rights to the socket and its folder.
+//! Whoever connects names the voter that is meant. The peer connects to that one, proves who it is, and greets it with the role
+//! of the user on the socket. When that voter has greeted back, the peer passes bytes on, both ways, and looks at none. So a
+//! question and its answer are those of the two ends: a peer that is slow, or stops, costs answers and nothing else. Who may
+//! connect is decided by the rights to the socket and its folder.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions, TryLockError};
@@ -11,16 +12,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::super::address::PeerAddress;
-use super::super::channel::{self, HANDSHAKE};
+use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::file::try_lock;
-use super::super::link::connect;
-use super::super::wire::{Body, Hello, Refused};
+use super::super::link::{connect, greet};
+use super::super::roles::{self, Guest, Proof, Role};
+use super::super::wire::{Body, Hello, Refused, Welcome};
 use super::PeerError;
-use super::serve::{Door, greeting};
+use super::serve::{Door, NAME_MOST, greeting};
 
 /// Its user and group may use it.
 const MODE: u32 = 0o660;
@@ -117,25 +120,25 @@ fn listener(address: &SockAddr) -> io::Result<UnixListener> {
 impl Door {
     /// Serves somebody on this machine, or passes everything on to the voter that is meant.
     pub(super) async fn serve_here(&self, stream: UnixStream) -> io::Result<()> {
+        let role = roles::of_user(stream.peer_cred()?.uid(), geteuid().as_raw());
         let (mut sender, mut receiver) = channel::channel(Box::new(stream));
         let hello = greeting(&mut receiver).await?;
-        let there = match self.beyond(&hello) {
-            Ok(None) => return self.converse(hello, sender, receiver, None).await,
-            Ok(Some(peer)) => self.connect(&peer).await.map_err(|error| error.to_string()),
+        let there = match self.beyond(&hello, role) {
+            Ok(None) => return self.converse(hello, sender, receiver, Guest::new(Proof::Socket(role))).await,
+            Ok(Some(peer)) => self.connect(&peer, hello, role).await.map_err(|error| error.to_string()),
             Err(why) => Err(why),
         };
         match there {
-            Ok(wire) => {
-                let (mut to, from) = channel::channel(wire);
-                to.send(0, Body::Hello(hello)).await?;
+            Ok((welcome, to, from)) => {
+                sender.send(0, Body::Welcome(welcome)).await?;
                 channel::pass_on((sender, receiver), (to, from)).await
             }
-            Err(why) => sender.send(0, Body::Refused(Refused { why, is_passing: true })).await,
+            Err(why) => sender.send(0, Body::Refused(Refused { why, is_passing: true, is_denied: false })).await,
         }
     }
 
     /// The other peer that is meant, if it is another.
-    fn beyond(&self, hello: &Hello) -> Result<Option<PeerAddress>, String> {
+    fn beyond(&self, hello: &Hello, role: Role) -> Result<Option<PeerAddress>, String> {
         if hello.to.is_empty() {
             return Ok(None);
         }
@@ -151,11 +154,25 @@ impl Door {
                 self.own.name()
             ));
         }
+        let votes = self.cluster.borrow().as_ref().is_some_and(|own| own.addresses().any(|(_, known)| *known == peer));
+        if role < Role::Operator && !votes && !self.told.contains(&peer) {
+            return Err(format!(
+                "'{}' knows of no voter {peer}, and passes others than operators on to voters only",
+                self.own.name()
+            ));
+        }
         Ok(Some(peer))
     }
 
-    async fn connect(&self, peer: &PeerAddress) -> io::Result<Box<dyn channel::Wire>> {
-        let connected = tokio::time::timeout(HANDSHAKE, connect(peer, self.tls.as_deref())).await;
+    /// Greets another voter for somebody with this role. Nothing that it says goes there before that voter has greeted back.
+    async fn connect(&self, peer: &PeerAddress, hello: Hello, role: Role) -> io::Result<(Welcome, Sender, Receiver)> {
+        let claim = roles::numbered(hello.role).map_or(role, |claim| claim.min(role));
+        let name: String = hello.name.chars().take(NAME_MOST).collect();
+        let Hello { version, cluster, to, .. } = hello;
+        let hello = Hello { version, cluster, name, to, role: roles::number(claim) };
+        let connected =
+            tokio::time::timeout(HANDSHAKE, async { greet(connect(peer, self.tls.as_deref()).await?, hello).await });
+        let connected = connected.await;
         connected.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
     }
 }
@@ -170,6 +187,7 @@ mod tests {
     use super::super::super::certs;
     use super::super::super::cluster::Cluster;
     use super::super::super::link::{Greeted, Way, dial};
+    use super::super::super::roles::RoleNames;
     use super::super::super::tls::{Identity, Tls};
     use super::super::{Peer, PeerSettings};
     use super::*;
@@ -186,6 +204,7 @@ mod tests {
             folder: folder.join(name),
             socket: Some(folder.join(name).join("socket")),
             drift_ppm: 20_000,
+            roles: RoleNames::default(),
             tls: Some(Arc::new(Tls::load(&Identity::within(&certs, name)).expect("they fit"))),
         }
     }

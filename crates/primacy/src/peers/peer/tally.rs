@@ -1,12 +1,12 @@
 //! The one task that changes what a voter has promised, and flushes it before any answer leaves.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use primacy_core::quorum::{Answer, RollAsk, VoterId};
+use primacy_core::quorum::{Answer, RollAsk, Testimony, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
@@ -27,7 +27,7 @@ const ANSWER_BYTES_MOST: usize = 4 << 20;
 
 /// Where the answers of one connection go.
 #[derive(Clone, Debug)]
-pub(super) struct Out {
+pub(in super::super) struct Out {
     /// Of the connection, among those of this process.
     pub(super) id: u64,
     answers: mpsc::Sender<(u64, Body)>,
@@ -75,7 +75,7 @@ impl Out {
 }
 
 /// Something to do for somebody.
-pub(super) enum Work {
+pub(in super::super) enum Work {
     Ask {
         number: u64,
         question: Box<Question>,
@@ -116,6 +116,22 @@ pub(super) enum Work {
         page: Box<Page>,
         out: Out,
     },
+    /// There are voters with this number, it says.
+    Behind {
+        number: u64,
+        voters: u64,
+        out: Out,
+    },
+    Testify {
+        number: u64,
+        after: u64,
+        out: Out,
+    },
+    /// What other voters have said of the steps after its own. Told when what they prove is on disk.
+    Learn {
+        said: BTreeMap<VoterId, Testimony<Cluster>>,
+        done: oneshot::Sender<()>,
+    },
     /// These are the voters. Told when that is on disk.
     Found {
         cluster: Cluster,
@@ -148,6 +164,8 @@ pub(super) struct Tally {
     ballots: Ballots,
     watchers: Watchers,
     known: watch::Sender<Option<Cluster>>,
+    /// Rung when somebody says that there are later voters than it knows.
+    behind: Arc<Notify>,
     /// What leaves after the next flush.
     answers: Vec<(Out, u64, Body)>,
     founded: Vec<oneshot::Sender<()>>,
@@ -173,8 +191,10 @@ pub(super) async fn keep(
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
     (process, alone): (Arc<Process>, oneshot::Receiver<()>),
+    behind: Arc<Notify>,
 ) -> Result<(), PeerError> {
     let mut tally = Tally::new(ballots, known, process);
+    tally.behind = behind;
     // A disk that does not work is known at once, and how long it takes.
     let kept = tally.ballots.written_anew();
     file = tally.flush(file, kept).await?;
@@ -218,7 +238,8 @@ impl Tally {
     pub(super) fn new(ballots: Ballots, known: watch::Sender<Option<Cluster>>, process: Arc<Process>) -> Self {
         let (watchers, answers, founded) = (Watchers::default(), Vec::new(), Vec::new());
         let (flushes, is_full, has_begun, is_timeless) = (VecDeque::new(), false, false, false);
-        Self { ballots, watchers, known, answers, founded, flushes, process, is_full, has_begun, is_timeless }
+        let behind = Arc::default();
+        Self { ballots, watchers, known, behind, answers, founded, flushes, process, is_full, has_begun, is_timeless }
     }
 
     async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
@@ -263,7 +284,7 @@ impl Tally {
     fn put_off(&self, work: &Work) {
         let why = "its clock cannot be read".to_owned();
         if let Work::Ask { number, out, .. } | Work::Roll { number, out, .. } = work {
-            out.post(*number, Body::Refused(Refused { why, is_passing: true }));
+            out.post(*number, Body::Refused(Refused { why, is_passing: true, is_denied: false }));
         }
     }
 
@@ -284,7 +305,7 @@ impl Tally {
                             );
                         }
                         let why = format!("there are {ELECTIONS_MOST} elections, and no voter keeps more");
-                        Some(Body::Refused(Refused { why, is_passing: true }))
+                        Some(Body::Refused(Refused { why, is_passing: true, is_denied: false }))
                     }
                 };
                 self.answers.extend(answer.map(|answer| (out, number, answer)));
@@ -319,6 +340,21 @@ impl Tally {
                 let Page { ask, after } = *page;
                 let answer = self.ballots.roll(ask, now);
                 self.answers.push((out, number, Body::Rolled(RollReply::of(&answer, after.as_ref()))));
+            }
+            Work::Behind { number, voters, out } => {
+                let own = self.ballots.cluster().map_or(0, Cluster::number);
+                if voters > own {
+                    self.behind.notify_one();
+                }
+                self.answers.push((out, number, Body::Behind(own)));
+            }
+            Work::Testify { number, after, out } => {
+                let said = self.ballots.testimony(after);
+                self.answers.push((out, number, Body::Testified((&said).into())));
+            }
+            Work::Learn { said, done } => {
+                self.ballots.catch_up(said, now);
+                self.founded.push(done);
             }
             Work::Found { cluster, done } => {
                 self.ballots.roll(RollAsk::Adopt(cluster), now);

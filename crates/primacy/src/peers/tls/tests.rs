@@ -232,3 +232,29 @@ async fn somebody_who_does_not_speak_tls_is_refused() {
     let error = one.accept(here).await.expect_err("that is no handshake");
     assert!(matches!(error, TlsError::Handshake { .. }), "{error}");
 }
+
+#[test]
+fn a_key_that_others_may_read_or_replace_is_refused_with_what_to_do() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = certificates_for(&["peer-1"]);
+    let identity = Identity::within(folder.path(), "peer-1");
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    for (mode, is_fine) in [(0o600, true), (0o400, true), (0o640, true), (0o644, false), (0o660, false), (0o666, false)]
+    {
+        set(&identity.key, mode);
+        let loaded = Tls::load(&identity);
+        assert_eq!(loaded.is_ok(), is_fine, "{mode:o}");
+        if let Err(error) = loaded {
+            assert!(error.to_string().contains(&format!("chmod 600 {}", identity.key.display())), "{error}");
+        }
+    }
+    set(&identity.key, 0o600);
+    for (mode, is_fine) in [(0o755, true), (0o777, false), (0o1777, true), (0o700, true)] {
+        set(folder.path(), mode);
+        let loaded = Tls::load(&identity);
+        assert_eq!(loaded.is_ok(), is_fine, "{mode:o}");
+        if let Err(error) = loaded {
+            assert!(error.to_string().contains("chmod o-w"), "{error}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use primacy_core::ElectionName;
-use primacy_core::quorum::{Ballot, Durable, Report, RollAnswer, RollAsk};
+use primacy_core::quorum::{Ballot, Configuration as _, Durable, Report, RollAnswer, RollAsk, Testimony};
 use prost::{Message, Oneof};
 
 use super::super::cluster::Cluster as Known;
@@ -96,6 +96,15 @@ enum RollSaid {
     NotYet(bool),
 }
 
+/// What a voter knows of the steps after some number.
+#[derive(Clone, PartialEq, Message)]
+pub(in super::super) struct TestimonyKept {
+    #[prost(message, repeated, tag = "1")]
+    adopted: Vec<Cluster>,
+    #[prost(message, optional, tag = "2")]
+    taken: Option<TakenKept>,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 struct ElsewhereKept {
     #[prost(message, optional, tag = "1")]
@@ -144,6 +153,26 @@ impl TakenKept {
             (None, None) => Ok(None),
             _ => Err(Malformed("half of what a voter has taken")),
         }
+    }
+}
+
+impl From<&Testimony<Known>> for TestimonyKept {
+    fn from(told: &Testimony<Known>) -> Self {
+        let taken = told.taken.as_ref().map(|taken| TakenKept::of(Some(taken)));
+        Self { adopted: told.adopted.iter().map(Into::into).collect(), taken }
+    }
+}
+
+impl TestimonyKept {
+    /// What it says of the cluster of `own`. What is said of another counts for nothing.
+    pub(in super::super) fn checked(self, own: &Known) -> Result<Testimony<Known>, Malformed> {
+        let adopted = self.adopted.into_iter().map(Known::try_from).collect::<Result<Vec<_>, _>>()?;
+        let taken = self.taken.unwrap_or_default().checked()?;
+        let is_later = |other: &Known| other.is_same(own) && other.membership().number() > own.number();
+        Ok(Testimony {
+            adopted: adopted.into_iter().filter(is_later).collect(),
+            taken: taken.filter(|(_, next)| is_later(next)),
+        })
     }
 }
 

@@ -1,11 +1,12 @@
 //! Frames of every kind, as they are and changed at random, through all that reads them at either end.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use primacy_core::lease::Request;
 use primacy_core::quorum::{
-    Answer, Ask, Ballot, Change, ChangeOutput, Clerk, Configuration as _, Counts, Durable, Granted, Output, Report,
-    RollAnswer, View,
+    Answer, Ask, Ballot, Change, ChangeOutput, Clerk, Configuration as _, Counts, Durable, Elections, Granted, Output,
+    Report, Roll, RollAnswer, Testimony, View,
 };
 use prost::Message as _;
 use prost::encoding::{decode_varint, encode_varint};
@@ -23,7 +24,7 @@ use super::super::tally::Tally;
 use super::*;
 use crate::select::Rank;
 use crate::store::{Holder, Standing, Term, Waiting};
-use crate::{CandidateId, ElectionName, Label, Token};
+use crate::{CandidateId, ElectionName, Instant, Label, Token};
 
 /// So many frames, a few seconds' worth.
 const FRAMES: u64 = 20_000;
@@ -177,12 +178,13 @@ impl Draw {
     /// A body of each kind.
     fn body(&mut self, own: &Cluster) -> Body {
         let id = |draw: &mut Self| wire::candidate_bytes(draw.holder().id);
-        match self.below(29) {
+        match self.below(32) {
             0 => Body::Hello(Hello {
                 version: VERSION + u32::from(!self.often()),
                 cluster: if self.often() { own.id_bytes() } else { vec![7; self.below(40)] },
                 name: "\u{202e}web-1".repeat(self.below(40)),
                 to: ["", "a@h:1", "b@h:1", "?"][self.below(4)].to_owned(),
+                role: u32::try_from(self.below(6)).expect("few"),
             }),
             1 => Body::Welcome(Welcome {
                 version: VERSION,
@@ -193,8 +195,14 @@ impl Draw {
                 echoes: self.often(),
                 process: vec![7; self.below(40)],
                 generation: self.number(),
+                testifies: self.often(),
+                role: u32::try_from(self.below(6)).expect("few"),
             }),
-            2 => Body::Refused(Refused { why: "not \u{1b}[31mnow".to_owned(), is_passing: self.often() }),
+            2 => Body::Refused(Refused {
+                why: "not \u{1b}[31mnow".to_owned(),
+                is_passing: self.often(),
+                is_denied: self.often(),
+            }),
             3 | 4 => Body::Ask(wire::Question {
                 voters: if self.often() { 0 } else { self.number() },
                 election: self.election().as_str().to_owned(),
@@ -224,6 +232,13 @@ impl Draw {
             17 => Body::Echo(true),
             28 => Body::ListAfter(self.election().as_str().to_owned()),
             18 => Body::Echoed(Echoed { requests: self.often().then(|| self.number()) }),
+            29 => Body::Behind(self.number()),
+            30 => Body::Testify(self.number()),
+            31 => {
+                let adopted = (0..self.below(4)).map(|_| self.cluster(own)).collect();
+                let taken = self.often().then(|| (Ballot { count: self.number(), by: 7 }, self.cluster(own)));
+                Body::Testified((&Testimony { adopted, taken }).into())
+            }
             19..=23 => Body::Roll(self.roll_ask(own)),
             _ => Body::Rolled(RollReply::of(&self.roll_answer(own), None)),
         }
@@ -342,8 +357,11 @@ impl Subject {
             voter: OWN,
             process: Arc::default(),
             names: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            told: Vec::new(),
+            roles: RoleNames::default(),
             tls: None,
             cluster: told,
+            seen: watch::channel(None).1,
             post,
             refusals: Default::default(),
             requests: watch::channel(None).1,
@@ -357,7 +375,9 @@ impl Subject {
             let why = self.door.objection(hello).unwrap_or_default();
             assert!(why.len() < 2_000 && !why.chars().any(char::is_control), "{why:?}");
         }
-        let Ok(work) = self.door.work(number, body, &self.out, None) else { return false };
+        let Ok(work) = self.door.work(number, body, &self.out, ("mallory", &Guest::new(Proof::Nothing))) else {
+            return false;
+        };
         let Some(work) = work else { return true };
         self.tally.take(work, clock::now());
         if let Some(kept) = self.tally.done(FRAME_BYTES_MAX) {
@@ -417,8 +437,31 @@ fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut D
             true
         }),
         Body::Recalled(terms) => terms.terms.iter().all(|term| Term::try_from(term).is_ok()),
+        Body::Testified(said) => said.checked(own).is_ok_and(|said| {
+            assert!(said.adopted.iter().all(|adopted| adopted.is_same(own) && adopted.number() > own.number()));
+            let mut roll = Roll::restarted(Some(own.clone()), Ballot::default(), None, &NoElections, Instant::ZERO);
+            roll.catch_up(&[(from, said)].into(), &NoElections, Instant::ZERO);
+            roll.configuration() == Some(own) || own.membership().old().len() == 1
+        }),
         Body::Listed(names) => names.names.iter().all(|name| wire::election(name).is_ok()),
         _ => true,
+    }
+}
+
+/// A voter that has promised nothing.
+struct NoElections;
+
+impl Elections for NoElections {
+    fn bound_until(&self, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn kept(&self) -> BTreeMap<ElectionName, Durable> {
+        BTreeMap::new()
+    }
+
+    fn inherit(&mut self, _: &ElectionName, _: &Durable, _: Instant) -> bool {
+        true
     }
 }
 

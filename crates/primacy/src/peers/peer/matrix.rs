@@ -1,0 +1,415 @@
+//! Every frame that asks a voter for something, from everybody who may come, to real voters with real certificates. The page
+//! `docs/design/roles.md` holds the same table.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy_core::lease::Holder;
+use primacy_core::quorum::{Ask, Ballot, Configuration as _, Counts, Orders, RollAsk, VoterId};
+use tokio::net::UnixStream;
+
+use super::super::address::PeerAddress;
+use super::super::channel::{self, Receiver, Sender};
+use super::super::cluster::{Cluster, Roster};
+use super::super::link::{Greeted, Way, connect, dial, greet};
+use super::super::roles::{self, Role, RoleNames};
+use super::super::tls::{Identity, Tls};
+use super::super::wire::{self, Asked, Body, Hello, Leave, Question, Recall, RollQuestion, VERSION, Waits, Welcome};
+use super::super::{certs, wire::Refused};
+use super::{Peer, PeerSettings};
+use crate::{CandidateId, Label, Token};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A step that no voter is at.
+const NOWHERE: u64 = 999;
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+}
+
+// ---- what is asked ----
+
+/// A frame, as the page names it, the least role that it takes, and one that changes nothing.
+struct Row {
+    name: &'static str,
+    /// `None`: nobody may, once the voters have been brought together.
+    least: Option<Role>,
+    body: Body,
+}
+
+fn holder() -> Holder {
+    Holder { id: CandidateId::from_bits(7), label: Label::new("web-1").expect("valid"), data: String::new() }
+}
+
+fn ask(ask: &Ask, waits: bool) -> Body {
+    let waits =
+        waits.then(|| Waits { who: Some((&holder()).into()), note: String::new(), age_ns: 0, rank: Vec::new() });
+    Body::Ask(Question {
+        election: "matrix".to_owned(),
+        asked: Some(Asked::from(ask)),
+        waits,
+        asker: wire::candidate_bytes(holder().id),
+        ..Question::default()
+    })
+}
+
+fn roll(ask: &RollAsk<Cluster>) -> Body {
+    Body::Roll(RollQuestion::of(ask).remove(0))
+}
+
+fn rows(cluster: &Cluster) -> Vec<Row> {
+    use Role::{Candidate, Observer, Operator};
+    let (term, id, ballot) = (Token::new(1).expect("small"), holder().id, Ballot { count: 1, by: 7 });
+    let claim = Ask::Claim {
+        term: Token::NONE,
+        holder: holder(),
+        lease: Duration::from_secs(1),
+        seen: Counts::default(),
+        granted: None,
+    };
+    let row = |name, least, body| Row { name, least, body };
+    vec![
+        row("`Ask` `Read`", Some(Observer), ask(&Ask::Read, false)),
+        row("`Watch`", Some(Observer), Body::Watch("matrix".to_owned())),
+        row("`List`", Some(Observer), Body::List(true)),
+        row("`Recall`", Some(Observer), Body::Recall(Recall { election: "matrix".to_owned(), limit: 9 })),
+        row("`Probe`", Some(Observer), Body::Probe(true)),
+        row("`Echo`", Some(Observer), Body::Echo(true)),
+        row("`Testify`", Some(Observer), Body::Testify(0)),
+        row("`Ask` that announces its candidate", Some(Candidate), ask(&Ask::Read, true)),
+        row("`Ask` `Claim`", Some(Candidate), ask(&claim, false)),
+        row(
+            "`Ask` `Renew`",
+            Some(Candidate),
+            ask(&Ask::Renew { term, id, beat: 1, lease: Duration::from_secs(1), fulfilled: 0 }, false),
+        ),
+        row("`Ask` `Withdraw`", Some(Candidate), ask(&Ask::Withdraw { term, id, beat: 1 }, false)),
+        row("`Ask` `Release`", Some(Candidate), ask(&Ask::Release { term, id, beat: 1, fulfilled: 0 }, false)),
+        row(
+            "`Leave`",
+            Some(Candidate),
+            Body::Leave(Leave { election: "matrix".to_owned(), id: wire::candidate_bytes(id) }),
+        ),
+        row("`Behind`", Some(Candidate), Body::Behind(1 << 63)),
+        row("`Ask` `Order`", Some(Operator), ask(&Ask::Order { orders: Orders::default(), token: None }, false)),
+        row("`Roll` `Prepare`", Some(Operator), roll(&RollAsk::Prepare { number: NOWHERE, ballot })),
+        row(
+            "`Roll` `Take`",
+            Some(Operator),
+            roll(&RollAsk::Take { number: NOWHERE, ballot, proposal: cluster.joint(cluster.voters().clone()) }),
+        ),
+        row("`Roll` `Adopt`", Some(Operator), roll(&RollAsk::Adopt(cluster.clone()))),
+        row("`Roll` `Report`", Some(Operator), roll(&RollAsk::Report { number: NOWHERE })),
+        row(
+            "`Roll` `Inherit`",
+            Some(Operator),
+            roll(&RollAsk::Inherit { number: NOWHERE, elections: Default::default() }),
+        ),
+        row("`Found`, when the voters have met", None, Body::Found(cluster.into())),
+        row("`Hello`, a second one", None, Body::Hello(Hello { role: 3, ..greeting("", 3) })),
+        row("`Welcome`, or any other answer", None, Body::Left(true)),
+    ]
+}
+
+// ---- who asks ----
+
+/// Everybody who may come, as the page names them, and the role that each has.
+const CALLERS: [(&str, Option<Role>); 10] = [
+    ("voter", Some(Role::Voter)),
+    ("operator", Some(Role::Operator)),
+    ("candidate", Some(Role::Candidate)),
+    ("candidate that claims to be an operator", Some(Role::Candidate)),
+    ("observer", Some(Role::Observer)),
+    ("socket: root or the voter's user", Some(Role::Operator)),
+    ("socket: others of its group", Some(Role::Candidate)),
+    ("the same, and it claims to be an operator", Some(Role::Candidate)),
+    ("another cluster", None),
+    ("plain text", Some(Role::Voter)),
+];
+
+fn greeting(to: &str, role: u32) -> Hello {
+    Hello { version: VERSION, cluster: Vec::new(), name: "mallory".to_owned(), to: to.to_owned(), role }
+}
+
+type Greeting = io::Result<(Welcome, Sender, Receiver)>;
+
+/// Who talks to a socket as another user, until it is dropped.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const RELAY: &str = r#"
+use IO::Socket::UNIX;
+my $s = IO::Socket::UNIX->new($ARGV[0]) or die;
+if (fork) { while (sysread(STDIN, my $b, 65536)) { syswrite($s, $b) } shutdown($s, 1) }
+else { while (sysread($s, my $b, 65536)) { syswrite(STDOUT, $b) } shutdown(STDOUT, 1) }
+"#;
+
+/// A connection to this socket by a user that is in the group of the socket and is not its owner.
+fn by_another_user(socket: &Path) -> (Other, UnixStream) {
+    let (own, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    own.set_nonblocking(true).expect("it is ours");
+    let (input, output) = (OwnedFd::from(theirs.try_clone().expect("it is ours")), OwnedFd::from(theirs));
+    let mut command = Command::new("perl");
+    command.args(["-e", RELAY]).arg(socket).stdin(Stdio::from(input)).stdout(Stdio::from(output)).uid(65_534).gid(0);
+    let child = command.spawn().expect("perl is there");
+    (Other(child), UnixStream::from_std(own).expect("it is ours"))
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    voters: Vec<PeerAddress>,
+    peers: Vec<Peer>,
+    plain: (PeerAddress, Peer, tempfile::TempDir),
+}
+
+fn free() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|held| held.local_addr()).expect("a port")
+}
+
+fn settings(folder: &Path, own: &PeerAddress, voters: &[PeerAddress], tls: Option<Arc<Tls>>) -> PeerSettings {
+    PeerSettings {
+        name: own.name().to_owned(),
+        listen: own.place().parse().expect("an address"),
+        voters: voters.to_vec(),
+        folder: folder.join(own.name()),
+        socket: Some(folder.join(format!("{}.socket", own.name()))),
+        drift_ppm: 20_000,
+        roles: RoleNames::default(),
+        tls,
+    }
+}
+
+impl World {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
+        let names = ["a", "b", "c", "operator-1", "web-1", "observer"].map(str::to_owned);
+        certs::make(&folder.path().join("certs"), &names, 1).expect("they can be made");
+        let voters: Vec<PeerAddress> =
+            names[..3].iter().map(|name| format!("{name}@{}", free()).parse().expect("an address")).collect();
+        let mut peers = Vec::new();
+        for own in &voters {
+            let tls = tls(folder.path(), own.name());
+            peers.push(Peer::start(settings(folder.path(), own, &voters, Some(tls))).await.expect("it starts"));
+        }
+        for peer in &peers {
+            within("the voters to meet", peer.founded()).await;
+        }
+        let place: PeerAddress = format!("p@{}", free()).parse().expect("an address");
+        let aside = tempfile::tempdir().expect("a folder for the test");
+        let plain = Peer::start(settings(aside.path(), &place, &[place.clone()], None)).await.expect("it starts");
+        within("it to be founded", plain.founded()).await;
+        Self { folder, voters, peers, plain: (place, plain, aside) }
+    }
+
+    fn tls(&self, name: &str) -> Arc<Tls> {
+        tls(self.folder.path(), name)
+    }
+
+    /// The voters, as one of them tells.
+    async fn cluster(&self, n: usize) -> Cluster {
+        let way = Way::Network(Some(self.tls("observer")));
+        let Greeted { cluster, .. } = dial(&self.voters[n], &way, Vec::new(), "test").await.expect("it is there");
+        cluster.expect("they have met")
+    }
+
+    async fn by_certificate(&self, name: &str, hello: Hello) -> Greeting {
+        greet(connect(&self.voters[1], Some(&self.tls(name))).await?, hello).await
+    }
+
+    /// A connection to a voter from one of [`CALLERS`].
+    async fn call(&self, who: &str, others: &mut Vec<Other>) -> Greeting {
+        let beyond = self.voters[1].to_string();
+        let socket = self.folder.path().join("a.socket");
+        match who {
+            "voter" => self.by_certificate("a", greeting("", 0)).await,
+            "operator" => self.by_certificate("operator-1", greeting("", 0)).await,
+            "candidate" => self.by_certificate("web-1", greeting("", 0)).await,
+            "candidate that claims to be an operator" => self.by_certificate("web-1", greeting(&beyond, 3)).await,
+            "observer" => self.by_certificate("observer", greeting("", 4)).await,
+            "socket: root or the voter's user" => {
+                greet(Box::new(UnixStream::connect(socket).await?), greeting(&beyond, 0)).await
+            }
+            "socket: others of its group" | "the same, and it claims to be an operator" => {
+                let (other, stream) = by_another_user(&socket);
+                others.push(other);
+                let role = if who.starts_with("the same") { 3 } else { 0 };
+                greet(Box::new(stream), greeting(&beyond, role)).await
+            }
+            "another cluster" => {
+                let hello = Hello { cluster: vec![7; 16], ..greeting("", 0) };
+                self.by_certificate("operator-1", hello).await
+            }
+            "plain text" => greet(connect(&self.plain.0, None).await?, greeting("", 0)).await,
+            other => panic!("nobody is called {other}"),
+        }
+    }
+
+    /// How a voter takes each of these frames from somebody: `yes`, `no`, or `ends`, if that ends the connection.
+    async fn takes(&self, who: &str, bodies: impl IntoIterator<Item = Body>) -> Vec<&'static str> {
+        let (mut others, mut way, mut taken) = (Vec::new(), None, Vec::new());
+        for body in bodies {
+            if way.is_none() {
+                way = self.call(who, &mut others).await.ok().map(|(_, sender, receiver)| (sender, receiver));
+            }
+            let Some((sender, receiver)) = &mut way else {
+                taken.push("ends");
+                continue;
+            };
+            let answer = match sender.send(5, body).await {
+                Ok(()) => within("an answer", receiver.next()).await,
+                Err(error) => Err(error),
+            };
+            taken.push(match &answer {
+                Ok(Some((_, Body::Refused(Refused { is_denied: true, .. })))) => "no",
+                Ok(Some(_)) => "yes",
+                Ok(None) | Err(_) => "ends",
+            });
+            // Who watches hears of other things too.
+            if !matches!(answer, Ok(Some((5, _)))) {
+                way = None;
+            }
+        }
+        taken
+    }
+}
+
+fn tls(folder: &Path, name: &str) -> Arc<Tls> {
+    Arc::new(Tls::load(&Identity::within(&folder.join("certs"), name)).expect("they fit"))
+}
+
+fn expected(role: Option<Role>, least: Option<Role>) -> &'static str {
+    match (role, least) {
+        (Some(role), Some(least)) if role >= least => "yes",
+        (Some(_), Some(_)) => "no",
+        _ => "ends",
+    }
+}
+
+/// The table of the page.
+fn page(rows: &[Row]) -> String {
+    let head = CALLERS.iter().map(|(who, _)| format!(" {who} |")).collect::<String>();
+    let mut text = format!("| frame |{head}\n|---|{}\n", "---|".repeat(CALLERS.len()));
+    for row in rows {
+        let cells = CALLERS.iter().map(|(_, role)| format!(" {} |", expected(*role, row.least))).collect::<String>();
+        text += &format!("| {} |{cells}\n", row.name);
+    }
+    text
+}
+
+fn any_cluster() -> Cluster {
+    let voter = |(name, n): (&str, u128)| {
+        let address = format!("{name}@h:{n}").parse().expect("an address");
+        (name.to_owned(), (VoterId::from_bits(n), address))
+    };
+    Cluster::of([("a", 1), ("b", 2), ("c", 3)].into_iter().map(voter).collect::<Roster>())
+}
+
+#[test]
+fn the_page_holds_this_table() {
+    let table = page(&rows(&any_cluster()));
+    let page = include_str!("../../../../../docs/design/roles.md");
+    assert!(page.contains(&table), "docs/design/roles.md is to hold:\n{table}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_frame_is_taken_from_those_who_may_and_from_nobody_else() {
+    let world = World::start().await;
+    let cluster = world.cluster(1).await;
+    let plain = Way::Network(None);
+    let Greeted { cluster: alone, .. } = dial(&world.plain.0, &plain, Vec::new(), "test").await.expect("it is there");
+    let alone = alone.expect("it is founded");
+    for (who, role) in CALLERS {
+        let of = if who == "plain text" { &alone } else { &cluster };
+        let taken = world.takes(who, rows(of).into_iter().map(|row| row.body)).await;
+        for (row, taken) in rows(of).iter().zip(taken) {
+            assert_eq!(taken, expected(role, row.least), "{} from {who}", row.name);
+        }
+    }
+    for n in 0..3 {
+        assert_eq!(world.cluster(n).await, cluster, "nothing of all that has changed who votes");
+    }
+    assert_eq!(world.peers.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_candidate_makes_a_voter_adopt_anything_and_no_operator_uses_up_the_numbers() {
+    let world = World::start().await;
+    let cluster = world.cluster(0).await;
+    let evil: Roster =
+        [("evil".to_owned(), (VoterId::from_bits(9), "evil@127.0.0.1:9".parse().expect("an address")))].into();
+    let next = cluster.joint(evil.clone());
+    let with = |number, of: &Cluster| {
+        let mut sent = wire::Cluster::from(of);
+        sent.number = number;
+        Cluster::try_from(sent).expect("it can be read")
+    };
+    let alone = next.settled().expect("it changes");
+    let forged = [with(1 << 63, &alone), with(u64::MAX, &alone), with(1, &alone), alone.clone(), next.clone()];
+    let candidates = CALLERS.iter().filter(|(_, role)| *role == Some(Role::Candidate));
+    for (who, _) in candidates {
+        let sent = forged.iter().map(|forged| roll(&RollAsk::Adopt(forged.clone())));
+        assert_eq!(world.takes(who, sent).await, ["no"; 5], "{who}");
+    }
+    // What an operator may do is bounded too: a wrong step is not taken.
+    for forged in &forged[..3] {
+        let sent = [roll(&RollAsk::Adopt(forged.clone()))];
+        assert_eq!(world.takes("operator", sent).await, ["yes"], "it is answered");
+        assert_eq!(world.cluster(1).await, cluster, "and not done");
+    }
+    for n in 0..3 {
+        assert_eq!(world.cluster(n).await, cluster);
+    }
+    for n in 0..3 {
+        let (_, mut sender, mut receiver) =
+            greet(connect(&world.voters[n], Some(&world.tls("web-1"))).await.expect("it is there"), greeting("", 0))
+                .await
+                .expect("it greets");
+        sender.send(1, ask(&Ask::Read, false)).await.expect("it is there");
+        let answer = within("an answer", receiver.next()).await.expect("it stays");
+        assert!(matches!(answer, Some((1, Body::Answer(_)))), "the voters go on: {answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn through_a_socket_nothing_reaches_what_does_not_greet_as_a_voter() {
+    let world = World::start().await;
+    let strange = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let to = format!("zz@{}", strange.local_addr().expect("bound"));
+    let socket = world.folder.path().join("a.socket");
+    // Who is no operator reaches voters only.
+    let (_other, stream) = by_another_user(&socket);
+    let refused = greet(Box::new(stream), greeting(&to, 0)).await.map(|_| ()).expect_err("it is no voter");
+    assert!(refused.to_string().contains("knows of no voter zz@"), "{refused}");
+    // An operator may greet one that is to come: but nothing else is said before that has greeted back.
+    let hello = greeting(&format!("p@{}", strange.local_addr().expect("bound")), roles::number(Role::Operator));
+    let alone = world.plain.2.path().join("p.socket");
+    let asking = tokio::spawn(async move {
+        let stream = UnixStream::connect(alone).await.expect("it listens");
+        let (mut sender, mut receiver) = channel::channel(Box::new(stream));
+        sender.send(0, Body::Hello(Hello { to: hello.to.replace("p@", "q@"), ..hello })).await.expect("it is there");
+        sender.send(1, Body::List(true)).await.expect("it is there");
+        receiver.next().await
+    });
+    let (stream, _) = within("the greeting", strange.accept()).await.expect("it comes");
+    let (_silent, mut heard) = channel::channel(Box::new(stream));
+    assert!(matches!(within("a frame", heard.next()).await, Ok(Some((0, Body::Hello(_))))));
+    let next = heard.next().await;
+    assert!(matches!(next, Ok(None) | Err(_)), "nothing else: {next:?}");
+    let told = within("an answer", asking).await.expect("no panic").expect("an answer");
+    assert!(matches!(told, Some((_, Body::Refused(_)))), "{told:?}");
+}

@@ -1,0 +1,261 @@
+//! Who may do what at a voter: which role a certificate or a socket's user has, and which role each frame takes.
+//!
+//! This is the only place that says so. The page about it is made from here: `docs/design/roles.md`.
+
+use std::str::FromStr;
+
+pub use primacy_core::quorum::Role;
+
+use super::peer::tally::Work;
+
+/// The names of certificates, for which `*` stands for any characters: `operator`, `operator-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern(String);
+
+impl NamePattern {
+    fn fits(&self, name: &str) -> bool {
+        match self.0.split_once('*') {
+            None => self.0 == name,
+            Some((first, last)) => {
+                name.len() >= first.len() + last.len() && name.starts_with(first) && name.ends_with(last)
+            }
+        }
+    }
+}
+
+/// Why this is no pattern of names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' names no certificate: give 1 to 63 of the characters a to z, 0 to 9, '-' and '.', and at most one '*'")]
+pub struct PatternError(String);
+
+impl FromStr for NamePattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.*".contains(c);
+        let is_right = (1..=63).contains(&text.len()) && text.chars().all(fits) && text.matches('*').count() <= 1;
+        if is_right { Ok(Self(text.to_owned())) } else { Err(PatternError(primacy_core::ids::escape(text))) }
+    }
+}
+
+/// Which certificates are those of operators and of observers, by the names in them. That of a voter is the voter's, and any
+/// other that the authority has signed is a candidate's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleNames {
+    /// Who may order and exchange voters.
+    pub operators: Vec<NamePattern>,
+    /// Who may only look.
+    pub observers: Vec<NamePattern>,
+}
+
+impl Default for RoleNames {
+    fn default() -> Self {
+        let both = |name: &str| vec![NamePattern(name.to_owned()), NamePattern(format!("{name}-*"))];
+        Self { operators: both("operator"), observers: both("observer") }
+    }
+}
+
+impl RoleNames {
+    /// That of a certificate with this name, which is not that of a voter.
+    pub(super) fn role(&self, name: &str) -> Role {
+        let is_one = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.fits(name));
+        if is_one(&self.operators) {
+            Role::Operator
+        } else if is_one(&self.observers) {
+            Role::Observer
+        } else {
+            Role::Candidate
+        }
+    }
+}
+
+/// What is known of whoever is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Guest {
+    pub(super) proof: Proof,
+    /// What it says that it is at most, as a peer does that passes on what somebody says on its socket.
+    pub(super) claim: Option<Role>,
+    /// It says that it comes through another peer.
+    pub(super) is_relayed: bool,
+}
+
+/// How it has proven who it is.
+#[derive(Clone, Debug)]
+pub(super) enum Proof {
+    /// By a certificate with this name first, if that is one that a peer can have.
+    Certificate(Option<String>),
+    /// By its user, on this machine.
+    Socket(Role),
+    /// Not at all: plain text is spoken.
+    Nothing,
+}
+
+impl Guest {
+    /// Somebody whose greeting has not come yet.
+    pub(super) const fn new(proof: Proof) -> Self {
+        Self { proof, claim: None, is_relayed: false }
+    }
+
+    /// Its role, where a voter has one of these names. What it claims makes it less and never more; a peer that passes something
+    /// on and does not say for whom does it for a candidate.
+    pub(super) fn role(&self, names: &RoleNames, is_voter: impl Fn(&str) -> bool) -> Role {
+        let proven = match &self.proof {
+            Proof::Certificate(Some(name)) if is_voter(name) => Role::Voter,
+            Proof::Certificate(Some(name)) => names.role(name),
+            Proof::Certificate(None) => Role::Observer,
+            Proof::Socket(role) => *role,
+            Proof::Nothing => Role::Voter,
+        };
+        match self.claim {
+            Some(claim) => proven.min(claim).min(Role::Operator),
+            None if self.is_relayed => proven.min(Role::Candidate),
+            None => proven,
+        }
+    }
+
+    /// The name that it has proven to have itself.
+    pub(super) fn own_name(&self) -> Option<&str> {
+        match &self.proof {
+            Proof::Certificate(name) if !self.is_relayed && self.claim.is_none() => name.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The role of a user on a socket: root and the voter's own user can do what they want to the voter anyway.
+pub(super) fn of_user(user: u32, own: u32) -> Role {
+    if user == 0 || user == own { Role::Operator } else { Role::Candidate }
+}
+
+/// As it is sent; 0 is nothing.
+pub(super) const fn number(role: Role) -> u32 {
+    match role {
+        Role::Observer => 1,
+        Role::Candidate => 2,
+        Role::Operator => 3,
+        Role::Voter => 4,
+    }
+}
+
+/// What was sent. A number that no release knows is the least role.
+pub(super) const fn numbered(number: u32) -> Option<Role> {
+    Some(match number {
+        0 => return None,
+        2 => Role::Candidate,
+        3 => Role::Operator,
+        4 => Role::Voter,
+        _ => Role::Observer,
+    })
+}
+
+/// The least role that each frame takes which asks a voter for something, and what it asks for.
+pub(super) const fn right(work: &Work) -> (Role, &'static str) {
+    match work {
+        Work::Ask { question, .. } => match question.ask.least_role() {
+            Role::Observer if question.announce.is_some() => (Role::Candidate, "to wait for a lease"),
+            Role::Observer => (Role::Observer, "a look"),
+            Role::Candidate => (Role::Candidate, "to campaign"),
+            least => (least, "an order"),
+        },
+        Work::Leave { .. } => (Role::Candidate, "to wait no more"),
+        Work::Watch { .. } | Work::List { .. } | Work::Recall { .. } | Work::Probe { .. } => (Role::Observer, "a look"),
+        Work::Behind { .. } => (Role::Candidate, "to tell of other voters"),
+        Work::Testify { .. } => (Role::Observer, "a look"),
+        Work::Roll { page, .. } => (page.ask.least_role(), "to exchange voters"),
+        Work::Found { .. } => (Role::Voter, "to bring voters together"),
+        // These come from this voter itself.
+        Work::Learn { .. } | Work::Gone { .. } => (Role::Voter, "to answer for others"),
+    }
+}
+
+/// Why somebody may not do that, and what to do.
+pub(super) fn denial(who: &str, role: Role, least: Role, what: &str) -> String {
+    let who = primacy_core::ids::escape(who);
+    let how = match least {
+        Role::Operator | Role::Voter => {
+            "use a certificate with the name of an operator ('primacy peer certs DIR operator'; the peers' --operators say \
+             which names those are), or the socket of a peer, as root or that peer's user"
+        }
+        Role::Candidate | Role::Observer => {
+            "use a certificate with another name; the peers' --observers say which names only look"
+        }
+    };
+    format!("'{who}' is {} {role} here, and {what} takes {} {least}: {how}", article(role), article(least))
+}
+
+const fn article(role: Role) -> &'static str {
+    match role {
+        Role::Observer | Role::Operator => "an",
+        Role::Candidate | Role::Voter => "a",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(name: &str) -> Guest {
+        Guest::new(Proof::Certificate(Some(name.to_owned())))
+    }
+
+    fn role(guest: &Guest) -> Role {
+        guest.role(&RoleNames::default(), |name| ["a", "b", "operator-of-old"].contains(&name))
+    }
+
+    #[test]
+    fn the_name_in_a_certificate_is_the_role() {
+        for (name, wanted) in [
+            ("a", Role::Voter),
+            ("operator", Role::Operator),
+            ("operator-1", Role::Operator),
+            ("operator-of-old", Role::Voter),
+            ("operators", Role::Candidate),
+            ("observer-x.example", Role::Observer),
+            ("web-1", Role::Candidate),
+            ("an-operator", Role::Candidate),
+        ] {
+            assert_eq!(role(&certificate(name)), wanted, "{name}");
+        }
+        assert_eq!(role(&Guest::new(Proof::Certificate(None))), Role::Observer);
+        assert_eq!(role(&Guest::new(Proof::Nothing)), Role::Voter);
+    }
+
+    #[test]
+    fn what_is_claimed_makes_less_and_never_more() {
+        for (name, claim, wanted) in [
+            ("web-1", Role::Operator, Role::Candidate),
+            ("web-1", Role::Voter, Role::Candidate),
+            ("observer", Role::Voter, Role::Observer),
+            ("operator", Role::Observer, Role::Observer),
+            ("a", Role::Operator, Role::Operator),
+            ("a", Role::Candidate, Role::Candidate),
+            ("a", Role::Voter, Role::Operator),
+        ] {
+            let guest = Guest { claim: Some(claim), ..certificate(name) };
+            assert_eq!(role(&guest), wanted, "{name} as {claim}");
+            assert_eq!(guest.own_name(), None, "who speaks for another is not itself");
+        }
+        let silent = Guest { is_relayed: true, ..certificate("a") };
+        assert_eq!((role(&silent), silent.own_name()), (Role::Candidate, None), "for whom is not said");
+        assert_eq!(certificate("a").own_name(), Some("a"));
+        assert_eq!(numbered(77), Some(Role::Observer));
+        for role in [Role::Observer, Role::Candidate, Role::Operator, Role::Voter] {
+            assert_eq!(numbered(number(role)), Some(role));
+        }
+    }
+
+    #[test]
+    fn patterns_have_one_star_at_most() {
+        let fits = |pattern: &str, name: &str| pattern.parse::<NamePattern>().expect(pattern).fits(name);
+        assert!(fits("*", "anything") && fits("ops-*", "ops-1") && fits("*.ops", "a.ops") && fits("a*c", "abc"));
+        assert!(!fits("ops-*", "ops") && !fits("a*a", "a") && !fits("ops", "ops-1"));
+        for wrong in ["", "a**", "*a*", "Ops", "a b", &"x".repeat(64)] {
+            assert!(wrong.parse::<NamePattern>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn root_and_the_voters_user_are_operators_on_its_socket() {
+        assert_eq!([of_user(0, 7), of_user(7, 7), of_user(8, 7)], [Role::Operator, Role::Operator, Role::Candidate]);
+    }
+}
