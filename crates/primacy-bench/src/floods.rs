@@ -178,7 +178,9 @@ fn watch(
         let elapsed = begin.elapsed();
         let (renewals, leaderships, longest) = {
             let log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            (log.renewals(), log.beats.len(), log.longest)
+            // A time without any renewal at the end counts too.
+            let since = log.last.map_or(elapsed, |last| last.elapsed());
+            (log.renewals(), log.beats.len(), log.longest.max(since))
         };
         let server = place.cpu().saturating_sub(server);
         let all = crate::proc::cpu(std::process::id()).saturating_sub(own);
