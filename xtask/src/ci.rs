@@ -142,8 +142,7 @@ fn clippy(shell: &Shell) -> Result<(), String> {
 
 fn docs(shell: &Shell) -> Result<(), String> {
     // The command has the library's name, and its pages would overwrite the library's.
-    // With all features it needs what the step before has built.
-    let args = ["doc", "--workspace", "--exclude", "primacy-cli", "--no-deps", "--all-features", "--locked"];
+    let args = ["doc", "--workspace", "--exclude", "primacy-cli", "--no-deps", "--locked"];
     shell.run("cargo", &args, &[("RUSTDOCFLAGS", "--deny warnings")])
 }
 
