@@ -19,8 +19,13 @@ fn doctor_measures_and_advises() {
     let latency = |name: &str| report["renewals"][name].as_f64().expect("a number");
     assert!(latency("p50_ms") <= latency("p99_ms") && latency("p99_ms") <= latency("max_ms"));
     assert_eq!((&report["timing"]["lease_ms"], &report["timing"]["grace_ms"]), (&60_000.into(), &5_000.into()));
+    let opening = |name: &str| report["opening"][name].as_f64().expect("a number");
+    assert!(opening("longest_ms") > 0.0 && opening("longest_ms") < opening("leads_within_ms"), "{report}");
+    assert_eq!(opening("timeout_ms"), 30_000.0, "a lease of a minute waits no longer for a connection");
     let codes: Vec<_> = report["findings"].as_array().expect("a list").iter().map(|found| &found["code"]).collect();
-    assert!(codes.contains(&&"clock".into()) && codes.contains(&&"timing".into()), "{codes:?}");
+    for code in ["clock", "timing", "opening"] {
+        assert!(codes.contains(&&code.into()), "{codes:?}");
+    }
     assert_eq!(world.snapshot().expect("an election").record, before);
 }
 
