@@ -142,6 +142,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo doc --open -p primacy", No(BUILDS)),
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
+    ("cargo xtask bench floods", No(BUILDS)),
     ("cargo xtask bench peers", No(BUILDS)),
     ("cargo xtask bench peers --lease 60", No(BUILDS)),
     ("cargo xtask bench peers --paper", No(BUILDS)),
