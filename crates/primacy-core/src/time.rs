@@ -121,6 +121,19 @@ pub(crate) fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() 
     step / 2 + spread(step / 2, entropy)
 }
 
+/// A duration as people write it, exactly: `48h`, `5m`, `1.5s`, `250ms`.
+pub(crate) struct Written(pub(crate) Duration);
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            seconds if self.0.subsec_nanos() > 0 || seconds == 0 || seconds % 60 > 0 => write!(f, "{:?}", self.0),
+            seconds if seconds % 3_600 > 0 => write!(f, "{}m", seconds / 60),
+            seconds => write!(f, "{}h", seconds / 3_600),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,5 +149,20 @@ mod tests {
     fn shares_round_up() {
         assert_eq!(share_ppm(Duration::from_nanos(1), 20_000), Duration::from_nanos(1));
         assert_eq!(share_ppm(Duration::from_secs(10), 50_000), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn durations_are_written_as_people_do() {
+        for (millis, written) in [
+            (172_800_000, "48h"),
+            (86_400_000, "24h"),
+            (5_400_000, "90m"),
+            (90_000, "90s"),
+            (1_500, "1.5s"),
+            (250, "250ms"),
+            (0, "0ns"),
+        ] {
+            assert_eq!(alloc::format!("{}", Written(Duration::from_millis(millis))), written);
+        }
     }
 }

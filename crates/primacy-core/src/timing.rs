@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::lease::Standing;
-use crate::time::{share_ppm, stretched};
+use crate::time::{Written, share_ppm, stretched};
 
 /// What may be chosen about an election's timing; everything else follows. Checked by [`Timing::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,13 +63,13 @@ pub struct Timing {
 #[non_exhaustive]
 pub enum TimingError {
     /// The lease is shorter than 100 ms or longer than a day.
-    #[error("a lease of {lease:?} is not supported; choose 100ms to 24h")]
+    #[error("a lease of {} is not supported; choose 100ms to 24h", Written(*.lease))]
     Lease {
         /// What was asked for.
         lease: Duration,
     },
     /// The work's time to stop leaves too little of the lease for renewing it.
-    #[error("a grace of {grace:?} does not fit in a lease of {lease:?}; choose at most {most:?}, or a longer lease")]
+    #[error("a grace of {} does not fit in a lease of {}; choose at most {}, or a longer lease", Written(*.grace), Written(*.lease), Written(*.most))]
     Grace {
         /// The lease.
         lease: Duration,
@@ -80,9 +80,8 @@ pub enum TimingError {
     },
     /// The lease would have ended before it is renewed, or the work would have been told to stop.
     #[error(
-        "renewing every {renew_every:?} is too seldom for a lease of {lease:?}: with a grace of {grace:?} it must have been renewed \
-         after {room:?}, calls included; choose at most {most:?} (the default is {usual:?}), or a longer lease"
-    )]
+        "renewing every {} is too seldom for a lease of {}: with a grace of {} it must have been renewed \
+         after {}, calls included; choose at most {} (the default is {}), or a longer lease", Written(*.renew_every), Written(*.lease), Written(*.grace), Written(*.room), Written(*.most), Written(*.usual))]
     Interval {
         /// The renewal interval that was asked for.
         renew_every: Duration,
@@ -99,8 +98,7 @@ pub enum TimingError {
     },
     /// A renewal and its time-out do not fit into the lease before the work must be told to stop.
     #[error(
-        "renewing every {renew_every:?} with a call time-out of {call_timeout:?} does not fit; together at most {room:?}, each at least 1ms"
-    )]
+        "renewing every {} with a call time-out of {} does not fit; together at most {}, each at least 1ms", Written(*.renew_every), Written(*.call_timeout), Written(*.room))]
     Renewal {
         /// The renewal interval.
         renew_every: Duration,

@@ -6,7 +6,7 @@ Examples:
   primacy status --explain            who leads, and why
   primacy promote web-2               hand over to web-2
 
-Exit codes of all commands: 2 wrong usage, 69 the store could not be reached or read within --wait,
+Exit codes of all commands: 2 wrong usage, 69 the store could not be reached or read within --wait, \
 74 the output could not be written. Others are documented with each command.
 Durations are written 250ms, 10s, 2m, 1h or 1m 30s.";
 
@@ -24,11 +24,11 @@ Examples:
   primacy run --store peers:///run/primacy/a.socket --score-oracle latency -- ./writer
   primacy run --protocol registers --round 2s -- ./writer
 
-CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets
+CMD gets PRIMACY_ELECTION, PRIMACY_NAME and PRIMACY_TOKEN in its environment. When the leadership is lost it gets \
 SIGTERM, and SIGKILL after the grace, before anybody else may lead.
 Each transition is a line on standard error; --quiet leaves errors only.
-Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 71 primacy's own
-processes cannot be started or do not stay alive, 75 lost the leadership with --once, or did not have it with --try or
+Exit codes: CMD's own (128 + n for a signal), 2 wrong usage, 69 the store could not be reached or used, 71 primacy's own \
+processes cannot be started or do not stay alive, 75 lost the leadership with --once, or did not have it with --try or \
 --for, 77 asked to end while some of CMD may not be killed, 126 CMD cannot be executed, 127 CMD not found.";
 
 pub(crate) const STATUS: &str = "\
@@ -77,7 +77,7 @@ Examples:
   primacy promote web-2 --no-wait --json
 
 A live leader stops its work and hands over at once; a dead one's lease is waited out, unless --now.
-Exit codes: 0 the successor leads (with --no-wait: the order stands), 1 refused and nothing changed,
+Exit codes: 0 the successor leads (with --no-wait: the order stands), 1 refused and nothing changed, \
 3 the order stands but another candidate leads, or nobody yet.";
 
 pub(crate) const DEPOSE: &str = "\
@@ -86,7 +86,7 @@ Examples:
   primacy depose --token 17     only if the leadership with token 17 is still the last
   primacy depose --now          do not wait out the lease of a leader that is known to be dead
 
-Exit codes: 0 another candidate leads (with --no-wait: the order stands), 1 refused and nothing changed,
+Exit codes: 0 another candidate leads (with --no-wait: the order stands), 1 refused and nothing changed, \
 3 the order stands but nobody else leads yet.";
 
 pub(crate) const PAUSE: &str = "\
@@ -114,7 +114,7 @@ Examples:
   primacy simulate --seeds 100000 --json | jq .silent_losses
   primacy simulate --lease 3s --replay 17 | less
 
-The state machine of `primacy run` lives in worlds in which clocks drift, calls are lost, processes stop and die. A number
+The state machine of `primacy run` lives in worlds in which clocks drift, calls are lost, processes stop and die. A number \
 decides everything in a world, so each can be seen again. No store is used.
 Exit codes: 0 no promise was broken, 2 wrong usage, 3 a promise was broken: please report it with the line it prints.";
 
@@ -131,7 +131,7 @@ Examples:
 Start one peer on each of three or five machines, with the same --peers. Elections go on while more than half of them live.
 Never copy the folder of a peer, and never bring an older copy of it back: that voter would vote twice.
 SIGHUP makes it read its certificates again. SIGTERM and SIGINT end it, and then the exit code is 0.
-Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no such port or socket, folder in use or damaged,
+Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no such port or socket, folder in use or damaged, \
 74 its file could not be written.";
 
 pub(crate) const PEER_CERTS: &str = "\
@@ -155,9 +155,9 @@ Examples:
   primacy peer --name d --certs certs --peers a@10.0.0.1:7400,d@10.0.0.4:7400     on its machine: it waits
   primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400     with PRIMACY_STORE, as for primacy run
 
-Elections go on meanwhile. It returns when the new voters vote, after one lease at most. If it ends early, do the same
+Elections go on meanwhile. It returns when the new voters vote, after one lease at most. If it ends early, do the same \
 again: what has begun is finished, and what is done already is not done twice.
-Exit codes: 0 they vote, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
+Exit codes: 0 they vote, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished, \
 69 no majority of the voters can be reached.";
 
 pub(crate) const PEER_REMOVE: &str = "\
@@ -165,7 +165,7 @@ Examples:
   primacy peer remove c         c ends by itself, and its folder can be removed
 
 A majority of those who stay must be up. If it ends early, do the same again.
-Exit codes: 0 they vote no more, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
+Exit codes: 0 they vote no more, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished, \
 69 no majority of the voters can be reached.";
 
 pub(crate) const PEER_REPLACE: &str = "\
@@ -174,7 +174,7 @@ Examples:
   primacy peer replace c d@10.0.0.4:7400     d in the place of c
 
 If it ends early, do the same again.
-Exit codes: 0 done, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished,
+Exit codes: 0 done, 1 refused with nothing changed, 2 wrong usage, 3 begun but not finished, \
 69 no majority of the voters can be reached.";
 
 pub(crate) const PEER_CONFIRM: &str = "\
@@ -191,7 +191,7 @@ Examples:
   primacy schema postgres --fence-only     for a database of yours that refuses what a deposed leader writes
   primacy schema sqlite | sqlite3 jobs.db
 
-primacy sets its store up by itself where its user may create tables; this is for where it may not. The SQL may be run
+primacy sets its store up by itself where its user may create tables; this is for where it may not. The SQL may be run \
 again. It ends with the rights that programs need, as comments.";
 
 pub(crate) const COMPLETIONS: &str = "\

@@ -275,10 +275,11 @@ impl Reach {
             StoreError::Unusable(_) => "nothing was changed".to_owned(),
             _ => format!("tried for {}; check --store, or try longer with --wait", span(self.wait)),
         };
-        // A store names itself in most of its errors.
+        // A store names itself in most of its errors, and each of its hosts.
         let (location, error) = (self.location(), error.to_string());
         let path = location.split_once(':').map_or(location.as_str(), |(_, path)| path);
-        let place = if error.contains(path) { String::new() } else { format!("{location}: ") };
+        let is_named = error.contains(path) || error.contains("://");
+        let place = if is_named { String::new() } else { format!("{location}: ") };
         Failure::unavailable(format!("{place}{error} ({advice})"))
     }
 }

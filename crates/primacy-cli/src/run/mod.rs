@@ -136,7 +136,9 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     }
     if common.uses_default_store() {
         place::create_default_folder().map_err(|error| {
-            Refusal::system(&format!("the folder {} cannot be created", place::default_folder().display()), &error)
+            let folder = place::default_folder();
+            let what = format!("the folder {} cannot be created; name another place with --store", folder.display());
+            Refusal::system(&what, &error)
         })?;
     }
     let mut candidate = CandidateConfig::new(label);

@@ -56,6 +56,79 @@ fn the_default_store_is_in_a_private_state_folder_that_observers_do_not_create()
     assert_eq!(with_home(&["history"]).out.lines().count(), 2);
 }
 
+/// Without a home folder that can be written, the default store is nowhere.
+#[test]
+fn a_default_store_that_cannot_be_made_is_refused_with_the_way_to_name_another() {
+    for (home, folder) in
+        [("/proc/nobody", "/proc/nobody/.local/state/primacy"), ("/proc", "/proc/.local/state/primacy")]
+    {
+        let mut command = primacy(&["run", "--", "true"]);
+        let ended = command.env("HOME", home).env_remove("XDG_STATE_HOME").env_remove("STATE_DIRECTORY").output();
+        let ended = Ended::of(ended.expect("it starts"));
+        assert!(ended.err.contains(folder) && ended.err.contains("--store"), "{ended:?}");
+    }
+}
+
+/// Each place and each cause is named once, however many layers an error comes through.
+#[test]
+fn an_unreachable_database_is_told_without_repetition() {
+    let told = |url: &str| run(&["status", "--store", url, "--wait", "0s"]);
+    let one = told("postgres://u@127.0.0.1:1/d");
+    one.is_one_line(69, "postgresql://u@127.0.0.1:1/d");
+    assert_eq!(one.err.matches("://").count(), 1, "{one:?}");
+    let two = told("postgres://u@127.0.0.1:1,127.0.0.1:2/d");
+    two.is_one_line(69, "127.0.0.1:2/d");
+    assert_eq!(two.err.matches("127.0.0.1:1").count(), 1, "{two:?}");
+    let mysql = told("mysql://u@127.0.0.1:1/d");
+    mysql.is_one_line(69, "mysql://u@127.0.0.1:1/d");
+    assert_eq!(mysql.err.matches("://").count(), 1, "{mysql:?}");
+    assert!(!mysql.err.contains("Input/output error"), "{mysql:?}");
+}
+
+#[test]
+fn a_refused_duration_is_shown_as_it_was_written() {
+    run(&["run", "--lease", "48h", "--", "true"]).is_one_line(2, "a lease of 48h is not supported");
+    run(&["run", "--lease", "10s", "--grace", "2m", "--", "true"]).is_one_line(2, "a grace of 2m does not fit");
+}
+
+/// A terminal breaks lines where it likes; a text that has its own breaks in the middle of a sentence gets both.
+#[test]
+fn the_footers_of_help_break_no_sentence() {
+    let commands = [
+        &[][..],
+        &["run"],
+        &["status"],
+        &["list"],
+        &["members"],
+        &["watch"],
+        &["history"],
+        &["promote"],
+        &["depose"],
+        &["pause"],
+        &["resume"],
+        &["doctor"],
+        &["simulate"],
+        &["peer"],
+        &["peer", "certs"],
+        &["peer", "list"],
+        &["peer", "add"],
+        &["peer", "remove"],
+        &["peer", "replace"],
+        &["schema"],
+        &["completions"],
+        &["man"],
+    ];
+    for words in commands {
+        let mut command = primacy(&[words, &["--help"]].concat());
+        let ended = Ended::of(command.env("COLUMNS", "1000").output().expect("it starts"));
+        let (_, footer) = ended.out.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{words:?}: {ended:?}"));
+        let sentences = footer.lines().filter(|line| !line.is_empty() && !line.starts_with("  "));
+        for line in sentences {
+            assert!(line.ends_with(['.', ':']), "{words:?}: {line}");
+        }
+    }
+}
+
 #[test]
 fn durations_that_make_no_sense() {
     let folder = tempfile::tempdir().expect("a folder");

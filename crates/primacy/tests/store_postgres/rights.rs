@@ -163,7 +163,9 @@ async fn the_password_may_be_in_a_file_and_the_server_behind_a_socket() {
     mode(0o600);
     Actor::join(&at(&base), "e", 1).await.take().await;
     mode(0o644);
-    assert!(unusable(Actor::try_join(&at(&base), "e", 1).await).contains("password missing"), "others can read it");
+    let refused = unusable(Actor::try_join(&at(&base), "e", 1).await);
+    assert!(refused.contains("password missing"), "others can read it: {refused}");
+    assert!(["the URL", "PGPASSWORD", "~/.pgpass"].iter().all(|way| refused.contains(way)), "{refused}");
     let socket = at(&server.unix_url());
     assert!(Actor::join(&socket, "e", 2).await.look().await.record.is_some());
     assert!(!socket.location().contains("sslmode"), "{}", socket.location());

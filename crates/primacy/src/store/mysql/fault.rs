@@ -59,7 +59,7 @@ impl Fault {
     /// What an error means that came in answer to the statement `at` of a packet.
     pub(super) fn of(error: &Error, packet: &Packet, at: usize, host: &str) -> Self {
         let Error::Server(error) = error else {
-            let message = format!("{host}: {}", escape(&error.to_string()));
+            let message = format!("{host}: {}", words(error));
             return Self::Said(match packet.change {
                 Change::Nothing => StoreError::Unreachable(message),
                 // The server may have all of it, and go on.
@@ -125,10 +125,18 @@ fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> 
 }
 
 /// Why there is no connection. Nothing was sent that changes anything.
-pub(super) fn of_connecting(error: &Error, host: &str) -> StoreError {
+pub(super) fn of_connecting(error: &Error, host: &str, has_password: bool) -> StoreError {
     let message = match error {
+        // What the server says of it: "(using password: NO)".
+        Error::Server(error) if matches!(error.code, 1045 | 1698) && !has_password => format!(
+            "{host}: a password is needed; give one in the URL, or in the environment variable MYSQL_PWD ({})",
+            shown(error)
+        ),
+        Error::Server(error) if error.code == 1045 => {
+            format!("{host}: it does not let this user in, or not with this password ({})", shown(error))
+        }
         Error::Server(error) => format!("{host}: {}", shown(error)),
-        error => format!("{host}: {}", escape(&error.to_string())),
+        error => format!("{host}: {}", words(error)),
     };
     match error {
         // Access denied, unknown database, host not allowed, passwords that must be changed.
@@ -149,6 +157,16 @@ pub(super) fn of_connecting(error: &Error, host: &str) -> StoreError {
         #[cfg(feature = "mysql-tls")]
         Error::Io(IoError::Tls(_)) => StoreError::Unusable(message),
         _ => StoreError::Unreachable(message),
+    }
+}
+
+/// What an error says that is not the server's, once: the driver has each layer repeat the one below it.
+fn words(error: &Error) -> String {
+    match error {
+        Error::Io(IoError::Io(error)) => escape(&error.to_string()).to_string(),
+        #[cfg(feature = "mysql-tls")]
+        Error::Io(IoError::Tls(error)) => escape(&error.to_string()).to_string(),
+        error => escape(&error.to_string()).to_string(),
     }
 }
 
@@ -225,5 +243,33 @@ mod tests {
         assert_eq!(outcome(&Packet::single("UPDATE t".into())), Unknown);
         assert_eq!(outcome(&Packet::first(&["UPDATE t".into()])), Unknown);
         assert_eq!(outcome(&Packet::transaction(&[])), Unknown);
+    }
+
+    #[test]
+    fn an_error_says_everything_once() {
+        let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "Connection refused");
+        let error = Error::Io(IoError::Io(refused));
+        assert_eq!(
+            of_connecting(&error, "db:3306", true).to_string(),
+            "the store cannot be reached: db:3306: Connection refused"
+        );
+        let lost = StoreError::from(Fault::of(&error, &Packet::read("SELECT 1".into()), 0, "db:3306")).to_string();
+        assert_eq!(lost, "the store cannot be reached: db:3306: Connection refused");
+    }
+
+    #[test]
+    fn a_missing_password_is_told_with_the_ways_to_give_one() {
+        let denied = |has_password| {
+            let message =
+                format!("Access denied for user (using password: {})", if has_password { "YES" } else { "NO" });
+            let error = Error::Server(ServerError { code: 1045, message, state: "28000".into() });
+            of_connecting(&error, "db:3306", has_password)
+        };
+        let none = denied(false);
+        assert!(matches!(none, StoreError::Unusable(_)));
+        assert!(none.to_string().contains("in the URL") && none.to_string().contains("MYSQL_PWD"), "{none}");
+        let wrong = denied(true);
+        assert!(matches!(wrong, StoreError::Unusable(_)));
+        assert!(wrong.to_string().contains("not with this password"), "{wrong}");
     }
 }

@@ -94,7 +94,9 @@ impl Line {
     /// Where everything is in place, all that is asked and set goes in one packet.
     async fn open_at(place: &Place, host: &Host, purpose: Purpose) -> Result<Self, StoreError> {
         let host_name = host.to_string();
-        let conn = Conn::new(place.opts(host)?).await.map_err(|error| fault::of_connecting(&error, &host_name))?;
+        let conn = Conn::new(place.opts(host)?)
+            .await
+            .map_err(|error| fault::of_connecting(&error, &host_name, place.has_password()))?;
         let (is_here, server) = (host.is_here(), Server::default());
         let before_change = place.oddities.before_change.clone();
         let mut line = Self { conn, host: host_name, is_here, health: Health::Idle, before_change, server };

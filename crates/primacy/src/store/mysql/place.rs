@@ -186,6 +186,10 @@ impl Place {
         }
     }
 
+    pub(super) const fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
     /// The URL without the password.
     pub(super) fn url(&self) -> String {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();

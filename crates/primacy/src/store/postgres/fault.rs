@@ -107,9 +107,14 @@ pub(super) fn not_connected(error: &tokio_postgres::Error, shown: &str) -> Store
         let hopeless = ["certificate", "server does not support TLS", "password missing"];
         let refused = hopeless.iter().any(|sign| said.contains(sign));
         let error = if refused { StoreError::Unusable } else { StoreError::Unreachable };
-        let advice = match said.contains("certificate") {
-            true => "; the server is always verified, name its own authority with sslrootcert=FILE",
-            false => "",
+        let advice = match () {
+            () if said.contains("certificate") => {
+                "; the server is always verified, name its own authority with sslrootcert=FILE"
+            }
+            () if said.contains("password missing") => {
+                "; give it in the URL, in PGPASSWORD or in the password file (PGPASSFILE, ~/.pgpass, mode 0600)"
+            }
+            () => "",
         };
         return error(format!("{shown}: {said}{advice}"));
     };
