@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use primacy::{Candidate, CandidateConfig, Election, Label, Timing, clock};
 
+use crate::hints::QUEUED;
 use crate::support::server;
 
 fn campaign(election: &Election, number: usize) -> Candidate {
@@ -24,7 +25,7 @@ async fn a_waiting_candidate_hears_of_a_resignation() {
         // Who has just led lets others go first, so that each round needs a new candidate.
         let mut next = campaign(&election, number);
         let start = clock::now();
-        let queued = || server.sql("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'");
+        let queued = || server.sql(QUEUED);
         while queued().expect("told").trim() != "1" {
             assert!(clock::now().since(start) < Duration::from_secs(20), "nobody waits beside the lookout");
             tokio::task::yield_now().await;

@@ -23,10 +23,12 @@ fn counter(server: &MariaDb, name: &str) -> u64 {
     row.split('\t').nth(1).and_then(|value| value.trim().parse().ok()).expect("a number")
 }
 
-/// Those that sleep in the queue for the post.
+/// Those that sleep in the queue for the post: not the lookout, which waits for the leader's lock.
+pub(crate) const QUEUED: &str = "SELECT COUNT(*) FROM information_schema.processlist \
+                                 WHERE state = 'User lock' AND info LIKE 'SELECT GET_LOCK%'";
+
 fn queued(server: &MariaDb) -> u64 {
-    let question = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'";
-    server.sql(question).expect("told").trim().parse().expect("a number")
+    server.sql(QUEUED).expect("told").trim().parse().expect("a number")
 }
 
 async fn await_queue(server: &MariaDb, length: u64) {

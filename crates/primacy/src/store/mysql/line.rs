@@ -13,7 +13,7 @@ use super::fault::{self, Fault};
 use super::packet::{self, Packet};
 use super::place::{Host, Place};
 use super::rows::Change;
-use super::schema;
+use super::{lookout, presence, schema};
 
 /// How long one host may take to become usable.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -38,6 +38,8 @@ pub(super) enum Purpose {
     Observe,
     /// Hints: nothing that is read has to be new, and whoever falls silent is hung up on.
     Listen,
+    /// A leader's sign of life: as for hints, but it may be silent for longer.
+    Lead,
 }
 
 /// A connection of our own. Never pooled; after a round trip that was interrupted it refuses everything.
@@ -101,7 +103,7 @@ impl Line {
         let before_change = place.oddities.before_change.clone();
         let mut line = Self { conn, host: host_name, is_here, health: Health::Idle, before_change, server };
         let questions = ask_server().into_iter().chain(settings(purpose));
-        let needs_tables = purpose != Purpose::Listen;
+        let needs_tables = matches!(purpose, Purpose::Campaign | Purpose::Observe);
         let asked: Vec<String> = questions.clone().chain(needs_tables.then(schema::ask_version)).collect();
         let rights = if purpose == Purpose::Campaign { schema::ask_rights() } else { Vec::new() };
         let mut is_denied = false;
@@ -138,7 +140,7 @@ impl Line {
                 }
             }
             Purpose::Observe => schema::check(&line, version)?,
-            Purpose::Listen => {}
+            Purpose::Listen | Purpose::Lead => {}
         }
         Ok(line)
     }
@@ -346,7 +348,7 @@ impl Server {
         Ok(server)
     }
 
-    fn is_mariadb(&self) -> bool {
+    pub(super) fn is_mariadb(&self) -> bool {
         self.version.to_ascii_lowercase().contains("mariadb")
     }
 
@@ -382,12 +384,14 @@ fn settings(purpose: Purpose) -> Vec<String> {
         "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2 /*M!100300 , idle_transaction_timeout = 3 */"
             .to_owned(),
     ];
-    if purpose == Purpose::Listen {
-        // A lookout that is stopped must not keep its post: the server closes what has been silent for so long.
-        settings.push(format!(
-            "SET SESSION wait_timeout = {} /*M!100101 , max_statement_time = 0 */",
-            super::lookout::SILENT_FOR_SECONDS
-        ));
+    let silent_for = match purpose {
+        Purpose::Campaign | Purpose::Observe => None,
+        Purpose::Listen => Some(lookout::SILENT_FOR_SECONDS),
+        Purpose::Lead => Some(presence::SILENT_FOR_SECONDS),
+    };
+    if let Some(seconds) = silent_for {
+        // Who is stopped or lost must not keep its lock: the server closes what has been silent for so long.
+        settings.push(format!("SET SESSION wait_timeout = {seconds} /*M!100101 , max_statement_time = 0 */"));
     }
     settings
 }
@@ -396,7 +400,9 @@ fn settings(purpose: Purpose) -> Vec<String> {
 fn settings_of_galera(server: &Server, purpose: Purpose) -> Option<String> {
     let settings = match purpose {
         // Reads and writes wait until this node has applied what the cluster had committed when they came.
-        Purpose::Campaign | Purpose::Observe => "SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0",
+        Purpose::Campaign | Purpose::Observe | Purpose::Lead => {
+            "SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0"
+        }
         Purpose::Listen => "SET SESSION wsrep_sync_wait = 0",
     };
     server.is_galera.then(|| settings.to_owned())

@@ -1,11 +1,14 @@
 //! Hints: one of all waiting connections keeps a lookout, the others sleep until it passes the post on.
 //!
 //! MySQL tells nobody of a change. But it has locks with names, `GET_LOCK`, and a queue in front of each. Whoever gets
-//! the lock of an election compares the row with what it knew. If that is the same, it is the lookout: it glances at
-//! the row every 50 ms. If not, it rings, passes the lock on, and queues again at the end; so a change runs once
-//! through all who wait, and each costs two statements. N candidates cost one poller and N sleeping connections.
+//! the lock of an election compares the row with what it knew. If that is the same, it is the lookout: it watches the row.
+//! If not, the server passes the lock on at once, and it rings and queues again at the end; so a change runs once through all
+//! who wait, and each costs two statements. N candidates cost one lookout and N sleeping connections.
 //!
-//! The lock decides nothing. If it is lost, or held by a lookout that sleeps, a hint is late.
+//! The lookout waits for the leader's own lock, which ends with the leader's connection, and has the server look at the row
+//! meanwhile: one statement a second. Where the leader has no such lock the server looks at the row every 50 ms.
+//!
+//! The locks decide nothing. If one is lost, or held by a lookout that sleeps, a hint is late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +20,30 @@ use tracing::debug;
 use super::super::{BoxFuture, Hints, StoreError};
 use super::fault::Fault;
 use super::line::{Answer, Line, Purpose};
-use super::packet::{Packet, text};
+use super::locks;
+use super::packet::Packet;
 use super::place::Place;
 use super::rows;
-use crate::ElectionName;
+use crate::{ElectionName, clock};
 
-/// How often the lookout glances at the row.
+/// How long the server waits for the leader's lock before it looks at the row, in seconds, and how often in one statement.
+/// Only MariaDB waits for parts of a second. Orders are heard of by the look, so that this delays them.
+const LOCK_FOR: &str = "0.1";
+const LOCK_STEPS: u32 = 10;
+
+/// The same where the leader has no lock: how often the server looks at the row.
+const SLEEP_FOR: &str = "0.05";
+const SLEEP_STEPS: u32 = 5;
+
+/// The pause where the server shows a change that is not committed.
 const GLANCE_EVERY: Duration = Duration::from_millis(50);
+
+/// When a leader's connection has ended: its warden needs some time to see it dead and release the lease.
+const CLOSE_GLANCE_EVERY: Duration = Duration::from_millis(3);
+const CLOSE_GLANCES: u32 = 60;
+
+/// A lock that was got after this time was somebody's.
+const SHORT: Duration = Duration::from_millis(10);
 
 /// How long a connection queues before it says that it is still there.
 const QUEUE_SECONDS: u64 = 60;
@@ -78,14 +98,21 @@ impl Hints for Lookout {
     }
 }
 
-/// What of the row is worth a hint: the last token, whether it is held, the operators' orders.
-type Glance = (i64, i64, i64);
+/// What came of a wait on the server.
+enum Rest {
+    /// Nothing.
+    Quiet,
+    /// It ended early, and the row is as it was.
+    Woken,
+    /// The row is another.
+    Changed,
+}
 
 struct Post {
     place: Place,
     election: ElectionName,
     bell: Arc<Notify>,
-    known: Option<Glance>,
+    known: Option<rows::Glance>,
     /// The wait before the next connection is made. A connection alone does not shorten it again, since the server may
     /// refuse the lock on each.
     retry: Duration,
@@ -119,38 +146,99 @@ impl Post {
         }
     }
 
-    /// Queues for the post, keeps it while nothing changes, passes it on when something has. Ends with the connection.
+    /// Queues for the post and keeps it while nothing changes. When something has, the server passes it on before it answers,
+    /// so that nobody waits for this process to be given the processor. Ends with the connection.
     async fn stand(&mut self, line: &mut Line) -> Result<std::convert::Infallible, Fault> {
-        let queue = self.queue();
-        let release = format!("DO RELEASE_LOCK({})", self.lock());
-        let pass_on = [&[release][..], &queue].concat();
-        let (mut packet, mut skipped) = (Packet::of(&queue), 0);
         loop {
+            let queue = format!("SELECT GET_LOCK({}, {QUEUE_SECONDS})", locks::post(&self.election));
+            // The glance is in the same packet, and is run when the lock has been got.
+            let packet = Packet::of(&[queue, self.glance()]);
             let patience = Duration::from_secs(QUEUE_SECONDS + 5);
             let answers = tokio::time::timeout(patience, line.run(&packet)).await.map_err(|_| gone(line))??;
-            let mut answers = answers.into_iter().skip(skipped);
-            let got = got_lock(answers.next())?;
+            let mut answers = answers.into_iter();
+            let got = locks::is_got(answers.next())?;
             // It is the lock's, or was in the queue for the whole time.
             self.retry = SOON;
             let changed = self.compare(answers.next())?;
             if got && !changed {
                 self.watch(line).await?;
             }
-            (packet, skipped) = if got { (Packet::of(&pass_on), 1) } else { (Packet::of(&queue), 0) };
         }
+    }
+
+    /// Passes the post on where the row is not as known.
+    fn glance(&self) -> String {
+        let pass_on = format!("RELEASE_LOCK({})", locks::post(&self.election));
+        rows::glance_or(&self.election, self.known, &pass_on)
     }
 
     /// The lookout: returns when something has changed.
     async fn watch(&mut self, line: &mut Line) -> Result<(), Fault> {
-        let glance = Packet::read(rows::glance(&self.election));
+        // Whether the leader's lock was held by somebody else when it was last asked for.
+        let mut was_held = false;
         loop {
-            tokio::time::sleep(GLANCE_EVERY).await;
-            let patience = Duration::from_secs(SILENT_FOR_SECONDS);
-            let answers = tokio::time::timeout(patience, line.run(&glance)).await.map_err(|_| gone(line))??;
-            if self.compare(answers.into_iter().next())? {
-                return Ok(());
+            if let (true, Some((token, 0, _))) = (line.server.is_mariadb(), self.known) {
+                let begun = clock::now();
+                let lock = locks::leader(&self.election, token);
+                let wait = format!("GET_LOCK({lock}, {LOCK_FOR})");
+                match self.rest(line, &wait, LOCK_STEPS, Some(&lock)).await? {
+                    Rest::Changed => return Ok(()),
+                    Rest::Quiet => {
+                        was_held = true;
+                        continue;
+                    }
+                    // The leader's connection has ended. If the leader has, its lease is about to be released.
+                    Rest::Woken if was_held || clock::now().since(begun) > SHORT => {
+                        if self.look_closely(line).await? {
+                            return Ok(());
+                        }
+                    }
+                    // It has no lock here: it talks to another node, or has just begun.
+                    Rest::Woken => {}
+                }
+                was_held = false;
+            }
+            match self.rest(line, &format!("SLEEP({SLEEP_FOR})"), SLEEP_STEPS, None).await? {
+                Rest::Changed => return Ok(()),
+                // It was shown what is not committed yet, or never will be.
+                Rest::Woken => tokio::time::sleep(GLANCE_EVERY).await,
+                Rest::Quiet => {}
             }
         }
+    }
+
+    /// One statement in which the server waits for so many times, and looks at the row after each. Then a glance.
+    async fn rest(&mut self, line: &mut Line, wait: &str, steps: u32, lock: Option<&str>) -> Result<Rest, Fault> {
+        let known = self.known.unwrap_or_default();
+        let mut statements = rows::await_change(&self.election, known, wait, steps).to_vec();
+        statements.extend(lock.map(|lock| format!("DO RELEASE_LOCK({lock})")));
+        statements.push(self.glance());
+        let mut answers = self.ask(line, &Packet::of(&statements)).await?;
+        let glance = answers.pop();
+        let is_woken = answers.get(1).is_some_and(|answer| !answer.rows.is_empty());
+        Ok(match (self.compare(glance)?, is_woken) {
+            (true, _) => Rest::Changed,
+            (false, true) => Rest::Woken,
+            (false, false) => Rest::Quiet,
+        })
+    }
+
+    /// For a moment, as often as a client can. Whether something has changed.
+    async fn look_closely(&mut self, line: &mut Line) -> Result<bool, Fault> {
+        let glance = Packet::read(self.glance());
+        for _ in 0..CLOSE_GLANCES {
+            tokio::time::sleep(CLOSE_GLANCE_EVERY).await;
+            let answers = self.ask(line, &glance).await?;
+            if self.compare(answers.into_iter().next())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn ask(&self, line: &mut Line, packet: &Packet) -> Result<Vec<Answer>, Fault> {
+        let patience = Duration::from_secs(SILENT_FOR_SECONDS + 2);
+        tokio::time::timeout(patience, line.run(packet)).await.map_err(|_| gone(line))?
     }
 
     /// Rings if the row is another than was known, or was not known.
@@ -163,27 +251,6 @@ impl Post {
             self.bell.notify_one();
         }
         Ok(changed)
-    }
-
-    /// Names of locks are the server's, not the database's, are compared without regard to case, and are short.
-    fn lock(&self) -> String {
-        let name = text(self.election.as_str());
-        format!("CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX(DATABASE()), '.', HEX({name})), 256), 40))")
-    }
-
-    /// The glance is in the same packet, and is run when the lock has been got.
-    fn queue(&self) -> [String; 2] {
-        [format!("SELECT GET_LOCK({}, {QUEUE_SECONDS})", self.lock()), rows::glance(&self.election)]
-    }
-}
-
-fn got_lock(answer: Option<Answer>) -> Result<bool, Fault> {
-    let row = answer.and_then(|answer| answer.rows.into_iter().next());
-    let mut row = row.ok_or_else(|| Fault::damaged("an answer"))?;
-    // NULL: the server had no memory for it, or the wait was killed.
-    match row.optional_number()? {
-        Some(got) => Ok(got == 1),
-        None => Err(StoreError::Unreachable("the wait for hints was ended".into()).into()),
     }
 }
 

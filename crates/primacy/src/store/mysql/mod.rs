@@ -5,9 +5,11 @@
 mod desk;
 mod fault;
 mod line;
+mod locks;
 mod lookout;
 mod packet;
 mod place;
+mod presence;
 mod probe;
 mod registers;
 mod registry;

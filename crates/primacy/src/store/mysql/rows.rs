@@ -411,12 +411,49 @@ pub(super) fn read_history(answer: Answer) -> Result<Vec<Term>, Fault> {
     answer.rows.into_iter().map(term).collect()
 }
 
-/// What a hint is rung for: the last token, whether it is held, and the operators' orders. The cheapest question
-/// there is.
+/// What of a row is worth a hint: the last token, whether nobody holds it, and the count of the operators' orders.
+pub(super) type Glance = (i64, i64, i64);
+
+/// What stands in a [`Glance`]. The cheapest question there is.
 pub(super) fn glance(election: &ElectionName) -> String {
+    glance_and(election, "NULL")
+}
+
+/// The same. If it is not as known, the server does this too, without waiting for the client to read the answer.
+pub(super) fn glance_or(election: &ElectionName, known: Option<Glance>, otherwise: &str) -> String {
+    let Some((token, vacant, intent)) = known else { return glance_and(election, otherwise) };
+    let is_known = format!(
+        "COALESCE(e.token, 0) = {token} AND (e.holder IS NULL) = {vacant} AND COALESCE(e.intent, 0) = {intent}"
+    );
+    glance_and(election, &format!("IF({is_known}, NULL, {otherwise})"))
+}
+
+fn glance_and(election: &ElectionName, more: &str) -> String {
     format!(
-        "SELECT COALESCE(e.token, 0), e.holder IS NULL, COALESCE(e.intent, 0) \
+        "SELECT COALESCE(e.token, 0), e.holder IS NULL, COALESCE(e.intent, 0), {more} \
          FROM (SELECT 1 AS one) AS one LEFT JOIN primacy_election AS e ON e.election = {}",
         text(election.as_str())
     )
+}
+
+/// Waits on the server, looks at the row after each wait, and answers one row as soon as the wait says so or the row is
+/// not as known. What is not committed counts too, since one statement sees only one moment of what is.
+///
+/// The wait is an expression that is 0 when its time is over. The key is made anew for each look, and the numbers differ:
+/// nothing that a server keeps of the look before may answer for this one.
+pub(super) fn await_change(election: &ElectionName, known: Glance, wait: &str, steps: u32) -> [String; 2] {
+    let (token, vacant, intent) = known;
+    let turns: Vec<String> = (0..steps).map(|turn| format!("SELECT {turn} AS turn")).collect();
+    // Where there is no row: as `glance` tells it.
+    let missing = u8::from(known != (0, 1, 0));
+    [
+        "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED".to_owned(),
+        format!(
+            "SELECT s.turn FROM ({}) AS s WHERE IF({wait}, 1, COALESCE((SELECT e.token <> {token} \
+             OR (e.holder IS NULL) <> {vacant} OR e.intent <> {intent} FROM primacy_election AS e \
+             WHERE e.election = CONCAT({}, LEFT(s.turn, 0))), {missing})) LIMIT 1",
+            turns.join(" UNION ALL "),
+            text(election.as_str()),
+        ),
+    ]
 }

@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::line::{Line, Purpose};
 use super::packet::Packet;
 use super::place::Place;
+use super::presence::Presence;
 use super::rows::{self, Change, Seen, Stamped};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
@@ -23,6 +24,7 @@ const FORGET_EVERY: u32 = 16;
 /// A candidate's connection.
 pub(super) struct MysqlSession {
     line: Line,
+    place: Place,
     election: ElectionName,
     me: Holder,
     /// The row as it was last seen or written here. Every change insists on it, so that what has become of the row is
@@ -30,8 +32,8 @@ pub(super) struct MysqlSession {
     known: Option<Record>,
     announced_at: Option<Instant>,
     announcements: u32,
-    /// It leads, and its announcement may still be there.
-    is_announced: bool,
+    /// While it leads.
+    presence: Option<Presence>,
     has_looked: bool,
 }
 
@@ -41,12 +43,13 @@ impl MysqlSession {
         let (election, me) = (election.clone(), me.clone());
         Ok(Self {
             line,
+            place: place.clone(),
             election,
             me,
             known: None,
             announced_at: None,
             announcements: 0,
-            is_announced: false,
+            presence: None,
             has_looked: false,
         })
     }
@@ -65,20 +68,23 @@ impl MysqlSession {
                 let write =
                     |election: &ElectionName, seen: &Seen, new: &Record| rows::grant(election, seen, new, &holder);
                 let reply = self.change(false, grant, write).await?;
-                if matches!(reply, Reply::Applied(_)) {
-                    self.is_announced = true;
-                    self.withdraw_announcement().await;
-                }
+                self.presence = None;
+                self.be_present(&reply);
                 Ok(reply)
             }
             Request::Renew { id, version, lease, fulfilled } => {
                 let reply = self.renew(Renewal { id, version, lease, fulfilled }).await?;
-                if self.is_announced && matches!(reply, Reply::Applied(_)) {
-                    self.withdraw_announcement().await;
+                self.be_present(&reply);
+                Ok(reply)
+            }
+            Request::Release { id, version, reason } => {
+                let reply = self.release(id, version, &reason).await?;
+                // After the change: whoever hears of this looks at the row.
+                if self.presence.take().is_some_and(|presence| presence.is_announced()) {
+                    self.line.clear(&rows::withdraw(&self.election, self.me.id)).await;
                 }
                 Ok(reply)
             }
-            Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => {
                 self.line.run_patiently(&Packet::single(rows::withdraw(&self.election, self.me.id))).await?;
                 Ok(Reply::Left)
@@ -86,11 +92,18 @@ impl MysqlSession {
         }
     }
 
-    /// Not in the transaction of a grant: a lock on the announcement would stop all grants. A holder is never taken for a
-    /// waiting candidate anyway, but one that has died would be, and hold up those behind it: so where somebody else holds
-    /// the row just now, the next renewal tries again.
-    async fn withdraw_announcement(&mut self) {
-        self.is_announced = !self.line.clear(&rows::withdraw(&self.election, self.me.id)).await;
+    /// Neither in the transaction of a grant nor before its answer: a lock on the announcement would stop all grants, or have
+    /// them committed and not believed. A holder is never taken for a waiting candidate, but one that has died would be,
+    /// and hold up those behind it.
+    fn be_present(&mut self, reply: &Reply) {
+        match reply {
+            Reply::Applied(record) if self.presence.is_none() => {
+                let token = record.version.token;
+                self.presence = Some(Presence::start(&self.place, &self.election, self.me.id, token));
+            }
+            Reply::Applied(_) => {}
+            _ => self.presence = None,
+        }
     }
 
     async fn look(&mut self) -> Result<Seen, StoreError> {
