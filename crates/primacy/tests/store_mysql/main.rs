@@ -16,6 +16,7 @@ mod locks;
 mod registers;
 mod rights;
 mod schema;
+mod shadows;
 mod support;
 #[cfg(feature = "mysql-tls")]
 mod tls;

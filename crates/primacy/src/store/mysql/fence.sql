@@ -10,6 +10,9 @@ CREATE TABLE IF NOT EXISTS primacy_token (
 -- longer than 10 s loses it; lower @@idle_transaction_timeout before to make that less. MySQL has no such bound.
 -- After an error 1213 the server has rolled back all of the transaction: begin again, fence included. Not for XA
 -- transactions, whose XA PREPARE lets go of the fence, and not before DDL, which commits.
+-- The SQL mode is stored with the procedure, so that it is not left to the program that runs this.
+SET @primacy_sql_mode = @@SESSION.sql_mode;
+SET SESSION sql_mode = 'STRICT_ALL_TABLES';
 DROP PROCEDURE IF EXISTS primacy_fence;
 DELIMITER //
 CREATE PROCEDURE primacy_fence(IN named VARCHAR(200) CHARACTER SET utf8mb4, IN offered BIGINT)
@@ -74,6 +77,7 @@ BEGIN
     END IF;
 END //
 DELIMITER ;
+SET SESSION sql_mode = @primacy_sql_mode;
 
 -- The rights that a program needs for it (replace the names). In the store's own database:
 --   GRANT SELECT, UPDATE (guard) ON `database`.primacy_token TO 'app'@'host';

@@ -104,7 +104,19 @@ async fn engine(line: &mut Line) -> Result<Finding, StoreError> {
                      'primacy_registers', 'primacy_round', 'primacy_process', 'primacy_member', 'primacy_event') \
                     AND COALESCE(engine, '') <> 'InnoDB'";
     let others = text(line, question).await?;
-    Ok(if others.is_empty() {
+    // As far as this user is shown them. A view would have been found above.
+    let question = "SELECT COALESCE(GROUP_CONCAT(CONCAT(trigger_name, ' on ', event_object_table) SEPARATOR ', '), '') \
+                    FROM information_schema.triggers WHERE event_object_schema = DATABASE() \
+                    AND LEFT(event_object_table, 8) = 'primacy_'";
+    let triggers = text(line, question).await?;
+    Ok(if !triggers.is_empty() {
+        let message = format!(
+            "somebody else's code runs with each change of the tables, and may change what a candidate writes: the trigger \
+             {}. Drop it, and grant TRIGGER to administrators only",
+            escape(&triggers)
+        );
+        finding(Severity::Danger, "engine", message)
+    } else if others.is_empty() {
         finding(Severity::Fine, "engine", "all tables are InnoDB: changes are atomic")
     } else {
         let message = format!("not all tables are InnoDB, so that changes are not atomic: {}", escape(&others));
@@ -227,7 +239,7 @@ async fn dump_threads(line: &mut Line) -> Result<u64, StoreError> {
 
 fn connections(settings: &Settings) -> Finding {
     let (used, most) = (settings.number(&["threads_connected"]), settings.number(&["max_connections"]));
-    let message = format!("{used} of {most} connections are in use; each candidate needs two");
+    let message = format!("{used} of {most} connections are in use; each candidate needs two, and a leader a third");
     let severity = if used * 5 > most * 4 { Severity::Warning } else { Severity::Fine };
     finding(severity, "connections", message)
 }
@@ -263,16 +275,23 @@ fn transport(settings: &Settings, line: &Line) -> Finding {
 }
 
 async fn procedure(line: &mut Line) -> Result<Finding, StoreError> {
-    let question = "SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = DATABASE() \
-                    AND routine_name = 'primacy_fence'";
-    let message = match text(line, question).await?.as_str() {
-        "0" => {
+    let question = "SELECT COALESCE(MAX(security_type), '') FROM information_schema.routines \
+                    WHERE routine_schema = DATABASE() AND routine_name = 'primacy_fence'";
+    let (severity, message) = match text(line, question).await?.as_str() {
+        "" => (
+            Severity::Fine,
             "the procedure primacy_fence, for programs in other languages, is not there or not for this user; \
-                `primacy schema` prints it"
-        }
-        _ => "the procedure primacy_fence is there, for programs in other languages",
+             `primacy schema` prints it",
+        ),
+        "INVOKER" => (Severity::Fine, "the procedure primacy_fence is there, for programs in other languages"),
+        _ => (
+            Severity::Danger,
+            "the procedure primacy_fence is not the one that `primacy schema` prints, which is SQL SECURITY INVOKER: \
+             somebody has put another in its place. Print and run it again, and grant CREATE ROUTINE and ALTER ROUTINE to \
+             administrators only",
+        ),
     };
-    Ok(finding(Severity::Fine, "fence", message))
+    Ok(finding(severity, "fence", message))
 }
 
 /// What the beats of the `registers` protocol cost. They need not be durable, but how a commit is flushed is one setting

@@ -220,13 +220,17 @@ pub fn schema_sql() -> String {
     let mut sql = String::from(
         "-- Tables of primacy in a MySQL, MariaDB or Galera database, version 2, for the client program mysql or mariadb. Run\n\
          -- it in that database; it may be run again. Candidates and operators then need no more than:\n\
-         --   GRANT SELECT, INSERT, UPDATE, EXECUTE ON `database`.* TO 'user'@'host';\n",
+         --   GRANT SELECT, INSERT, UPDATE ON `database`.* TO 'user'@'host';\n",
     );
     for (table, _, deletes) in ELECTION_RIGHTS.into_iter().chain(REGISTERS_RIGHTS) {
         if deletes {
             sql.push_str(&format!("--   GRANT DELETE ON `database`.{table} TO 'user'@'host';\n"));
         }
     }
+    sql.push_str(
+        "-- Whoever may CREATE VIEW, DROP, ALTER or TRIGGER in that database can put code in their way: grant these to\n\
+         -- administrators only.\n",
+    );
     for statement in TABLES.into_iter().chain(REGISTERS_TABLES) {
         sql.push('\n');
         sql.push_str(statement);
