@@ -7,6 +7,7 @@ mod chaos;
 mod ci;
 mod fix;
 mod nightly;
+mod servers;
 mod services;
 mod shell;
 mod tidy;
@@ -28,6 +29,7 @@ usage: cargo xtask COMMAND
   services up       start a PostgreSQL and a MariaDB server for tests; prints variables for the shell
   services status   what runs
   services down     end them
+  servers [NAME...] fetch servers of other versions, and run the tests of the stores against them
   bench [ARG...]    run the benchmarks; arguments are passed on
   chaos [ARG...]    strike real candidates on real stores; arguments are passed on, --help tells which";
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         ("ci", _) => ci::run(&shell, rest),
         ("fix", []) => fix::run(&shell),
         ("tidy", []) => tidy::run(&shell),
+        ("servers", _) => servers::run(&shell, rest),
         ("services", _) => services::run(&shell, rest),
         ("bench", _) => bench::run(&shell, rest),
         ("chaos", _) => chaos::run(&shell, rest),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::chaos;
 use crate::ci::{SHIPPED, Step, simulator};
-use crate::services;
 use crate::shell::{Shell, say};
+use crate::{servers, services};
 
 /// For all steps together.
 pub(crate) const LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
@@ -15,6 +15,11 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "services", about: "the programs that the tests need are there", run: services::install },
     Step { name: "clippy", about: "no warnings in tests of what users build, without planted bugs", run: clippy },
     Step { name: "young", about: "the process tests on a machine that was started a moment ago", run: young },
+    Step {
+        name: "servers",
+        about: "conformance, rights and fences on servers of other versions",
+        run: |shell| servers::run(shell, &[]),
+    },
     Step { name: "model", about: "complete searches, the largest too", run: model },
     Step { name: "simulation", about: "ten times the seeds of every change, others for every commit", run: simulation },
     Step { name: "chaos", about: "twenty minutes on each store, and the command as users build it", run: chaos },

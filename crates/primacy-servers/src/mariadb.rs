@@ -1,5 +1,6 @@
 //! A private MariaDB server.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +16,8 @@ pub(crate) const PACKAGE: &str = "mariadb-server";
 const USER: &str = "primacy";
 /// Who may do everything.
 const ADMIN: &str = "admin";
+/// Names the `mysqld` of MySQL, which is then started in the place of MariaDB: for the tests that hold for both.
+const MYSQL: &str = "PRIMACY_TEST_MYSQLD";
 /// Whose user the server runs as, instead of root.
 pub(crate) const USERS: &[&str] = &["mysql"];
 /// It has no children that would need an orderly end.
@@ -186,16 +189,63 @@ fn socket(keeper: &Keeper) -> PathBuf {
 }
 
 fn command(keeper: &Keeper) -> Result<Vec<String>> {
-    let server = program("mariadbd", PACKAGE)?.to_string_lossy().into_owned();
+    let server = Server::chosen()?.program().to_string_lossy().into_owned();
     let settings = keeper.folder().join("my.cnf");
     Ok(vec![server, format!("--defaults-file={}", settings.display())])
+}
+
+/// Which program of the family is started.
+enum Server {
+    MariaDb(PathBuf),
+    MySql(PathBuf),
+}
+
+impl Server {
+    fn chosen() -> Result<Self> {
+        match env::var_os(MYSQL) {
+            Some(path) => Ok(Self::MySql(PathBuf::from(path))),
+            None => Ok(Self::MariaDb(program("mariadbd", PACKAGE)?)),
+        }
+    }
+
+    fn program(&self) -> &Path {
+        let (Self::MariaDb(program) | Self::MySql(program)) = self;
+        program
+    }
+
+    /// Fills the data folder with what a new server has: one user, root, without a password.
+    fn initialise(&self, keeper: &Keeper) -> Result<()> {
+        let settings = format!("--defaults-file={}", keeper.folder().join("my.cnf").display());
+        let mut create = match self {
+            Self::MariaDb(_) => {
+                let mut create = keeper.account().command(&program("mariadb-install-db", PACKAGE)?);
+                create.args([&settings, "--auth-root-authentication-method=normal", "--skip-test-db"]);
+                create.arg("--skip-name-resolve");
+                create
+            }
+            Self::MySql(mysqld) => {
+                let mut create = keeper.account().command(mysqld);
+                create.args([&settings, "--initialize-insecure"]);
+                create
+            }
+        };
+        host::output(create.current_dir(keeper.data())).map(drop)
+    }
 }
 
 /// Writes everything that the server reads: the machine's own settings do not count. Without a port it is reached
 /// through its socket only.
 fn configure(keeper: &Keeper, port: Option<&Port>, asked: &[(String, String)]) -> Result<()> {
-    let mut text = String::from("[mariadbd]\n");
+    let mut text = String::from("[mysqld]\n");
     let mut set = |name: &str, value: &str| text += &format!("{name}={value}\n");
+    if let Server::MySql(mysqld) = Server::chosen()? {
+        // Where its messages are, beside the program.
+        let share = mysqld.with_file_name("share").join("mysql");
+        set("lc_messages_dir", &share.to_string_lossy());
+        // Its own default is a folder that only an installed server has.
+        set("secure_file_priv", "NULL");
+        set("explicit_defaults_for_timestamp", "1");
+    }
     set("datadir", &keeper.data().to_string_lossy());
     set("socket", &socket(keeper).to_string_lossy());
     set("pid_file", &keeper.folder().join("pid").to_string_lossy());
@@ -227,19 +277,18 @@ fn client(socket: &Path, user: &str, password: &str, sql: &str) -> Result<String
 }
 
 fn template(account: Account) -> Result<Template> {
-    initialised("mariadb", account, &[])
+    let kind = if matches!(Server::chosen()?, Server::MySql(_)) { "mysql" } else { "mariadb" };
+    initialised(kind, account, &[])
 }
 
 /// An initialised data folder with the users, and the database of tests, made with these settings.
 pub(crate) fn initialised(kind: &str, account: Account, settings: &[(String, String)]) -> Result<Template> {
-    let version = host::output(Command::new(program("mariadbd", PACKAGE)?).arg("--version"))?;
+    let server = Server::chosen()?;
+    let version = host::output(Command::new(server.program()).arg("--version"))?;
     let version = version.split_whitespace().nth(2).unwrap_or("unknown");
     Template::get(kind, version, account, |keeper, password| {
-        let mut create = account.command(&program("mariadb-install-db", PACKAGE)?);
         configure(keeper, None, &[])?;
-        create.arg(format!("--defaults-file={}", keeper.folder().join("my.cnf").display()));
-        create.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
-        host::output(create.current_dir(keeper.data()))?;
+        server.initialise(keeper)?;
         let sql = keeper.folder().join("sql");
         let mut statements = format!("CREATE DATABASE {USER};\n");
         for host in ["localhost", "127.0.0.1"] {
