@@ -242,6 +242,8 @@ fn configure(keeper: &Keeper, port: Option<&Port>, asked: &[(String, String)]) -
         // Where its messages are, beside the program.
         let share = mysqld.with_file_name("share").join("mysql");
         set("lc_messages_dir", &share.to_string_lossy());
+        // Where an installed MariaDB keeps its own, which it cannot read, it would look first.
+        set("character_sets_dir", &share.to_string_lossy());
         // Its own default is a folder that only an installed server has.
         set("secure_file_priv", "NULL");
         set("explicit_defaults_for_timestamp", "1");

@@ -6,7 +6,7 @@
 //! who wait, and each costs two statements. N candidates cost one lookout and N sleeping connections.
 //!
 //! The lookout waits for the leader's own lock, which ends with the leader's connection, and has the server look at the row
-//! meanwhile: one statement a second. Where the leader has no such lock the server looks at the row every 50 ms.
+//! meanwhile: one round trip in two seconds. Where the leader has no such lock the server looks at the row every 50 ms.
 //!
 //! The locks decide nothing. If one is lost, or held by a lookout that sleeps, a hint is late.
 
@@ -29,7 +29,7 @@ use crate::{ElectionName, clock};
 /// How long the server waits for the leader's lock before it looks at the row, in seconds, and how often in one statement.
 /// Only MariaDB waits for parts of a second. Orders are heard of by the look, so that this delays them.
 const LOCK_FOR: &str = "0.1";
-const LOCK_STEPS: u32 = 10;
+const LOCK_STEPS: u32 = 20;
 
 /// The same where the leader has no lock: how often the server looks at the row.
 const SLEEP_FOR: &str = "0.05";
@@ -237,7 +237,7 @@ impl Post {
     }
 
     async fn ask(&self, line: &mut Line, packet: &Packet) -> Result<Vec<Answer>, Fault> {
-        let patience = Duration::from_secs(SILENT_FOR_SECONDS + 2);
+        let patience = Duration::from_secs(SILENT_FOR_SECONDS + 4);
         tokio::time::timeout(patience, line.run(packet)).await.map_err(|_| gone(line))?
     }
 
