@@ -48,6 +48,8 @@ impl Schema {
         Ok(Self(name.to_owned()))
     }
 
+    /// The name as the server keeps it.
+    #[cfg(feature = "postgres")]
     pub(crate) fn name(&self) -> &str {
         &self.0
     }
