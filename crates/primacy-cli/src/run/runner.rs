@@ -287,6 +287,9 @@ impl Runner {
                     Some(FromWarden::Gone { end, overdue }) => {
                         tell::gone(end, overdue || late);
                         let lost = overdue || reason.is_some();
+                        if overdue && reason.is_none() {
+                            tell::overdue(token, &phases.borrow());
+                        }
                         return if lost && self.ending.is_none() { Led::Lost(reason) } else { Led::Program(end) };
                     }
                     Some(FromWarden::NotStarted { .. }) if reason.is_some() => return Led::Lost(reason),

@@ -46,6 +46,12 @@ pub(super) fn ending(token: u64, phase: &Phase) {
     }
 }
 
+/// The warden has stopped the program before this process was told of an end: the deadline has come first.
+pub(super) fn overdue(token: u64, phase: &Phase) {
+    let reason = phase.stop_reason().unwrap_or(&EndReason::Expired);
+    info!("the leadership with token {token} ends: {reason}; the program was told to stop");
+}
+
 /// The program is gone. `late`: its time to stop was over.
 pub(super) fn gone(end: End, late: bool) {
     match end {

@@ -100,11 +100,14 @@ fn a_store_that_goes_and_comes_back_is_told_of_once_each() {
     let _runner = start(&world, "a", SHORT, &[]);
     let led = world.expect_start_after(0);
     (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGSTOP));
-    await_words(&world, "a", "the leadership with token 1 ends: the lease could not be renewed in time");
+    let ends = format!("the leadership with token {} ends: the lease could not be renewed in time", led.token);
+    await_words(&world, "a", &ends);
     (1..3).for_each(|n| cluster.voter(n).send(Signal::SIGCONT));
-    world.expect_start_after(led.token);
+    let next = world.expect_start_after(led.token);
+    await_words(&world, "a", "the store answers again");
     let told = said(&world, "a");
-    for words in ["a call to the store failed", "the store answers again", "leads default with token 2"] {
+    let leads = format!("leads default with token {}", next.token);
+    for words in ["a call to the store failed", "the store answers again", &leads] {
         assert_eq!(told.matches(words).count(), 1, "{words:?} once in {told}");
     }
 }
