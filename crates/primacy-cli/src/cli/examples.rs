@@ -139,8 +139,9 @@ Examples:
   primacy peer certs certs a b c web-1 web-2 operator
   primacy peer certs certs a --days 30           a new one for a; the others stay
 
-The name is the role: that of a voter; operator or operator-* may give orders and exchange voters; observer or observer-* may
-only look; any other is a candidate's. See --operators and --observers of primacy peer.
+The name is the role: that of a voter, of an operator (operator, operator-*), of an observer, or else of a candidate.
+Operators give orders and exchange voters; observers (observer, observer-*) only look.
+Other names for both: --operators and --observers of primacy peer.
 Each peer and candidate needs ca.pem and the two files of its name. ca.key signs more, and is needed for nothing else.
 Exit codes: 0 made, 2 wrong usage or an authority of another kind in the folder, 74 a file could not be written.";
 

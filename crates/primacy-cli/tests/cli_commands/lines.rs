@@ -435,8 +435,11 @@ fn lines_about_servers_do_what_they_say() {
         command.env("MARIADB", &client).env("MYSQL_PWD", &password);
         ended(line, &command.output().expect("there is a shell"), 0);
     }
-    assert_eq!(postgres.sql("SELECT primacy_fence('a', 1)").expect("it is there"), "1");
-    mariadb.sql("CALL primacy_fence('a', 1)").expect("it is there");
+    // Both fences are there, and refuse what nobody has elected.
+    for refused in [postgres.sql("SELECT primacy_fence('a', 1)"), mariadb.sql("CALL primacy_fence('a', 1)")] {
+        let why = format!("{:?}", refused.expect_err("nobody has campaigned"));
+        assert!(why.contains("knows no election"), "{why}");
+    }
 }
 
 /// The addresses of the manual are this machine's, and its folders are empty.

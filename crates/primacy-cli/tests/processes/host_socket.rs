@@ -195,7 +195,7 @@ fn what_is_no_peer_behind_a_socket_is_told_in_a_line() {
     fs::write(at("file"), "").expect("it can be written");
     is_refused(status(&at("file")), 69, "Connection refused");
     let _deaf = UnixListener::bind(at("deaf")).expect("it is free");
-    is_refused(status(&at("deaf")), 69, "no answer from the store");
+    is_refused(status(&at("deaf")), 69, "no connection within 500ms");
     is_refused(status(&format!("{}?certs=x&name=y", at("nothing"))), 2, "a peer's socket has no settings");
     is_refused(status("run/a.socket"), 2, "the socket of a peer is written peers:///PATH");
 }

@@ -211,7 +211,8 @@ impl World {
         }
         let place: PeerAddress = format!("p@{}", free()).parse().expect("an address");
         let aside = tempfile::tempdir().expect("a folder for the test");
-        let plain = Peer::start(settings(aside.path(), &place, std::slice::from_ref(&place), None)).await.expect("it starts");
+        let plain =
+            Peer::start(settings(aside.path(), &place, std::slice::from_ref(&place), None)).await.expect("it starts");
         within("it to be founded", plain.founded()).await;
         Self { folder, voters, peers, plain: (place, plain, aside) }
     }

@@ -145,11 +145,13 @@ const LOCK: i64 = u32::from_be_bytes(*b"prmc") as i64;
 const FENCE: &str = include_str!("fence.sql");
 
 /// Creates everything or nothing, once, whoever else does the same at this moment: a block is one transaction, and
-/// what others created is seen after the lock.
+/// what others created is seen after the lock. An advisory lock does not make a session read what others have changed
+/// in the catalog; a lock on a relation does, so one is read in between.
 fn creation_of(tables: &str, table: &str, version: i32) -> String {
     format!(
         "DO $primacy$ BEGIN
 PERFORM {{pg_advisory_xact_lock}}({LOCK});
+PERFORM 1 FROM {{pg_class}} LIMIT 1;
 IF {{to_regclass}}('{{}}.{table}') IS NULL THEN
 {tables}
 INSERT INTO {{}}.{table} (version) VALUES ({version});
