@@ -22,6 +22,8 @@ async fn a_standby_is_never_believed() {
     let first = crew.leader().await;
     crew.leave("a").await;
     let admin = Admin::of(&standby).await;
+    // Until the standby has the table, it cannot be asked about its rows.
+    admin.until("SELECT count(*) FROM pg_class WHERE relname = 'primacy_election'", |tables| tables == 1).await;
     admin.until("SELECT count(*) FROM primacy_election WHERE holder IS NULL", |rows| rows == 1).await;
     // The standby shows a free lease for ever, and the primary another leader.
     standby.detach().expect("detaches");
