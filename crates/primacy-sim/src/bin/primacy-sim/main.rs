@@ -202,11 +202,10 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     good &= is_enough(&mut io::stdout(), &tally)?;
     let mut batch = run.batch.clone();
     for chooser in iter::once(None).chain(Chooser::value_variants().iter().copied().map(Some)) {
-        let seeds = if chooser.is_none() { CI_PEERS_SEEDS } else { CI_CHOOSER_SEEDS };
         let peers = Setup { protocol: Some(Protocol::Peers), chooser, ..Setup::new(Profile::All) };
-        good &= run_batch(&batch, seeds, &peers)?.0;
+        good &= run_batch(&batch, CI_PEERS_SEEDS, &peers)?.0;
         // No two of them see the same faults.
-        batch.from += seeds;
+        batch.from += CI_PEERS_SEEDS;
     }
     good &= hunt(None, &Batch { from: 0, ..run.batch }, None, &[], 0)?;
     good &= compare_published(run.batch.threads)?;
@@ -236,9 +235,8 @@ fn run_batch(batch: &Batch, seeds: u64, setup: &Setup) -> io::Result<(bool, Tall
 /// How many seeds continuous integration runs.
 const CI_SEEDS: u64 = 40_000;
 
-/// How many it runs among peers, beside those; and how many for each selector.
+/// How many it runs among peers, beside those, and for each selector. A hundred times as many are a step of the night.
 const CI_PEERS_SEEDS: u64 = 1_000;
-const CI_CHOOSER_SEEDS: u64 = 10_000;
 
 /// From how many seeds on everything that should happen sometimes must have happened.
 const WORTHY_SEEDS: u64 = 1_000;
