@@ -8,8 +8,12 @@ const PACKAGE: &str = "primacy-chaos";
 const BINARY: &str = "--primacy";
 
 /// Planted bugs, and the stores on which each must be found within [`HUNT`] seconds.
-const CANARIES: &[(&str, &str)] =
-    &[("no-fence", "sqlite,postgres,mariadb,peers"), ("lease-from-reply", "postgres,mariadb"), ("now", "sqlite")];
+const CANARIES: &[(&str, &str)] = &[
+    ("no-fence", "sqlite,postgres,mariadb,peers"),
+    ("lease-from-reply", "postgres,mariadb"),
+    ("now", "sqlite"),
+    ("no-isolation", "sqlite"),
+];
 const HUNT: &str = "90";
 
 /// `cargo xtask chaos ARGS`.

@@ -28,6 +28,8 @@ pub(crate) struct Recipe {
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
     pub(crate) protocol: Protocol,
+    /// Whether programs can have PID namespaces here.
+    pub(crate) can_isolate: bool,
     /// The planted bug, if there is one.
     pub(crate) canary: Option<Canary>,
 }
@@ -63,6 +65,15 @@ pub(crate) struct Runner {
     pub(crate) since: Moment,
     /// Whether its programs start others, which do not die with them unless somebody sees to it.
     pub(crate) kin: bool,
+    /// Whether its program is in a PID namespace of its own.
+    pub(crate) is_isolated: bool,
+}
+
+impl Runner {
+    /// Whether something that its program has started goes on when nobody guards that any more.
+    pub(crate) fn leaves_orphans(&self) -> bool {
+        self.kin && !self.is_isolated
+    }
 }
 
 /// The library that steps a process's wall clock, if it is installed.
@@ -129,14 +140,14 @@ impl Place {
     /// Starts a candidate.
     pub(crate) fn fill(&mut self, recipe: &Recipe) -> Result<()> {
         let own = recipe.canary.filter(|canary| canary.has_own_candidates());
-        let (mut command, kin) = match own {
-            Some(canary) => (self.flawed(recipe, canary), false),
+        let (mut command, kin, is_isolated) = match own {
+            Some(canary) => (self.flawed(recipe, canary), false, false),
             None => self.runner(recipe),
         };
         let log = recipe.log(&self.name)?;
         let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("primacy cannot be started")?;
         let process = Process::of(i32::try_from(child.id())?).context("primacy ended at once")?;
-        self.runner = Some(Runner { child, process, since: Moment::now(), kin });
+        self.runner = Some(Runner { child, process, since: Moment::now(), kin, is_isolated });
         Ok(())
     }
 
@@ -151,9 +162,14 @@ impl Place {
         command
     }
 
-    /// `primacy run` with a program that has some bad habits; and whether that starts others.
-    fn runner(&mut self, recipe: &Recipe) -> (Command, bool) {
-        let kin = self.rng.percent(30);
+    /// `primacy run` with a program that has some bad habits; whether that starts others, and whether it is isolated.
+    fn runner(&mut self, recipe: &Recipe) -> (Command, bool, bool) {
+        let habit = self.rng.percent(40);
+        let alone = self.rng.percent(50);
+        let is_bare = recipe.canary == Some(Canary::NoIsolation);
+        let kin = habit || is_bare;
+        // The library that steps clocks keeps what it shares under the process's number, which is not its own in there.
+        let is_isolated = alone && recipe.can_isolate && self.clock.is_none() && !is_bare;
         let primacy = match &self.clock {
             Some(_) => recipe.folder.join(STEPPED),
             None => recipe.primacy.clone(),
@@ -173,12 +189,15 @@ impl Place {
         } else {
             command.args(["--lease", &millis(recipe.lease)]);
         }
+        if is_isolated {
+            command.arg("--isolate");
+        }
         command.args(["--grace", &millis(recipe.grace), "--"]);
         command.arg(&recipe.program).arg("work").env(TABLE, &self.tables[rng.index(self.tables.len())]);
         command.arg("--witness").arg(witness(&recipe.folder));
         command.args(["--linger", &rng.span(Duration::ZERO, recipe.grace / 2).as_millis().to_string()]);
         command.args(["--hold", &rng.below(50).to_string()]);
-        if rng.percent(25) {
+        if rng.percent(25) || is_bare {
             command.arg("--deaf");
         }
         if kin {
@@ -195,7 +214,7 @@ impl Place {
             // Read again at every look, so that it can be stepped; the clocks that count are left alone.
             command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
-        (command, kin)
+        (command, kin, is_isolated)
     }
 
     /// How the candidate ended, if it has; its place is empty then, for about so long.
@@ -218,6 +237,7 @@ impl Place {
                 Kind::Mute | Kind::Isolate => link.cut(),
                 Kind::MuteRequests => link.hold(Way::ToServer),
                 Kind::MuteAnswers => link.hold(Way::ToClient),
+                Kind::SlowAll => link.move_away(longer),
                 Kind::Slow => link.delay(longer / 2),
                 Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
                 _ => {}
@@ -232,6 +252,14 @@ impl Place {
             wire.cut_out()?;
         }
         Ok(())
+    }
+
+    /// Leads its way to one of several servers elsewhere.
+    pub(crate) fn lead(&self, server: usize, port: u16) {
+        if let Some(link) = self.ways.links.get(server) {
+            link.point_to(port);
+            link.kill_connections();
+        }
     }
 
     /// Ends all that strikes its ways; what was held on the links arrives, or is lost with its connection.
@@ -259,9 +287,10 @@ impl Runner {
         self.process.children().first().copied()
     }
 
-    /// The program: the warden's eldest child.
+    /// The program: the warden's eldest child, or its grandchild's, behind the gate and the first process of a namespace.
     pub(crate) fn program(&self) -> Option<Process> {
-        self.warden()?.children().first().copied()
+        let between = if self.is_isolated { 2 } else { 0 };
+        (0..=between).try_fold(self.warden()?, |parent, _| parent.children().first().copied())
     }
 }
 

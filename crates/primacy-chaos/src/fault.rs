@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Link,
     /// A server.
     Server,
+    /// A store that passes hints on: PostgreSQL or a file of SQLite.
+    Hints,
     /// Voters in the place of a server.
     Peers,
     /// Candidates on hosts of their own, with a wire to the server's.
@@ -67,6 +69,8 @@ kinds! {
     KillWarden "kill-warden" Nothing 1 "kill -9 of a warden",
     KillProgram "kill-program" Nothing 1 "kill -9 of a program",
     KillGuards "kill-guards" Nothing 1 "kill -9 of a runner and its warden at once",
+    OrphanKin "orphan-kin" Nothing 1
+        "kill -9 of a leader's runner and warden at once, under a program that has started others and is not isolated",
     KillAll "kill-all" Nothing 1 "kill -9 of runner, warden, program and all that it started, as when a host is lost",
     StopRunner "stop-runner" Nothing 2 "a runner is stopped and goes on later",
     StopWarden "stop-warden" Nothing 1 "a warden is stopped and goes on later",
@@ -88,6 +92,7 @@ kinds! {
     Slow "slow" Link 1 "everything between a candidate and the server takes longer",
     SlowAnswers "slow-answers" Link 1 "everything from the server to a candidate takes longer",
     Fade "fade" Link 2 "answers to a candidate take longer, and then nothing gets through from it",
+    SlowAll "slow-all" Link 1 "everything between all candidates and the server takes 30 to 400 ms longer",
     Isolate "isolate" Link 1 "nothing gets through between all candidates and the server",
     LoseAnswer "lose-answer" Link 2 "an answer to a candidate is lost, and its connection breaks",
     EndSessions "end-sessions" Server 1 "the server ends some sessions",
@@ -107,6 +112,9 @@ kinds! {
     RestartPeers "restart-peers" Peers 2 "all voters are restarted, one after the other",
     FreezePeers "freeze-peers" Peers 1 "two voters of three are stopped and go on later",
     KillPeers "kill-peers" Peers 1 "kill -9 of two voters of three, which come back later",
+    ClonePeer "clone-peer" Peers 1 "a copy of a voter's folder is started beside it, and every other candidate is led to that",
+    FloodHints "flood-hints" Hints 1 "somebody without rights sends hints without end",
+    FloodPeers "flood-peers" Peers 1 "somebody asks the voters for new elections and opens connections without end",
 }
 
 impl Kind {
@@ -117,6 +125,12 @@ impl Kind {
             let all: Vec<String> = Self::ALL.iter().map(|kind| format!("{} ({})", kind.name(), kind.about())).collect();
             format!("no such fault; there are:\n  {}", all.join("\n  "))
         })
+    }
+
+    /// How many leases it waits until it can be injected. Some may never: no candidate that is there may suit.
+    pub(crate) const fn patience(self) -> u32 {
+        // It suits one leader in five, and the others may come and go unharmed meanwhile.
+        if matches!(self, Self::OrphanKin) { 4 } else { 20 }
     }
 
     /// Whether it lasts for a while.
@@ -146,6 +160,7 @@ impl Kind {
             Self::Pause
                 | Self::FillDisk
                 | Self::Isolate
+                | Self::SlowAll
                 | Self::LockTable
                 | Self::FreezeServer
                 | Self::RestartServer
@@ -162,7 +177,7 @@ impl Kind {
 
     /// Whether it strikes one voter at a time, which nobody notices.
     pub(crate) const fn strikes_a_voter(self) -> bool {
-        matches!(self, Self::FreezePeer | Self::KillPeer | Self::RestartPeers)
+        matches!(self, Self::FreezePeer | Self::KillPeer | Self::RestartPeers | Self::ClonePeer)
     }
 
     /// Whether it strikes the store itself. Of such faults there is one at a time.
@@ -177,7 +192,11 @@ impl Kind {
 
     /// Whether it strikes one candidate, and not the store or the election.
     pub(crate) const fn has_target(self) -> bool {
-        !self.strikes_store() && !matches!(self, Self::Depose | Self::EndSessions | Self::EndAllSessions)
+        let strikes_all = matches!(
+            self,
+            Self::Depose | Self::EndSessions | Self::EndAllSessions | Self::FloodHints | Self::FloodPeers
+        );
+        !self.strikes_store() && !strikes_all
     }
 
     /// Whether it strikes a candidate's way to the server.
@@ -211,6 +230,7 @@ impl Kind {
                 | Self::KillWarden
                 | Self::KillProgram
                 | Self::KillGuards
+                | Self::OrphanKin
                 | Self::KillAll
                 | Self::StopRunner
                 | Self::StopWarden

@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
+use crate::candidate::Place;
 use crate::clock::Moment;
 use crate::fault::{Kind, Strike};
-use crate::judge::Stopped;
+use crate::judge::{Promise, Stopped, Verdict};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::run::{Canary, Run};
-use crate::site::{Peers, Server};
+use crate::site::{Peers, Server, flood_hint_file};
 
 /// At most so many faults at once.
 const AT_ONCE: usize = 3;
@@ -41,6 +42,13 @@ enum Undo {
     /// The order to pause, so that the one to resume comes after it.
     Resume(JoinHandle<Result<()>>),
     EmptyDisk,
+    /// The copy of this voter has ended, which it must do by itself; candidates are led to the voter again.
+    EndCopy {
+        voter: usize,
+        end: JoinHandle<Result<()>>,
+    },
+    /// Nobody was left to kill these.
+    KillOrphans(Vec<Process>),
     /// Everything arrives again; what was held does, or is lost with its connection.
     Heal {
         lost: bool,
@@ -62,7 +70,7 @@ impl InForce {
 
     fn is_over(&self, now: Moment) -> bool {
         match &self.undo {
-            Undo::Await(end) | Undo::Recover(end) => end.is_finished(),
+            Undo::Await(end) | Undo::Recover(end) | Undo::EndCopy { end, .. } => end.is_finished(),
             _ => self.until <= now,
         }
     }
@@ -115,12 +123,24 @@ impl Run {
                 let processes = fault.kind.strikes_processes() && kind.strikes_processes();
                 fault.place == Some(*index) && (processes || fault.kind == kind)
             };
-            let unguarded = kind == Kind::KillGuards && runner.kin;
-            !unguarded && !self.in_force.iter().any(struck)
+            let suits = match kind {
+                // That they go on then is what this bug is.
+                Kind::KillGuards => !runner.leaves_orphans() || self.setup.canary == Some(Canary::NoIsolation),
+                Kind::OrphanKin => runner.leaves_orphans() && self.led_by(place).is_some(),
+                _ => true,
+            };
+            suits && !self.in_force.iter().any(struck)
         };
         let all: Vec<usize> = (0..self.places.len()).filter(suits).collect();
         let aimed = all.iter().copied().find(|index| at_leader && Some(&self.places[*index].name) == leader.as_ref());
         aimed.or_else(|| (!all.is_empty()).then(|| all[rng.index(all.len())]))
+    }
+
+    /// The token of the leader in this place, and its program.
+    fn led_by(&self, place: &Place) -> Option<(u64, Process)> {
+        let program = place.runner.as_ref()?.program()?;
+        let led = self.witnessed.latest_leadership()?;
+        (led.name == place.name && led.pid == program.own_pid()).then_some((led.token, program))
     }
 
     /// Whom a fault strikes, for people.
@@ -151,6 +171,15 @@ impl Run {
                     [Some(process), warden].into_iter().flatten().for_each(|guard| guard.send(signal));
                 }
             }
+            Kind::OrphanKin => {
+                let (token, program) = self.led_by(&self.places[place])?;
+                // It starts nobody any more, and the kernel kills it all the same.
+                [program, process].into_iter().chain(warden).for_each(|process| process.send(Signal::SIGSTOP));
+                let orphans = program.descendants();
+                self.witnessed.orphan(token);
+                [process].into_iter().chain(warden).for_each(|process| process.send(Signal::SIGKILL));
+                return Some(Undo::KillOrphans(orphans));
+            }
             Kind::KillAll => stop_all(process).iter().for_each(|process| process.send(Signal::SIGKILL)),
             Kind::StopRunner => return stop(vec![Some(process)]),
             Kind::StopWarden => return stop(vec![warden]),
@@ -158,7 +187,8 @@ impl Run {
             Kind::StopRunnerAndProgram => return stop(vec![program, Some(process)]),
             Kind::StopAll => {
                 let mut stopped = stop_all(process);
-                let all = Some(self.witnessed.stopped(stopped.iter().map(|process| process.pid()).collect()));
+                let all =
+                    Some(self.witnessed.stopped(&name, stopped.iter().map(|process| process.own_pid()).collect()));
                 // Who wakes up first: mostly the program, which then has every chance to do harm.
                 let pause =
                     if rng.percent(50) { rng.span(Duration::ZERO, Duration::from_millis(20)) } else { Duration::ZERO };
@@ -204,6 +234,13 @@ impl Run {
             Some(Undo::Await(thread::spawn(move || harm(&peers, span, draw))))
         };
         match kind {
+            Kind::FloodHints if self.site.server.is_some() => return later(|server, span, _| server.flood_hints(span)),
+            Kind::FloodHints => {
+                let url = self.site.url.clone();
+                return Some(Undo::Await(thread::spawn(move || flood_hint_file(&url, span))));
+            }
+            Kind::FloodPeers => return to_peers(Peers::flood),
+            Kind::ClonePeer => return self.copy_voter(draw),
             Kind::FreezePeer => return to_peers(|peers, span, draw| peers.freeze(span, draw, false)),
             Kind::FreezePeers => return to_peers(|peers, span, draw| peers.freeze(span, draw, true)),
             Kind::KillPeer => return to_peers(|peers, span, draw| peers.kill(span, draw, false)),
@@ -219,9 +256,10 @@ impl Run {
             Kind::FillDisk => {
                 return self.site.fill_disk().then_some(Undo::EmptyDisk);
             }
-            Kind::Isolate => {
-                (0..self.places.len()).for_each(|place| self.strike_ways(place, kind, Duration::ZERO));
-                return Some(Undo::Heal { lost: rng.percent(50), longer: Duration::ZERO });
+            Kind::Isolate | Kind::SlowAll => {
+                let longer = rng.span(Duration::from_millis(30), Duration::from_millis(400));
+                (0..self.places.len()).for_each(|place| self.strike_ways(place, kind, longer));
+                return Some(Undo::Heal { lost: rng.percent(50), longer });
             }
             Kind::EndSessions => return later(|server, _, _| server.end_sessions(40)),
             Kind::EndAllSessions => return later(|server, _, _| server.end_sessions(100)),
@@ -246,6 +284,21 @@ impl Run {
         None
     }
 
+    /// Starts a copy of a voter, to which every other candidate is led until that has ended.
+    fn copy_voter(&mut self, draw: usize) -> Option<Undo> {
+        let peers = Arc::clone(self.site.peers.as_ref()?);
+        let voter = draw % peers.ports().len();
+        let port = match Peers::free_port() {
+            Ok(port) => port,
+            Err(error) => {
+                self.timeline.tell(format!("  {error:#}"));
+                return None;
+            }
+        };
+        self.places.iter().step_by(2).for_each(|place| place.lead(voter, port));
+        Some(Undo::EndCopy { voter, end: thread::spawn(move || peers.copy(voter, port)) })
+    }
+
     /// Gives an operator's order, without waiting for it.
     fn order(&mut self, words: &[&str]) {
         let mut command = self.recipe.operator(&self.site.url);
@@ -268,6 +321,7 @@ impl Run {
             let aim = self.aim(fault.place);
             let word = match fault.undo {
                 Undo::Resume(_) => "resume after",
+                Undo::KillOrphans(_) => "orphans are killed after",
                 Undo::Fade(_) => "nothing more after",
                 Undo::Await(_) if fault.kind.fails_over() => "promoted after",
                 Undo::Recover(_) => "a pair again after",
@@ -344,6 +398,16 @@ impl Run {
                 }
             }
             Undo::Recover(end) => self.join(end),
+            Undo::EndCopy { voter, end } => {
+                if let Ok(Err(error)) = end.join() {
+                    self.break_promise(Verdict::new(Promise::Endurance, format!("{error:#}")));
+                }
+                let port = self.site.peers.as_ref().map(|peers| peers.ports()[voter]);
+                if let Some(port) = port {
+                    self.places.iter().step_by(2).for_each(|place| place.lead(voter, port));
+                }
+            }
+            Undo::KillOrphans(orphans) => orphans.iter().for_each(|orphan| orphan.send(Signal::SIGKILL)),
             Undo::Continue { stopped, pause, all } => {
                 for (index, process) in stopped.iter().enumerate() {
                     process.send(Signal::SIGCONT);

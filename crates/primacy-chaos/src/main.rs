@@ -43,6 +43,9 @@ struct Options {
     /// For how long faults are injected
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// The same in minutes
+    #[arg(long, conflicts_with = "seconds")]
+    minutes: Option<u64>,
     /// What all faults follow from; drawn and told if not given
     #[arg(long)]
     seed: Option<u64>,
@@ -106,6 +109,12 @@ fn main() -> ExitCode {
     }
 }
 
+impl Options {
+    fn seconds(&self) -> u64 {
+        self.minutes.map_or(self.seconds, |minutes| minutes.saturating_mul(60))
+    }
+}
+
 /// Runs all; `true` if all went as it should.
 fn chaos(options: &Options) -> Result<bool> {
     let network = if options.store.iter().any(|store| store != "sqlite") { world::enter().err() } else { None };
@@ -138,6 +147,9 @@ fn all_faults_can_be_dealt(no_wires: Option<&str>) -> Result<()> {
     if candidate::faketime().is_none() {
         bail!("no clock can be stepped without libfaketime; under CI that is a failure");
     }
+    if !world::can_isolate() {
+        bail!("no program can have a PID namespace here; under CI that is a failure");
+    }
     if !primacy_servers::Disk::is_possible() {
         bail!("no disk can be filled, since no file system can be mounted here; under CI that is a failure");
     }
@@ -151,7 +163,7 @@ fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {
     Ok(Setup {
         store: store.to_owned(),
         seed,
-        span: Duration::from_secs(options.seconds),
+        span: Duration::from_secs(options.seconds()),
         candidates: options.candidates,
         lease: Duration::from_millis(options.lease),
         protocol: options.protocol,
@@ -199,7 +211,11 @@ fn told(options: &Options, report: &Report) -> Result<bool> {
 fn replay(options: &Options, report: &Report) -> String {
     let mut command = format!(
         "cargo xtask chaos --store {} --seed {} --seconds {} --candidates {} --lease {}",
-        report.store, report.seed, options.seconds, options.candidates, options.lease
+        report.store,
+        report.seed,
+        options.seconds(),
+        options.candidates,
+        options.lease
     );
     if options.protocol != Protocol::Lease {
         command += &format!(" --protocol {}", options.protocol.name());

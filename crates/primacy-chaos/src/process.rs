@@ -25,8 +25,11 @@ impl Process {
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, born })
     }
 
-    pub(crate) fn pid(self) -> i32 {
-        self.pid
+    /// Its number in its own namespace, by which it calls itself.
+    pub(crate) fn own_pid(self) -> i32 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()).unwrap_or(self.pid)
     }
 
     pub(crate) fn lives(self) -> bool {
@@ -111,6 +114,7 @@ mod tests {
         shell.wait().expect("it was started");
         assert!(!process.lives());
         let own = Process::of(std::process::id().cast_signed()).expect("it lives");
+        assert_eq!(own.own_pid(), own.pid);
         assert!(own.lives() && !Process { born: 1, ..own }.lives(), "another had this number");
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Report {
     /// Lines of programs that woke up after their whole candidate had been stopped, and how late the latest was.
     late_lines: usize,
     latest_late_line_ms: f64,
+    /// Lines of what a program had started whose runner and warden were killed together, without isolation.
+    orphan_lines: usize,
     /// Lines of leaders whom a failover had made the store forget.
     forgotten_lines: usize,
     /// All times without a leader.
@@ -91,6 +93,7 @@ impl Report {
             stale_rows: rows.stale,
             refused_writes: run.witnessed.refused,
             late_lines: run.witnessed.excused,
+            orphan_lines: run.witnessed.orphaned,
             forgotten_lines: run.witnessed.undone,
             latest_late_line_ms: millis(run.witnessed.latest),
             gaps: Spread::of(gaps.iter().map(|gap| gap.length)),
@@ -119,6 +122,9 @@ impl fmt::Display for Report {
             f,
             "  late lines    {late} of candidates that were stopped as a whole, up to {latest:.0} ms after waking"
         )?;
+        if self.orphan_lines > 0 {
+            writeln!(f, "  orphan lines  {} of children whom nobody was left to kill", self.orphan_lines)?;
+        }
         if self.forgotten_lines > 0 {
             writeln!(f, "  forgotten     {} lines of leaders whom a failover had undone", self.forgotten_lines)?;
         }

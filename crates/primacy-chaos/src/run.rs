@@ -24,6 +24,7 @@ use crate::site::Site;
 use crate::timeline::Timeline;
 use crate::witness::{Line, Reader, Word};
 use crate::work::Row;
+use crate::world;
 
 /// How often a run looks around.
 const TICK: Duration = Duration::from_millis(5);
@@ -35,8 +36,6 @@ const SLACK: Duration = Duration::from_millis(700);
 /// machine may take longer to let the guards run.
 const LATE_PROGRAM: Duration = Duration::from_millis(500);
 
-/// How many leases a fault waits until it can be injected. Some may never: no candidate that is there may suit.
-const PASSED_OVER: u32 = 20;
 /// How often a leader may be lost for no reason in the end, before that is one.
 const TRIES: usize = 3;
 
@@ -98,6 +97,8 @@ impl Protocol {
 pub(crate) enum Canary {
     /// Programs write without asking the fence
     NoFence,
+    /// Programs that start others are never isolated, and runner and warden are killed together
+    NoIsolation,
     /// Operators give their orders with `--now`, which takes the lease from a leader that does not know
     Now,
     /// Candidates count their lease from the reply
@@ -113,6 +114,7 @@ impl Canary {
     pub(crate) fn faults(self) -> &'static [Kind] {
         match self {
             Self::NoFence => &[Kind::StopAll, Kind::KillProgram],
+            Self::NoIsolation => &[Kind::KillGuards],
             Self::Now => &[Kind::Depose, Kind::Promote, Kind::StopRunner],
             #[cfg(feature = "canary")]
             Self::LeaseFromReply | Self::Control => &[Kind::Fade, Kind::Cut],
@@ -123,7 +125,7 @@ impl Canary {
     pub(crate) fn breaks(self) -> Option<Promise> {
         match self {
             Self::NoFence => Some(Promise::Fencing),
-            Self::Now => Some(Promise::Integrity),
+            Self::Now | Self::NoIsolation => Some(Promise::Integrity),
             #[cfg(feature = "canary")]
             Self::LeaseFromReply => Some(Promise::Integrity),
             #[cfg(feature = "canary")]
@@ -133,7 +135,7 @@ impl Canary {
 
     /// Whether candidates are our own, and do their work themselves.
     pub(crate) fn has_own_candidates(self) -> bool {
-        !matches!(self, Self::NoFence | Self::Now)
+        !matches!(self, Self::NoFence | Self::Now | Self::NoIsolation)
     }
 }
 
@@ -185,6 +187,7 @@ impl Run {
             lease: setup.lease,
             grace: timing.grace(),
             protocol: setup.protocol,
+            can_isolate: world::can_isolate(),
             canary: setup.canary,
         };
         let kinds: Vec<Kind> = setup.faults.iter().copied().filter(|kind| site.has(*kind)).collect();
@@ -247,7 +250,7 @@ impl Run {
                 continue;
             }
             let is_done = self.inject(&next);
-            if !is_done && Moment::now() > due + self.setup.lease * PASSED_OVER {
+            if !is_done && Moment::now() > due + self.setup.lease * next.kind.patience() {
                 self.timeline.tell(format!("{} suits nobody", next.kind.name()));
             } else if !is_done {
                 continue;
@@ -347,7 +350,7 @@ impl Run {
             let what = format!("  {} leads, token {} (nobody for {:.3} s)", line.name, line.token, gap.as_secs_f64());
             self.timeline.tell_at(line.at, what);
             self.judge_gap();
-        } else if line.word.is_work() && line.token >= before {
+        } else if line.word.is_work() && line.token >= before && !self.witnessed.is_orphaned(line) {
             self.termination.work(line.at);
         }
     }

@@ -42,6 +42,16 @@ pub(crate) fn unshare() -> Result<Command> {
     Ok(words())
 }
 
+/// Whether programs can have PID namespaces here: as root, or with a user namespace.
+pub(crate) fn can_isolate() -> bool {
+    let mut probe = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        probe.arg("--user");
+    }
+    let done = probe.args(["--pid", "--mount", "--fork", "--", "true"]).stdin(Stdio::null()).output();
+    done.is_ok_and(|output| output.status.success())
+}
+
 /// Whether this process is in a world of its own.
 pub(crate) fn is_own() -> bool {
     std::env::var(MARK).is_ok_and(|world| world == std::process::id().to_string())

@@ -1,6 +1,6 @@
 //! Integrity and Order, from the lines of the unfenced witness in the order in which the kernel took them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primacy::Token;
@@ -23,12 +23,20 @@ pub(crate) struct Leadership {
 /// A program that nobody could kill, since all of its candidate was stopped at once: it may wake up late.
 #[derive(Clone, Debug)]
 struct Excuse {
-    /// All that was stopped.
+    /// The candidate's: processes of different namespaces may have the same numbers.
+    name: String,
+    /// All that was stopped, by the numbers by which they call themselves.
     pids: Vec<i32>,
     /// The program's, as soon as it has told.
     token: Option<u64>,
     /// When the last of its guards went on.
     awake: Option<Moment>,
+}
+
+impl Excuse {
+    fn has(&self, name: &str, pid: i32) -> bool {
+        self.name == name && self.pids.contains(&pid)
+    }
 }
 
 /// Which of the times when all of a candidate was stopped.
@@ -45,6 +53,10 @@ pub(crate) struct Witnessed {
     forgotten: Option<Duration>,
     pub(crate) leaderships: BTreeMap<u64, Leadership>,
     excuses: Vec<Excuse>,
+    /// Whose programs' children nobody is left to kill.
+    orphans: BTreeSet<u64>,
+    /// Their lines.
+    pub(crate) orphaned: usize,
     /// Lines of excused programs behind the start of another.
     pub(crate) excused: usize,
     /// Lines of leaders whom the store had forgotten, behind the start of another.
@@ -62,6 +74,8 @@ impl Witnessed {
             forgotten: None,
             leaderships: BTreeMap::new(),
             excuses: Vec::new(),
+            orphans: BTreeSet::new(),
+            orphaned: 0,
             excused: 0,
             undone: 0,
             latest: Duration::ZERO,
@@ -79,10 +93,11 @@ impl Witnessed {
         self.leaderships.last_key_value().map(|(_, leadership)| leadership)
     }
 
-    /// All of a candidate is stopped, as the caller has seen to: it had these processes, one of them its program.
-    pub(crate) fn stopped(&mut self, pids: Vec<i32>) -> Stopped {
-        let own = self.leaderships.values().rev().find(|leadership| pids.contains(&leadership.pid));
-        self.excuses.push(Excuse { token: own.map(|leadership| leadership.token), pids, awake: None });
+    /// All of this candidate is stopped, as the caller has seen to: it had these processes, one of them its program.
+    pub(crate) fn stopped(&mut self, name: &str, pids: Vec<i32>) -> Stopped {
+        let is_own = |leadership: &&Leadership| leadership.name == name && pids.contains(&leadership.pid);
+        let token = self.leaderships.values().rev().find(is_own).map(|leadership| leadership.token);
+        self.excuses.push(Excuse { name: name.to_owned(), token, pids, awake: None });
         Stopped(self.excuses.len() - 1)
     }
 
@@ -91,6 +106,16 @@ impl Witnessed {
         if let Some(excuse) = self.excuses.get_mut(stopped.0) {
             excuse.awake = Some(at);
         }
+    }
+
+    /// Nobody is left to kill what the program with this token has started. The program itself has no excuse.
+    pub(crate) fn orphan(&mut self, token: u64) {
+        self.orphans.insert(token);
+    }
+
+    /// Whether this is the work of a process that nobody was left to kill, and so of no leader.
+    pub(crate) fn is_orphaned(&self, line: &Line) -> bool {
+        line.word == Word::Kin && self.orphans.contains(&line.token)
     }
 
     /// Takes the next line; says what it proves to be broken.
@@ -102,6 +127,10 @@ impl Witnessed {
             return self.start(line);
         }
         if !line.word.is_work() {
+            return None;
+        }
+        if self.is_orphaned(line) {
+            self.orphaned += 1;
             return None;
         }
         if let Some(own) = self.leaderships.get_mut(&line.token) {
@@ -128,7 +157,7 @@ impl Witnessed {
         self.leaderships.entry(line.token).or_insert(leadership);
         // It may have been stopped before its first word.
         if let Some(excuse) =
-            self.excuses.iter_mut().find(|excuse| excuse.token.is_none() && excuse.pids.contains(&pid))
+            self.excuses.iter_mut().find(|excuse| excuse.token.is_none() && excuse.has(&line.name, pid))
         {
             excuse.token = Some(token);
         }
@@ -150,7 +179,7 @@ impl Witnessed {
             self.undone += 1;
             return None;
         }
-        let own = |excuse: &&Excuse| excuse.token == Some(line.token) || excuse.pids.contains(&line.pid);
+        let own = |excuse: &&Excuse| excuse.token == Some(line.token) || excuse.has(&line.name, line.pid);
         let excuse = self.excuses.iter().rev().find(own);
         match excuse.map(|excuse| excuse.awake) {
             Some(None) => {}
@@ -203,7 +232,7 @@ mod tests {
     fn who_was_stopped_with_its_guards_may_wake_up_late_but_not_for_long() {
         let mut witnessed = bound(100);
         assert_eq!(witnessed.see(&line(Word::Start, 1, 0)), None);
-        let stopped = witnessed.stopped(vec![1, 77]);
+        let stopped = witnessed.stopped("c1", vec![1, 77]);
         assert_eq!(witnessed.see(&line(Word::Start, 2, 1_000)), None);
         assert_eq!(witnessed.see(&line(Word::Beat, 1, 1_990)), None, "it woke up before its guards");
         witnessed.awake(stopped, Moment::from_nanos(2_000));
@@ -211,6 +240,31 @@ mod tests {
         assert_eq!(witnessed.see(&kin), None);
         assert_eq!((witnessed.excused, witnessed.latest), (2, Duration::from_nanos(90)));
         assert_eq!(promise(witnessed.see(&line(Word::Beat, 1, 2_101))), Some(Promise::Integrity));
+    }
+
+    #[test]
+    fn only_what_an_orphaned_program_has_started_may_go_on() {
+        let mut witnessed = bound(0);
+        assert_eq!(witnessed.see(&line(Word::Start, 1, 0)), None);
+        witnessed.orphan(1);
+        assert_eq!(witnessed.see(&line(Word::Start, 2, 1_000)), None);
+        assert_eq!(witnessed.see(&line(Word::Kin, 1, 9_000)), None);
+        assert_eq!(witnessed.orphaned, 1);
+        assert_eq!(promise(witnessed.see(&line(Word::Beat, 1, 9_001))), Some(Promise::Integrity));
+        assert_eq!(witnessed.see(&line(Word::Start, 3, 10_000)), None);
+        assert_eq!(promise(witnessed.see(&line(Word::Kin, 2, 10_001))), Some(Promise::Integrity));
+    }
+
+    #[test]
+    fn processes_of_two_candidates_may_have_the_same_number() {
+        let mut witnessed = bound(100);
+        let of = |name: &str, word, token, at| Line { pid: 2, name: name.to_owned(), ..line(word, token, at) };
+        assert_eq!(witnessed.see(&of("a", Word::Start, 1, 0)), None);
+        assert_eq!(witnessed.see(&of("b", Word::Start, 2, 10)), None);
+        witnessed.stopped("b", vec![2]);
+        assert_eq!(promise(witnessed.see(&of("a", Word::Beat, 1, 20))), Some(Promise::Integrity));
+        assert_eq!(witnessed.see(&of("c", Word::Start, 3, 30)), None);
+        assert_eq!(witnessed.see(&of("b", Word::Beat, 2, 40)), None);
     }
 
     #[test]
@@ -236,7 +290,7 @@ mod tests {
     #[test]
     fn who_was_stopped_before_its_first_word_is_excused_too() {
         let mut witnessed = bound(100);
-        let stopped = witnessed.stopped(vec![1]);
+        let stopped = witnessed.stopped("c1", vec![1]);
         assert_eq!(witnessed.see(&line(Word::Start, 2, 1_000)), None);
         witnessed.awake(stopped, Moment::from_nanos(2_000));
         assert_eq!(witnessed.see(&line(Word::Start, 1, 2_010)), None);
@@ -244,7 +298,7 @@ mod tests {
         assert_eq!(promise(witnessed.see(&line(Word::Beat, 1, 2_200))), Some(Promise::Integrity));
         let mut witnessed = bound(100);
         assert_eq!(witnessed.see(&line(Word::Start, 2, 0)), None);
-        witnessed.stopped(vec![2]);
+        witnessed.stopped("c2", vec![2]);
         assert_eq!(promise(witnessed.see(&line(Word::Start, 2, 1))), Some(Promise::Order), "a token given twice");
     }
 }

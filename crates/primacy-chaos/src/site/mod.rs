@@ -1,5 +1,6 @@
 //! The store that a run takes place on, and what can be done to it.
 
+mod flood;
 mod pair;
 mod peers;
 mod server;
@@ -15,6 +16,7 @@ use primacy_servers::{Disk, Proxy};
 
 use crate::fault::{Kind, Need};
 use crate::{work, world};
+pub(crate) use flood::flood_hint_file;
 pub(crate) use peers::Peers;
 pub(crate) use server::{Flavour, Server};
 use wire::Wire;
@@ -151,6 +153,10 @@ impl Site {
             Need::Disk => self.disk.is_some() || self.server.as_ref().is_some_and(|server| server.has_disk()),
             // A lock on a table binds one node only.
             Need::Server => flavour.is_some() && !(flavour == Some(Flavour::Galera) && kind == Kind::LockTable),
+            Need::Hints => match flavour {
+                Some(flavour) => flavour == Flavour::Postgres || flavour.is_pair(),
+                None => self.peers.is_none(),
+            },
             Need::Link => flavour.is_some() || self.peers.is_some(),
             Need::Peers => self.peers.is_some(),
             Need::Wire => (flavour.is_some() || self.peers.is_some()) && world::is_own(),

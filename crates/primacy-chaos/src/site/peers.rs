@@ -1,6 +1,6 @@
 //! Three voters in the place of a server.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +11,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use super::flood::flood_voters;
+use crate::process::MARK;
 
 /// What they are called.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -92,6 +95,59 @@ impl Peers {
         Ok(())
     }
 
+    /// A port for a copy of a voter, free until somebody listens there.
+    pub(crate) fn free_port() -> Result<u16> {
+        Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    }
+
+    /// A copy of a voter's folder is used by a second process, which listens at this port. It must end by itself.
+    pub(crate) fn copy(&self, n: usize, port: u16) -> Result<()> {
+        let name = NAMES[n % NAMES.len()];
+        let copy = tempfile::Builder::new().prefix("copy-").tempdir_in(&self.folder)?;
+        for entry in fs::read_dir(self.folder.join(format!("peer-{name}")))?.flatten() {
+            // Its socket is not.
+            if entry.file_type()?.is_file() {
+                fs::copy(entry.path(), copy.path().join(entry.file_name()))?;
+            }
+        }
+        let log = self.log(&format!("{name}-copy"))?;
+        let listen = format!("127.0.0.1:{port}");
+        let mut child =
+            self.voter(name, copy.path()).args(["--listen", &listen]).stdout(log.try_clone()?).stderr(log).spawn()?;
+        for _ in 0..GLANCES {
+            if let Some(status) = child.try_wait()? {
+                if status.success() {
+                    bail!("the copy of peer {name} ended with {status}");
+                }
+                return Ok(());
+            }
+            thread::park_timeout(GLANCE);
+        }
+        child.kill()?;
+        child.wait()?;
+        bail!("the copy of peer {name} went on beside it for {:?}", GLANCE * GLANCES as u32)
+    }
+
+    /// Asks all of them for new elections, and opens connections to them, without end.
+    pub(crate) fn flood(&self, span: Duration, draw: usize) -> Result<()> {
+        let own = self.own();
+        flood_voters(&self.url(&own), &own, span, draw)
+    }
+
+    fn log(&self, name: &str) -> Result<File> {
+        Ok(File::options().create(true).append(true).open(self.folder.join(format!("peer-{name}.log")))?)
+    }
+
+    /// The command of a voter that keeps its file in this folder.
+    fn voter(&self, name: &str, folder: &Path) -> Command {
+        let list = self.url(&self.own());
+        let list = list.trim_start_matches("peers://").split('?').next().unwrap_or_default();
+        let mut command = Command::new(&self.primacy);
+        command.args(["peer", "-v", "--name", name, "--peers", list, "--dir"]).arg(folder);
+        command.stdin(Stdio::null()).env(MARK, &self.folder);
+        command
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Child>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,14 +155,9 @@ impl Peers {
     /// Starts one, and waits until it listens.
     fn begin(&self, n: usize) -> Result<()> {
         let name = NAMES[n];
-        let log = File::options().create(true).append(true).open(self.folder.join(format!("peer-{name}.log")))?;
-        let list = self.url(&self.own());
-        let list = list.trim_start_matches("peers://").split('?').next().unwrap_or_default();
-        let mut command = Command::new(&self.primacy);
-        command
-            .args(["peer", "-v", "--name", name, "--peers", list, "--dir"])
-            .arg(self.folder.join(format!("peer-{name}")));
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let log = self.log(name)?;
+        let mut command = self.voter(name, &self.folder.join(format!("peer-{name}")));
+        command.stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().context("a peer cannot be started")?;
         self.lock()[n] = Some(child);
         for _ in 0..GLANCES {

@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// Runs SQL as the one who may do everything.
-    fn sql(&self, sql: &str) -> Result<String> {
+    pub(super) fn sql(&self, sql: &str) -> Result<String> {
         Ok(either!(self, 0, server => server.sql(sql))?)
     }
 
