@@ -372,7 +372,7 @@ impl Run {
         match end.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.timeline.tell(format!("  {error:#}")),
-            Err(_) => self.timeline.tell("  a fault has panicked"),
+            Err(_) => self.break_promise(Verdict::new(Promise::Load, "a fault has panicked")),
         }
     }
 

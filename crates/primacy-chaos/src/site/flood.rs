@@ -45,7 +45,8 @@ impl Server {
         let (runtime, mut bursts) = (runtime()?, 0);
         while Moment::now() < end {
             // Other faults may end its session.
-            let _ = runtime.block_on(tokio::time::timeout(end.since(Moment::now()), notify(&config, &mut bursts)));
+            let _ = runtime
+                .block_on(async { tokio::time::timeout(end.since(Moment::now()), notify(&config, &mut bursts)).await });
             thread::park_timeout(BETWEEN_BURSTS);
         }
         if bursts == 0 {
