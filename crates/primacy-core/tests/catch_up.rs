@@ -63,13 +63,22 @@ fn a_joint_phase_is_proven_by_a_majority_of_the_voters_before_it() {
 }
 
 #[test]
-fn what_a_majority_has_taken_in_one_attempt_is_proven_though_nobody_has_adopted_it() {
+fn what_a_majority_has_taken_in_one_attempt_is_proven_once_somebody_has_adopted_it() {
     let own = first(&[1, 2, 3]);
     let next = joint(&own, &[1, 2, 4]);
-    assert_eq!(proven(&own, &[(1, taken(3, &next)), (3, taken(3, &next))]), Some(next.clone()));
-    assert_eq!(proven(&own, &[(1, taken(2, &next)), (3, taken(3, &next))]), None, "in two attempts");
     assert_eq!(proven(&own, &[(1, adopted(&[&next])), (3, taken(3, &next))]), Some(next.clone()));
-    assert_eq!(proven(&own, &[(1, taken(3, &joint(&own, &[5]))), (3, taken(3, &next))]), None, "two things");
+    let begun = || (4, adopted(&[&next]));
+    assert_eq!(proven(&own, &[(1, taken(3, &next)), (3, taken(3, &next)), begun()]), Some(next.clone()));
+    assert_eq!(proven(&own, &[(1, taken(2, &next)), (3, taken(3, &next)), begun()]), None, "in two attempts");
+    assert_eq!(proven(&own, &[(1, taken(3, &joint(&own, &[5]))), (3, taken(3, &next)), begun()]), None, "two things");
+}
+
+/// Its operator was told that it did not come through, and another that no exchange is under way: nobody would end it.
+#[test]
+fn a_joint_phase_that_was_only_taken_does_not_begin_by_itself() {
+    let own = first(&[1, 2]);
+    let next = joint(&own, &[1, 3]);
+    assert_eq!(proven(&own, &[(1, taken(3, &next)), (2, taken(3, &next))]), None);
 }
 
 #[test]

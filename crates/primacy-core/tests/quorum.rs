@@ -1,5 +1,7 @@
 //! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
 
+#[path = "quorum/orders.rs"]
+mod orders;
 #[path = "quorum/repeats.rs"]
 mod repeats;
 #[path = "quorum/shorter.rs"]
@@ -514,60 +516,6 @@ fn without_a_majority_nothing_is_said_to_be_done_or_known() {
     assert_eq!(peers.renew(&mut a, "a", first.version), Err(CallError::Unknown));
     let release = Request::Release { id: holder("a").id, version: first.version, reason: EndReason::Finished };
     assert_eq!(peers.call(&mut a, release), Err(CallError::Unknown));
-}
-
-/// Whoever has read only voters without an order that has come true orders above it all the same.
-#[test]
-fn an_order_given_after_one_that_came_true_elsewhere_is_not_taken_for_it() {
-    let mut peers = Peers::new();
-    let (mut a, mut desk) = (Clerk::new(membership()), Clerk::new(membership()));
-    applied(peers.ask(&mut a, "a"));
-    peers.look(&mut desk);
-    // One voter alone has it, and its operator was told that nobody knows.
-    let depose = |count| Orders { wish: Ordered::new(count, Some(Wish::NewElection)), ..Orders::default() };
-    peers.cut(&[1, 2]);
-    let mut out = Vec::new();
-    desk.order(depose(desk.orders().next_count(900)), None, &mut out);
-    assert_eq!(peers.told(&mut desk, out), Err(CallError::Unknown));
-    peers.cut(&[2]);
-    peers.pass(LEASE);
-    let mut b = Clerk::new(membership());
-    let second = applied(peers.ask(&mut b, "b"));
-    let second = applied(peers.renew(&mut b, "b", second.version));
-    assert_eq!(second.wish, None, "it has come true");
-    peers.cut(&[3]);
-    let mut again = Clerk::new(membership());
-    peers.look(&mut again);
-    let mut out = Vec::new();
-    again.order(depose(again.orders().next_count(3)), None, &mut out);
-    let Ok(Reply::Seen(seen)) = peers.told(&mut again, out) else { panic!("two have it") };
-    assert_eq!(seen.record.and_then(|record| record.wish), Some(Wish::NewElection));
-    assert_eq!(applied(peers.renew(&mut b, "b", second.version)).wish, Some(Wish::NewElection));
-}
-
-#[test]
-fn an_order_that_came_true_once_is_not_obeyed_by_a_later_leader_though_few_voters_had_it() {
-    let mut peers = Peers::new();
-    let mut desk = Clerk::new(membership());
-    applied(peers.ask(&mut Clerk::new(membership()), "a"));
-    peers.look(&mut desk);
-    let wish = Some(Wish::Successor(Label::new("b").expect("valid")));
-    let orders = Orders { wish: Ordered::new(desk.orders().next_count(7), wish), ..Orders::default() };
-    peers.cut(&[1, 2]);
-    let mut out = Vec::new();
-    desk.order(orders, None, &mut out);
-    assert_eq!(peers.told(&mut desk, out), Err(CallError::Unknown));
-    for (name, away) in [("b", 2), ("c", 3)] {
-        peers.pass(LEASE);
-        peers.cut(&[away]);
-        let mut clerk = Clerk::new(membership());
-        let led = applied(peers.ask(&mut clerk, name));
-        assert_eq!(led.wish, None);
-        let led = applied(peers.renew(&mut clerk, name, led.version));
-        peers.cut(&[1]);
-        let led = applied(peers.renew(&mut clerk, name, led.version));
-        assert_eq!(led.wish, None, "{name}: b has led");
-    }
 }
 
 /// It belongs to another election, asked over the same connection.

@@ -55,8 +55,8 @@ pub struct Clerk {
     unheard: BTreeSet<VoterId>,
     /// The last record that it showed, so that it never shows an older one while nothing went back.
     shown: Option<Record>,
-    /// The latest orders that it has heard of, in each register. Those that an operator was told of are among any majority's
-    /// answers; one that was not may be seen, and then is not unseen.
+    /// The latest orders among the answers to the last question that a majority answered. One that only a minority has is not
+    /// remembered: a candidate that remembers the pause of a lost voter would wait for ever, and no operator could see why.
     orders: Orders,
     /// The wishes up to this count have come true.
     fulfilled: u64,
@@ -205,7 +205,7 @@ impl Clerk {
         self.ask_all(&Ask::Release { term, id, beat: beat.saturating_add(1), fulfilled: 0 }, out);
     }
 
-    /// The latest orders that it has heard of.
+    /// The latest orders among the answers to the last question that a majority answered.
     pub fn orders(&self) -> &Orders {
         &self.orders
     }
@@ -562,6 +562,7 @@ impl Clerk {
 
     /// Takes note of the orders that were heard of, and of wishes that have come true, up to `fulfilled` by what is done now.
     fn note_orders(&mut self, fulfilled: u64) {
+        self.orders = Orders::default();
         self.heard.values().for_each(|view| self.orders.merge(&view.orders));
         self.fulfilled = self.fulfilled.max(fulfilled).max(self.views().fulfilled());
         // What came true was ordered, though none of these voters may have it: later orders come after it, and later claims

@@ -235,8 +235,9 @@ impl<C: Configuration> Roll<C> {
     /// The configuration after its own, if these testimonies prove which one that is. They are those of voters that have proven
     /// who they are, and of this one itself: its own disk counts as that of any other.
     ///
-    /// A joint phase is proven by more than half of the voters before it that have adopted it or have taken it in one attempt;
-    /// the end of one by more than half of the voters after it that have adopted that, or later ones.
+    /// A joint phase is proven by more than half of the voters before it that have adopted it or have taken it in one attempt,
+    /// once somebody has adopted it: one that was only taken is for an operator to begin, who also ends it. The end of a joint
+    /// phase is proven by more than half of the voters after it that have adopted that, or later ones.
     pub fn proven(&self, testimonies: &BTreeMap<VoterId, Testimony<C>>) -> Option<C> {
         let own = self.configuration.as_ref()?;
         let membership = own.membership();
@@ -250,8 +251,8 @@ impl<C: Configuration> Roll<C> {
         }
         let adopted = testimonies.values().flat_map(|told| &told.adopted);
         let taken = testimonies.values().filter_map(|told| told.taken.as_ref());
-        let attempts: Vec<Option<Ballot>> = taken.clone().map(|(ballot, _)| Some(*ballot)).chain([None]).collect();
-        let mut possible = adopted.chain(taken.map(|(_, next)| next)).filter(|next| own.leads_to(next));
+        let attempts: Vec<Option<Ballot>> = taken.map(|(ballot, _)| Some(*ballot)).chain([None]).collect();
+        let mut begun = adopted.filter(|next| own.leads_to(next));
         let is_proven = |next: &&C| {
             attempts.iter().any(|attempt| {
                 let says = |voter: VoterId| {
@@ -263,7 +264,7 @@ impl<C: Configuration> Roll<C> {
                 is_majority(membership.old(), says)
             })
         };
-        possible.find(is_proven).cloned()
+        begun.find(is_proven).cloned()
     }
 
     /// Takes what [`proven`](Self::proven) gives.
