@@ -32,6 +32,10 @@ pub struct Opening {
     attempt: Option<Attempt>,
     /// How long the last attempt took, until a call over its connection is answered.
     unanswered: Duration,
+    /// How long the last attempt took whose connection has carried an answer.
+    usual: Option<Duration>,
+    /// How many attempts since then were given up because they took too long.
+    timed_out: u32,
 }
 
 /// One attempt.
@@ -44,8 +48,12 @@ pub struct Attempt {
 }
 
 impl Opening {
-    /// A call needs a connection, and there is none. Returns the attempt that is to be made, which may take `limit`; `None`
-    /// while one is under way, for which the call waits.
+    /// A call needs a connection, and there is none. Returns the attempt that is to be made, which may take `limit` at most;
+    /// `None` while one is under way, for which the call waits.
+    ///
+    /// Once it is known how long opening takes here, an attempt may take four times as long, and a tenth of `limit` at least; and
+    /// twice as long after each that has timed out. So a connection that was accepted and never answered, as by a server that
+    /// stood still for a moment, does not keep a candidate for the whole of `limit`, and a server that has become slow still has its time.
     ///
     /// After an attempt that brought no answer, the next one begins later: by half to all of what that one took, and by two
     /// seconds at most. So a server that is slow because of many logins has time for those that it has begun.
@@ -56,8 +64,14 @@ impl Opening {
         let pause = self.unanswered.min(PAUSE_MOST);
         let pause = if pause.is_zero() { pause } else { pause / 2 + spread(pause / 2, entropy) };
         let begins = now + pause;
-        self.attempt = Some(Attempt { begins, gives_up: begins + limit });
+        self.attempt = Some(Attempt { begins, gives_up: begins + self.limit(limit) });
         self.attempt
+    }
+
+    fn limit(&self, most: Duration) -> Duration {
+        let Some(usual) = self.usual else { return most };
+        let first = usual.saturating_mul(4).max(most / 10);
+        first.saturating_mul(2_u32.saturating_pow(self.timed_out)).min(most)
     }
 
     /// Whether an attempt is under way.
@@ -69,12 +83,16 @@ impl Opening {
     pub fn ended(&mut self, now: Instant) {
         if let Some(attempt) = self.attempt.take() {
             self.unanswered = now.since(attempt.begins);
+            self.timed_out = self.timed_out.saturating_add(u32::from(now >= attempt.gives_up));
         }
     }
 
     /// A call over the connection was answered.
     pub const fn answered(&mut self) {
-        self.unanswered = Duration::ZERO;
+        if !self.unanswered.is_zero() {
+            self.usual = Some(self.unanswered);
+        }
+        (self.unanswered, self.timed_out) = (Duration::ZERO, 0);
     }
 }
 
@@ -123,6 +141,29 @@ mod tests {
         opening.ended(at(700));
         opening.answered();
         assert_eq!(opening.wanted(at(800), LIMIT, &mut || 0).map(|next| next.begins), Some(at(800)));
+    }
+
+    #[test]
+    fn an_attempt_takes_no_longer_than_opening_usually_takes_here_until_one_has_timed_out() {
+        let mut opening = Opening::default();
+        let mut now = at(0);
+        let mut attempt = |opening: &mut Opening, takes: Option<u64>| {
+            let attempt = opening.wanted(now, LIMIT, &mut || 0).expect("none is under way");
+            now = takes.map_or(attempt.gives_up, |takes| attempt.begins + Duration::from_millis(takes));
+            opening.ended(now);
+            attempt.gives_up.since(attempt.begins).as_millis()
+        };
+        assert_eq!(attempt(&mut opening, Some(600)), 10_000, "nothing is known yet");
+        opening.answered();
+        assert_eq!(attempt(&mut opening, Some(1)), 2_400, "refused at once");
+        assert_eq!(attempt(&mut opening, None), 2_400, "and never answered");
+        assert_eq!(attempt(&mut opening, None), 4_800);
+        assert_eq!(attempt(&mut opening, None), 9_600);
+        assert_eq!(attempt(&mut opening, Some(7_000)), 10_000, "it has become slow");
+        opening.answered();
+        assert_eq!(attempt(&mut opening, Some(5)), 10_000);
+        opening.answered();
+        assert_eq!(attempt(&mut opening, None), 1_000, "a tenth at least");
     }
 
     #[test]

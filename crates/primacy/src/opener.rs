@@ -30,7 +30,7 @@ pub(crate) type SharedOpener<C> = Arc<Mutex<Opener<C>>>;
 pub(crate) struct CallTime {
     pub(crate) asked_at: Instant,
     pub(crate) deadline: Instant,
-    /// How long opening may take.
+    /// How long opening may take at most.
     pub(crate) opening: Duration,
 }
 
@@ -71,8 +71,8 @@ impl<C: Send + 'static> Opener<C> {
                     tokio::time::sleep(pause).await;
                 }
                 let opened = tokio::time::timeout(attempt.gives_up.since(clock::now()), opening).await;
-                let late =
-                    |_| Err(StoreError::Unreachable(format!("{place}: no connection within {:?}", time.opening)));
+                let limit = attempt.gives_up.since(attempt.begins);
+                let late = |_| Err(StoreError::Unreachable(format!("{place}: no connection within {limit:?}")));
                 (clock::now(), opened.unwrap_or_else(late))
             }));
         }
