@@ -43,6 +43,7 @@ pub(crate) fn measure(
     let share = |used: Duration| used.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
     let site = fleet.site.clone();
     drop(fleet);
+    let at_rest = server_at_rest(&site, place, Duration::from_secs(seconds))?;
     let statements = match after.2.zip(before.2) {
         Some((after, before)) => {
             let own = after.saturating_sub(before) as f64 - watching(&site, place, glances)?;
@@ -52,12 +53,25 @@ pub(crate) fn measure(
         None => String::new(),
     };
     Ok(format!(
-        "{:<10} {candidates:>4} idle candidates use {:.2} % of one core together, the server {:.2} %, over {elapsed:.0?}; {seen} \
+        "{:<10} {candidates:>4} idle candidates use {:.2} % of one core together, the server {:.2} %, and {:.2} % while none is there, \
+         over {elapsed:.0?}; {seen} \
          renewals by one leader, {mean:.2?} apart in the mean and {longest:.2?} at most{statements}",
         place.kind,
         share(after.0.saturating_sub(before.0)),
         share(after.1.saturating_sub(before.1)),
+        at_rest * 100.0,
     ))
+}
+
+/// The share of one core that the server uses while nobody but this process, which glances as often as before, asks it.
+fn server_at_rest(site: &Site, place: &Place, span: Duration) -> Result<f64> {
+    let mut watcher = Watcher::open(site)?;
+    let (begin, before) = (Instant::now(), place.cpu());
+    while begin.elapsed() < span {
+        thread::sleep(GLANCE);
+        watcher.glance()?;
+    }
+    Ok(place.cpu().saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64())
 }
 
 /// The renewals that were seen.

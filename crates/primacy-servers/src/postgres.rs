@@ -94,6 +94,8 @@ impl Postgres {
             ("unix_socket_directories", self.sockets().to_string_lossy().into_owned()),
             // What it logs is compared, whatever the language of this machine.
             ("lc_messages", "C".to_string()),
+            // What PostgreSQL 13 does not do by itself: it would keep passwords that none of the lines below takes.
+            ("password_encryption", "scram-sha-256".to_string()),
             ("max_connections", "300".to_string()),
             ("shared_buffers", "32MB".to_string()),
             // A server that is killed must leave nothing in /dev/shm.
