@@ -1,9 +1,11 @@
 //! The tables: made once by many, refused in another version, missing for observers.
 
+use mysql_async::prelude::Queryable as _;
 use primacy::select::Rank;
 use primacy::store::Store;
+use primacy::store::mysql::schema_sql;
 
-use crate::support::{Actor, at, server, unusable};
+use crate::support::{Actor, at, connect, server, unusable};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_sessions_make_the_tables_at_once() {
@@ -21,6 +23,27 @@ async fn twenty_sessions_make_the_tables_at_once() {
     }
     let tables = server.sql("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'primacy'");
     assert_eq!(tables.expect("told").trim(), "6");
+    assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "2");
+}
+
+/// One is held up in the middle of making the tables, and another makes all of them meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_finds_the_tables_made_while_it_was_held_up_goes_on() {
+    let server = server();
+    let store = at(&server.url());
+    let mut other = connect(&server.url()).await;
+    other.query_drop("CREATE TABLE primacy_candidate (held TINYINT)").await.expect("creates");
+    other.query_drop("LOCK TABLES primacy_candidate WRITE").await.expect("locks");
+    let held_up = tokio::spawn(async move { Actor::try_join(&store, "e", 1).await });
+    let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE '%metadata lock%'";
+    while server.sql(waits).expect("told").trim() != "1" {
+        tokio::task::yield_now().await;
+    }
+    // It drops its own table and makes the right ones, as the SQL for administrators does.
+    other.query_drop("DROP TABLE primacy_candidate").await.expect("drops");
+    server.sql(&schema_sql()).expect("the SQL for administrators runs");
+    other.query_drop("UNLOCK TABLES").await.expect("unlocks");
+    held_up.await.expect("no panic").expect("a session").announce().await;
     assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "2");
 }
 

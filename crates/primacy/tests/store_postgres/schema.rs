@@ -29,6 +29,53 @@ async fn twenty_who_come_first_create_the_tables_once() {
     assert_eq!(granted, 1);
 }
 
+/// The lock under which tables are made.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(1886547299)";
+
+/// Both have looked for the tables in vain; one waits for the lock under which the other makes them. Taking an advisory lock does
+/// not make a server process read what others have changed in the catalog. It reads some of it when it looks a function up for
+/// the first time; so the one that waits has made other tables, by the same functions, just before.
+#[tokio::test]
+async fn who_finds_the_tables_made_while_it_waited_makes_them_no_more() {
+    const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    let server = server();
+    let [first, second, third] = [Admin::of(&server).await, Admin::of(&server).await, Admin::of(&server).await];
+    let lock = format!("SET ROLE primacy; BEGIN; {LOCK}");
+    first.run(&lock).await;
+    let url = server.url();
+    let held_up = tokio::spawn(async move { at(&url).registry(&election("e")).await.map(drop) });
+    // Between it and the next of its steps, another has the lock: the tables of elections, the fence, the registers.
+    for (before, next) in [(&first, &second), (&second, &third)] {
+        first.until_blocked(1).await;
+        tokio::join!(next.run(&lock), async {
+            first.until(WAITING, 2).await;
+            before.run("COMMIT").await;
+        });
+    }
+    first.until_blocked(1).await;
+    assert_eq!(first.count("SELECT count(*) FROM pg_proc WHERE proname = 'primacy_fence'").await, 1);
+    third.run(&format!("{}; COMMIT", primacy::store::postgres::schema_sql())).await;
+    held_up.await.expect("no panic").expect("a registry");
+}
+
+/// Two programs bring the fence into a database that has neither its table nor its function.
+#[tokio::test]
+async fn two_may_make_the_fence_at_once() {
+    let server = server();
+    let (first, second) = (Admin::of(&server).await, Admin::of(&server).await);
+    let fence = primacy::fenced::Dialect::Postgres.fence_sql();
+    for _ in ["where there is none", "where it is made anew"] {
+        first.run(&format!("BEGIN; {fence}")).await;
+        let (held_up, done) = tokio::join!(second.run(fence), async {
+            first.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 1).await;
+            first.run("COMMIT").await;
+        });
+        let ((), ()) = (held_up, done);
+    }
+    assert_eq!(first.count("SELECT count(*) FROM pg_proc WHERE proname = 'primacy_fence'").await, 1);
+    assert_eq!(first.count("SELECT primacy_fence('e', 7)").await, 7);
+}
+
 #[tokio::test]
 async fn observers_create_nothing() {
     let server = server();

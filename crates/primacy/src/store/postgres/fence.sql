@@ -1,4 +1,8 @@
--- The fence of primacy: the highest token ever granted of each election. Run it again as often as you like.
+-- The fence of primacy: the highest token ever granted of each election. Run it again as often as you like, also at once with
+-- others: the lock, and a look into the catalog after it, let each see what the one before it has made.
+DO $fence$ BEGIN
+PERFORM {pg_advisory_xact_lock}(1886547299);
+PERFORM 1 FROM {pg_class} LIMIT 1;
 CREATE TABLE IF NOT EXISTS {}.primacy_token (
     election {text} COLLATE pg_catalog."C" PRIMARY KEY,
     token    bigint NOT NULL CHECK (token {>} 0),
@@ -50,6 +54,7 @@ BEGIN
     RAISE EXCEPTION 'the row of the fence is deleted again and again' USING ERRCODE = 'serialization_failure';
 END
 $primacy$;
+END $fence$;
 
 -- The rights that a program needs for it (replace the name). In the store's own database:
 -- GRANT USAGE ON SCHEMA {} TO "app"; GRANT SELECT, UPDATE (guard) ON {}.primacy_token TO "app";

@@ -141,7 +141,8 @@ CREATE TABLE {}.primacy_event (
 /// Primacy's key among the advisory locks of a database: `prmc`.
 const LOCK: i64 = u32::from_be_bytes(*b"prmc") as i64;
 
-/// The function for fencing in SQL, which the store itself does not need.
+/// The function for fencing in SQL, which the store itself does not need. In a transaction of its own: the right to create
+/// tables is not the right to create functions.
 const FENCE: &str = include_str!("fence.sql");
 
 /// Creates everything or nothing, once, whoever else does the same at this moment: a block is one transaction, and
@@ -182,11 +183,6 @@ END $primacy$;"
 
 fn creation_of_registers() -> String {
     creation_of(REGISTER_TABLES, "primacy_registers", REGISTERS)
-}
-
-/// In a transaction of its own: the right to create tables is not the right to create functions.
-fn fence() -> String {
-    format!("SELECT {{pg_advisory_xact_lock}}({LOCK});\n{FENCE}")
 }
 
 /// The SQL that creates what the store needs, for an administrator to run where primacy's own user must not. Running it
@@ -389,7 +385,7 @@ async fn create(link: &mut Link, server: &Server) -> Result<(), StoreError> {
         )));
     }
     create_tables(link, &creation()).await?;
-    if let Err(fault) = link.run_batch(&fence(), Stake::Reading).await {
+    if let Err(fault) = link.run_batch(FENCE, Stake::Reading).await {
         debug!(?fault, "the function primacy_fence could not be created; the store works without it");
     }
     Ok(())
