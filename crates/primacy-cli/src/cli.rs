@@ -210,7 +210,7 @@ pub(crate) struct RunArgs {
     /// Exit with 75 at once if this candidate cannot lead now, because another does for example
     #[arg(long = "try", conflicts_with = "limit")]
     pub(crate) try_once: bool,
-    /// Exit with 75 after having waited to lead for so long
+    /// Wait at most this long to lead, then exit with 75
     #[arg(long = "for", value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) limit: Option<Duration>,
     /// Let CMD gain rights that this user has not, as sudo does: it may then not be possible to kill it in time
@@ -340,8 +340,8 @@ pub(crate) struct HistoryArgs {
 /// `primacy promote`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PromoteArgs {
-    /// Whom: the label of a waiting candidate
-    #[arg(value_name = "LABEL")]
+    /// Whom: the label of a waiting candidate, or else its id or the first digits of that, at least 4
+    #[arg(value_name = "CANDIDATE")]
     pub(crate) successor: Label,
     #[command(flatten)]
     pub(crate) order: OrderArgs,

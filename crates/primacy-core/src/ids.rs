@@ -118,7 +118,7 @@ name_type! {
 }
 name_type! {
     /// What people call a candidate, such as `web-3`. Two candidates may share one; nothing is decided by it but
-    /// whom an operator's `promote` means.
+    /// whom an operator's `promote` means, which can name a candidate by its id instead.
     Label
 }
 

@@ -47,6 +47,8 @@ enum Order {
     Depose,
     PromoteMe,
     PromoteOther,
+    PromoteMyId,
+    PromoteOthersId,
     Pause,
     Resume,
     Delete,
@@ -81,7 +83,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(OtherBeats),
         1 => Just(OtherReleases),
         2 => prop_oneof![
-            Just(Order::Depose), Just(Order::PromoteMe), Just(Order::PromoteOther), Just(Order::Pause),
+            Just(Order::Depose), Just(Order::PromoteMe), Just(Order::PromoteOther),
+            Just(Order::PromoteMyId), Just(Order::PromoteOthersId), Just(Order::Pause),
             Just(Order::Resume), Just(Order::Delete), Just(Order::Save), Just(Order::Restore),
         ].prop_map(Ordered),
     ]
@@ -114,6 +117,7 @@ struct Witness {
     entropy: u64,
 }
 
+const ME: CandidateId = CandidateId::from_bits(1);
 const OTHER: CandidateId = CandidateId::from_bits(77);
 
 impl Witness {
@@ -240,11 +244,13 @@ impl Witness {
     }
 
     fn order(&mut self, order: Order) {
-        let successor = |name| Some(Label::new(name).expect("valid"));
+        let successor = |name: &str| Some(Label::new(name).expect("valid"));
         match order {
             Order::Depose => self.row.wish(None),
             Order::PromoteMe => self.row.wish(successor("me")),
             Order::PromoteOther => self.row.wish(successor("other")),
+            Order::PromoteMyId => self.row.wish(successor(&ME.to_string())),
+            Order::PromoteOthersId => self.row.wish(successor(&OTHER.to_string())),
             Order::Pause => self.row.order(|record| record.paused = true),
             Order::Resume => self.row.order(|record| record.paused = false),
             Order::Delete => self.row.record = None,

@@ -290,7 +290,17 @@ impl World {
     fn someone(&mut self) -> Label {
         let n = self.rng.below(self.nodes.len() as u64 * 5 / 4 + 1) as usize;
         let absent = || Label::new("absent").expect("short and printable");
-        self.nodes.get(n).map_or_else(absent, |node| node.part.label.clone())
+        if n < self.nodes.len() { self.promotable_name(n) } else { absent() }
+    }
+
+    /// What an operator calls a candidate: its label, or its id if another has the same label.
+    pub(crate) fn promotable_name(&self, n: usize) -> Label {
+        let label = &self.nodes[n].part.label;
+        let has_namesake = self.nodes.iter().enumerate().any(|(other, node)| other != n && node.part.label == *label);
+        match self.nodes[n].process.as_ref().filter(|_| has_namesake) {
+            Some(process) => Label::new(process.id.to_string()).expect("32 digits are a label"),
+            None => label.clone(),
+        }
     }
 }
 

@@ -149,7 +149,8 @@ impl Process {
 
     /// Whether an operator wants just this candidate to lead.
     pub(crate) fn is_chosen(&self) -> bool {
-        self.candidate.view().wish.is_some_and(|wish| wish.names(&self.candidate.config().label))
+        let config = self.candidate.config();
+        self.candidate.view().wish.is_some_and(|wish| wish.names(config.id, &config.label))
     }
 
     /// Whether nobody tells it of changes: it is not in line.

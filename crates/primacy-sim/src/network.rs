@@ -262,7 +262,7 @@ impl World {
         }
         let Some(before) = before else { return };
         let own = &flight.asker;
-        if before.wish == Some(Wish::Successor(own.label.clone())) {
+        if before.wish.as_ref().is_some_and(|wish| wish.names(own.id, &own.label)) {
             self.saw(Sometimes::Successor);
         }
         match &before.holder {

@@ -44,7 +44,7 @@ pub(crate) struct Asker {
 /// What an operator may order. The orders that take the row at once are left out: they break Integrity by design.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
-    /// Hand over to this candidate.
+    /// Hand over to the candidate with this label, or with this id.
     Promote(Label),
     /// Hand over to anybody else.
     Depose,

@@ -16,6 +16,7 @@ use crate::clock::{self, Stride, SuspendWatch};
 use crate::group::{FromGroup, ToGroup};
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::line::{Line, Seat, from_group, sleep_until};
+use crate::namesakes;
 use crate::opener::CallTime;
 use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Space { slot: Duration },
     /// These wait while it leads with this token, and stand like this by preference.
     SawWaiting { token: Token, waiting: Vec<(CandidateId, Rank)> },
+    /// Whether this candidate is one of those that look for others with its label.
+    MayLookForNamesakes { answer: oneshot::Sender<bool> },
 }
 
 /// What the handles hold of a driver.
@@ -65,7 +68,7 @@ pub(crate) fn start(
     let (status_outbox, status) = watch::channel(waiting);
     let group = seat.as_ref().map(Seat::group);
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
-    let label = config.label.clone();
+    let (label, own) = (config.label.clone(), me.clone());
     let mut driver = Driver {
         core: lease::Candidate::new(config),
         line: Line::new(store, election, me, seat),
@@ -82,10 +85,13 @@ pub(crate) fn start(
     };
     let life = async move {
         // It ends with the driver.
-        let mut measuring = JoinSet::new();
+        let mut beside = JoinSet::new();
         if let Some((oracles, survey)) = measured {
-            measuring.spawn(oracles.follow(label, survey, driver.commands.clone()));
+            beside.spawn(oracles.follow(label, survey, driver.commands.clone()));
         }
+        let Line { store, election, .. } = &driver.line;
+        let (store, election, timing) = (Arc::clone(store), election.clone(), driver.core.config().timing);
+        beside.spawn(namesakes::watch(store, election, own, timing, driver.commands.clone()));
         driver.run(command_inbox).await;
     };
     match group {
@@ -330,6 +336,11 @@ impl Driver {
                     self.make_way(token, events);
                 }
             }
+            Some(Command::MayLookForNamesakes { answer }) => {
+                let stands_back = self.line.seat.as_ref().is_some_and(|seat| !seat.in_line) && current.is_none();
+                // The asker may have gone.
+                let _ = answer.send(self.ever_reached && !stands_back);
+            }
             // About a leadership of the past.
             Some(Command::Resign { .. } | Command::Drained { .. } | Command::SawWaiting { .. }) => {}
             Some(Command::Withdraw) | None => events.push_back(Event::Withdraw),
@@ -347,7 +358,8 @@ impl Driver {
 
     /// Whether an operator wants just this candidate to lead.
     fn is_chosen(&self) -> bool {
-        self.core.view().wish.is_some_and(|wish| wish.names(&self.core.config().label))
+        let config = self.core.config();
+        self.core.view().wish.is_some_and(|wish| wish.names(config.id, &config.label))
     }
 
     /// What the group says. One that has ended unexpectedly leaves its candidates to themselves: they look on their own.

@@ -55,6 +55,7 @@ pub mod fenced;
 mod group;
 mod leadership;
 mod line;
+mod namesakes;
 mod observer;
 mod opener;
 mod oracles;

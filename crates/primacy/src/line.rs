@@ -31,7 +31,7 @@ pub(crate) struct Seat {
     candidacy: Candidacy,
     inbox: mpsc::UnboundedReceiver<FromGroup>,
     /// Whether it stands among the first in line, and looks by itself.
-    in_line: bool,
+    pub(crate) in_line: bool,
     /// A look that the group is to answer, and since when.
     look: Option<(CallId, Instant)>,
     /// Looks in a row that the group did not answer.

@@ -73,6 +73,7 @@ Exit codes: 0 shown, 1 nobody has ever campaigned in this election.";
 pub(crate) const PROMOTE: &str = "\
 Examples:
   primacy promote web-2
+  primacy promote 5b1f0c8a            the candidate whose id begins so
   primacy promote web-2 --token 17    only if the leadership with token 17 is still the last
   primacy promote web-2 --no-wait --json
 

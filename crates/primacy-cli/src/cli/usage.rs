@@ -164,7 +164,7 @@ mod tests {
             &["run", "true"],
             &expect!["unexpected argument 'true' found; write the program to run after --; see primacy run --help"],
         );
-        refused(&["promote"], &expect!["<LABEL> is missing; see primacy promote --help"]);
+        refused(&["promote"], &expect!["<CANDIDATE> is missing; see primacy promote --help"]);
         refused(
             &["status", "--color", "mauve"],
             &expect![
@@ -210,7 +210,7 @@ mod tests {
         refused(
             &["promote", "a\n\nUsage: rm\u{1b}[31m"],
             &expect![[
-                r#"'a\n\nUsage: rm\u{1b}[31m' is no value for <LABEL>: it contains the control character U+000A; leave it out; see primacy promote --help"#
+                r#"'a\n\nUsage: rm\u{1b}[31m' is no value for <CANDIDATE>: it contains the control character U+000A; leave it out; see primacy promote --help"#
             ]],
         );
         refused(

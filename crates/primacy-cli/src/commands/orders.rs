@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use primacy::store::{Order, OrderKind, Ordered, Snapshot, Wish};
-use primacy::{Instant, Label, Token, clock};
+use primacy::store::{Holder, Order, OrderKind, Ordered, Snapshot, Wish};
+use primacy::{ElectionName, Instant, Label, Token, clock};
 
 use super::outcome::{self, Outcome};
 use super::pause::no_such_election;
 use super::reach::Reach;
 use crate::cli::OrderArgs;
 use crate::output::failure::{Failure, code};
+use crate::output::namesakes::{Meant, ambiguous, called, meant};
 use crate::output::report::named;
 use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
 use crate::output::span::span;
@@ -18,7 +19,7 @@ use crate::output::{Output, members};
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// This successor.
+    /// The candidate with this label, or with this id.
     Promote(Label),
     /// Anybody else.
     Depose,
@@ -30,6 +31,18 @@ impl Wanted {
             Self::Promote(_) => "promote",
             Self::Depose => "depose",
         }
+    }
+
+    fn wish(&self) -> Option<Wish> {
+        match self {
+            Self::Promote(successor) => Some(Wish::Successor(successor.clone())),
+            Self::Depose => None,
+        }
+    }
+
+    /// Whether this candidate may be the next leader.
+    fn means(&self, candidate: &Holder) -> bool {
+        self.wish().is_none_or(|wish| wish.names(candidate.id, &candidate.label))
     }
 
     fn kind(&self, now: bool) -> OrderKind {
@@ -79,6 +92,20 @@ pub(super) async fn run(
     // A member of the registers protocol that never leads cannot take over, nor one that is about to be evicted.
     let members = reach.members_if_told().await;
     let able = before.clone().map(|snapshot| members::able(snapshot, members.as_ref()));
+    let is_current = |seen: &Snapshot| args.token.is_none_or(|token| token == seen.record.version.token);
+    let wanted = match (&wanted, able.as_ref().filter(|seen| is_current(seen))) {
+        (Wanted::Promote(name), Some(snapshot)) => match meant(name, snapshot) {
+            Meant::One(successor) => Wanted::Promote(successor),
+            Meant::Several(candidates) => {
+                let command = command_for(reach.election());
+                let said = ambiguous(name, &candidates, snapshot, &command);
+                let steering = Steering { wanted: wanted.clone(), args };
+                steering.report("ambiguous", None, None, able.as_ref(), able.as_ref(), reach, output)?;
+                return Err(Failure::refused(said));
+            }
+        },
+        _ => wanted,
+    };
     let steering = Steering { wanted, args };
     match decide(&steering.wanted, args, able.as_ref()) {
         Decision::Refuse(refusal) => steering.refuse(&refusal, able.as_ref(), reach, output),
@@ -91,6 +118,18 @@ pub(super) async fn run(
     }
 }
 
+/// What to type for a promotion in this election, up to the name of the candidate.
+fn command_for(election: &ElectionName) -> String {
+    match election.as_str() {
+        "default" => "primacy promote".to_owned(),
+        name if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) => {
+            format!("primacy promote --election {name}")
+        }
+        // As a shell reads it.
+        _ => format!("primacy promote --election '{}'", election.to_string().replace('\'', r"'\''")),
+    }
+}
+
 fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decision {
     let Some(snapshot) = before else { return Decision::Refuse(Refusal::NoSuchElection) };
     let record = &snapshot.record;
@@ -99,8 +138,8 @@ fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decis
     }
     let lead = Lead::of(before);
     match (wanted, lead) {
-        (Wanted::Promote(successor), Lead::Led(leader, _)) if leader.label == *successor => {
-            let undisputed = record.wish.as_ref().is_none_or(|wish| *wish == Wish::Successor(successor.clone()));
+        (Wanted::Promote(_), Lead::Led(leader, _)) if wanted.means(leader) => {
+            let undisputed = record.wish.is_none() || record.wish == wanted.wish();
             // If another order is under way, this one replaces it, and needs no candidate but the leader.
             return match undisputed {
                 true => {
@@ -118,11 +157,7 @@ fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decis
     if record.paused {
         return Decision::Refuse(Refusal::Paused);
     }
-    let suits = |label: &Label| match wanted {
-        Wanted::Promote(successor) => label == successor,
-        Wanted::Depose => true,
-    };
-    match snapshot.candidates.iter().any(|waiting| suits(&waiting.who.label)) {
+    match snapshot.candidates.iter().any(|waiting| wanted.means(&waiting.who)) {
         true => Decision::Write,
         false => Decision::Refuse(Refusal::NoCandidate),
     }
@@ -184,7 +219,10 @@ impl Steering<'_> {
             }
             (Outcome::Other, Wanted::Promote(successor)) => Err(Failure::new(
                 code::PENDING,
-                format!("{leads} leads with token {token}: {successor} did not take the lease in its window"),
+                format!(
+                    "{leads} leads with token {token}: {} did not take the lease in its window",
+                    after.map_or_else(|| successor.to_string(), |snapshot| called(successor, snapshot))
+                ),
             )),
             (Outcome::Other, Wanted::Depose) => Err(Failure::new(
                 code::PENDING,

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use primacy::store::{Hints, Snapshot};
+use primacy::store::{Hints, Snapshot, Wish};
 use primacy::{Timing, clock};
 
 use super::orders::Wanted;
 use super::reach::Reach;
 use crate::output::Output;
 use crate::output::failure::Failure;
+use crate::output::namesakes::called;
 use crate::output::schema::Lead;
 use crate::output::span::{bound as bound_text, span};
 
@@ -48,8 +49,9 @@ pub(super) fn judge(wanted: &Wanted, before: &Snapshot, now: &Snapshot) -> Optio
     let before_holder = before.record.holder.as_ref();
     match wanted {
         Wanted::Promote(successor) => {
-            let fulfilled = !now.record.wish.as_ref().is_some_and(|wish| wish.names(successor));
-            match (granted_since, leader.label == *successor) {
+            let wanted = Wish::Successor(successor.clone());
+            let fulfilled = now.record.wish.as_ref() != Some(&wanted);
+            match (granted_since, wanted.names(leader.id, &leader.label)) {
                 (true, true) => Some(Outcome::Led),
                 (true, false) => Some(Outcome::Other),
                 // The order replaced an earlier one, and its successor leads already.
@@ -99,7 +101,7 @@ pub(super) async fn wait(
 /// What is being waited for, with the time that remains of the lease in the way.
 fn progress(wanted: &Wanted, now: Option<&Snapshot>) -> String {
     let next = match wanted {
-        Wanted::Promote(successor) => successor.to_string(),
+        Wanted::Promote(successor) => now.map_or_else(|| successor.to_string(), |snapshot| called(successor, snapshot)),
         Wanted::Depose => "another candidate".to_owned(),
     };
     match Lead::of(now) {

@@ -97,15 +97,16 @@ fn lead<'a>(before: Option<&Snapshot>, after: Option<&Snapshot>) -> Option<Chang
     }
 }
 
-fn orders<'a>(before: Option<&Snapshot>, after: Option<&Snapshot>) -> Vec<Change<'a>> {
+fn orders<'a>(before: Option<&'a Snapshot>, after: Option<&'a Snapshot>) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
-    let wish = |snapshot: Option<&Snapshot>| snapshot.and_then(|snapshot| snapshot.record.wish.clone());
+    let wish = |snapshot: Option<&'a Snapshot>| snapshot.and_then(|seen| Some((seen.record.wish.as_ref()?, seen)));
     match (wish(before), wish(after)) {
-        (old, Some(new)) if old.as_ref() != Some(&new) => {
-            changes.push(Change::new("order", format!("an operator's order: {}", wished(&new)), Tone::Notice));
+        (old, Some((new, seen))) if old.map(|(old, _)| old) != Some(new) => {
+            changes.push(Change::new("order", format!("an operator's order: {}", wished(new, seen)), Tone::Notice));
         }
-        (Some(old), None) => {
-            changes.push(Change::new("order-done", format!("no longer ordered: {}", wished(&old)), Tone::Plain));
+        (Some((old, seen)), None) => {
+            let text = format!("no longer ordered: {}", wished(old, seen));
+            changes.push(Change::new("order-done", text, Tone::Plain));
         }
         _ => {}
     }

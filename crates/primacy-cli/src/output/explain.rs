@@ -6,6 +6,7 @@ use std::time::Duration;
 use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
 use primacy::{ElectionName, Timing};
 
+use super::namesakes::called;
 use super::schema::Lead;
 use super::shorten;
 use super::span::{bound, span};
@@ -89,13 +90,13 @@ fn why_vacant(snapshot: &Snapshot, history: &[Term]) -> Vec<String> {
         }
         _ => "Nobody leads: the lease is free.".to_owned(),
     };
-    let first = able(snapshot).next().map(|waiting| &waiting.who.label);
+    let first = able(snapshot).next().map(|waiting| &waiting.who);
     let next = match first {
         _ if snapshot.record.paused => "The election is paused, so nobody takes it until: primacy resume".to_owned(),
         None if !snapshot.candidates.is_empty() => "All that wait never lead, as chosen with --never.".to_owned(),
         None => "No candidate waits. Start one: primacy run -- CMD".to_owned(),
-        Some(label) if reserved_for_other(snapshot, label) => String::new(),
-        Some(label) => format!("{label} is the first in the waiting order and takes it within moments."),
+        Some(who) if reserved_for_other(snapshot, who) => String::new(),
+        Some(who) => format!("{} is the first in the waiting order and takes it within moments.", who.label),
     };
     [why, next].into_iter().filter(|sentence| !sentence.is_empty()).collect()
 }
@@ -105,8 +106,8 @@ fn able(snapshot: &Snapshot) -> impl Iterator<Item = &Waiting> {
     snapshot.candidates.iter().filter(|waiting| waiting.rank.is_some())
 }
 
-fn reserved_for_other(snapshot: &Snapshot, label: &primacy::Label) -> bool {
-    matches!(&snapshot.record.wish, Some(Wish::Successor(successor)) if successor != label)
+fn reserved_for_other(snapshot: &Snapshot, who: &Holder) -> bool {
+    snapshot.record.wish.as_ref().is_some_and(|wish| *wish != Wish::NewElection && !wish.names(who.id, &who.label))
 }
 
 /// What happens once the lease of a holder has run out.
@@ -115,13 +116,13 @@ fn successor_clause(snapshot: &Snapshot) -> String {
         return "nobody takes its place, because the election is paused (primacy resume)".to_owned();
     }
     if let Some(Wish::Successor(successor)) = &snapshot.record.wish {
-        return format!("the order for {successor} decides who is next");
+        return format!("the order for {} decides who is next", called(successor, snapshot));
     }
     let Some(first) = able(snapshot).next() else {
         // Each announces itself once per lease.
         let is_young = snapshot.held_for.is_some_and(|held| held < snapshot.record.lease);
         return if is_young && snapshot.candidates.is_empty() {
-            "whoever waits then takes its place: nobody has announced since the grant that it waits, which each does \
+            "a candidate that waits then takes its place: nobody has announced since the grant that it waits, which each does \
              once per lease"
                 .to_owned()
         } else {
@@ -150,13 +151,14 @@ fn takeover_in(snapshot: &Snapshot) -> Option<Duration> {
 
 fn ordered(snapshot: &Snapshot) -> Option<String> {
     match (snapshot.record.wish.as_ref()?, &snapshot.record.holder) {
-        (Wish::Successor(successor), Some(holder)) if holder.label == *successor => {
-            Some(format!("An operator asked for {successor}, who holds the lease already."))
+        (wish @ Wish::Successor(successor), Some(holder)) if wish.names(holder.id, &holder.label) => {
+            Some(format!("An operator asked for {}, who holds the lease already.", called(successor, snapshot)))
         }
-        (Wish::Successor(successor), holder) => Some(format!(
-            "An operator asked for {successor} to lead: {}.",
-            succession(snapshot, successor, holder.as_ref())
-        )),
+        (wish @ Wish::Successor(successor), holder) => {
+            let name = called(successor, snapshot);
+            let then = succession(snapshot, wish, &name, holder.as_ref());
+            Some(format!("An operator asked for {name} to lead: {then}."))
+        }
         (Wish::NewElection, Some(holder)) => Some(format!(
             "An operator asked for a new election: {} stops its work and hands over once it sees the order.",
             holder.label
@@ -165,8 +167,8 @@ fn ordered(snapshot: &Snapshot) -> Option<String> {
     }
 }
 
-fn succession(snapshot: &Snapshot, successor: &primacy::Label, holder: Option<&Holder>) -> String {
-    let waits = snapshot.candidates.iter().any(|waiting| waiting.who.label == *successor);
+fn succession(snapshot: &Snapshot, wish: &Wish, successor: &str, holder: Option<&Holder>) -> String {
+    let waits = snapshot.candidates.iter().any(|waiting| wish.names(waiting.who.id, &waiting.who.label));
     let window = Timing::with_lease(snapshot.record.lease).map(|timing| timing.window());
     let first = match (waits, window) {
         (true, _) => format!("{successor} waits, and has the first right"),
@@ -223,7 +225,7 @@ mod tests {
             Some(&young),
             &expect![[r#"
             web-1 leads because it was granted token 17 2s ago, after the leadership of web-2 ended because its process died.
-            It renewed its lease 1s ago. Without another renewal the lease ends in 9s, and whoever waits then takes its place: nobody has announced since the grant that it waits, which each does once per lease."#]],
+            It renewed its lease 1s ago. Without another renewal the lease ends in 9s, and a candidate that waits then takes its place: nobody has announced since the grant that it waits, which each does once per lease."#]],
         );
     }
 

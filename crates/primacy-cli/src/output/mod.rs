@@ -14,6 +14,7 @@ pub(crate) mod explain;
 pub(crate) mod failure;
 pub(crate) mod logging;
 pub(crate) mod members;
+pub(crate) mod namesakes;
 pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use primacy::ElectionName;
-use primacy::store::{Holder, Record, Snapshot, Term, Waiting, Wish};
+use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
+use primacy::{ElectionName, Label};
 
 use super::explain::because;
+use super::namesakes::{self, called, namesakes};
 use super::schema::Lead;
 use super::shorten;
 use super::span::{ago, span};
@@ -28,7 +29,11 @@ pub(crate) fn status(
     let mut rows = vec![pair("election", Cell::plain(election.to_string())), pair("leader", leader(snapshot))];
     if let Some(snapshot) = snapshot {
         rows.extend(grant(snapshot));
-        rows.extend(orders(&snapshot.record));
+        rows.extend(orders(snapshot));
+        let warned = |(label, who): (&Label, Vec<&Holder>)| namesakes::warning(snapshot, label, &who);
+        rows.extend(
+            namesakes(snapshot).into_iter().map(|found| pair("warning", Cell::new(warned(found), Tone::Notice))),
+        );
     }
     rows.push(pair("store", Cell::plain(store)));
     rows.push(pair("answer", Cell::plain(format!("{} old", span(answer_age)))));
@@ -92,22 +97,22 @@ fn grant(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
     }
 }
 
-fn orders(record: &Record) -> Vec<Vec<Cell>> {
+fn orders(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
-    if let Some(wish) = &record.wish {
-        rows.push(pair("order", Cell::new(wished(wish), Tone::Notice)));
+    if let Some(wish) = &snapshot.record.wish {
+        rows.push(pair("order", Cell::new(wished(wish, snapshot), Tone::Notice)));
     }
-    if record.paused {
+    if snapshot.record.paused {
         rows.push(pair("paused", Cell::new("yes: nobody else may take the lease", Tone::Notice)));
     }
     rows
 }
 
 /// What an operator wants, in words.
-pub(crate) fn wished(wish: &Wish) -> String {
+pub(crate) fn wished(wish: &Wish, snapshot: &Snapshot) -> String {
     match wish {
         Wish::NewElection => "hand over to anybody else".to_owned(),
-        Wish::Successor(successor) => format!("hand over to {successor}"),
+        Wish::Successor(successor) => format!("hand over to {}", called(successor, snapshot)),
     }
 }
 
@@ -168,7 +173,7 @@ fn list_row(snapshot: &Snapshot) -> Vec<Cell> {
         Lead::Unknown(_) => (Cell::new("unknown", Tone::Notice), String::new(), "ran out".to_owned()),
         Lead::Vacant | Lead::Never => (Cell::new("nobody", Tone::Notice), String::new(), String::new()),
     };
-    let mut orders: Vec<_> = record.wish.iter().map(wished).collect();
+    let mut orders: Vec<_> = record.wish.iter().map(|wish| wished(wish, snapshot)).collect();
     if record.paused {
         orders.push("paused".to_owned());
     }

@@ -7,6 +7,7 @@ use primacy::store::{Holder, Member, MemberEvent, MemberEventKind, Snapshot, Ter
 use serde::{Serialize, Serializer};
 
 use super::members::{Place, told};
+use super::namesakes::namesakes;
 
 /// Grows when a field changes its meaning or goes away; new fields may come without.
 pub(crate) const SCHEMA: u32 = 1;
@@ -127,6 +128,14 @@ pub(crate) struct State {
     paused: bool,
     order: Option<Ordered>,
     candidates: Vec<Candidate>,
+    namesakes: Vec<Namesakes>,
+}
+
+/// Live candidates with one label.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Namesakes {
+    label: String,
+    ids: Vec<String>,
 }
 
 impl State {
@@ -155,8 +164,19 @@ impl State {
             candidates: snapshot
                 .map(|snapshot| snapshot.candidates.iter().map(Candidate::from).collect())
                 .unwrap_or_default(),
+            namesakes: snapshot.map(shared_labels).unwrap_or_default(),
         }
     }
+}
+
+fn shared_labels(snapshot: &Snapshot) -> Vec<Namesakes> {
+    let found = namesakes(snapshot).into_iter();
+    found
+        .map(|(label, candidates)| Namesakes {
+            label: label.as_str().to_owned(),
+            ids: candidates.iter().map(|candidate| candidate.id.to_string()).collect(),
+        })
+        .collect()
 }
 
 /// `primacy status --json`.

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Context, Filter};
 
 /// How long a warning is not repeated.
 const SPAN: Duration = Duration::from_secs(60);
-/// So many different warnings are remembered; then all are forgotten.
+/// How many different warnings are remembered; then all are forgotten.
 const MOST: usize = 1_000;
 
 /// Drops warnings that were told within the last minute, word for word.

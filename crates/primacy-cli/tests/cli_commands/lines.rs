@@ -83,7 +83,8 @@ const LINES: &[(&str, Way)] = &[
     ),
     ("cargo test", No(BUILDS)),
     // docs/manual/commands.md
-    ("primacy run -- ./scheduler &", Alone(0)),
+    ("primacy run --name web-1 -- ./scheduler &", Alone(0)),
+    ("cargo install --locked --path crates/primacy-cli", No("it builds for minutes; the binary is that of the tests")),
     ("primacy status", Led(0)),
     ("primacy run -- ./scheduler --port 8080", Alone(0)),
     ("primacy run --election billing --name web-1 --data http://10.0.0.5:8080 -- ./billing", Alone(0)),
@@ -105,6 +106,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy watch --until-leader --quiet", Led(0)),
     ("primacy watch --json | while read -r line; do ./announce \"$line\"; done", Lasts("announced")),
     ("primacy promote web-2 --token \"$(primacy status --json | jq .token)\"", Led(0)),
+    ("primacy promote 5b1f0c8a", Led(1)),
     ("primacy depose --no-wait", Led(0)),
     ("primacy run --try --quiet -- ./report || test $? -eq 75", Alone(0)),
     ("primacy run --for 5m -- ./migrate", Alone(0)),
@@ -371,10 +373,14 @@ impl Sandbox {
 
     /// Runs it until it says this.
     fn says(&self, line: &str, wanted: &str) {
-        let mut child = self.line(line).stdout(Stdio::piped()).spawn().expect("there is a shell");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
-        let said = out.lines().map_while(Result::ok).any(|line| line.contains(wanted));
+        let mut child =
+            self.line(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("there is a shell");
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+        let said = out.any(|line| line.contains(wanted));
         end(&mut child);
+        // A shell that is ended does not wait for what it has started: that has ended once nobody can write any more.
+        out.for_each(drop);
+        std::io::copy(&mut child.stderr.take().expect("it is piped"), &mut std::io::sink()).expect("it can be read");
         assert!(said, "{line}: it has not said {wanted}");
     }
 }

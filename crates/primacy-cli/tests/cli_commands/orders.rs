@@ -33,6 +33,58 @@ fn promote_tells_when_another_leads_instead() {
 }
 
 #[test]
+fn of_candidates_with_one_label_one_is_promoted_by_its_id() {
+    let (world, mut peers) = World::led(&["web-2", "web-2"]);
+    let ids: Vec<String> = peers.iter().map(|peer| peer.holder.id.to_string()).collect();
+    let before = world.snapshot().expect("an election").record;
+    let refused = world.run(&["promote", "web-2"]);
+    refused.is_one_line(1, "web-2 means 2 candidates: web-2 (");
+    // The test's ids differ in their last digits only.
+    for said in [&ids[1], &ids[2], &format!("Name one by its id: primacy promote {}", ids[1])] {
+        assert!(refused.err.contains(said.as_str()), "{said} in {refused:?}");
+    }
+    let (code, report) = world.json(&["promote", "web-2", "--force"]);
+    assert_eq!((code, &report["result"]), (1, &"ambiguous".into()), "an order that nobody can carry out is no order");
+    world.run(&["promote", &ids[1][..8]]).is_one_line(1, "means 3 candidates");
+    world.run(&["promote", &ids[1][..3]]).is_one_line(1, "no candidate called 000 waits");
+    assert_eq!(world.snapshot().expect("an election").record, before);
+
+    let promote = world.start(&["promote", &ids[2].to_uppercase()]);
+    let wanted = Label::new(ids[2].clone()).expect("valid");
+    world.until(|snapshot| snapshot.record.wish == Some(Wish::Successor(wanted.clone())));
+    let status = world.run(&["status"]);
+    assert!(status.out.contains(&format!("hand over to web-2 ({})", &ids[2][..8])), "{status:?}");
+    world.release(&mut peers[0], EndReason::Promoted { successor: wanted });
+    world.acquire(&mut peers[2], LONG);
+    let ended = promote.end();
+    assert_eq!((ended.code, ended.out.contains("leads with token 2")), (0, true), "{ended:?}");
+    let again = world.run(&["promote", &ids[2]]);
+    assert_eq!((again.code, again.out.contains("leads already")), (0, true), "{again:?}");
+}
+
+#[test]
+fn another_candidate_with_the_label_does_not_fulfil_a_promotion_by_id() {
+    let (world, mut peers) = World::led(&["web-2", "web-2"]);
+    let promote = world.start(&["promote", &peers[2].holder.id.to_string()]);
+    world.until(|snapshot| snapshot.record.wish.is_some());
+    world.release(&mut peers[0], EndReason::Resigned);
+    world.acquire(&mut peers[1], LONG);
+    let ended = promote.end();
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("did not take the lease in its window"), "{ended:?}");
+}
+
+#[test]
+fn status_warns_of_candidates_with_one_label() {
+    let (world, peers) = World::led(&["web-1", "web-2"]);
+    let status = world.run(&["status"]);
+    assert!(status.out.contains("warning   2 candidates are called web-1: "), "{status:?}");
+    let ids: Vec<_> = peers[..2].iter().map(|peer| peer.holder.id.to_string()).collect();
+    let (_, report) = world.json(&["status"]);
+    assert_eq!(report["namesakes"], serde_json::json!([{ "label": "web-1", "ids": ids }]));
+}
+
+#[test]
 fn depose_waits_for_anybody_else() {
     let (world, mut peers) = World::led(&["web-2"]);
     let depose = world.start(&["depose"]);

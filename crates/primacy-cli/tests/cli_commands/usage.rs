@@ -321,7 +321,7 @@ fn words_that_mean_nothing() {
     run(&["statsu"]).is_one_line(2, "similar subcommand exists: 'status'");
     run(&["status", "--explian"]).is_one_line(2, "'--explain'");
     run(&["run"]).is_one_line(2, "write the program to run after --");
-    run(&["promote"]).is_one_line(2, "<LABEL> is missing");
+    run(&["promote"]).is_one_line(2, "<CANDIDATE> is missing");
     run(&["promote", "a", "--token", "9223372036854775808"]).is_one_line(2, "a token is a whole number");
     run(&["watch", "--count", "0"]).is_one_line(2, "--count");
     run(&["history", "--limit", "1e9"]).is_one_line(2, "--limit");

@@ -117,9 +117,14 @@ impl World {
 
     /// Waits until this many candidates have announced themselves, the leader not counted.
     pub(crate) fn await_candidates(&self, count: usize) {
+        self.await_candidates_of("default", count);
+    }
+
+    /// The same in this election.
+    pub(crate) fn await_candidates_of(&self, election: &str, count: usize) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let output = self.primacy(["status", "--json"]).output().expect("primacy starts");
+            let output = self.primacy(["status", "--json", "--election", election]).output().expect("primacy starts");
             let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let waiting = status["candidates"].as_array().map_or(0, Vec::len);
             if waiting == count {
@@ -185,7 +190,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// A test that fails leaves nothing behind, whatever it had started and whoever had lost its parent.
+    /// A test that fails leaves nothing behind, neither what it had started nor what had lost its parent.
     fn drop(&mut self) {
         let end = Instant::now() + PATIENCE / 4;
         loop {
@@ -224,7 +229,12 @@ fn a_test_that_fails_leaves_nothing_behind() {
         let warden = runner.warden();
         std::mem::forget(runner);
         let folder = world.folder.path().to_owned();
-        assert!(marked(&folder).len() >= 4, "runner, warden, program, and its child");
+        // Runner, warden, program, and its child, which it starts last.
+        let end = Instant::now() + PATIENCE;
+        while marked(&folder).len() < 4 {
+            assert!(Instant::now() < end, "{:?} are not all", marked(&folder));
+            thread::yield_now();
+        }
         std::panic::panic_any((folder, [warden, led.pid]));
     });
     let payload = failed.join().expect_err("it panics");

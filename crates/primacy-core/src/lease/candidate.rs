@@ -525,7 +525,7 @@ impl Candidate {
     fn obey(&mut self, record: &Record, tenure: Tenure, cx: &mut Context<'_>) {
         match &record.wish {
             None => {}
-            Some(Wish::Successor(successor)) if *successor == self.config.label => {
+            Some(wish) if self.is_meant_by(wish) => {
                 // It has come true already: say so with the next renewal, now.
                 let renew_at = cx.now;
                 self.state =

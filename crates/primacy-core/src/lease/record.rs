@@ -38,14 +38,15 @@ pub struct Holder {
 pub enum Wish {
     /// The present leader shall hand over to anyone else: a forced new election.
     NewElection,
-    /// The present leader shall hand over to a candidate with this label.
+    /// The present leader shall hand over to the candidate with this label, or to the one whose id these 32 digits are.
     Successor(Label),
 }
 
 impl Wish {
-    /// Whether a candidate with this label is to lead next.
-    pub fn names(&self, label: &Label) -> bool {
-        matches!(self, Self::Successor(successor) if successor == label)
+    /// Whether the candidate with this id and this label is to lead next. Labels are compared byte for byte; an id tells
+    /// candidates of one label apart.
+    pub fn names(&self, id: CandidateId, label: &Label) -> bool {
+        matches!(self, Self::Successor(name) if name == label || name.as_str().parse() == Ok(id))
     }
 }
 

@@ -38,9 +38,9 @@ pub enum Flaw {
     PartsAtOnce,
     /// A voter still answers those who count with the voters before it. Of whoever drives a voter.
     AdmitsOld,
-    /// A voter adopts what anybody says. Of whoever drives a voter.
+    /// A voter adopts what anybody says. For the driver of a voter.
     AdoptsAnything,
-    /// A voter that was away takes the word of one voter for what it has missed. Of whoever drives a voter.
+    /// A voter that was away takes the word of one voter for what it has missed. For the driver of a voter.
     BelievesOne,
     /// A voter forgets when it restarts that it was set free.
     ForgetsRelease,

@@ -12,7 +12,7 @@
 //! a late-answer N                   … and the answer reaches a
 //! run 20s                           until then, calls are answered at once and wakes are on time
 //! run 20s drain                     and work stops as soon as it is told to
-//! store row|delete|save|restore|depose|pause|resume|promote LABEL|empty|gone|here|stuck|age 5s
+//! store row|delete|save|restore|depose|pause|resume|promote LABEL|promote-id a|empty|gone|here|stuck|age 5s
 //! view a
 //! ```
 
@@ -265,6 +265,10 @@ impl Stage {
             ["restore-row"] => self.row.record = self.saved.record.clone(),
             ["depose"] => self.row.wish(None),
             ["promote", label] => self.row.wish(Some(Label::new(*label).expect("a valid label"))),
+            ["promote-id", name] => {
+                let id = self.actor(name).candidate.config().id;
+                self.row.wish(Some(Label::new(id.to_string()).expect("a valid label")));
+            }
             ["pause"] => self.row.order(|record| record.paused = true),
             ["resume"] => self.row.order(|record| record.paused = false),
             ["empty"] => self.row.order(|record| {

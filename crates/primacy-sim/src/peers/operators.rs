@@ -109,7 +109,7 @@ impl World {
             }
             (Ok(Reply::Seen(_)), Some(orders)) => match &errand.order {
                 Order::Pause => self.peers.ledger.paused(orders.paused.count),
-                Order::Promote(label) => self.peers.ledger.wished(Some(label.clone())),
+                Order::Promote(name) => self.peers.ledger.wished(Some(Wish::Successor(name.clone()))),
                 Order::Depose => self.peers.ledger.wished(None),
                 Order::Resume => {}
             },
@@ -147,9 +147,10 @@ fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: 
         return Verdict::TokenChanged;
     }
     let (wish, paused) = match &errand.order {
-        Order::Promote(label) => {
-            let leads = live && record.holder.as_ref().is_some_and(|holder| holder.label == *label);
-            ((!leads).then(|| Wish::Successor(label.clone())), record.paused)
+        Order::Promote(name) => {
+            let wish = Wish::Successor(name.clone());
+            let leads = live && record.holder.as_ref().is_some_and(|holder| wish.names(holder.id, &holder.label));
+            ((!leads).then_some(wish), record.paused)
         }
         Order::Depose if record.holder.is_none() => return Verdict::Already,
         Order::Depose => (Some(Wish::NewElection), record.paused),

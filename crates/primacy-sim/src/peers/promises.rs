@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primacy_core::lease::{CallError, Reply};
+use primacy_core::lease::{CallError, Reply, Wish};
 use primacy_core::quorum::{Answer, Ask, Counts, Durable, VoterId};
-use primacy_core::{CandidateId, Instant, Label, Token};
+use primacy_core::{CandidateId, Instant, Token};
 
 use super::client::Client;
 use super::voter::Booth;
@@ -25,7 +25,7 @@ pub(crate) struct Ledger {
     /// The last claim of each asker: its call, and the term.
     claims: BTreeMap<u64, (u64, Token)>,
     /// Whom an operator wants to lead, since they said so.
-    wished: Option<Label>,
+    wished: Option<Wish>,
     /// Terms that were released by whoever led.
     released: BTreeSet<Token>,
     /// To whom each term was granted.
@@ -48,7 +48,7 @@ impl Ledger {
         self.paused = self.paused.max(count);
     }
 
-    pub(super) fn wished(&mut self, wish: Option<Label>) {
+    pub(super) fn wished(&mut self, wish: Option<Wish>) {
         self.wished = wish;
     }
 
@@ -186,7 +186,8 @@ impl World {
             });
         }
         let label = &self.nodes[n].part.label;
-        if self.peers.ledger.wished.take_if(|wished| wished == label).is_some() {
+        let is_meant = |wished: &mut Wish| id.is_some_and(|id| wished.names(id, label));
+        if self.peers.ledger.wished.take_if(is_meant).is_some() {
             self.saw(Sometimes::Successor);
         }
         if former > Token::NONE {

@@ -176,7 +176,7 @@ impl Past {
         }
     }
 
-    /// Whoever has this token has led. Returns whether that was not known.
+    /// The candidate with this token has led. Returns whether that was not known.
     #[cfg(feature = "peers")]
     pub(crate) fn prove(&mut self, token: Token) -> bool {
         let is_news = token > self.proven;

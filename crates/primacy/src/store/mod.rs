@@ -14,6 +14,8 @@ pub(crate) mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod survey;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod unannounced;
 
 use std::fmt;
 use std::future::Future;
@@ -281,9 +283,10 @@ pub struct Order {
 /// The orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderKind {
-    /// Hand over to a candidate with this label.
+    /// Hand over to a candidate with this label, or to the one with this id.
     Promote {
-        /// Whom.
+        /// Its label, or the 32 hexadecimal digits of its [`CandidateId`]: of two candidates with one label, either may
+        /// follow a label.
         successor: Label,
         /// Empty the row at once, without waiting for the leader to stop: two may lead until it notices.
         now: bool,

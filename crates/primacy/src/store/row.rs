@@ -124,8 +124,9 @@ pub(crate) fn order(row: &Record, live: bool, order: &Order) -> Verdict {
 }
 
 fn promote(row: &Record, live: bool, successor: &Label, now: bool) -> Verdict {
-    let leads = live && row.holder.as_ref().is_some_and(|holder| holder.label == *successor);
-    let wish = (!leads).then(|| Wish::Successor(successor.clone()));
+    let wish = Wish::Successor(successor.clone());
+    let leads = live && row.holder.as_ref().is_some_and(|holder| wish.names(holder.id, &holder.label));
+    let wish = (!leads).then_some(wish);
     let empties = now && !leads && row.holder.is_some();
     if row.wish == wish && !empties {
         return Verdict::Already;
@@ -210,6 +211,17 @@ mod tests {
         let wished = Record { wish: Some(Wish::Successor(Label::new("b").expect("valid"))), ..row() };
         let Verdict::Write(record, None) = say(&wished, true, promote("a", false)) else { panic!("the wish goes") };
         assert_eq!(record.wish, None);
+    }
+
+    #[test]
+    fn a_promoted_id_means_one_of_two_namesakes() {
+        let id = |bits: u128| CandidateId::from_bits(bits).to_string();
+        assert_eq!(say(&row(), true, promote(&id(1), true)), Verdict::Already, "it leads");
+        let Verdict::Write(record, None) = say(&row(), true, promote(&id(2), false)) else { panic!("a wish") };
+        let wish = record.wish.expect("a wish");
+        let names = |bits, label| wish.names(CandidateId::from_bits(bits), &Label::new(label).expect("valid"));
+        assert!(names(2, "a") && !names(1, "a") && !names(1, "b"));
+        assert!(names(3, &id(2)), "a candidate may be called like the id of another");
     }
 
     #[test]

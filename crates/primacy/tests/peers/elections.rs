@@ -273,3 +273,9 @@ async fn voters_that_restart_are_told_again_who_waits() {
     .await;
     assert!(led.is_current());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_with_one_label_are_told_of_each_other_and_promoted_by_their_id() {
+    let cluster = Cluster::start(3).await;
+    crate::namesakes::tell_of_each_other_and_follow_their_id(cluster.store()).await;
+}

@@ -7,4 +7,8 @@ mod distance;
 mod elections;
 mod exchange;
 mod far;
+#[path = "../support/logged.rs"]
+mod logged;
+#[path = "../support/namesakes.rs"]
+mod namesakes;
 mod oracles;

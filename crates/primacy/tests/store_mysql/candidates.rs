@@ -1,11 +1,12 @@
 //! Candidates through the public API.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::{Candidate, CandidateConfig, Election, Label, Timing, clock};
 
 use crate::hints::QUEUED;
-use crate::support::server;
+use crate::support::{at, server};
 
 fn campaign(election: &Election, number: usize) -> Candidate {
     let mut config = CandidateConfig::new(Label::new(format!("c{number}")).expect("a valid label"));
@@ -42,4 +43,10 @@ async fn a_waiting_candidate_hears_of_a_resignation() {
     assert!(spans[spans.len() / 2] < Duration::from_millis(500), "{spans:?}");
     leadership.resign().await;
     leader.withdraw().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_with_one_label_are_told_of_each_other_and_promoted_by_their_id() {
+    let server = server();
+    crate::namesakes::tell_of_each_other_and_follow_their_id(Arc::new(at(&server.url()))).await;
 }

@@ -13,6 +13,10 @@ mod faults;
 mod galera;
 mod hints;
 mod locks;
+#[path = "../support/logged.rs"]
+mod logged;
+#[path = "../support/namesakes.rs"]
+mod namesakes;
 mod registers;
 mod rights;
 mod schema;

@@ -4,6 +4,7 @@ use primacy::store::mysql::{MysqlStore, schema_sql};
 use primacy::store::{Store, StoreError};
 use primacy_servers::MariaDb;
 
+use crate::logged::Log;
 use crate::support::{Actor, applied, at, server, unusable};
 
 const PASSWORD: &str = "canary-5c1f";
@@ -38,18 +39,42 @@ async fn four_rights_are_enough_once_the_tables_are_there() {
     assert!(!probe.findings.iter().any(|finding| finding.code == "permission"), "{:?}", probe.findings);
 }
 
-/// What no statement does, nobody needs the right to.
-#[tokio::test]
-async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
-    let server = server();
+/// A user with the rights that `primacy schema` says, and its URL.
+fn exact(server: &MariaDb) -> String {
     let schema = schema_sql();
     server.sql(&schema).expect("the SQL for administrators runs");
-    let url = user(&server, "exact", "");
+    let url = user(server, "exact", "");
     let grants: Vec<_> = schema.lines().filter(|line| line.starts_with("--   GRANT")).collect();
     let grants = grants.join("\n").replace("--   ", "").replace("'user'@'host'", "exact@'127.0.0.1'");
     let of_fence = grants.find("'app'").map_or(grants.len(), |at| grants[..at].rfind("GRANT").expect("one"));
     server.sql(&grants[..of_fence].replace("`database`", "primacy")).expect("the grants run");
     assert!(!grants.contains("DELETE ON `database`.primacy_token"), "{grants}");
+    url
+}
+
+#[tokio::test]
+async fn a_candidate_that_cannot_be_announced_says_so_once_until_it_can() {
+    let mut log = Log::begin();
+    let server = server();
+    let mut a = Actor::join(&at(&server.url()), "unannounced", 1).await;
+    let told = ["election=unannounced ", "could not be announced", "no room here"];
+    for times in [1, 2] {
+        let refuse = "CREATE TRIGGER crowded BEFORE INSERT ON primacy_candidate FOR EACH ROW \
+                      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no room here'";
+        server.sql(refuse).expect("creates");
+        a.announce().await;
+        a.announce().await;
+        assert_eq!(log.says(&told).await, times);
+        server.sql("DROP TRIGGER crowded").expect("drops");
+        a.announce().await;
+    }
+}
+
+/// What no statement does, nobody needs the right to.
+#[tokio::test]
+async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
+    let server = server();
+    let url = exact(&server);
     let mut a = Actor::join(&at(&url), "e", 1).await;
     a.announce().await;
     let record = a.take().await;

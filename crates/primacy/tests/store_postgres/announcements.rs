@@ -2,6 +2,7 @@
 
 use primacy::store::{Standing, Store};
 
+use crate::logged::Log;
 use crate::support::{Actor, at, election, server};
 
 #[tokio::test]
@@ -32,4 +33,23 @@ async fn who_has_been_silent_counts_no_more_and_is_forgotten_in_the_end() {
         .expect("ages");
     leader.announce().await;
     assert_eq!(server.sql("SELECT string_agg(label, ' ') FROM primacy_candidate").expect("counts"), "c1");
+}
+
+#[tokio::test]
+async fn a_candidate_that_cannot_be_announced_says_so_once_until_it_can() {
+    let mut log = Log::begin();
+    let server = server();
+    let mut a = Actor::join(&at(&server.url()), "unannounced", 1).await;
+    let told = ["election=unannounced ", "could not be announced", "no room here"];
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room here'; END $$";
+    server.sql(refuse).expect("creates");
+    for times in [1, 2] {
+        let refuse = "CREATE TRIGGER crowded BEFORE INSERT ON primacy_candidate EXECUTE FUNCTION refuse()";
+        server.sql(refuse).expect("creates");
+        a.announce().await;
+        a.announce().await;
+        assert_eq!(log.says(&told).await, times);
+        server.sql("DROP TRIGGER crowded ON primacy_candidate").expect("drops");
+        a.announce().await;
+    }
 }

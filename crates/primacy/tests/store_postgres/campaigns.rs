@@ -7,7 +7,7 @@ use primacy::{Candidate, CandidateConfig, Election, Label, Leadership, Status, S
 use primacy_servers::Proxy;
 use tokio::time::timeout;
 
-use crate::support::{Admin, server};
+use crate::support::{Admin, server, shared};
 
 /// Far more than anything here takes; a test that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -137,4 +137,10 @@ async fn candidates_behind_a_transaction_pooler_hand_over() {
         last = leads.token().get();
         leads.resign().await;
     }
+}
+
+#[tokio::test]
+async fn candidates_with_one_label_are_told_of_each_other_and_promoted_by_their_id() {
+    let server = server();
+    crate::namesakes::tell_of_each_other_and_follow_their_id(shared(&server.url())).await;
 }

@@ -14,6 +14,10 @@ mod far;
 mod floods;
 mod hints;
 mod hostile;
+#[path = "../support/logged.rs"]
+mod logged;
+#[path = "../support/namesakes.rs"]
+mod namesakes;
 mod outcomes;
 mod register_costs;
 mod registers;

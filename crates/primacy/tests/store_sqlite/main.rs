@@ -8,7 +8,11 @@ mod files;
 mod hints;
 mod hostile_hints;
 mod locks;
+#[path = "../support/logged.rs"]
+mod logged;
 mod mounts;
+#[path = "../support/namesakes.rs"]
+mod namesakes;
 mod processes;
 mod registers;
 mod rows;

@@ -195,9 +195,9 @@ async fn after_a_dropped_round_another_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn whoever_may_only_read_gets_told() {
+async fn a_reader_gets_told() {
     use std::os::unix::fs::PermissionsExt as _;
-    if crate::processes::bound_by_modes("registers::whoever_may_only_read_gets_told") {
+    if crate::processes::bound_by_modes("registers::a_reader_gets_told") {
         return;
     }
     let (folder, path) = place();

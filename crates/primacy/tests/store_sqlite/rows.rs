@@ -1,11 +1,13 @@
 //! What is written into the rows, and what is told of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::CandidateId;
 use primacy::store::sqlite::SqliteStore;
 use primacy::store::{EndReason, Order, OrderKind, Ordered, Severity, Store};
 
+use crate::logged::Log;
 use crate::support::{Actor, applied, at, election, place, sql};
 
 #[tokio::test]
@@ -131,4 +133,29 @@ async fn a_grant_is_renewed_deposed_and_written_down() {
             (CandidateId::from_bits(1), Some(EndReason::Deposed.word())),
         ]
     );
+}
+
+#[tokio::test]
+async fn candidates_with_one_label_are_told_of_each_other_and_promoted_by_their_id() {
+    let (_folder, path) = place();
+    crate::namesakes::tell_of_each_other_and_follow_their_id(Arc::new(at(&path))).await;
+}
+
+#[tokio::test]
+async fn a_candidate_that_cannot_be_announced_says_so_once_until_it_can() {
+    let mut log = Log::begin();
+    let (_folder, path) = place();
+    let mut a = Actor::join(&at(&path), "unannounced", 1).await;
+    let conn = sql(&path);
+    let told = ["election=unannounced ", "could not be announced", "p.db", "no room here"];
+    for times in [1, 2] {
+        let refuse =
+            "CREATE TRIGGER crowded BEFORE INSERT ON primacy_candidate BEGIN SELECT RAISE(ABORT, 'no room here'); END";
+        conn.execute(refuse, []).expect("creates");
+        a.announce().await;
+        a.announce().await;
+        assert_eq!(log.says(&told).await, times);
+        conn.execute("DROP TRIGGER crowded", []).expect("drops");
+        a.announce().await;
+    }
 }

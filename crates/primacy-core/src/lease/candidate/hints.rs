@@ -31,7 +31,7 @@ impl Candidate {
             (State::Waiting, Some(seen)) => seen.sighting.standing.ahead,
             _ => 0,
         };
-        // All of them within half of the window: one may be the successor that an operator leaves the lease to for so long.
+        // All of them within half of the window: one may be the successor to whom an operator leaves the lease for a window.
         (self.config.slot.saturating_mul(ahead), self.config.timing.window() / 2)
     }
 

@@ -58,7 +58,7 @@ impl Candidate {
         let seen = self.seen.as_ref().filter(|seen| !seen.doubtful && !seen.regressed)?;
         let record = seen.sighting.record.as_ref().filter(|record| record.is_held_by(self.config.id))?;
         match record.wish.as_ref()? {
-            Wish::Successor(successor) if *successor == self.config.label => None,
+            wish if self.is_meant_by(wish) => None,
             Wish::Successor(successor) => Some((record.version, EndReason::Promoted { successor: successor.clone() })),
             Wish::NewElection => Some((record.version, EndReason::Deposed)),
         }

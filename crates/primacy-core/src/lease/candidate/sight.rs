@@ -202,7 +202,7 @@ impl Candidate {
         }
         let timing = &self.config.timing;
         match &record.wish {
-            Some(Wish::Successor(successor)) if *successor == self.config.label => return (usable(ready), why),
+            Some(wish) if self.is_meant_by(wish) => return (usable(ready), why),
             Some(Wish::Successor(successor)) => {
                 ready = ready.max(seen.ordered_at) + self.successors_window();
                 if why == Why::Asking {
@@ -278,7 +278,11 @@ impl Candidate {
     /// Whether an operator wants it to lead next.
     fn is_named(&self, seen: &Seen) -> bool {
         let wish = seen.sighting.record.as_ref().and_then(|record| record.wish.as_ref());
-        wish.is_some_and(|wish| wish.names(&self.config.label))
+        wish.is_some_and(|wish| self.is_meant_by(wish))
+    }
+
+    pub(super) fn is_meant_by(&self, wish: &Wish) -> bool {
+        wish.names(self.config.id, &self.config.label)
     }
 
     /// Whether its process shows it the record with each of its beats, so that a look of its own would only be a beat more. But

@@ -117,6 +117,7 @@ checks! {
     "expected-intent" => orders::expected_intent,
     "pause" => orders::pause,
     "promotion" => orders::promotion,
+    "promotion-by-id" => orders::promotion_by_id,
     "fulfilled" => orders::fulfilled,
     "release-keeps-successor" => orders::release_keeps_successor,
     "deposition" => orders::deposition,

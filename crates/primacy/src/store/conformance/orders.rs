@@ -84,6 +84,34 @@ pub(super) async fn promotion(trial: Trial<'_>) -> Outcome {
     Ok(())
 }
 
+/// Two candidates have one label, and an order names one of them by its id.
+pub(super) async fn promotion_by_id(trial: Trial<'_>) -> Outcome {
+    let mut a = trial.candidate("a").await?;
+    let mut namesake = trial.candidate("a").await?;
+    let led = a.take().await?;
+    let (own, other) = (a.me.id.to_string(), namesake.me.id.to_string());
+    ensure!(
+        matches!(trial.order(promote(&own, false)).await?, Ordered::Already(_)),
+        "the leader's id is not 'already'"
+    );
+    ensure!(
+        matches!(trial.order(promote("a", false)).await?, Ordered::Already(_)),
+        "the leader's label is not 'already'"
+    );
+    trial.ordered(promote(&other, false)).await?;
+    let wished = namesake.record().await?;
+    let expected = Record { wish: successor(&other), intent: counted(&led, &wished)?, ..led };
+    ensure!(wished == expected, "a promotion by id made the row {wished:?}, not {expected:?}");
+    let names =
+        |candidate: &Holder| wished.wish.as_ref().is_some_and(|wish| wish.names(candidate.id, &candidate.label));
+    ensure!(names(&namesake.me) && !names(&a.me), "the wish {:?} does not tell them apart", wished.wish);
+    let released = a.release(wished.version).await?;
+    ensure!(released.wish == wished.wish, "a release left the wish {:?}", released.wish);
+    let taken = applied("a grant", namesake.ask(Some(released.expectation()), Token::NONE).await?)?;
+    ensure!(taken.wish.is_none(), "a grant leaves the wish {:?}", taken.wish);
+    Ok(())
+}
+
 pub(super) async fn fulfilled(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
     let granted = a.take().await?;

@@ -390,7 +390,7 @@ fn settings(purpose: Purpose) -> Vec<String> {
         Purpose::Lead => Some(presence::SILENT_FOR_SECONDS),
     };
     if let Some(seconds) = silent_for {
-        // Who is stopped or lost must not keep its lock: the server closes what has been silent for so long.
+        // A candidate that is stopped or lost must not keep its lock: the server closes what has been silent for this long.
         settings.push(format!("SET SESSION wait_timeout = {seconds} /*M!100101 , max_statement_time = 0 */"));
     }
     settings

@@ -207,7 +207,7 @@ impl Post {
         }
     }
 
-    /// One statement in which the server waits for so many times, and looks at the row after each. Then a glance.
+    /// One statement in which the server waits this number of times, and looks at the row after each. Then a glance.
     async fn rest(&mut self, line: &mut Line, wait: &str, steps: u32, lock: Option<&str>) -> Result<Rest, Fault> {
         let known = self.known.unwrap_or_default();
         let mut statements = rows::await_change(&self.election, known, wait, steps).to_vec();

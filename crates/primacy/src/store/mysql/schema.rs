@@ -228,7 +228,7 @@ pub fn schema_sql() -> String {
         }
     }
     sql.push_str(
-        "-- Whoever may CREATE VIEW, DROP, ALTER or TRIGGER in that database can put code in their way: grant these to\n\
+        "-- A user who may CREATE VIEW, DROP, ALTER or TRIGGER in that database can put code in their way: grant these to\n\
          -- administrators only.\n",
     );
     for statement in TABLES.into_iter().chain(REGISTERS_TABLES) {

@@ -1,8 +1,7 @@
 //! One candidate's steps, each a round trip or two.
 
-use tracing::debug;
-
 use super::super::row::Renewal;
+use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
     Version, row,
@@ -32,6 +31,7 @@ pub(super) struct MysqlSession {
     known: Option<Record>,
     announced_at: Option<Instant>,
     announcements: u32,
+    unannounced: Unannounced,
     /// While it leads.
     presence: Option<Presence>,
     has_looked: bool,
@@ -49,6 +49,7 @@ impl MysqlSession {
             known: None,
             announced_at: None,
             announcements: 0,
+            unannounced: Unannounced::default(),
             presence: None,
             has_looked: false,
         })
@@ -79,7 +80,7 @@ impl MysqlSession {
             }
             Request::Release { id, version, reason } => {
                 let reply = self.release(id, version, &reason).await?;
-                // After the change: whoever hears of this looks at the row.
+                // After the change: those that hear of this look at the row.
                 if self.presence.take().is_some_and(|presence| presence.is_announced()) {
                     self.line.clear(&rows::withdraw(&self.election, self.me.id)).await;
                 }
@@ -134,11 +135,12 @@ impl MysqlSession {
         match self.line.run(&Packet::of(&statements)).await {
             Ok(mut answers) => {
                 self.announced_at = Some(clock::now());
+                self.unannounced.end();
                 self.announcements = self.announcements.wrapping_add(1);
                 self.note(answers.pop())
             }
             Err(fault) if self.line.is_sound() => {
-                debug!(error = %StoreError::from(fault), "the candidate could not be announced");
+                self.unannounced.tell(&self.election, fault.error());
                 self.look().await
             }
             Err(fault) => Err(fault.into()),

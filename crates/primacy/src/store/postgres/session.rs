@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::super::row::Renewal;
+use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
     Version, row,
@@ -47,8 +48,7 @@ pub(super) struct PostgresSession {
     /// The holder's lease as it was last seen.
     lease: Option<Duration>,
     announced_at: Option<Instant>,
-    /// Whether it has been said that the last announcement failed.
-    told_unannounced: bool,
+    unannounced: Unannounced,
 }
 
 impl PostgresSession {
@@ -69,7 +69,7 @@ impl PostgresSession {
             has_timeline,
             lease: None,
             announced_at: None,
-            told_unannounced: false,
+            unannounced: Unannounced::default(),
         })
     }
 
@@ -102,7 +102,7 @@ impl PostgresSession {
     async fn note(&mut self, sighting: &Sighting) {
         self.lease = sighting.record.as_ref().map(|record| record.lease);
         let wish = sighting.record.as_ref().and_then(|record| record.wish.as_ref());
-        let is_named = wish.is_some_and(|wish| wish.names(&self.me.label));
+        let is_named = wish.is_some_and(|wish| wish.names(self.me.id, &self.me.label));
         let is_near = is_named || sighting.standing.ahead < HEARERS;
         self.hear(if is_near || self.ringer.has_many() { Tidings::Everything } else { Tidings::Promotions }).await;
     }
@@ -137,18 +137,16 @@ impl PostgresSession {
         match timeout(patience, announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
-                self.told_unannounced = false;
+                self.unannounced.end();
                 let sighting = rows::sighting(&rows)?;
                 self.note(&sighting).await;
                 return Ok(sighting);
             }
             // A right that was taken away does not come back by itself.
             Ok(Err(fault)) if matches!(fault.code(), None | Some(schema::LACKS_RIGHT)) => return Err(fault),
-            Ok(Err(fault)) if !self.told_unannounced => {
-                self.told_unannounced = true;
-                warn!(election = %self.election, ?fault, "the candidate could not be announced, so `status` does not show it");
+            Ok(Err(fault)) => {
+                self.unannounced.tell(&self.election, &fault.meaning(self.link.shown(), Stake::Reading));
             }
-            Ok(Err(fault)) => debug!(?fault, "the candidate could not be announced"),
             Err(_) => {
                 debug!("the announcement of the candidate is held up; looking without it over another connection");
                 // On a long way there may be no time for that in this call: the next one is not held up again.
@@ -270,7 +268,7 @@ async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), 
 pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
     let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
     if schema::create_or_migrate(&mut link, &server).await? {
-        // Whoever came first may have made another version, or tables in another schema.
+        // Who came first may have made another version, or tables in another schema.
         link.reopen_schema(dialer);
         let made = schema::inspect(&mut link).await?;
         made.check_tables(link.shown())?;

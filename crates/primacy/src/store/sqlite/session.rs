@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tracing::debug;
 
 use super::super::row::Renewal;
+use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing,
     StoreError, Version, row,
@@ -48,13 +48,14 @@ struct Steps {
     me: Holder,
     board: Board,
     announced_at: Option<Instant>,
+    unannounced: Unannounced,
 }
 
 impl Steps {
     fn open(place: &Place, election: ElectionName, me: Holder, abandoned: &Abandoned) -> Result<Self, StoreError> {
         let db = Db::create_writable(place, abandoned)?;
         let board = Board::of(place.path(), &election);
-        Ok(Self { db, election, me, board, announced_at: None })
+        Ok(Self { db, election, me, board, announced_at: None, unannounced: Unannounced::default() })
     }
 
     fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
@@ -98,8 +99,11 @@ impl Steps {
             })
         });
         match written {
-            Ok(()) => self.announced_at = Some(clock::now()),
-            Err(error) => debug!(%error, "the candidate could not be announced"),
+            Ok(()) => {
+                self.announced_at = Some(clock::now());
+                self.unannounced.end();
+            }
+            Err(error) => self.unannounced.tell(&self.election, &error),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Worker<S> {
 }
 
 /// How many threads for one file may be stuck at a time: their owners gave them up, and the system has not let them go, as
-/// with a disk that does not answer. With so many, no other is started.
+/// with a disk that does not answer. At this number, no other is started.
 const STUCK_MOST: usize = 64;
 
 /// The threads for one file that were given up and have not ended.
