@@ -146,3 +146,23 @@ fn with_the_crontab_line_the_other_host_does_the_job_of_one_that_fails() {
     assert_eq!((first.wait().code(), second.wait().code()), (Some(1), Some(0)));
     assert_eq!(jobs(&world), "a\nb\n");
 }
+
+#[test]
+fn with_the_crontab_line_the_other_host_does_the_job_of_one_that_is_lost() {
+    let world = World::new();
+    let hangs = format!(
+        "if test $PRIMACY_NAME = a; then sleep 1000; fi; echo $PRIMACY_NAME >> {}",
+        world.path("done").display()
+    );
+    let job = format!("echo $PRIMACY_NAME >> {}; {hangs}", world.path("jobs").display());
+    let job = format!("sh -c \"{}\"", job.replace('$', "\\$"));
+    others_gave_up(&world);
+    let first = host(&world, "a", &job);
+    await_job(&world, "a");
+    let mut second = host(&world, "b", &job);
+    world.await_candidates_of("nightly", 1);
+    first.send(Signal::SIGKILL);
+    assert_eq!(second.wait().code(), Some(0));
+    assert_eq!(jobs(&world), "a\nb\n");
+    assert_eq!(fs::read_to_string(world.path("done")).expect("it was done"), "b\n");
+}
