@@ -288,7 +288,7 @@ fn plant(file: &Path, over: &AtomicBool) -> Result<u64> {
     Ok(strokes)
 }
 
-/// Burns so many cores until it is told that it is over. Nothing is counted.
+/// Burns this number of cores until it is told that it is over. Nothing is counted.
 fn burn(cores: f64, over: &AtomicBool) -> u64 {
     const SLICE: Duration = Duration::from_millis(5);
     let threads = cores.ceil().max(1.0) as usize;

@@ -146,7 +146,7 @@ impl Proxy {
         self.network.change(|state| state.delay = [by; 2]);
     }
 
-    /// From now on the way is so long that a round trip takes this, the one in which a connection is made included: what new
+    /// From now on a round trip takes this, the one in which a connection is made included: what new
     /// connections carry is late from the first byte on.
     pub fn move_away(&self, round_trip: Duration) {
         self.network.change(|state| (state.delay, state.is_far) = ([round_trip / 2; 2], true));

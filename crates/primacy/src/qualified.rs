@@ -1,6 +1,6 @@
 //! SQL for PostgreSQL that means the same whatever the `search_path` of the session is.
 //!
-//! Whoever may create objects in a schema of the search path can offer a function, operator, type or table of a name
+//! A role that may create objects in a schema of the search path can offer a function, operator, type or table of a name
 //! that a statement uses without a schema, and it runs with the rights of the user who sends the statement
 //! (CVE-2018-1058). So nothing is named without its schema. Written out, that is hard to read; statements are therefore
 //! templates, in which braces stand for a qualified name:

@@ -106,7 +106,7 @@ mod tests {
         for (known, released) in [
             (version(2, 3), true),
             (version(2, 1), true),
-            // The store has gone back: whoever led after that may still believe.
+            // The store has gone back: a candidate that led after that may still believe it.
             (version(2, 4), false),
             (version(3, 1), false),
             (version(1, 9), false),

@@ -69,7 +69,7 @@ struct Job {
 enum Patience {
     /// Not at all, if it is not free.
     Try,
-    /// So long each time.
+    /// For how long each time.
     For(Duration),
 }
 

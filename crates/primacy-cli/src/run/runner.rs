@@ -288,7 +288,7 @@ impl Runner {
                         tell::gone(end, overdue || late);
                         let lost = overdue || reason.is_some();
                         if overdue && reason.is_none() {
-                            tell::overdue(token, &phases.borrow());
+                            tell::ending(token, &phases.borrow(), true);
                         }
                         return if lost && self.ending.is_none() { Led::Lost(reason) } else { Led::Program(end) };
                     }
@@ -321,7 +321,7 @@ impl Runner {
                 changed = phases.changed(), if watching => {
                     watching = changed.is_ok();
                     let phase = phases.borrow_and_update().clone();
-                    tell::ending(token, &phase);
+                    tell::ending(token, &phase, false);
                     late |= matches!(phase, Phase::Overdue { .. });
                     reason = self.pass_on(&phase).or(reason);
                     if !self.immune {

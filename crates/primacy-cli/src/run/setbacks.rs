@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use primacy::Instant;
 
-/// After so many failures in a row the runner gives up.
+/// After how many failures in a row the runner gives up.
 const MOST: u32 = 5;
-/// A failure so long after the last one is the first of a row.
+/// How long after the last failure a failure is the first of a row.
 const CALM: Duration = Duration::from_secs(60);
 /// How long to wait after the second failure of a row. It doubles.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ pub(super) struct Setbacks {
 pub(super) enum Next {
     /// Start another warden after this long.
     After(Duration),
-    /// It makes no sense any more: there were so many in a row.
+    /// It makes no sense any more: there were too many in a row.
     GiveUp(u32),
 }
 

@@ -34,22 +34,19 @@ pub(super) fn not_reached(trouble: &Trouble, wait: Duration) {
     warn!("the store does not answer yet: {}; trying for {}", trouble.error, span(wait));
 }
 
-/// The leadership ends, or has ended: why, and what that means for the program.
-pub(super) fn ending(token: u64, phase: &Phase) {
+/// The leadership ends, or has ended: why, and what that means for the program. `by_warden`: its deadline has come before this
+/// process was told of an end, and the warden has told the program already.
+pub(super) fn ending(token: u64, phase: &Phase, by_warden: bool) {
+    let reason = phase.stop_reason().unwrap_or(&EndReason::Expired);
     match phase {
+        _ if by_warden => info!("the leadership with token {token} ends: {reason}; the program was told to stop"),
         Phase::Draining { reason: EndReason::Withdrawn, .. } => {}
-        Phase::Draining { reason, .. } => {
+        Phase::Draining { .. } => {
             info!("the leadership with token {token} ends: {reason}; the program is told to stop");
         }
-        Phase::Ended { reason } => warn!("the leadership with token {token} is over: {reason}; the program is killed"),
+        Phase::Ended { .. } => warn!("the leadership with token {token} is over: {reason}; the program is killed"),
         _ => {}
     }
-}
-
-/// The warden has stopped the program before this process was told of an end: the deadline has come first.
-pub(super) fn overdue(token: u64, phase: &Phase) {
-    let reason = phase.stop_reason().unwrap_or(&EndReason::Expired);
-    info!("the leadership with token {token} ends: {reason}; the program was told to stop");
 }
 
 /// The program is gone. `late`: its time to stop was over.

@@ -27,7 +27,7 @@ pub(crate) fn world_of_nobody() -> Option<World> {
     Some(world)
 }
 
-/// A copy of a program that runs with root's rights whoever starts it, as sudo does.
+/// A copy of a program that runs with root's rights for every user, as sudo does.
 fn setuid_root(world: &World, program: &str) -> PathBuf {
     let copy = world.path(&format!("root-{}", Path::new(program).file_name().expect("a name").to_string_lossy()));
     fs::copy(program, &copy).expect("it is installed");

@@ -222,7 +222,7 @@ impl World {
     /// Voters that nobody has chosen, as a liar would have them after these.
     pub(super) fn forged(&self, voters: &Membership) -> Option<Membership> {
         let one = voters.old().first().copied()?;
-        // No operator takes so many out at once.
+        // No operator takes all of these out at once.
         (voters.old().len() > 2).then(|| voters.clone().joint([one].into()).ok()).flatten()
     }
 

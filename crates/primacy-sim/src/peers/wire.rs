@@ -42,7 +42,7 @@ pub(crate) enum Told {
     Rolled(RollAnswer<Membership>),
     /// These are the voters by now: those that were counted with are not.
     Moved(Membership),
-    /// It has never voted, whoever asks may not, or there is nothing to say.
+    /// It has never voted, the asker has no right to know, or there is nothing to say.
     Refused,
 }
 
@@ -59,11 +59,11 @@ pub(crate) enum Frame {
     Roll {
         number: u64,
         to: VoterId,
-        /// What whoever asks may do.
+        /// What the asker may do.
         by: Role,
         ask: Box<RollAsk<Membership>>,
     },
-    /// There are voters with a later number than that voter knew last: whoever says so is not believed.
+    /// There are voters with a later number than that voter knew last: the asker that says so is not believed.
     Behind {
         number: u64,
         to: VoterId,

@@ -41,7 +41,7 @@ impl Post {
         now: Instant,
         setup: &Setup,
     ) -> Result<Answer, Membership> {
-        // One that is behind learns of them at once, whoever could prove them by then: what a proof allows is among that.
+        // One that is behind learns of them at once, whether or not anybody could prove them by then: what a proof allows is among that.
         if self.roll.configuration().is_none_or(|own| own.number() < of.number()) {
             self.drive(RollAsk::Adopt(of.clone()), now);
         }

@@ -59,7 +59,7 @@ pub(super) struct Question {
 pub(super) enum Outcome {
     /// It is answered.
     Told(Box<Told>),
-    /// Whoever asks counts with other voters: nothing is done.
+    /// The asker counts with other voters: nothing is done.
     OtherVoters,
     /// It would be an election too many: nothing is done.
     Full,
@@ -332,7 +332,7 @@ impl Ballots {
             let is_new = is_unclaimed && ballot.is_none();
             ballot.is_some_and(|ballot| ballot.lineup.has(who.id)) || self.promises.has_room(is_new, now)
         });
-        // Whoever only looks leaves nothing behind.
+        // A look leaves nothing behind.
         let mut unknown = Ballot::new(Durable::default(), self.promises.drift_ppm, now);
         let (ballot, is_known) = match self.promises.elections.get_mut(&election) {
             Some(ballot) => (ballot, true),

@@ -128,7 +128,7 @@ pub enum ExchangeError {
         /// Why not.
         why: String,
     },
-    /// A voter that is to come does not take whoever exchanges voters for an operator. Nothing was changed.
+    /// A voter that is to come does not take the one that exchanges voters for an operator. Nothing was changed.
     #[error(
         "to {peer} this is no more than a certificate of a {role}: use one with the name of an operator, or the socket of a \
          voter that stands among the --peers of the new one"
@@ -136,7 +136,7 @@ pub enum ExchangeError {
     Denied {
         /// Which one.
         peer: PeerAddress,
-        /// What it takes whoever asks for.
+        /// What it takes the asker for.
         role: Role,
     },
     /// A voter that is to come votes elsewhere. Nothing was changed.

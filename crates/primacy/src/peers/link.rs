@@ -33,7 +33,7 @@ pub(super) struct Greeted {
     pub(super) generation: u64,
     /// Whether it can be told that it is behind, and asked for what it knows of later voters.
     pub(super) testifies: bool,
-    /// What whoever connects may do there, if it says that.
+    /// What the one that connects may do there, if it says that.
     pub(super) role: Option<Role>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,

@@ -92,7 +92,7 @@ pub(super) struct Pool {
     links: BTreeMap<PeerAddress, Link>,
     /// The number of the voters that each has been told of, since it has last said that it knows of earlier ones.
     told: BTreeMap<VoterId, u64>,
-    /// Why a voter has refused something that whoever asks may not, if one has.
+    /// Why a voter has refused something to which the asker has no right, if one has.
     denied: Option<String>,
     pub(super) cluster: Cluster,
     /// Whether voters prove to each other, and to others, who they are.
@@ -326,7 +326,7 @@ impl Pool {
         heard
     }
 
-    /// Why a voter has refused what whoever asks may not, if one has.
+    /// Why a voter has refused what the asker has no right to, if one has.
     pub(super) fn denied(&self) -> Option<String> {
         self.denied.clone()
     }

@@ -69,7 +69,7 @@ impl RoleNames {
     }
 }
 
-/// What is known of whoever is at the other end of a connection.
+/// What is known of the other end of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Guest {
     pub(super) proof: Proof,

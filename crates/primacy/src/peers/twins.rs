@@ -1,7 +1,7 @@
 //! Two processes that answer as one voter, because one runs on a copy of the other's folder, and a voter whose file went back.
 //!
-//! Each process of a voter draws a random number, and each write of its file counts up a generation; both are told to whoever
-//! connects. A restart is another process with a later generation, since a voter writes its file before it answers. So these
+//! Each process of a voter draws a random number, and each write of its file counts up a generation; both are told to each client
+//! that connects. A restart is another process with a later generation, since a voter writes its file before it answers. So these
 //! are proofs of a copy, or of a file that is older than one that has been seen: a process that answers again after another
 //! did, and another process whose generation is not later. Only connections count that were begun after the other process was
 //! noted: an answer may be late.
@@ -45,13 +45,13 @@ impl Process {
     }
 }
 
-/// Of so many voters it is remembered which processes answered.
+/// Of how many voters it is remembered which processes answered.
 const VOTERS_MOST: usize = 64;
 
-/// Of so many earlier processes of a voter it is remembered that they answered.
+/// Of how many earlier processes of a voter it is remembered that they answered.
 const FORMER_MOST: usize = 16;
 
-/// For so long after a proof a voter is not counted.
+/// For how long after a proof a voter is not counted.
 const DOUBT: Duration = Duration::from_secs(60);
 
 /// Which processes have answered as which voter.

@@ -117,7 +117,7 @@ pub(super) struct Hello {
     /// Which voter is meant, if a peer on the way passes everything on. Over its socket, empty means that peer itself.
     #[prost(string, tag = "4")]
     pub(super) to: String,
-    /// What whoever connects may do at most, in numbers of [`roles`](super::roles); 0 if nothing is said. A peer says it of whom
+    /// What the one that connects may do at most, in numbers of [`roles`](super::roles); 0 if nothing is said. A peer says it of whom
     /// it passes on.
     #[prost(uint32, tag = "20")]
     pub(super) role: u32,
@@ -151,7 +151,7 @@ pub(super) struct Welcome {
     /// Whether it knows [`Body::Behind`] and [`Body::Testify`].
     #[prost(bool, tag = "20")]
     pub(super) testifies: bool,
-    /// What whoever connects may do here, in numbers of [`roles`](super::roles); 0 from a voter that knows no roles.
+    /// What the one that connects may do here, in numbers of [`roles`](super::roles); 0 from a voter that knows no roles.
     #[prost(uint32, tag = "21")]
     pub(super) role: u32,
 }
@@ -190,7 +190,7 @@ pub(super) struct Refused {
     /// Set if the voter has nothing to do with it just now, and may later.
     #[prost(bool, tag = "2")]
     pub(super) is_passing: bool,
-    /// Set if whoever asks may not.
+    /// Set if the asker has no right to that.
     #[prost(bool, tag = "20")]
     pub(super) is_denied: bool,
 }

@@ -26,7 +26,7 @@ pub(crate) struct Distance {
 /// Beside the way, for servers and tests on a busy machine.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Figures, for whoever reads the output of a test.
+/// Figures, for readers of a test's output.
 #[expect(clippy::print_stdout, reason = "the test's output is where they belong")]
 fn tell(figures: std::fmt::Arguments<'_>) {
     println!("{figures}");

@@ -1,4 +1,4 @@
-//! Which refused connections the log tells of: whoever is refused may try again at once, from anywhere, and under any name.
+//! Which refused connections the log tells of: a client that is refused may try again at once, from anywhere, and under any name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

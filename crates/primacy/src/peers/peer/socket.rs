@@ -1,6 +1,6 @@
 //! The socket by which programs on a peer's machine reach all voters, without addresses and certificates of their own.
 //!
-//! Whoever connects names the voter that is meant. The peer connects to that one, proves who it is, and greets it with the role
+//! A program that connects names the voter that is meant. The peer connects to that one, proves who it is, and greets it with the role
 //! of the user on the socket. When that voter has greeted back, the peer passes bytes on, both ways, and looks at none. So a
 //! question and its answer are those of the two ends: a peer that is slow, or stops, costs answers and nothing else. Who may
 //! connect is decided by the rights to the socket and its folder.

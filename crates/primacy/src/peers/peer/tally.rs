@@ -21,7 +21,7 @@ use super::watchers::Watchers;
 use crate::clock::{self, Reading, VoterClock};
 use crate::{CandidateId, ElectionName, Instant};
 
-/// Answers of one connection that wait to be sent: their number, and their bytes. Whoever reads none of them is cut off.
+/// Answers of one connection that wait to be sent: their number, and their bytes. A client that reads none of them is cut off.
 const ANSWERS_MOST: usize = 1_024;
 const ANSWER_BYTES_MOST: usize = 4 << 20;
 
@@ -139,7 +139,7 @@ pub(in super::super) enum Work {
     },
 }
 
-/// So many elections are listed at once: more do not fit into a frame.
+/// How many elections are listed at once: more do not fit into a frame.
 pub(in super::super) const NAMES_MOST: usize = 5_000;
 
 /// Works that are answered after one flush.
@@ -151,7 +151,7 @@ const FLUSHES: usize = 20;
 /// Later than its end a promise is looked at by this, so that it has ended.
 const MARGIN: Duration = Duration::from_micros(100);
 
-/// A voter that has started waits for so long at most to know that no other process answers at its address.
+/// For how long at most a voter that has started waits to know that no other process answers at its address.
 const ALONE_MOST: Duration = Duration::from_millis(500);
 
 /// A clock that cannot be read is tried again after this.

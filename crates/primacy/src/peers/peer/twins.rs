@@ -20,8 +20,8 @@ const EVERY: Duration = Duration::from_secs(30);
 /// The second look at a process that answers in the place of this one: the first may have been at one that was just ending.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Visits all voters at the addresses by which they are known, this one first, and `met` is told when that is done. Whoever
-/// cannot be reached proves nothing.
+/// Visits all voters at the addresses by which they are known, this one first, and `met` is told when that is done. A voter
+/// that cannot be reached proves nothing.
 ///
 /// # Errors
 /// If another process answers as this voter at its address.

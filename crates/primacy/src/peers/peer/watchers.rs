@@ -20,7 +20,7 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
-    /// Hints of this election go there from now on. `false` if it would be one too many: whoever watches looks by itself too, only
+    /// Hints of this election go there from now on. `false` if it would be one too many: a watcher looks by itself too, only
     /// less often.
     pub(super) fn add(&mut self, election: ElectionName, out: Out) -> bool {
         let of_one = self.connections.get(&out.id);

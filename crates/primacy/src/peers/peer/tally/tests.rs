@@ -147,7 +147,7 @@ fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() 
     assert_eq!(told(&mut voter, claim(1, 5), 2), (None, Some(5)), "perhaps it is granted");
     let id = CandidateId::from_bits(1);
     let renewal = Ask::Renew { term: token(5), id, beat: 2, lease: LEASE, fulfilled: 0 };
-    assert_eq!(told(&mut voter, renewal, 3), (Some(5), None), "whoever renews was granted it");
+    assert_eq!(told(&mut voter, renewal, 3), (Some(5), None), "who renews was granted it");
     assert_eq!(told(&mut voter, claim(2, 6), 60_000), (Some(5), Some(6)));
     voter.tally.ballots.write_history();
     let kept = voter.tally.ballots.unflushed().expect("a claim is flushed");
@@ -188,7 +188,7 @@ fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_t
     }
     let (elections, waiting, _) = voter.tally.ballots.counts();
     assert_eq!((elections, waiting), (UNCLAIMED_MOST + 1, WAITING_MOST));
-    // Whoever leaves makes room.
+    // A watcher that leaves makes room.
     let (election, id, out) = (name("unknown-0"), CandidateId::from_bits(10), voter.out.clone());
     voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
     assert_eq!(voter.tally.ballots.counts(), (elections, waiting - 1, 1));
@@ -249,7 +249,7 @@ fn what_connections_watch_is_bounded_and_ends_with_them() {
 }
 
 #[test]
-fn whoever_reads_no_answers_is_cut_off_before_they_take_much_room() {
+fn a_client_that_reads_no_answers_is_cut_off_before_they_take_much_room() {
     let names = vec!["x".repeat(128); NAMES_MOST];
     let list = || Body::Listed(Names { names: names.clone() });
     let (out, _answers) = Out::new();
@@ -257,7 +257,7 @@ fn whoever_reads_no_answers_is_cut_off_before_they_take_much_room() {
     assert!(posted > 1 && posted * list().encoded_len() <= ANSWER_BYTES_MOST, "{posted}");
     let (out, mut answers) = Out::new();
     for _ in 0..ANSWERS_MOST {
-        assert!(out.post(1, list()), "whoever reads its answers gets them all");
+        assert!(out.post(1, list()), "a client that reads its answers gets them all");
         assert!(answers.next().now_or_never().flatten().is_some());
     }
 }
