@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use primacy::store::{Holder, Snapshot, Wish};
 use primacy::{CandidateId, Label};
+use serde::Serialize;
 
 use super::report::named;
 
@@ -26,6 +27,24 @@ pub(crate) fn namesakes(snapshot: &Snapshot) -> Vec<(&Label, Vec<&Holder>)> {
         by_label.entry(&candidate.label).or_default().push(candidate);
     }
     by_label.into_iter().filter(|(_, candidates)| candidates.len() > 1).collect()
+}
+
+/// Live candidates with one label.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Namesakes {
+    label: String,
+    ids: Vec<String>,
+}
+
+/// The labels that more than one live candidate has, for JSON.
+pub(crate) fn shared_labels(snapshot: &Snapshot) -> Vec<Namesakes> {
+    let found = namesakes(snapshot).into_iter();
+    found
+        .map(|(label, candidates)| Namesakes {
+            label: label.as_str().to_owned(),
+            ids: candidates.iter().map(|candidate| candidate.id.to_string()).collect(),
+        })
+        .collect()
 }
 
 /// What to say of candidates with one label.

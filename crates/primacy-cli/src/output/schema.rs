@@ -7,7 +7,7 @@ use primacy::store::{Holder, Member, MemberEvent, MemberEventKind, Snapshot, Ter
 use serde::{Serialize, Serializer};
 
 use super::members::{Place, told};
-use super::namesakes::namesakes;
+use super::namesakes::{Namesakes, shared_labels};
 
 /// Grows when a field changes its meaning or goes away; new fields may come without.
 pub(crate) const SCHEMA: u32 = 1;
@@ -131,13 +131,6 @@ pub(crate) struct State {
     namesakes: Vec<Namesakes>,
 }
 
-/// Live candidates with one label.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Namesakes {
-    label: String,
-    ids: Vec<String>,
-}
-
 impl State {
     /// The election, seen or never campaigned in.
     pub(crate) fn of(election: &primacy::ElectionName, snapshot: Option<&Snapshot>) -> Self {
@@ -167,16 +160,6 @@ impl State {
             namesakes: snapshot.map(shared_labels).unwrap_or_default(),
         }
     }
-}
-
-fn shared_labels(snapshot: &Snapshot) -> Vec<Namesakes> {
-    let found = namesakes(snapshot).into_iter();
-    found
-        .map(|(label, candidates)| Namesakes {
-            label: label.as_str().to_owned(),
-            ids: candidates.iter().map(|candidate| candidate.id.to_string()).collect(),
-        })
-        .collect()
 }
 
 /// `primacy status --json`.

@@ -25,7 +25,7 @@ async fn until_waiting(election: &Election, id: CandidateId) {
         if seen.is_some_and(|seen| seen.candidates.iter().any(|waiting| waiting.who.id == id)) {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::task::yield_now().await;
     }
 }
 
