@@ -298,6 +298,20 @@ impl RollReply {
 }
 
 #[cfg(test)]
+impl RollQuestion {
+    /// Whether it asks something.
+    pub(in super::super) const fn asks(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Whether both ask for the same kind of thing.
+    pub(in super::super) fn is_like(&self, other: &Self) -> bool {
+        let kind = |question: &Self| question.asked.as_ref().map(std::mem::discriminant);
+        kind(self) == kind(other)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -367,15 +381,14 @@ mod tests {
     #[test]
     fn what_does_not_fit_into_a_frame_comes_in_several() {
         let data = "x".repeat(1_000);
-        let long = |n: u32| {
-            let (_, mut durable) = elections().into_iter().next().expect("there are some");
-            durable.holder = Some(crate::store::Holder {
-                id: crate::CandidateId::from_bits(1),
-                label: crate::Label::new("a").expect("valid"),
-                data: data.clone(),
-            });
-            (ElectionName::new(format!("e{n:05}")).expect("valid"), durable)
-        };
+        // Made once: each of these files is drawn anew, and there are 40.
+        let (_, mut durable) = elections().into_iter().next().expect("there are some");
+        durable.holder = Some(crate::store::Holder {
+            id: crate::CandidateId::from_bits(1),
+            label: crate::Label::new("a").expect("valid"),
+            data,
+        });
+        let long = |n: u32| (ElectionName::new(format!("e{n:05}")).expect("valid"), durable.clone());
         let all: BTreeMap<_, _> = (0..3_000).map(long).collect();
         let questions = RollQuestion::of(&RollAsk::Inherit { number: 1, elections: all.clone() });
         assert!(questions.len() > 4, "{}", questions.len());
