@@ -3,6 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
+use std::mem::discriminant;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,16 +14,23 @@ use std::time::Duration;
 
 use primacy_core::lease::Holder;
 use primacy_core::quorum::{Ask, Ballot, Configuration as _, Counts, Orders, RollAsk, VoterId};
+use prost::Message as _;
+use prost::encoding::encode_varint;
 use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
 
 use super::super::address::PeerAddress;
 use super::super::channel::{self, Receiver, Sender};
 use super::super::cluster::{Cluster, Roster};
 use super::super::link::{Greeted, Way, connect, dial, greet};
-use super::super::roles::{self, Role, RoleNames};
+use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Identity, Tls};
-use super::super::wire::{self, Asked, Body, Hello, Leave, Question, Recall, RollQuestion, VERSION, Waits, Welcome};
+use super::super::wire::{
+    self, Asked, Body, Frame, Hello, Leave, Question, Recall, RollQuestion, VERSION, Waits, Welcome,
+};
 use super::super::{certs, wire::Refused};
+use super::serve::{AN_ANSWER, Door};
+use super::tally::Out;
 use super::{Peer, PeerSettings};
 use crate::{CandidateId, Label, Token};
 
@@ -37,7 +45,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 // ---- what is asked ----
 
-/// A frame, as the page names it, the least role that it takes, and one that changes nothing.
+/// A frame, as the page names it, the least role that it takes, by the product's own table, and one that changes nothing.
 struct Row {
     name: &'static str,
     /// `None`: nobody may, once the voters have been brought together.
@@ -66,7 +74,6 @@ fn roll(ask: &RollAsk<Cluster>) -> Body {
 }
 
 fn rows(cluster: &Cluster) -> Vec<Row> {
-    use Role::{Candidate, Observer, Operator};
     let (term, id, ballot) = (Token::new(1).expect("small"), holder().id, Ballot { count: 1, by: 7 });
     let claim = Ask::Claim {
         term: Token::NONE,
@@ -75,48 +82,113 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         seen: Counts::default(),
         granted: None,
     };
-    let row = |name, least, body| Row { name, least, body };
-    vec![
-        row("`Ask` `Read`", Some(Observer), ask(&Ask::Read, false)),
-        row("`Watch`", Some(Observer), Body::Watch("matrix".to_owned())),
-        row("`List`", Some(Observer), Body::List(true)),
-        row("`Recall`", Some(Observer), Body::Recall(Recall { election: "matrix".to_owned(), limit: 9 })),
-        row("`Probe`", Some(Observer), Body::Probe(true)),
-        row("`Echo`", Some(Observer), Body::Echo(true)),
-        row("`Testify`", Some(Observer), Body::Testify(0)),
-        row("`Ask` that announces its candidate", Some(Candidate), ask(&Ask::Read, true)),
-        row("`Ask` `Claim`", Some(Candidate), ask(&claim, false)),
+    let (_known, known) = watch::channel(Some(cluster.clone()));
+    let door = Door::alone(known, mpsc::channel(1).0);
+    let row = |name, body| Row { name, least: least(&door, &body), body };
+    let mut rows = vec![
+        row("`Ask` `Read`", ask(&Ask::Read, false)),
+        row("`Watch`", Body::Watch("matrix".to_owned())),
+        row("`List`", Body::List(true)),
+        row("`ListAfter`", Body::ListAfter("matrix".to_owned())),
+        row("`Recall`", Body::Recall(Recall { election: "matrix".to_owned(), limit: 9 })),
+        row("`Probe`", Body::Probe(true)),
+        row("`Echo`", Body::Echo(true)),
+        row("`Testify`", Body::Testify(0)),
+        row("`Ask` that announces its candidate", ask(&Ask::Read, true)),
+        row("`Ask` `Claim`", ask(&claim, false)),
         row(
             "`Ask` `Renew`",
-            Some(Candidate),
             ask(&Ask::Renew { term, id, beat: 1, lease: Duration::from_secs(1), fulfilled: 0 }, false),
         ),
-        row("`Ask` `Withdraw`", Some(Candidate), ask(&Ask::Withdraw { term, id, beat: 1 }, false)),
-        row("`Ask` `Release`", Some(Candidate), ask(&Ask::Release { term, id, beat: 1, fulfilled: 0 }, false)),
-        row(
-            "`Leave`",
-            Some(Candidate),
-            Body::Leave(Leave { election: "matrix".to_owned(), id: wire::candidate_bytes(id) }),
-        ),
-        row("`Behind`", Some(Candidate), Body::Behind(1 << 63)),
-        row("`Ask` `Order`", Some(Operator), ask(&Ask::Order { orders: Orders::default(), token: None }, false)),
-        row("`Roll` `Prepare`", Some(Operator), roll(&RollAsk::Prepare { number: NOWHERE, ballot })),
+        row("`Ask` `Withdraw`", ask(&Ask::Withdraw { term, id, beat: 1 }, false)),
+        row("`Ask` `Release`", ask(&Ask::Release { term, id, beat: 1, fulfilled: 0 }, false)),
+        row("`Leave`", Body::Leave(Leave { election: "matrix".to_owned(), id: wire::candidate_bytes(id) })),
+        row("`Behind`", Body::Behind(1 << 63)),
+        row("`Ask` `Order`", ask(&Ask::Order { orders: Orders::default(), token: None }, false)),
+        row("`Roll` `Prepare`", roll(&RollAsk::Prepare { number: NOWHERE, ballot })),
         row(
             "`Roll` `Take`",
-            Some(Operator),
             roll(&RollAsk::Take { number: NOWHERE, ballot, proposal: cluster.joint(cluster.voters().clone()) }),
         ),
-        row("`Roll` `Adopt`", Some(Operator), roll(&RollAsk::Adopt(cluster.clone()))),
-        row("`Roll` `Report`", Some(Operator), roll(&RollAsk::Report { number: NOWHERE })),
-        row(
-            "`Roll` `Inherit`",
-            Some(Operator),
-            roll(&RollAsk::Inherit { number: NOWHERE, elections: Default::default() }),
-        ),
-        row("`Found`, when the voters have met", None, Body::Found(cluster.into())),
-        row("`Hello`, a second one", None, Body::Hello(Hello { role: 3, ..greeting("", 3) })),
-        row("`Welcome`, or any other answer", None, Body::Left(true)),
-    ]
+        row("`Roll` `Adopt`", roll(&RollAsk::Adopt(cluster.clone()))),
+        row("`Roll` `Report`", roll(&RollAsk::Report { number: NOWHERE })),
+        row("`Roll` `Inherit`", roll(&RollAsk::Inherit { number: NOWHERE, elections: Default::default() })),
+        row("`Found`, when the voters have met", Body::Found(cluster.into())),
+        row("`Hello`, a second one", Body::Hello(Hello { role: 3, ..greeting("", 3) })),
+    ];
+    let is_answer = |body: &Body| door.asked(1, body.clone(), &Out::new().0, &stranger()).err() == Some(AN_ANSWER);
+    rows.extend(known_frames().into_iter().filter(is_answer).map(|body| row("`Welcome`, or any other answer", body)));
+    rows
+}
+
+fn stranger() -> Guest {
+    Guest::new(Proof::Nothing)
+}
+
+/// The least role from which the product takes this frame, by its own table; `None`: it takes it from nobody.
+fn least(door: &Door, body: &Body) -> Option<Role> {
+    match door.asked(1, body.clone(), &Out::new().0, &stranger()) {
+        Ok(Some(work)) => Some(roles::right(&work).0),
+        // It is answered at once, whoever asks.
+        Ok(None) => Some(Role::Observer),
+        Err(_) => None,
+    }
+}
+
+/// Every frame that this version knows, with nothing in it. They are found by what it can read, so that none is forgotten.
+fn known_frames() -> Vec<Body> {
+    let mut known: Vec<Body> = Vec::new();
+    for body in fields().filter_map(|bytes| Frame::decode(&*bytes).ok()?.body) {
+        let kinds: Vec<Body> = match body {
+            Body::Ask(_) => {
+                let questions = fields().filter_map(|bytes| Question::decode(&*bytes).ok());
+                questions.filter(|question| question.asked.is_some()).map(Body::Ask).collect()
+            }
+            Body::Roll(_) => {
+                let questions = fields().filter_map(|bytes| RollQuestion::decode(&*bytes).ok());
+                questions.filter(RollQuestion::asks).map(Body::Roll).collect()
+            }
+            other => vec![other],
+        };
+        for kind in kinds {
+            if !known.iter().any(|known| is_like(known, &kind)) {
+                known.push(kind);
+            }
+        }
+    }
+    known
+}
+
+/// Messages of one field each: all numbers that a field has here, in every way to write a field.
+fn fields() -> impl Iterator<Item = Vec<u8>> {
+    const WAYS: [(u64, &[u8]); 4] = [(0, &[1]), (1, &[0; 8]), (2, &[0]), (5, &[0; 4])];
+    (1..200).flat_map(|field| {
+        WAYS.into_iter().map(move |(way, content)| {
+            let mut bytes = Vec::new();
+            encode_varint(field << 3 | way, &mut bytes);
+            bytes.extend(content);
+            bytes
+        })
+    })
+}
+
+fn is_like(one: &Body, other: &Body) -> bool {
+    match (one, other) {
+        (Body::Ask(one), Body::Ask(other)) => {
+            one.asked.as_ref().map(discriminant) == other.asked.as_ref().map(discriminant)
+        }
+        (Body::Roll(one), Body::Roll(other)) => one.is_like(other),
+        _ => discriminant(one) == discriminant(other),
+    }
+}
+
+#[test]
+fn every_frame_has_a_row() {
+    let (known, rows) = (known_frames(), rows(&any_cluster()));
+    assert!(known.len() > 30, "{known:?}");
+    for body in known {
+        assert!(rows.iter().any(|row| is_like(&row.body, &body)), "say in rows() from whom this is taken: {body:?}");
+    }
 }
 
 // ---- who asks ----
@@ -305,7 +377,7 @@ fn expected(role: Option<Role>, least: Option<Role>) -> &'static str {
 fn page(rows: &[Row]) -> String {
     let head = CALLERS.iter().map(|(who, _)| format!(" {who} |")).collect::<String>();
     let mut text = format!("| frame |{head}\n|---|{}\n", "---|".repeat(CALLERS.len()));
-    for row in rows {
+    for (_, row) in rows.iter().enumerate().filter(|(n, row)| *n == 0 || rows[n - 1].name != row.name) {
         let cells = CALLERS.iter().map(|(_, role)| format!(" {} |", expected(*role, row.least))).collect::<String>();
         text += &format!("| {} |{cells}\n", row.name);
     }

@@ -32,6 +32,9 @@ const CONNECTIONS_MOST: u64 = 10_000;
 /// Files that are kept for the voter itself: one that cannot write has to end.
 const FILES_KEPT: u64 = 64;
 
+/// What nobody may say to a voter.
+pub(super) const AN_ANSWER: Malformed = Malformed("something that only a voter says");
+
 /// So much of the name of whoever connects is told.
 pub(super) const NAME_MOST: usize = 64;
 
@@ -311,7 +314,7 @@ impl Door {
     }
 
     /// What somebody asks for, if it can be done at all.
-    fn asked(&self, number: u64, body: Body, out: &Out, guest: &Guest) -> Result<Option<Work>, Malformed> {
+    pub(super) fn asked(&self, number: u64, body: Body, out: &Out, guest: &Guest) -> Result<Option<Work>, Malformed> {
         let founds = matches!(body, Body::Found(_) | Body::Roll(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
@@ -355,7 +358,7 @@ impl Door {
             | Body::Rolled(_)
             | Body::Echo(_)
             | Body::Echoed(_)
-            | Body::Testified(_) => return Err(Malformed("something that only a voter says")),
+            | Body::Testified(_) => return Err(AN_ANSWER),
         }))
     }
 

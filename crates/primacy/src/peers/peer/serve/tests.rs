@@ -333,6 +333,27 @@ fn roster(first: u128, names: &[&str]) -> Roster {
     names.iter().map(voter).collect()
 }
 
+impl Door {
+    /// That of a voter without sockets.
+    pub(in super::super) fn alone(cluster: watch::Receiver<Option<Cluster>>, post: mpsc::Sender<Work>) -> Self {
+        Self {
+            own: "a@h:1".parse().expect("an address"),
+            stays_here: true,
+            voter: OWN,
+            process: Arc::default(),
+            names: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            told: Vec::new(),
+            roles: RoleNames::default(),
+            tls: None,
+            cluster,
+            seen: watch::channel(None).1,
+            post,
+            refusals: Default::default(),
+            requests: watch::channel(None).1,
+        }
+    }
+}
+
 /// A voter as its process has it, but for sockets and disk.
 struct Subject {
     door: Door,
@@ -351,21 +372,7 @@ impl Subject {
         let (known, told) = watch::channel(cluster.cloned());
         let (post, inbox) = mpsc::channel(1);
         let (out, sent) = Out::new();
-        let door = Door {
-            own: "a@h:1".parse().expect("an address"),
-            stays_here: true,
-            voter: OWN,
-            process: Arc::default(),
-            names: ["a", "b", "c"].map(str::to_owned).to_vec(),
-            told: Vec::new(),
-            roles: RoleNames::default(),
-            tls: None,
-            cluster: told,
-            seen: watch::channel(None).1,
-            post,
-            refusals: Default::default(),
-            requests: watch::channel(None).1,
-        };
+        let door = Door::alone(told, post);
         Self { door, tally: Tally::new(ballots, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
     }
 
