@@ -131,7 +131,7 @@ Examples:
 
 Start one peer on each of three or five machines, with the same --peers. Elections go on while more than half of them live.
 Never copy the folder of a peer, and never bring an older copy of it back: that voter would vote twice.
-SIGHUP makes it read its certificates again. SIGTERM and SIGINT end it, and then the exit code is 0.
+It reads its certificates anew when they change, and on SIGHUP at once. SIGTERM and SIGINT end it, and then the exit code is 0.
 Exit codes: 2 wrong usage, also other --peers than before, 69 it cannot vote: no such port or socket, folder in use or damaged, \
 74 its file could not be written.";
 
@@ -145,6 +145,17 @@ Operators give orders and exchange voters; observers (observer, observer-*) only
 Other names for both: --operators and --observers of primacy peer.
 Each peer and candidate needs ca.pem and the two files of its name. ca.key signs more, and is needed for nothing else.
 Exit codes: 0 made, 2 wrong usage or an authority of another kind in the folder, 74 a file could not be written.";
+
+pub(crate) const PEER_REVOKE: &str = "\
+Examples:
+  primacy peer revoke certs web-1            all that was made for web-1 until now; a new one for it is good
+  primacy peer revoke certs ./old/web-1.pem  the one in this file
+
+It writes ca.crl. Bring that to each peer and candidate: beside ca.pem for --certs and ?certs=, elsewhere with --crl and &crl=.
+Each takes it within 10 s: new connections with these certificates are refused by both sides, and those that stand end.
+With an authority of your own: openssl ca -revoke CERT, then openssl ca -gencrl -out ca.crl.
+Exit codes: 0 revoked, now or before, 2 wrong usage, no such certificate or no authority in the folder, 74 a file could not be \
+written.";
 
 pub(crate) const PEER_LIST: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use primacy::peers::tls::{Identity, Tls};
+use primacy::peers::tls::{Identity, Revocations, Tls, TlsError};
 use primacy::peers::{AddressError, Exchange, NamePattern, PeerAddress, PeerError, PeerSettings, RoleNames};
 use primacy::{Timing, TimingSettings};
 
@@ -50,6 +50,10 @@ pub(crate) struct PeerArgs {
     /// The certificate of the authority that signs those of all, in PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     ca: Option<PathBuf>,
+    /// The certificates that the authority has revoked, in PEM: with --certs or --cert. It is read anew when it changes [default:
+    /// ca.crl in --certs, from when on it is there]
+    #[arg(long, value_name = "FILE", conflicts_with = "plaintext")]
+    crl: Option<PathBuf>,
     /// The names in the certificates of those who may order and exchange voters, separated by commas; '*' stands for any
     /// characters
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "operator,operator-*")]
@@ -77,6 +81,16 @@ pub(crate) enum PeerCommand {
     /// Make certificates for peers and candidates, and the authority that signs them
     #[command(after_help = examples::PEER_CERTS)]
     Certs(CertsArgs),
+    /// Revoke certificates that `primacy peer certs` has made, before they expire
+    #[command(after_help = examples::PEER_REVOKE)]
+    Revoke {
+        /// The folder with the authority that has signed them
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Names, for all that was made for them until now, or files with a '/' in their paths
+        #[arg(value_name = "NAME|CERT", required = true)]
+        certificates: Vec<String>,
+    },
     /// Show who votes
     #[command(after_help = examples::PEER_LIST)]
     List,
@@ -114,7 +128,7 @@ impl PeerCommand {
     /// Which voters come and go.
     pub(crate) fn exchange(&self) -> Exchange {
         match self {
-            Self::Certs(_) | Self::List | Self::Confirm => Exchange::default(),
+            Self::Certs(_) | Self::Revoke { .. } | Self::List | Self::Confirm => Exchange::default(),
             Self::Add { peers } => Exchange { add: peers.clone(), remove: Vec::new() },
             Self::Remove { names } => Exchange { add: Vec::new(), remove: names.clone() },
             Self::Replace { name, peer } => Exchange { add: vec![peer.clone()], remove: vec![name.clone()] },
@@ -158,8 +172,17 @@ impl PeerArgs {
             return Err(Failure::usage(PeerError::Stranger { name }.to_string()));
         };
         let listen = self.listen.unwrap_or_else(|| default_listen(own, has_ipv6()));
-        let tls = self.identity(&name).map(|identity| Tls::load(&identity).map(Arc::new)).transpose();
-        let tls = tls.map_err(|error| Failure::usage(format!("{error}; make certificates with primacy peer certs")))?;
+        let identity = self.identity(&name);
+        if identity.is_none() && self.crl.is_some() {
+            return Err(Failure::usage("--crl goes with --certs, or with --cert, --key and --ca"));
+        }
+        let tls = identity.map(|identity| Tls::load(&identity).map(Arc::new)).transpose();
+        let tls = tls.map_err(|error| {
+            let is_missing =
+                matches!(&error, TlsError::File { file, .. } if !file.exists() && Some(file) != self.crl.as_ref());
+            let hint = if is_missing { "; make certificates with primacy peer certs" } else { "" };
+            Failure::usage(format!("{error}{hint}"))
+        })?;
         let is_private = listen.ip().is_loopback() && voters.iter().all(PeerAddress::is_here);
         if tls.is_none() && !self.plaintext && !is_private {
             return Err(Failure::usage(
@@ -187,11 +210,14 @@ impl PeerArgs {
     }
 
     fn identity(&self, name: &str) -> Option<Identity> {
-        if let Some(folder) = &self.certs {
-            return Some(Identity::within(folder, name));
-        }
-        let (certificate, key, authority) = (self.cert.clone()?, self.key.clone()?, self.ca.clone()?);
-        Some(Identity { certificate, key, authority })
+        let identity = if let Some(folder) = &self.certs {
+            Identity::within(folder, name)
+        } else {
+            let (certificate, key, authority) = (self.cert.clone()?, self.key.clone()?, self.ca.clone()?);
+            Identity { certificate, key, authority, revocations: Revocations::default() }
+        };
+        let named = self.crl.clone().map(Revocations::Required);
+        Some(Identity { revocations: named.unwrap_or_else(|| identity.revocations.clone()), ..identity })
     }
 }
 

@@ -6,16 +6,17 @@ use std::path::Path;
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use primacy::peers::certs::{self, CertsError};
-use primacy::peers::tls::{Identity, Tls};
+use primacy::peers::tls::{Identity, Tls, TlsError};
 use primacy::peers::{FileError, Peer, PeerAddress, PeerError};
 use primacy::select::{Score, ScoreError};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::voters;
 use crate::cli::Common;
 use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
 use crate::output::Output;
+use crate::output::certificates;
 use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, SCHEMA};
 use crate::run::said::Said;
@@ -24,6 +25,7 @@ use crate::run::signals::is_ignored;
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     match &args.command {
         Some(PeerCommand::Certs(args)) => make(args, output),
+        Some(PeerCommand::Revoke { folder, certificates }) => revoke(folder, certificates, output),
         Some(PeerCommand::List) => super::runtime()?.block_on(voters::list(common, output)),
         Some(command) => super::runtime()?.block_on(voters::exchange(&command.exchange(), common, output)),
         None => super::runtime()?.block_on(vote(args, output)),
@@ -111,7 +113,8 @@ fn requests(line: &str) -> Result<Score, String> {
 
 fn reload(tls: &Tls) {
     match tls.reload() {
-        Ok(()) => info!("the certificates have been read again, for connections from now on"),
+        Ok(()) => info!("the certificates have been read again"),
+        Err(error @ TlsError::Revoked { .. }) => error!("{error}"),
         Err(error) => warn!("the certificates stay as they were: {error}"),
     }
 }
@@ -155,14 +158,44 @@ fn failure(error: &PeerError) -> Failure {
     }
 }
 
-fn make(args: &CertsArgs, output: &mut Output) -> Result<u8, Failure> {
-    let made = certs::make(&args.folder, &args.names, args.days).map_err(|error| {
-        let text = error.to_string();
-        match error {
-            CertsError::Io { .. } | CertsError::Making(_) => Failure::new(code::OUTPUT, text),
-            _ => Failure::usage(text),
-        }
+fn not_made(error: &CertsError) -> Failure {
+    let text = error.to_string();
+    match error {
+        CertsError::Io { .. } | CertsError::Making(_) => Failure::new(code::OUTPUT, text),
+        _ => Failure::usage(text),
+    }
+}
+
+fn revoke(folder: &Path, wanted: &[String], output: &mut Output) -> Result<u8, Failure> {
+    let revoked = certs::revoke(folder, wanted).map_err(|error| not_made(&error))?;
+    let list = revoked.list.display();
+    let mut text = String::new();
+    for certificate in &revoked.certificates {
+        let when = if certificate.is_new { "is revoked" } else { "was revoked before" };
+        text += &format!("{}: the certificate {} {when}\n", certificate.given, certificate.serial);
+    }
+    text += &format!(
+        "list: {list} ({} in all). Bring it to each peer and candidate: beside ca.pem for --certs and ?certs=,\n\
+         elsewhere with --crl and &crl=. Each takes it within 10 s.\n",
+        revoked.total
+    );
+    output.text(&text)?;
+    let certificate = |certs::RevokedCertificate { given, serial, is_new }: &_| certificates::RevokedCertificate {
+        given: String::clone(given),
+        serial: String::clone(serial),
+        is_new: *is_new,
+    };
+    output.json(&certificates::Revocation {
+        schema: SCHEMA,
+        list: list.to_string(),
+        total: revoked.total,
+        revoked: revoked.certificates.iter().map(certificate).collect(),
     })?;
+    Ok(0)
+}
+
+fn make(args: &CertsArgs, output: &mut Output) -> Result<u8, Failure> {
+    let made = certs::make(&args.folder, &args.names, args.days).map_err(|error| not_made(&error))?;
     let path = |path: &Path| path.display().to_string();
     let authority = Identity::within(&args.folder, "ca");
     let mut text = String::new();
@@ -176,15 +209,15 @@ fn make(args: &CertsArgs, output: &mut Output) -> Result<u8, Failure> {
          They last {days} days. Bring {public} and the two files of its name to each peer and candidate, then\n  \
          primacy peer --certs {folder} --name NAME --peers NAME@HOST:PORT,...\n  \
          primacy run --store 'peers://NAME@HOST:PORT,...?certs={folder}&name=NAME' -- ./program\n\
-         To renew them, do the same again, and send SIGHUP to the peers.\n"
+         To renew them, do the same again: they are read anew within 10 s.\n"
     );
     output.text(&text)?;
-    let pair = |name: &str, files: &Identity| schema::Pair {
+    let pair = |name: &str, files: &Identity| certificates::Pair {
         name: name.to_owned(),
         certificate: path(&files.certificate),
         key: path(&files.key),
     };
-    output.json(&schema::Certificates {
+    output.json(&certificates::Certificates {
         schema: SCHEMA,
         folder: folder.clone(),
         days,

@@ -9,6 +9,7 @@ use failure::{Failure, code};
 use style::Palette;
 
 pub(crate) mod advice;
+pub(crate) mod certificates;
 pub(crate) mod change;
 pub(crate) mod explain;
 pub(crate) mod failure;

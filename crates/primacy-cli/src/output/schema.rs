@@ -240,24 +240,6 @@ impl From<&VoterPlace> for VoterState {
     }
 }
 
-/// `primacy peer certs --json`.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Certificates {
-    pub(crate) schema: u32,
-    pub(crate) folder: String,
-    pub(crate) days: u32,
-    pub(crate) authority: Pair,
-    pub(crate) made: Vec<Pair>,
-}
-
-/// A certificate and its key.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Pair {
-    pub(crate) name: String,
-    pub(crate) certificate: String,
-    pub(crate) key: String,
-}
-
 /// `primacy members --json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Members {

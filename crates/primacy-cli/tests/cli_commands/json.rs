@@ -101,6 +101,7 @@ fn every_answer_has_the_fields_of_the_manual() {
     is_documented("doctor", &world.json(&["doctor"]).1);
     let certs = world.folder.path().join("certs");
     is_documented("peer certs", &world.json(&["peer", "certs", certs.to_str().expect("UTF-8"), "a", "web-1"]).1);
+    is_documented("peer revoke", &world.json(&["peer", "revoke", certs.to_str().expect("UTF-8"), "web-1"]).1);
     let folder = world.folder.path().join("peer-a");
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let address = format!("a@{free}");
@@ -132,6 +133,7 @@ fn the_manual_has_an_example_for_each_command_with_json() {
             "peer",
             "peer certs",
             "peer list, add, remove, replace",
+            "peer revoke",
             "promote",
             "simulate",
             "status",

@@ -110,6 +110,7 @@ fn the_footers_of_help_break_no_sentence() {
         &["simulate"],
         &["peer"],
         &["peer", "certs"],
+        &["peer", "revoke"],
         &["peer", "list"],
         &["peer", "add"],
         &["peer", "remove"],
@@ -221,7 +222,19 @@ fn peers_that_cannot_vote_and_certificates_that_cannot_be() {
     run(&["peer", "certs", certs, "Web"]).is_one_line(2, "as in the name of a host");
     run(&["peer", "certs", certs, "a", "--days", "0"]).is_one_line(2, "--days");
     assert_eq!(home.path().read_dir().expect("a folder").count(), 0, "nothing was made");
+    run(&["peer", "revoke", certs, "a"]).is_one_line(2, "there is no authority in");
     assert_eq!(run(&["peer", "certs", certs, "a"]).code, 0);
+    run(&["peer", "revoke"]).is_one_line(2, "is missing");
+    run(&["peer", "revoke", certs, "b"]).is_one_line(2, "no certificate of 'b' is known in");
+    run(&["peer", "revoke", certs, "./none.pem"]).is_one_line(2, "./none.pem: no certificate can be read from it");
+    peer(&["--peers", "a@127.0.0.1:1", "--crl", "list"]).is_one_line(2, "--crl goes with --certs");
+    peer(&["--peers", "a@127.0.0.1:1", "--certs", certs, "--crl", "none.crl"]).is_one_line(2, "none.crl: No such file");
+    run(&["status", "--store", "peers://a@127.0.0.1:1?crl=list"]).is_one_line(2, "crl goes with certs and name");
+    let once = run(&["peer", "revoke", certs, "a"]);
+    assert!(once.code == 0 && once.out.contains("is revoked\nlist: "), "{once:?}");
+    let twice = run(&["peer", "revoke", certs, "a"]);
+    assert!(twice.code == 0 && twice.out.contains("was revoked before"), "{twice:?}");
+    peer(&["--peers", "a@127.0.0.1:1", "--certs", certs]).is_one_line(2, "a.pem has been revoked: make one by");
     std::fs::remove_file(format!("{certs}/ca.key")).expect("it was made");
     run(&["peer", "certs", certs, "b"]).is_one_line(2, "ca.key is missing");
     run(&["peer", "certs", "/proc/certs", "b"]).is_one_line(74, "/proc");

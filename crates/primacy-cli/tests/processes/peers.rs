@@ -196,6 +196,42 @@ fn both_sides_prove_who_they_are_and_certificates_are_renewed_under_way() {
 }
 
 #[test]
+fn a_leader_whose_certificate_is_revoked_loses_its_voters_and_another_leads() {
+    let cluster = Cluster::planned(3).with_certificates(&["web-1", "web-2"]).start();
+    let certs = cluster.certs();
+    let mut world = World::on(format!("{}?certs={certs}&name=web-1", cluster.url()));
+    let _one = world.start("web-1", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    let second = format!("{}?certs={certs}&name=web-2", cluster.url());
+    let _two = world.start("web-2", &[SHORT, &["--store", &second]].concat(), &[]);
+    world.await_candidates(1);
+
+    let (code, out, err) =
+        text(&crate::voters::primacy(["peer", "revoke", &certs, "web-1"]).output().expect("it starts"));
+    assert!(
+        code == Some(0) && out.contains("web-1: the certificate ") && out.contains("ca.crl (1 in all)"),
+        "{out}{err}"
+    );
+    world.expect("the program to be told", |line| line.word == "told" && line.token == led.token);
+    let next = world.expect("web-2 to lead", |line| line.name == "web-2" && line.token > led.token);
+    for n in 0..3 {
+        let said = cluster.voter(n).await_log("has been revoked");
+        assert!(said.contains("the other side's certificate"), "{said}");
+    }
+    let (code, _, err) = text(&world.primacy(["status", "--wait", "0s"]).output().expect("it starts"));
+    assert!(code == Some(2) && err.contains("web-1.pem has been revoked: make one by"), "{err}");
+
+    // What cannot be read changes nothing.
+    fs::write(cluster.path("certs/ca.crl"), "nothing").expect("it can be written");
+    cluster.voter(0).send(Signal::SIGHUP);
+    let said = cluster.voter(0).await_log("the certificates stay as they were");
+    assert!(said.contains("ca.crl: there is no list of revoked certificates in it"), "{said}");
+    let after = now();
+    world.expect("web-2 to go on", |line| line.token == next.token && line.nanos > after + SHORT_NANOS);
+    world.assert_never_two();
+}
+
+#[test]
 fn peers_keep_no_registers() {
     let cluster = Cluster::planned(1).start();
     let world = cluster.world();

@@ -1,4 +1,6 @@
-//! Makes the certificates of peers and their clients, for those who have no other way to.
+//! Makes the certificates of peers and their clients, for those who have no other way to, and revokes them.
+
+mod revoke;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,8 +14,12 @@ use rcgen::{
 use rustls::crypto::ring;
 use rustls::pki_types::UnixTime;
 
+use self::revoke::Issued;
+#[cfg(test)]
+pub(super) use self::revoke::revoke_at;
+pub use self::revoke::{Revoked, RevokedCertificate, revoke};
 use super::file::{make_folder, replace};
-use super::tls::{Identity, NAME_RULE, TlsError, dns_name, roots, verifier};
+use super::tls::{Identity, NAME_RULE, Revocations, TlsError, Trust, dns_name};
 
 /// What the authority's files are called, so that no peer can be.
 pub(super) const AUTHORITY: &str = "ca";
@@ -45,6 +51,28 @@ pub enum CertsError {
     HalfAuthority {
         /// The file that is not there.
         missing: PathBuf,
+    },
+    /// There is no authority in the folder, and so nothing that it could revoke.
+    #[error("there is no authority in {}: name the folder that 'primacy peer certs' has filled, with 'ca.pem' and 'ca.key'", folder.display())]
+    NoAuthority {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// No certificate of this name has been made here. Nothing was revoked.
+    #[error("no certificate of '{name}' is known in {}: give its file, with a '/' in its path", folder.display())]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It is no certificate or list of this authority. Nothing was revoked.
+    #[error("{}: {why}", file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// The authority in the folder has not been made here, or its two files are not of one pair.
     #[error("{}: {why}; with an authority of your own, sign with its own tools", file.display())]
@@ -91,14 +119,15 @@ pub(super) fn make_at(folder: &Path, names: &[String], days: u32, now: UnixTime)
         return Err(CertsError::Days { days });
     }
     make_folder(folder).map_err(|source| CertsError::Io { path: folder.to_path_buf(), source })?;
+    let mut issued = Issued::open(folder)?;
     let authority = authority(folder, now)?;
-    names.iter().map(|name| sign(folder, name, &authority, days, now)).collect()
+    names.iter().map(|name| sign(folder, name, (&authority, &mut issued), days, now)).collect()
 }
 
 fn sign(
     folder: &Path,
     name: &str,
-    authority: &Issuer<'_, KeyPair>,
+    (authority, issued): (&Issuer<'_, KeyPair>, &mut Issued),
     days: u32,
     now: UnixTime,
 ) -> Result<Identity, CertsError> {
@@ -112,30 +141,38 @@ fn sign(
     let certificate = wanted.signed_by(&key, authority)?;
 
     let refused = |why: String| CertsError::Authority { file: files.authority.clone(), why };
-    let verifier =
-        verifier(Arc::new(roots(&files.authority)?), &Arc::new(ring::default_provider())).map_err(refused)?;
-    if verifier.verify_client_cert(certificate.der(), &[], now).is_err() {
+    let trust = Trust::read(&files.authority, &Revocations::Without, false, &Arc::new(ring::default_provider()))?;
+    if trust.believes(certificate.der(), now).is_err() {
         return Err(refused("it is not the certificate that was made here with the key beside it".into()));
     }
+    issued.note(name, certificate.der())?;
     write(&files.key, &key.serialize_pem())?;
     write(&files.certificate, &certificate.pem())?;
     Ok(files)
+}
+
+/// Whether there is an authority in this folder, rather than nothing of one.
+fn is_whole(folder: &Path) -> Result<bool, CertsError> {
+    let Identity { key, authority, .. } = Identity::within(folder, AUTHORITY);
+    match (authority.exists(), key.exists()) {
+        (true, false) => Err(CertsError::HalfAuthority { missing: key }),
+        (false, true) => Err(CertsError::HalfAuthority { missing: authority }),
+        (is_there, _) => Ok(is_there),
+    }
 }
 
 fn authority(folder: &Path, now: UnixTime) -> Result<Issuer<'static, KeyPair>, CertsError> {
     let Identity { key, authority, .. } = Identity::within(folder, AUTHORITY);
     let mut wanted = lasting(CertificateParams::default(), "primacy authority", DAYS_MAX, now);
     wanted.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    wanted.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let pair = match (authority.exists(), key.exists()) {
-        (true, false) => return Err(CertsError::HalfAuthority { missing: key }),
-        (false, true) => return Err(CertsError::HalfAuthority { missing: authority }),
-        (true, true) => {
+    wanted.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let pair = match is_whole(folder)? {
+        true => {
             let text = std::fs::read_to_string(&key);
             let text = text.map_err(|source| CertsError::Io { path: key.clone(), source })?;
             KeyPair::from_pem(&text).map_err(|error| CertsError::Authority { file: key, why: error.to_string() })?
         }
-        (false, false) => {
+        false => {
             let pair = KeyPair::generate()?;
             write(&key, &pair.serialize_pem())?;
             write(&authority, &wanted.self_signed(&pair)?.pem())?;
@@ -162,6 +199,9 @@ fn write(file: &Path, text: &str) -> Result<(), CertsError> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use rustls::pki_types::CertificateRevocationListDer;
+    use rustls::pki_types::pem::PemObject as _;
 
     use super::super::tls::Tls;
     use super::*;
@@ -229,5 +269,73 @@ mod tests {
         fs::remove_file(one.path().join("ca.key")).expect("ours");
         let refused = make(one.path(), &names(&["peer-2"]), 30);
         assert!(matches!(refused, Err(CertsError::HalfAuthority { .. })), "{refused:?}");
+    }
+
+    /// The serial numbers on the list in this folder.
+    fn listed(folder: &Path) -> usize {
+        let list = fs::read(folder.join("ca.crl")).expect("it is there");
+        let list = CertificateRevocationListDer::from_pem_slice(&list).expect("PEM");
+        webpki::BorrowedCertRevocationList::from_der(&list).expect("a list").into_iter().count()
+    }
+
+    #[test]
+    fn all_that_was_made_for_a_name_is_revoked_and_what_was_revoked_stays_so() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = |name: &str| folder.path().join(name);
+        make(folder.path(), &names(&["a", "b", "c"]), 30).expect("it fits");
+        // The one that was stolen is not in the folder any more.
+        fs::copy(path("a.pem"), path("stolen.pem")).expect("ours");
+        fs::copy(path("a.key"), path("stolen.key")).expect("ours");
+        make(folder.path(), &names(&["a"]), 30).expect("it is renewed");
+        let revoked = revoke(folder.path(), &names(&["a"])).expect("it was made here");
+        assert_eq!((revoked.total, revoked.certificates.len(), listed(folder.path())), (2, 2, 2));
+        assert!(revoked.certificates.iter().all(|certificate| certificate.is_new));
+        for name in ["a", "stolen"] {
+            let refused = Tls::load(&Identity::within(folder.path(), name));
+            assert!(matches!(refused, Err(TlsError::Revoked { .. })), "{name}: {refused:?}");
+        }
+        make(folder.path(), &names(&["a"]), 30).expect("a new one");
+        let file = path("c.pem").display().to_string();
+        let revoked = revoke(folder.path(), &names(&[&file, &file])).expect("it is of this authority");
+        assert_eq!((revoked.total, revoked.certificates.len(), listed(folder.path())), (3, 1, 3));
+        let again = revoke(folder.path(), &names(&["c"])).expect("it was made here");
+        assert!(again.total == 3 && !again.certificates[0].is_new, "{again:?}");
+        for name in ["a", "b"] {
+            Tls::load(&Identity::within(folder.path(), name)).expect("it is good");
+        }
+    }
+
+    #[test]
+    fn certificates_of_earlier_releases_are_revoked_too() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        make(folder.path(), &names(&["a"]), 30).expect("it fits");
+        // They noted nothing, and a crash may have cut off a line.
+        fs::write(folder.path().join("ca.issued"), "0a0").expect("ours");
+        make(folder.path(), &names(&["b"]), 30).expect("it fits");
+        let revoked = revoke(folder.path(), &names(&["a", "b"])).expect("its file is there");
+        assert_eq!(revoked.total, 2);
+    }
+
+    #[test]
+    fn what_cannot_be_revoked_is_refused_and_nothing_is() {
+        let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let refused = revoke(folder.path(), &names(&["a"]));
+        assert!(matches!(refused, Err(CertsError::NoAuthority { .. })), "{refused:?}");
+        assert!(!folder.path().join("ca.key").exists(), "none is made");
+        make(folder.path(), &names(&["a"]), 30).expect("it fits");
+        make(other.path(), &names(&["x"]), 30).expect("it fits");
+        for wrong in ["b", "ca", "A"] {
+            let refused = revoke(folder.path(), &names(&["a", wrong]));
+            assert!(matches!(refused, Err(CertsError::Unknown { .. } | CertsError::Name { .. })), "{refused:?}");
+        }
+        for wrong in [other.path().join("x.pem"), folder.path().join("none.pem"), folder.path().join("a.key")] {
+            let refused = revoke(folder.path(), &names(&["a", &wrong.display().to_string()]));
+            assert!(matches!(refused, Err(CertsError::Foreign { .. })), "{refused:?}");
+        }
+        assert!(!folder.path().join("ca.crl").exists());
+        fs::write(folder.path().join("ca.crl"), "nothing").expect("ours");
+        let refused = revoke(folder.path(), &names(&["a"]));
+        assert!(matches!(refused, Err(CertsError::Foreign { .. })), "{refused:?}");
+        assert_eq!(fs::read(folder.path().join("ca.crl")).expect("it is there"), b"nothing");
     }
 }

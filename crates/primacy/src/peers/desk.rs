@@ -11,6 +11,7 @@ use super::peer::NAMES_MOST;
 use super::pool::{Beside, Pool, carry_out};
 use super::store::{failure, no_registers};
 use super::survey::Ways;
+use super::tls::Health;
 use super::wire::{self, Asked, Body, Probed, Question, Recall, Told};
 use crate::store::row::{self, Verdict};
 use crate::store::{
@@ -190,6 +191,7 @@ impl PeersDesk {
         let voters = voters_of(&self.pool);
         let mut findings = findings(&voters, &flushes, Secrecy::of(&self.pool));
         findings.extend(exchange(&voters));
+        findings.extend(self.pool.tls().map(|tls| certificate(tls.health())));
         findings.extend(self.pool.socket().map(|path| Finding {
             severity: Severity::Fine,
             code: "socket",
@@ -253,6 +255,19 @@ fn findings(voters: &Voters, flushes: &[u64], secrecy: Secrecy) -> Vec<Finding> 
     };
     all.push(finding(severity, "encryption", message.to_owned()));
     all
+}
+
+/// How the files stand with which this has proven who it is. Those of the voters are told of in their logs.
+fn certificate(health: Health) -> Finding {
+    let (severity, message) = match health {
+        Health::Good(rest) => {
+            let rest = rest.as_secs() / 86_400;
+            (Severity::Fine, format!("the certificate with which this was asked is good for {rest} more days"))
+        }
+        Health::ListIsOld(text) => (Severity::Warning, text),
+        Health::EndsSoon(text) | Health::Ended(text) => (Severity::Danger, text),
+    };
+    Finding { severity, code: "certificate", message }
 }
 
 /// An exchange of voters that is under way.

@@ -235,7 +235,10 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
                 }
                 state.send_replace(State::Up { voter, cluster, echoes, testifies });
                 let error = converse(&ends, voter, sender, receiver, &mut inbox).await;
-                debug!(%peer, %error, "the connection to a voter has ended");
+                match error.kind() {
+                    io::ErrorKind::InvalidData => warn!(%peer, %error, "the connection to a voter has ended"),
+                    _ => debug!(%peer, %error, "the connection to a voter has ended"),
+                }
                 state.send_replace(State::Down(error.to_string()));
             }
             Err(error) => {
@@ -255,14 +258,8 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
     }
 }
 
-/// Connects with the certificates that are there by now: whoever waits for months renews its own in the meantime, and must
-/// not have to start again for that.
+/// Connects, and looks whether the one there was another before.
 async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Result<Greeted> {
-    if let Way::Network(Some(tls)) = &ends.way
-        && let Err(error) = tls.reload()
-    {
-        warn!(%error, "the certificates stay as they were");
-    }
     let began = clock::now();
     let greeted = dial(peer, &ends.way, cluster, &ends.name).await?;
     ends.seen.note(&greeted, peer, began).map_err(io::Error::other)?;

@@ -14,6 +14,7 @@ use super::address::PeerAddress;
 use super::cluster::Cluster;
 pub(super) use super::link::Back as Heard;
 use super::link::{Ends, Introduced, Link, State, Way, introduce};
+use super::tls::Tls;
 use super::twins::Sightings;
 use super::wire::{Asked, Body, Malformed, Question, Told};
 use crate::clock;
@@ -347,6 +348,14 @@ impl Pool {
         match &self.places.way {
             Way::Network(_) => None,
             Way::Socket(path) => Some(path),
+        }
+    }
+
+    /// By what it is proven here who asks, if it is.
+    pub(super) fn tls(&self) -> Option<&Tls> {
+        match &self.places.way {
+            Way::Network(tls) => tls.as_deref(),
+            Way::Socket(_) => None,
         }
     }
 

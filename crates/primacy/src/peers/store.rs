@@ -14,7 +14,7 @@ use super::desk::PeersDesk;
 use super::link::Way;
 use super::pool::{Heard, Places, Pool, carry_out};
 use super::survey::PeersSurvey;
-use super::tls::{Identity, Tls};
+use super::tls::{Identity, Revocations, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
 use crate::store::{
     Announcement, BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, Survey,
@@ -37,7 +37,7 @@ type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
 /// Elections that are kept by peers: each grant is the promise of a majority.
 ///
 /// Written `peers://[NAME@]HOST:PORT,…`. With `?certs=FOLDER&name=NAME`, or with `?cert=FILE&key=FILE&ca=FILE`, both sides prove
-/// who they are. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any. `peers:///PATH` is all
+/// who they are; `&crl=FILE` names a list of certificates that were revoked. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any. `peers:///PATH` is all
 /// voters through the socket of one on this machine.
 pub struct PeersStore {
     pub(super) places: Places,
@@ -84,10 +84,10 @@ impl PeersStore {
         let mut settings = HashMap::new();
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            if !["certs", "name", "cert", "key", "ca", "plaintext"].contains(&key) {
+            if !["certs", "name", "cert", "key", "ca", "crl", "plaintext"].contains(&key) {
                 let key = primacy_core::ids::escape(key);
                 return Err(invalid(format!(
-                    "'{key}' is no setting of peers:; there are certs, name, cert, key, ca and plaintext"
+                    "'{key}' is no setting of peers:; there are certs, name, cert, key, ca, crl and plaintext"
                 )));
             }
             settings.insert(key, value);
@@ -97,11 +97,21 @@ impl PeersStore {
             (None, None, None, None, None) => None,
             (Some(folder), Some(name), None, None, None) => Some(Identity::within(&PathBuf::from(folder), name)),
             (None, None, Some(cert), Some(key), Some(ca)) => {
-                Some(Identity { certificate: cert.into(), key: key.into(), authority: ca.into() })
+                let revocations = Revocations::default();
+                Some(Identity { certificate: cert.into(), key: key.into(), authority: ca.into(), revocations })
             }
             _ => {
                 return Err(invalid("write certs and name, or cert, key and ca, to prove to peers who you are".into()));
             }
+        };
+        let identity = match (identity, get("crl")) {
+            (Some(identity), Some(list)) => {
+                Some(Identity { revocations: Revocations::Required(list.into()), ..identity })
+            }
+            (None, Some(_)) => {
+                return Err(invalid("crl goes with certs and name, or with cert, key and ca".into()));
+            }
+            (identity, None) => identity,
         };
         let is_plain = get("plaintext") == Some("yes");
         if identity.is_none() && !is_plain && !peers.iter().all(PeerAddress::is_here) {

@@ -1,24 +1,47 @@
 //! Encrypted connections between peers that prove to each other who they are.
 //!
 //! Both sides present a certificate of the same authority, and the name in it is whom one talks to. Resumption is off: a
-//! resumed connection would not look at certificates again, and peers keep their connections anyway.
+//! resumed connection would not look at certificates again, and peers keep their connections anyway. A connection that stands
+//! is looked at again from time to time: it ends when a new one would be refused.
+
+mod connection;
+mod trust;
+mod upkeep;
+mod why;
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use rustls::version::TLS13;
-use rustls::{CertificateError, ClientConfig, InconsistentKeys, RootCertStore, ServerConfig};
+use rustls::{CertificateError, ClientConfig, InconsistentKeys, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tracing::warn;
+
+pub use self::connection::Connection;
+pub use self::trust::Revocations;
+pub(super) use self::trust::Trust;
+use self::trust::Whom;
+pub(super) use self::upkeep::Health;
+use self::upkeep::Stamp;
+pub use self::why::refusal;
+use self::why::{NEW, explain, span};
+
+/// How often the certificates of a connection are looked at again, and how often their files.
+///
+/// So a connection ends within 10 s of the expiry of a certificate, of a changed list of revocations, or of a changed file of
+/// authorities: the file is read within one of these, and each connection is looked at within another.
+pub const LOOK: Duration = Duration::from_secs(5);
 
 /// The files by which a peer proves who it is, and knows others. All are in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +52,21 @@ pub struct Identity {
     pub key: PathBuf,
     /// The authority that has signed everybody's certificates. While a new one takes over, both.
     pub authority: PathBuf,
+    /// What the authority has revoked.
+    pub revocations: Revocations,
 }
 
 impl Identity {
     /// That of the peer with this name, in a folder that [`make`](super::certs::make) has filled.
     pub fn within(folder: &Path, name: &str) -> Self {
         let file = |name: &str, ending| folder.join(format!("{name}.{ending}"));
-        Self { certificate: file(name, "pem"), key: file(name, "key"), authority: file(super::certs::AUTHORITY, "pem") }
+        let authority = |ending| file(super::certs::AUTHORITY, ending);
+        Self {
+            certificate: file(name, "pem"),
+            key: file(name, "key"),
+            authority: authority("pem"),
+            revocations: Revocations::IfPresent(authority("crl")),
+        }
     }
 }
 
@@ -65,6 +96,18 @@ pub enum TlsError {
         /// The name.
         name: String,
     },
+    /// Our own certificate has been revoked: nobody takes it any more.
+    #[error("{} has been revoked: {NEW}", certificate.display())]
+    Revoked {
+        /// The certificate.
+        certificate: PathBuf,
+    },
+    /// A connection that stood has ended, since a new one would be refused.
+    #[error("the connection ends: {why}")]
+    Ended {
+        /// Why that is, for people.
+        why: String,
+    },
     /// The other side was not reached, is not who it should be, or does not take us for who we should be.
     #[error("no secure connection: {why}")]
     Handshake {
@@ -87,30 +130,89 @@ pub(super) fn dns_name(name: &str) -> Option<DnsName<'static>> {
 }
 
 /// What a peer needs to talk to others. Clones share it: one reload changes all.
+///
+/// From the first connection on a thread looks every [`LOOK`] whether a file has changed, and reads all of them again then.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct Tls(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     identity: Identity,
-    sides: Arc<RwLock<Arc<Sides>>>,
+    /// The calendar, by which certificates are valid. Nothing else of an election depends on it.
+    wall: Arc<dyn TimeProvider>,
+    interval: Duration,
+    sides: RwLock<Arc<Sides>>,
+    /// The versions of the files that were read, or `None` if they could not be used.
+    stamps: Mutex<Option<[Stamp; 4]>>,
+    upkeep: Once,
+    /// When it is dropped, the thread ends that looks after the files.
+    stop: Mutex<Option<Sender<()>>>,
 }
 
 impl Tls {
     /// Reads the files, and checks that others will accept what is in them.
     ///
     /// # Errors
-    /// If one cannot be read, they do not belong together, or the certificate has expired, is not valid yet or names nobody.
+    /// If one cannot be read, they do not belong together, or the certificate has expired, was revoked, is not valid yet or
+    /// names nobody.
     pub fn load(identity: &Identity) -> Result<Self, TlsError> {
-        let sides = Sides::read(identity, UnixTime::now())?;
-        Ok(Self { identity: identity.clone(), sides: shared(sides) })
+        Self::load_with(identity, Arc::new(DefaultTimeProvider), LOOK)
     }
 
-    /// Reads the files again, for connections that are made from now on.
+    fn load_with(identity: &Identity, wall: Arc<dyn TimeProvider>, interval: Duration) -> Result<Self, TlsError> {
+        let stamps = upkeep::stamps(identity);
+        let sides = Sides::read(identity, &wall, None)?;
+        sides.check_own(identity, &wall)?;
+        Ok(Self(Arc::new(Shared {
+            identity: identity.clone(),
+            wall,
+            interval,
+            sides: RwLock::new(Arc::new(sides)),
+            stamps: Mutex::new(Some(stamps)),
+            upkeep: Once::new(),
+            stop: Mutex::new(None),
+        })))
+    }
+
+    /// Reads the files again, at once. Connections that stand are measured by them too when they are looked at next.
     ///
     /// # Errors
-    /// As for [`load`](Self::load); what was read before then stays in use.
+    /// As for [`load`](Self::load); what was read before then stays in use. Only a list that revokes our own certificate counts
+    /// all the same.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let sides = Arc::new(Sides::read(&self.identity, UnixTime::now())?);
-        *self.sides.write().unwrap_or_else(PoisonError::into_inner) = sides;
+        let Shared { identity, wall, stamps, .. } = &*self.0;
+        let found = upkeep::stamps(identity);
+        let stamp = |found| *stamps.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        stamp(None);
+        let sides = Sides::read(identity, wall, Some(&self.sides()))?;
+        let checked = sides.check_own(identity, wall);
+        if matches!(checked, Ok(()) | Err(TlsError::Revoked { .. })) {
+            *self.0.sides.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sides);
+        }
+        checked?;
+        stamp(Some(found));
         Ok(())
+    }
+
+    /// How our own files stand.
+    pub(super) fn health(&self) -> Health {
+        let now = self.0.wall.current_time().unwrap_or_else(UnixTime::now);
+        self.sides().health(&self.0.identity, now)
+    }
+
+    /// Begins to look after the files, if nobody does.
+    fn look_after_files(&self) {
+        self.0.upkeep.call_once(|| {
+            // A warden connects for the first time when its runner is gone, months after it read them.
+            upkeep::look(self, &mut None);
+            let (stop, gone) = channel();
+            *self.0.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+            let shared = Arc::downgrade(&self.0);
+            let thread = std::thread::Builder::new().name("certificates".into());
+            if let Err(error) = thread.spawn(move || upkeep::keep(&shared, &gone)) {
+                warn!(%error, "no thread can be had to look whether certificates change: start this anew when they do");
+            }
+        });
     }
 
     /// Whom our certificate names first.
@@ -122,12 +224,14 @@ impl Tls {
     ///
     /// # Errors
     /// If the other side does not prove by a certificate that it is one of us.
-    pub async fn accept<S>(&self, stream: S) -> Result<TlsStream<S>, TlsError>
+    pub async fn accept<S>(&self, stream: S) -> Result<Connection<S>, TlsError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let accepted = TlsAcceptor::from(self.sides().server.clone()).accept(stream).await;
-        accepted.map(TlsStream::from).map_err(TlsError::of_handshake)
+        self.look_after_files();
+        let sides = self.sides();
+        let accepted = TlsAcceptor::from(sides.server.clone()).accept(stream).await.map_err(TlsError::of_handshake)?;
+        Ok(Connection::new(accepted.into(), self, sides, Whom::Anybody))
     }
 
     /// Makes a connection secure to the peer with this name. It has no deadline of its own.
@@ -137,24 +241,22 @@ impl Tls {
     ///
     /// # Errors
     /// If the other side does not prove that it has this name.
-    pub async fn connect<S>(&self, name: &str, stream: S) -> Result<TlsStream<S>, TlsError>
+    pub async fn connect<S>(&self, name: &str, stream: S) -> Result<Connection<S>, TlsError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.look_after_files();
         let server = dns_name(name).ok_or_else(|| TlsError::Name { name: name.to_string() })?;
-        let connector = TlsConnector::from(self.sides().client.clone());
-        let connected = connector.connect(ServerName::DnsName(server), stream).await;
-        connected.map(TlsStream::from).map_err(TlsError::of_handshake)
+        let server = ServerName::DnsName(server);
+        let sides = self.sides();
+        let connected = TlsConnector::from(sides.client.clone()).connect(server.clone(), stream).await;
+        let connected = connected.map_err(TlsError::of_handshake)?;
+        Ok(Connection::new(connected.into(), self, sides, Whom::Server(server)))
     }
 
     fn sides(&self) -> Arc<Sides> {
-        self.sides.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.sides.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
-
-/// Whom the certificate of the other side names first, or `None` if that is nothing that a peer may be called.
-pub fn peer_name<S>(connection: &TlsStream<S>) -> Option<String> {
-    first_name(connection.get_ref().1.peer_certificates()?.first()?)
 }
 
 fn first_name(certificate: &CertificateDer<'_>) -> Option<String> {
@@ -162,45 +264,80 @@ fn first_name(certificate: &CertificateDer<'_>) -> Option<String> {
     certificate.valid_dns_names().next().filter(|name| dns_name(name).is_some()).map(str::to_string)
 }
 
-fn shared(sides: Sides) -> Arc<RwLock<Arc<Sides>>> {
-    Arc::new(RwLock::new(Arc::new(sides)))
-}
-
-/// One configuration for each role.
+/// One configuration for each role, with what they decide by.
 #[derive(Debug)]
 struct Sides {
+    /// Which of all that were read.
+    number: u64,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
+    trust: Trust,
+    own: Arc<CertifiedKey>,
+    /// When our certificates are valid, first and last.
+    from: UnixTime,
+    until: UnixTime,
     /// Whom our certificate names first.
     name: String,
 }
 
 impl Sides {
-    fn read(identity: &Identity, now: UnixTime) -> Result<Self, TlsError> {
-        let Identity { certificate, key, authority } = identity;
+    /// `before`: those that were in use until now.
+    fn read(identity: &Identity, wall: &Arc<dyn TimeProvider>, before: Option<&Self>) -> Result<Self, TlsError> {
+        let Identity { certificate, key, authority, revocations } = identity;
         let refused = |why: &dyn ToString| TlsError::File { file: certificate.clone(), why: why.to_string() };
         // Named, since another crate of the program may have installed none, or another.
         let provider = Arc::new(ring::default_provider());
-        let roots = Arc::new(roots(authority)?);
-        let verifier = verifier(roots.clone(), &provider).map_err(|why| refused(&why))?;
-        let own = own(certificate, key, &provider)?;
-        let (first, between) = own.cert.split_first().ok_or_else(|| refused(&"there is no certificate in it"))?;
-        if let Err(error) = verifier.verify_client_cert(first, between, now) {
-            return Err(refused(&format!("{} (checked with {})", explain(&error, "it"), authority.display())));
-        }
-        let name =
-            first_name(first).ok_or_else(|| refused(&format!("its first DNS name cannot name a peer: {NAME_RULE}")))?;
+        let had_lists = before.is_some_and(|before| before.trust.has_lists());
+        let trust = Trust::read(authority, revocations, had_lists, &provider)?;
+        let own = Arc::new(own(certificate, key, &provider)?);
+        let first = own.cert.first().ok_or_else(|| refused(&"there is no certificate in it"))?;
+        // That of an authority has no name, and more than that is wrong with it.
+        let name = first_name(first).unwrap_or_default();
+        let (from, until) = trust.span(&own.cert, &Whom::Anybody);
 
-        let own = Arc::new(SingleCertAndKey::from(own));
-        let server = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&[&TLS13]);
-        let server = server.map_err(|error| refused(&error))?.with_client_cert_verifier(verifier);
-        let mut server = server.with_cert_resolver(own.clone());
+        let resolver = Arc::new(SingleCertAndKey::from(CertifiedKey::clone(&own)));
+        let server = ServerConfig::builder_with_details(provider.clone(), wall.clone());
+        let server = server.with_protocol_versions(&[&TLS13]).map_err(|error| refused(&error))?;
+        let server = server.with_client_cert_verifier(trust.clients.clone());
+        let mut server = server.with_cert_resolver(resolver.clone());
         server.send_tls13_tickets = 0;
-        let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
-        let client = client.map_err(|error| refused(&error))?.with_root_certificates(roots);
-        let mut client = client.with_client_cert_resolver(own);
+        let client = ClientConfig::builder_with_details(provider, wall.clone());
+        let client = client.with_protocol_versions(&[&TLS13]).map_err(|error| refused(&error))?;
+        let mut client = client.with_webpki_verifier(trust.servers.clone()).with_client_cert_resolver(resolver);
         client.resumption = Resumption::disabled();
-        Ok(Self { server: Arc::new(server), client: Arc::new(client), name })
+        let number = before.map_or(0, |before| before.number + 1);
+        Ok(Self { number, server: Arc::new(server), client: Arc::new(client), trust, own, from, until, name })
+    }
+
+    /// Whether others will take our certificate, if they decide as we do.
+    fn check_own(&self, identity: &Identity, wall: &Arc<dyn TimeProvider>) -> Result<(), TlsError> {
+        let Identity { certificate, authority, revocations, .. } = identity;
+        let refused = |why: String| TlsError::File { file: certificate.clone(), why };
+        let now = wall.current_time().ok_or_else(|| refused("the clock cannot be read to check it".into()))?;
+        if let Err(error) = self.trust.check(&self.own.cert, &Whom::Anybody, now) {
+            return Err(match (&error, revocations.file()) {
+                (rustls::Error::InvalidCertificate(CertificateError::Revoked), _) => {
+                    TlsError::Revoked { certificate: certificate.clone() }
+                }
+                (
+                    rustls::Error::InvalidCertificate(CertificateError::UnknownRevocationStatus)
+                    | rustls::Error::InvalidCertRevocationList(_),
+                    Some(list),
+                ) => {
+                    let why = format!(
+                        "the authority that has signed {} has not signed this list: bring the one that 'primacy peer revoke' \
+                         wrote beside that authority's 'ca.key', or that its own tools make",
+                        certificate.display()
+                    );
+                    TlsError::File { file: list.to_path_buf(), why }
+                }
+                _ => refused(format!("{} (checked with {})", explain(&error, "it"), authority.display())),
+            });
+        }
+        if self.name.is_empty() {
+            return Err(refused(format!("its first DNS name cannot name a peer: {NAME_RULE}")));
+        }
+        Ok(())
     }
 }
 
@@ -235,25 +372,7 @@ fn check_secret(key: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The authorities in this file. Their own dates are not looked at: whoever has the file trusts them.
-pub(super) fn roots(authority: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(authority)? {
-        let refused = |error: rustls::Error| TlsError::File { file: authority.to_path_buf(), why: error.to_string() };
-        roots.add(certificate).map_err(refused)?;
-    }
-    Ok(roots)
-}
-
-/// What decides whether a certificate is one of ours.
-pub(super) fn verifier(
-    roots: Arc<RootCertStore>,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(|error| error.to_string())
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let refused = |why| TlsError::File { file: file.to_path_buf(), why };
     let problem = |error| refused(pem_problem(error, "certificate"));
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(problem)?;
@@ -272,65 +391,6 @@ fn pem_problem(error: rustls::pki_types::pem::Error, wanted: &str) -> String {
 impl TlsError {
     fn of_handshake(source: io::Error) -> Self {
         Self::Handshake { why: refusal(&source).unwrap_or_else(|| source.to_string()), source }
-    }
-}
-
-/// Why the two sides of a connection did not accept each other, if that is what this error is about.
-pub fn refusal(error: &io::Error) -> Option<String> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    Some(explain(error, "the other side's certificate"))
-}
-
-/// What to do about most certificates.
-const NEW: &str = "make one by 'primacy peer certs'";
-
-/// `whose`: which certificate it is about, if it is about one that we have looked at.
-fn explain(error: &rustls::Error, whose: &str) -> String {
-    use rustls::AlertDescription as Alert;
-    match error {
-        rustls::Error::InvalidCertificate(why) => match why {
-            CertificateError::ExpiredContext { time, not_after } => {
-                format!("{whose} expired {} ago: {NEW}", span(*not_after, *time))
-            }
-            CertificateError::NotValidYetContext { time, not_before } => {
-                format!("{whose} is not valid for another {}; are the clocks right?", span(*time, *not_before))
-            }
-            // The second if the authority has the name of ours, but another key.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                format!("{whose} is not signed by our authority: {NEW} with that one's 'ca.pem' and 'ca.key'")
-            }
-            why => format!("{whose} is not accepted: {why}"),
-        },
-        rustls::Error::NoCertificatesPresented => format!("the other side has shown no certificate: {NEW}"),
-        rustls::Error::InvalidMessage(_) => {
-            "the other side does not speak TLS: give it certificates (--certs FOLDER, or ?certs=FOLDER in the store's URL)"
-                .into()
-        }
-        rustls::Error::AlertReceived(Alert::CertificateExpired) => {
-            format!("the other side says that our certificate has expired or is not valid yet: {NEW}")
-        }
-        rustls::Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
-            "the other side says that our certificate is not signed by its authority".into()
-        }
-        rustls::Error::AlertReceived(Alert::CertificateRequired) => {
-            "the other side asks for a certificate, and we have shown none".into()
-        }
-        rustls::Error::AlertReceived(Alert::BadCertificate) => {
-            "the other side does not take our certificate: if it looks for a peer of another name here, mend the addresses \
-             that it was told of"
-                .into()
-        }
-        error => error.to_string(),
-    }
-}
-
-/// The time from one point to another, in the unit that people would use.
-fn span(from: UnixTime, to: UnixTime) -> String {
-    let seconds = to.as_secs().saturating_sub(from.as_secs());
-    match seconds {
-        0..7_200 => format!("{} minutes", seconds / 60),
-        7_200..172_800 => format!("{} hours", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
     }
 }
 

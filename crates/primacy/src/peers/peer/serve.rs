@@ -17,7 +17,7 @@ use super::super::ballot::Question;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
-use super::super::tls::{Tls, TlsError, peer_name};
+use super::super::tls::{Tls, TlsError};
 use super::super::twins::Process;
 use super::super::wire::{self, Body, Echoed, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
 use super::PeerError;
@@ -166,7 +166,12 @@ impl Door {
                 let is_malformed = error.get_ref().is_some_and(|error| error.is::<Malformed>());
                 let hint =
                     if is_malformed { "; only programs of primacy, of one release, may connect here" } else { "" };
-                let say = || warn!(%from, "a connection is refused: {error}{hint}");
+                let stood = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
+                let stood = matches!(stood, Some(TlsError::Ended { .. }));
+                let say = || match stood {
+                    true => warn!(%from, "{error}"),
+                    false => warn!(%from, "a connection is refused: {error}{hint}"),
+                };
                 self.complain(host, error.to_string(), say);
             }
         }
@@ -191,7 +196,7 @@ impl Door {
             Some(tls) => {
                 let proving = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
                 let stream = proving.map_err(|_| io::ErrorKind::TimedOut)?.map_err(refused)?;
-                let proof = Proof::Certificate(peer_name(&stream));
+                let proof = Proof::Certificate(stream.peer_name());
                 (Box::new(stream), proof)
             }
             None => (Box::new(stream), Proof::Nothing),

@@ -1,6 +1,7 @@
 //! Peers that meet over the loopback interface, with good and bad certificates.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -40,16 +41,43 @@ fn load(folder: &TempDir, name: &str) -> Tls {
 
 /// One that looked at its own files on another day.
 fn load_on(folder: &TempDir, name: &str, day: i64) -> Tls {
+    let calendar = Calendar::at(days_from_now(day));
+    let tls = on_calendar(folder, name, &calendar);
+    calendar.set(days_from_now(0));
+    tls
+}
+
+/// A calendar that a test sets.
+#[derive(Debug)]
+struct Calendar(AtomicU64);
+
+impl Calendar {
+    fn at(now: UnixTime) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(now.as_secs())))
+    }
+
+    fn set(&self, now: UnixTime) {
+        self.0.store(now.as_secs(), Ordering::SeqCst);
+    }
+}
+
+impl TimeProvider for Calendar {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(self.0.load(Ordering::SeqCst))))
+    }
+}
+
+/// One that goes by this calendar, and looks at its connections and files all the time.
+fn on_calendar(folder: &TempDir, name: &str, calendar: &Arc<Calendar>) -> Tls {
     let identity = Identity::within(folder.path(), name);
-    let sides = Sides::read(&identity, days_from_now(day)).expect("the files are good on that day");
-    Tls { identity, sides: shared(sides) }
+    Tls::load_with(&identity, calendar.clone(), Duration::from_millis(10)).expect("the files are good on that day")
 }
 
 fn refused(identity: &Identity) -> String {
     Tls::load(identity).expect_err("it must be refused").to_string()
 }
 
-type Connection = TlsStream<TcpStream>;
+type Stream = Connection<TcpStream>;
 
 /// Two ends of a connection that is not secure yet.
 async fn wire() -> (TcpStream, TcpStream) {
@@ -61,7 +89,7 @@ async fn wire() -> (TcpStream, TcpStream) {
 
 /// What both come to when the client asks for the peer with this name. A client is content before the server has looked at
 /// its certificate, so it reads too.
-async fn meet(server: &Tls, client: &Tls, name: &str) -> (Result<Connection, TlsError>, Result<Connection, TlsError>) {
+async fn meet(server: &Tls, client: &Tls, name: &str) -> (Result<Stream, TlsError>, Result<Stream, TlsError>) {
     let (here, there) = wire().await;
     let serve = async {
         let mut accepted = server.accept(here).await?;
@@ -88,9 +116,9 @@ async fn each_side_learns_the_name_of_the_other() {
     let (one, web) = (load(&folder, "peer-1"), load(&folder, "web.example"));
     let (accepted, connected) = meet(&one, &web, "peer-1").await;
     let (accepted, connected) = (accepted.expect("it is accepted"), connected.expect("it is connected"));
-    assert_eq!(peer_name(&accepted).as_deref(), Some("web.example"));
-    assert_eq!(peer_name(&connected).as_deref(), Some("peer-1"));
-    assert_eq!(connected.get_ref().1.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
+    assert_eq!(accepted.peer_name().as_deref(), Some("web.example"));
+    assert_eq!(connected.peer_name().as_deref(), Some("peer-1"));
+    assert_eq!(connected.inner().get_ref().1.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
 }
 
 #[tokio::test]
@@ -126,10 +154,11 @@ async fn a_client_without_a_certificate_is_refused() {
     let bare = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&TLS13])
         .expect("it has that version")
-        .with_root_certificates(roots(&folder.path().join("ca.pem")).expect("it is there"))
+        .with_webpki_verifier(nobody.sides().trust.servers.clone())
         .with_no_client_auth();
-    let sides = Sides { server: nobody.sides().server.clone(), client: Arc::new(bare), name: nobody.name() };
-    *nobody.sides.write().expect("nobody panicked") = Arc::new(sides);
+    let identity = Identity::within(folder.path(), "peer-2");
+    let sides = Sides::read(&identity, &nobody.0.wall, None).expect("the files are good");
+    *nobody.0.sides.write().expect("nobody panicked") = Arc::new(Sides { client: Arc::new(bare), ..sides });
     let (server, client) = quarrel(&one, &nobody, "peer-1").await;
     assert!(server.contains("has shown no certificate"), "{server}");
     assert!(client.contains("asks for a certificate"), "{client}");
@@ -189,7 +218,7 @@ async fn a_reload_changes_new_connections_and_a_bad_one_changes_nothing() {
     let (one, two) = (load(&folder, "peer-1"), load(&folder, "peer-2"));
     let (before, mut kept) = meet(&one, &two, "peer-1").await;
     let mut before = before.expect("it is accepted");
-    assert_eq!(peer_name(&before).as_deref(), Some("peer-2"));
+    assert_eq!(before.peer_name().as_deref(), Some("peer-2"));
 
     let copy = |ending: &str| {
         let file = |name: &str| folder.path().join(format!("{name}.{ending}"));
@@ -199,12 +228,12 @@ async fn a_reload_changes_new_connections_and_a_bad_one_changes_nothing() {
     let error = two.reload().expect_err("the key is still the old one");
     assert!(matches!(error, TlsError::KeyMismatch { .. }), "{error}");
     let (accepted, _) = meet(&one, &two, "peer-1").await;
-    assert_eq!(peer_name(&accepted.expect("the old one is still in use")).as_deref(), Some("peer-2"));
+    assert_eq!(accepted.expect("the old one is still in use").peer_name().as_deref(), Some("peer-2"));
 
     copy("key");
     two.clone().reload().expect("both are new");
     let (accepted, _) = meet(&one, &two, "peer-1").await;
-    assert_eq!(peer_name(&accepted.expect("it is accepted")).as_deref(), Some("renewed"));
+    assert_eq!(accepted.expect("it is accepted").peer_name().as_deref(), Some("renewed"));
     before.write_all(b"?").await.expect("the old connection goes on");
     kept.as_mut().expect("it is connected").read_exact(&mut [0]).await.expect("the old connection goes on");
 }
@@ -219,7 +248,7 @@ async fn an_authority_is_changed_while_both_are_trusted() {
         Tls::load(&Identity { authority, ..Identity::within(folder.path(), name) }).expect("the files are good")
     };
     let (accepted, connected) = meet(&load(&old, "peer-1"), &load(&new, "peer-2"), "peer-1").await;
-    assert_eq!(peer_name(&accepted.expect("it is accepted")).as_deref(), Some("peer-2"));
+    assert_eq!(accepted.expect("it is accepted").peer_name().as_deref(), Some("peer-2"));
     connected.expect("it is connected");
 }
 
@@ -258,3 +287,5 @@ fn a_key_that_others_may_read_or_replace_is_refused_with_what_to_do() {
         }
     }
 }
+
+mod ending;

@@ -1,0 +1,128 @@
+//! A secure connection, which stands only as long as a new one would be accepted.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+use tokio_rustls::TlsStream;
+
+use super::trust::Whom;
+use super::{Sides, Tls, TlsError, explain, first_name};
+
+/// A connection between two who have proven to each other who they are.
+///
+/// The certificates of both sides are looked at again every [`LOOK`](super::LOOK), with the authorities and revocations that
+/// are known by then. If a new connection would be refused, reading and writing fail from then on with
+/// [`TlsError::Ended`], in an error of the kind [`InvalidData`](io::ErrorKind::InvalidData).
+#[derive(Debug)]
+pub struct Connection<S> {
+    stream: TlsStream<S>,
+    tls: Tls,
+    theirs: Vec<CertificateDer<'static>>,
+    /// Whom we have connected to.
+    whom: Whom,
+    /// With our certificate of then.
+    ours: Arc<Sides>,
+    good: Good,
+    next: Pin<Box<Sleep>>,
+    is_over: bool,
+}
+
+/// What needs not be proven again: by these rules, between these times.
+#[derive(Clone, Copy, Debug)]
+struct Good {
+    number: u64,
+    from: UnixTime,
+    until: UnixTime,
+}
+
+impl<S> Connection<S> {
+    pub(super) fn new(stream: TlsStream<S>, tls: &Tls, ours: Arc<Sides>, whom: Whom) -> Self {
+        let theirs = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let theirs: Vec<_> = theirs.iter().map(|certificate| certificate.clone().into_owned()).collect();
+        let good = good(&ours, &ours, &theirs, &whom);
+        let next = Box::pin(tokio::time::sleep(tls.0.interval));
+        Self { stream, tls: tls.clone(), theirs, whom, ours, good, next, is_over: false }
+    }
+
+    /// Whom the certificate of the other side names first, or `None` if that is nothing that a peer may be called.
+    pub fn peer_name(&self) -> Option<String> {
+        first_name(self.theirs.first()?)
+    }
+
+    /// The stream and the session below.
+    pub const fn inner(&self) -> &TlsStream<S> {
+        &self.stream
+    }
+
+    /// Waits until it is time, and looks.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.next.as_mut().poll(cx).is_ready() {
+            self.next = Box::pin(tokio::time::sleep(self.tls.0.interval));
+            if let Err(why) = self.check() {
+                self.is_over = true;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, TlsError::Ended { why }));
+            }
+        }
+        self.go_on()
+    }
+
+    fn go_on(&self) -> io::Result<()> {
+        if self.is_over { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    }
+
+    /// Why a new connection would be refused now, if it would.
+    pub(super) fn check(&mut self) -> Result<(), String> {
+        // A clock that cannot be read proves nothing.
+        let Some(now) = self.tls.0.wall.current_time() else { return Ok(()) };
+        let sides = self.tls.sides();
+        let Good { number, from, until } = self.good;
+        if number == sides.number && from <= now && now <= until {
+            return Ok(());
+        }
+        let who = self.peer_name().map(|name| format!(" ('{name}')")).unwrap_or_default();
+        let theirs = sides.trust.check(&self.theirs, &self.whom, now);
+        theirs.map_err(|error| explain(&error, &format!("the other side's certificate{who}")))?;
+        let ours = sides.trust.check(&self.ours.own.cert, &Whom::Anybody, now);
+        ours.map_err(|error| explain(&error, "our certificate, with which it was made,"))?;
+        self.good = good(&sides, &self.ours, &self.theirs, &self.whom);
+        Ok(())
+    }
+}
+
+/// How long chains that are believed now will be, as far as their dates go.
+fn good(rules: &Sides, ours: &Sides, theirs: &[CertificateDer<'_>], whom: &Whom) -> Good {
+    let (from, until) = rules.trust.span(theirs, whom);
+    Good { number: rules.number, from: from.max(ours.from), until: until.min(ours.until) }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.look(cx)?;
+        Pin::new(&mut this.stream).poll_read(cx, buf)
+    }
+}
+
+/// Only who reads is woken when it is time to look: each connection is read from all the time.
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.go_on()?;
+        Pin::new(&mut this.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.go_on()?;
+        Pin::new(&mut this.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
