@@ -447,12 +447,16 @@ impl Run {
 /// Stops a runner and everything below it, the program first; what it starts meanwhile, too.
 fn stop_all(runner: Process) -> Vec<Process> {
     let mut stopped: Vec<Process> = Vec::new();
+    let mut complete = 0;
+    // One look can miss a process whose parent exits while the tree is read: it belongs to the warden then, whose children were
+    // read before. With everything else stopped, the next look sees it.
     loop {
         let mut new: Vec<Process> = runner.descendants();
         new.reverse();
         new.push(runner);
         new.retain(|process| !stopped.contains(process));
-        if new.is_empty() {
+        complete = if new.is_empty() { complete + 1 } else { 0 };
+        if complete == 2 {
             return stopped;
         }
         new.iter().for_each(|process| process.send(Signal::SIGSTOP));
