@@ -294,7 +294,7 @@ impl World {
     }
 
     /// What an operator calls a candidate: its label, or its id if another has the same label.
-    pub(crate) fn promotable_name(&self, n: usize) -> Label {
+    fn promotable_name(&self, n: usize) -> Label {
         let label = &self.nodes[n].part.label;
         let has_namesake = self.nodes.iter().enumerate().any(|(other, node)| other != n && node.part.label == *label);
         match self.nodes[n].process.as_ref().filter(|_| has_namesake) {

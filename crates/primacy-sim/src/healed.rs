@@ -4,7 +4,7 @@ mod bounds;
 
 use std::time::Duration;
 
-use primacy_core::lease::{Event, Role, Wish};
+use primacy_core::lease::{Event, Role};
 use primacy_core::{Label, Timing, Token};
 
 use crate::node::Process;
@@ -359,12 +359,13 @@ impl World {
             return;
         }
         let (Some((leader, token)), Some(other)) = (self.healing.leader, self.pick_other()) else { return };
-        let name = self.promotable_name(other);
+        let label = &self.nodes[other].part.label;
+        let differs = *label != self.nodes[leader].part.label;
         let deaf = self.nodes[other].process.as_ref().is_some_and(Process::is_deaf);
-        let to = Some(name).filter(|_| self.rng.chance(333_333) && !deaf);
+        let to = Some(label.clone()).filter(|_| differs && self.rng.chance(333_333) && !deaf);
         self.healing.part = Part::HandOver { from: token, to: to.clone() };
         match to {
-            Some(name) => self.give_order(&Order::Promote(name), Some(token)),
+            Some(label) => self.give_order(&Order::Promote(label), Some(token)),
             None if self.rng.chance(500_000) => self.give_order(&Order::Depose, Some(token)),
             None => self.deliver(leader, Event::Withdraw),
         }
@@ -378,9 +379,7 @@ impl World {
         }
         let Some((leader, token)) = self.healing.leader else { return };
         let label = &self.nodes[leader].part.label;
-        let id = self.nodes[leader].process.as_ref().map(|process| process.id);
-        let is_meant = |to: &Label| id.is_some_and(|id| Wish::Successor(to.clone()).names(id, label));
-        if token <= from || to.is_some_and(|to| !is_meant(to)) {
+        if token <= from || to.is_some_and(|to| to != label) {
             let label = label.clone();
             self.violate(Oracle::Obedience, Some(leader), || {
                 format!("{label} leads with token {token}, after {from} was asked to hand over to {to:?}")
