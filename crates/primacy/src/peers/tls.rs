@@ -240,7 +240,7 @@ impl Tls {
     /// [`refusal`] tells why.
     ///
     /// # Errors
-    /// If the other side does not prove that it has this name.
+    /// If the other side does not prove that it has this name: it is the first in its certificate, and no pattern.
     pub async fn connect<S>(&self, name: &str, stream: S) -> Result<Connection<S>, TlsError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -251,7 +251,13 @@ impl Tls {
         let sides = self.sides();
         let connected = TlsConnector::from(sides.client.clone()).connect(server.clone(), stream).await;
         let connected = connected.map_err(TlsError::of_handshake)?;
-        Ok(Connection::new(connected.into(), self, sides, Whom::Server(server)))
+        let connected = Connection::new(connected.into(), self, sides, Whom::Server(server));
+        // TLS is content with any name in the certificate, and with a wildcard. A role comes from the first name alone, and a
+        // candidate's certificate that also fits a voter must not pass for that voter.
+        match connected.peer_name() {
+            Some(first) if first == name => Ok(connected),
+            first => Err(TlsError::of_another(name, first)),
+        }
     }
 
     fn sides(&self) -> Arc<Sides> {
@@ -391,6 +397,16 @@ fn pem_problem(error: rustls::pki_types::pem::Error, wanted: &str) -> String {
 impl TlsError {
     fn of_handshake(source: io::Error) -> Self {
         Self::Handshake { why: refusal(&source).unwrap_or_else(|| source.to_string()), source }
+    }
+
+    /// The certificate is valid for the name that was asked for, but is that of somebody else.
+    fn of_another(name: &str, first: Option<String>) -> Self {
+        let first = first.map_or_else(|| "that of no peer".to_owned(), |first| format!("'{first}'"));
+        let why = format!(
+            "the first DNS name in the other side's certificate is {first}, and '{name}' was asked for: give '{name}' a \
+             certificate with that name first"
+        );
+        Self::Handshake { source: io::Error::new(io::ErrorKind::InvalidData, why.clone()), why }
     }
 }
 

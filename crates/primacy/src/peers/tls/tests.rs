@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::certs::make_at;
+use super::super::certs::{make_at, make_one};
 use super::*;
 
 const DAY: u64 = 86_400;
@@ -145,6 +145,32 @@ async fn a_server_with_another_name_is_refused() {
     let (_, connection) = wire().await;
     let error = two.connect("10.0.0.1", connection).await.expect_err("no name of a peer");
     assert!(matches!(error, TlsError::Name { .. }), "{error}");
+}
+
+/// Other authorities sign such certificates for candidates.
+#[tokio::test]
+async fn a_server_whose_certificate_also_fits_the_name_is_refused() {
+    let folder = certificates_for(&["peer-1.x.example", "peer-2"]);
+    let two = load(&folder, "peer-2");
+    let certificates: [(&[&str], &str); 4] = [
+        (&["web-9", "peer-1.x.example"], "'web-9'"),
+        (&["web-9", "*.x.example"], "'web-9'"),
+        (&["*.x.example", "web-9"], "that of no peer"),
+        (&["*.x.example"], "that of no peer"),
+    ];
+    for (names, first) in certificates {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let made = make_one(folder.path(), &names, days_from_now(0)).expect("it can be made");
+        let impostor = load(&folder, "peer-1.x.example");
+        let own = own(&made.certificate, &made.key, &Arc::new(ring::default_provider())).expect("they fit");
+        let sides = Sides::read(&impostor.0.identity, &impostor.0.wall, None).expect("the files are good");
+        let mut server = (*sides.server).clone();
+        server.cert_resolver = Arc::new(SingleCertAndKey::from(own));
+        *impostor.0.sides.write().expect("nobody panicked") = Arc::new(Sides { server: Arc::new(server), ..sides });
+        let (_, client) = meet(&impostor, &two, "peer-1.x.example").await;
+        let client = client.expect_err("it is not that one's").to_string();
+        assert!(client.contains(&format!("is {first}, and 'peer-1.x.example' was asked for")), "{client}");
+    }
 }
 
 #[tokio::test]
