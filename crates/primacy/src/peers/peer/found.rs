@@ -77,24 +77,24 @@ pub(super) async fn bring_together(
                 if !is_heard && turn > PATIENCE {
                     pause = LATE;
                 }
-                let number = cluster.number();
+                let number = Some(cluster.number());
                 said.values().any(|said| !said.adopted.is_empty()).then_some((Work::Learn { said, done }, number))
             }
             None => {
                 let cluster = ask(&settings, voter, &others, decides, turn, &stranger).await;
-                cluster.map(|cluster| (Work::Found { cluster, done }, 0))
+                cluster.map(|cluster| (Work::Found { cluster, done }, None))
             }
         };
         if let Some((work, number)) = news {
             let _ = post.send(work).await;
             // If it cannot be kept, the task that keeps it tells why.
             let _ = kept.await;
-            if known.borrow().as_ref().is_some_and(|known| known.number() > number || number == 0) {
+            if known.borrow().as_ref().map(Cluster::number) > number {
                 pause = AGAIN;
                 heard.retain(|heard| *heard == voter);
                 continue;
             }
-            if is_told(turn) {
+            if is_told(turn) && number.is_some() {
                 warn!(
                     "the voters were exchanged while this one was away, and no majority of those that it knows can prove it; if \
                      they are gone, an operator brings this one up to date: primacy peer confirm"
@@ -261,5 +261,93 @@ async fn tell(cluster: &Cluster, settings: &PeerSettings, others: &[&PeerAddress
             }
             Err(error) => debug!(%peer, %error, "could not be told"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use primacy_core::quorum::Configuration as _;
+    use prost::Message as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::JoinSet;
+
+    use super::super::super::file::VoterFile;
+    use super::super::super::kept::Kept;
+    use super::super::super::roles::RoleNames;
+    use super::super::super::wire;
+    use super::super::Peer;
+    use super::*;
+    use crate::clock;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn settings(folder: &Path, name: &str, listen: std::net::SocketAddr, voters: &[PeerAddress]) -> PeerSettings {
+        let folder = folder.join(name);
+        let (voters, roles) = (voters.to_vec(), RoleNames::default());
+        PeerSettings {
+            name: name.to_owned(),
+            listen,
+            voters,
+            folder,
+            socket: None,
+            drift_ppm: 20_000,
+            roles,
+            tls: None,
+        }
+    }
+
+    fn keep(folder: &Path, voter: VoterId, cluster: &Cluster) {
+        let mut kept = Kept::of(voter);
+        kept.cluster = Some(wire::Cluster::from(cluster).encode_to_vec());
+        let (mut file, _) = VoterFile::open(folder, true).expect("it can be made");
+        file.save(&kept).expect("it can be written");
+    }
+
+    /// The others know only the last of many steps. What cannot be proven costs them a round of questions now and then.
+    #[tokio::test]
+    async fn a_voter_of_the_first_configuration_that_cannot_prove_the_next_asks_at_its_pace() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let held = ["a", "b", "c"].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let places = held.each_ref().map(|held| held.local_addr().expect("it is bound"));
+        drop(held);
+        // The way of c to a, on which it is seen how often it asks.
+        let way = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let seen = way.local_addr().expect("it is bound");
+        let address = |name: &str, place| format!("{name}@{place}").parse::<PeerAddress>().expect("an address");
+        let voters = [("a", places[0]), ("b", places[1]), ("c", places[2])].map(|(name, place)| address(name, place));
+        let id = |n: u128| VoterId::from_bits(n + 1);
+        let roster = |voters: &[PeerAddress]| -> Roster {
+            let voters = voters.iter().zip(0..);
+            voters.map(|(peer, n)| (peer.name().to_owned(), (id(n), peer.clone()))).collect()
+        };
+        let mut by_way = voters.clone();
+        by_way[0] = address("a", seen);
+        let first = Cluster::of(roster(&by_way));
+        let later = (0..3).fold(first.clone(), |now, _| now.joint(roster(&voters)).settled().expect("it is joint"));
+        keep(&folder.path().join("a"), id(0), &later);
+        keep(&folder.path().join("b"), id(1), &later);
+        keep(&folder.path().join("c"), id(2), &first);
+        let mut peers = Vec::new();
+        for (name, listen) in ["a", "b", "c"].into_iter().zip(places) {
+            peers.push(Peer::start(settings(folder.path(), name, listen, &voters)).await.expect("it starts"));
+        }
+        let passing = async {
+            let mut begin = None;
+            let mut passed = JoinSet::new();
+            for _ in 0..12 {
+                let (mut asks, _) = way.accept().await.expect("c asks");
+                begin.get_or_insert_with(clock::now);
+                passed.spawn(async move {
+                    let mut a = TcpStream::connect(places[0]).await.expect("a listens");
+                    tokio::io::copy_bidirectional(&mut asks, &mut a).await
+                });
+            }
+            clock::now().since(begin.expect("c has asked"))
+        };
+        let took = tokio::time::timeout(PATIENCE, passing).await.expect("it asks again");
+        // It visits all voters once besides.
+        assert!(took >= AGAIN * 8, "a dozen questions in {took:?}");
     }
 }
