@@ -85,10 +85,15 @@ impl Sightings {
         began: Instant,
         now: Instant,
     ) -> Result<(), String> {
-        if process.len() != size_of::<u128>() || generation == 0 {
-            return Ok(()); // an earlier release, or one that has not begun
-        }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if process.len() != size_of::<u128>() {
+            // An earlier release does not keep the generation: after it the count begins anew, and that is no older file.
+            all.remove(&voter);
+            return Ok(());
+        }
+        if generation == 0 {
+            return Ok(()); // it has not begun
+        }
         if all.len() >= VOTERS_MOST && !all.contains_key(&voter) {
             return Ok(());
         }
@@ -171,6 +176,20 @@ mod tests {
         let by_turns = told(&[(1, 5, 0, 1), (2, 6, 2, 3), (1, 9, 4, 5), (1, 9, 6, 7), (1, 9, 70, 71)]);
         assert_eq!(by_turns, [true, true, false, false, true]);
         assert_eq!(told(&[(1, 5, 0, 1), (2, 6, 2, 3), (1, 5, 4, 5)]), [true, true, false], "without a write since");
+    }
+
+    #[test]
+    fn a_count_that_begins_anew_after_an_earlier_release_is_no_older_file() {
+        let seen = Sightings::default();
+        let peer = "a@h:1".parse().expect("an address");
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let one = |process: &[u8], generation, began| {
+            seen.saw((VOTER, process, generation), &peer, at(began), at(began + 1)).is_ok()
+        };
+        assert!(one(&[1; 16], 1_000, 0));
+        assert!(one(&[], 0, 2), "it says neither");
+        assert!(one(&[2; 16], 1, 4));
+        assert!(one(&[3; 16], 2, 6) && !one(&[4; 16], 1, 8), "from then on it is counted again");
     }
 
     #[test]
