@@ -438,14 +438,15 @@ impl Driver {
     fn note_reached(&mut self) {
         self.ever_reached = true;
         if self.trouble.take().is_some() {
-            warn!("the store answers again");
+            warn!(name: crate::status::TRANSITION, "the store answers again");
         }
     }
 
     fn note_trouble(&mut self, error: StoreError) {
         let since = self.trouble.as_ref().map_or_else(clock::now, |trouble| trouble.since);
         if self.trouble.is_none() {
-            warn!(%error, store = %self.line.store.location(), "a call to the store failed; trying again");
+            let store = self.line.store.location();
+            warn!(name: crate::status::TRANSITION, %error, %store, "a call to the store failed; trying again");
         }
         self.trouble = Some(Trouble { error, since, ever_reached: self.ever_reached });
     }

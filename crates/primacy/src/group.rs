@@ -380,7 +380,7 @@ impl GroupDriver {
         let result = match result {
             Ok(reply) => {
                 if self.trouble.take().is_some() {
-                    warn!("the store answers again");
+                    warn!(name: crate::status::TRANSITION, "the store answers again");
                 }
                 for outbox in leaving.into_values() {
                     let _ = outbox.send(FromGroup::Left);
@@ -391,7 +391,8 @@ impl GroupDriver {
                 let outcome = error.outcome();
                 self.leaving.extend(leaving);
                 if self.trouble.is_none() {
-                    warn!(%error, store = %self.store.location(), "a round failed; trying again");
+                    let store = self.store.location();
+                    warn!(name: crate::status::TRANSITION, %error, %store, "a round failed; trying again");
                 }
                 self.trouble = Some(error);
                 Err(outcome)

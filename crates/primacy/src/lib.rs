@@ -80,5 +80,5 @@ pub use primacy_core::{
     CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings,
     Token, ids,
 };
-pub use status::{Status, StopReason, Trouble};
+pub use status::{Status, StopReason, TRANSITION, Trouble};
 pub use testament::Testament;

@@ -46,6 +46,10 @@ pub enum Status {
     },
 }
 
+/// The name (`tracing::Metadata::name`) of the events with which a candidate says that its store has gone, and that it is back. What
+/// drops repeated lines of a log keeps these: without one of them the log ends with the wrong state.
+pub const TRANSITION: &str = "primacy transition";
+
 /// Trouble with the store.
 #[derive(Clone, Debug)]
 pub struct Trouble {

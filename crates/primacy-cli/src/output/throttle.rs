@@ -15,7 +15,8 @@ const SPAN: Duration = Duration::from_secs(60);
 /// How many different warnings are remembered; then all are forgotten.
 const MOST: usize = 1_000;
 
-/// Drops warnings that were told within the last minute, word for word.
+/// Drops warnings that were told within the last minute, word for word. One that tells of a change of state is kept, since the last
+/// one holds.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     told: Mutex<BTreeMap<String, Instant>>,
@@ -41,10 +42,11 @@ impl<S: Subscriber> Filter<S> for Throttle {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        if *event.metadata().level() != Level::WARN {
+        let metadata = event.metadata();
+        if *metadata.level() != Level::WARN || metadata.name() == primacy::TRANSITION {
             return true;
         }
-        let mut line = Line(event.metadata().target().to_owned());
+        let mut line = Line(metadata.target().to_owned());
         event.record(&mut line);
         self.admits(line.0, clock::now())
     }
