@@ -122,8 +122,12 @@ async fn two_roles_have_one_election_wherever_their_search_paths_lead() {
     assert!(matches!(b.step(asking).await, Ok(Reply::Conflict(_))));
     assert_eq!(server.sql("SELECT count(*) FROM pg_class WHERE relname = 'primacy_election'").expect("counts"), "1");
 
-    // Who says so gets other tables; from then on everybody has to say which.
+    // An administrator may make other tables; from then on everybody has to say which.
     let apart = format!("{cand}?schema=cand");
+    let (client, connection) = tokio_postgres::connect(&cand, NoTls).await.expect("connects");
+    tokio::spawn(connection);
+    let sql = primacy::store::postgres::schema_sql_in("cand").expect("a name");
+    client.batch_execute(&sql).await.expect("makes them");
     assert!(Actor::join(&at(&apart), "e", 3).await.look().await.record.is_none());
     for url in [&cand, &other] {
         let message = unusable(Actor::try_join(&at(url), "e", 4).await);

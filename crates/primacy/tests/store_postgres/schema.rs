@@ -76,6 +76,50 @@ async fn two_may_make_the_fence_at_once() {
     assert_eq!(first.count("SELECT primacy_fence('e', 7)").await, 7);
 }
 
+/// Each would lead: a schema in the URL of one candidate, and none or another one in that of the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_set_of_tables_is_made_by_an_administrator_only() {
+    let server = server();
+    let admin = Admin::of(&server).await;
+    for default in ["read committed", "repeatable read", "serializable"] {
+        admin.run(&format!("ALTER ROLE primacy SET default_transaction_isolation = '{default}'")).await;
+        admin.run("CREATE SCHEMA s1 AUTHORIZATION primacy; CREATE SCHEMA s2 AUTHORIZATION primacy").await;
+        let lock = i64::from(u32::from_be_bytes(*b"prmc"));
+        admin.run(&format!("SELECT pg_advisory_lock({lock})")).await;
+        let mut coming = tokio::task::JoinSet::new();
+        for (number, schema) in (0..).zip(["s1", "s2"]) {
+            let url = format!("{}?schema={schema}", server.url());
+            coming.spawn(async move { Actor::try_join(&at(&url), "e", number).await });
+        }
+        admin.until_blocked(2).await;
+        admin.run(&format!("SELECT pg_advisory_unlock({lock})")).await;
+        let (joined, refused): (Vec<_>, Vec<_>) = coming.join_all().await.into_iter().partition(Result::is_ok);
+        assert_eq!((joined.len(), refused.len()), (1, 1), "{default}");
+        let made = "SELECT count(*) FROM pg_class WHERE relname = 'primacy_schema'";
+        assert_eq!(admin.count(made).await, 1);
+        let (first, second) = match admin.count("SELECT count(to_regclass('s1.primacy_schema'))").await {
+            1 => ("s1", "s2"),
+            _ => ("s2", "s1"),
+        };
+        let later = Actor::try_join(&at(&format!("{}?schema={second}", server.url())), "e", 3).await;
+        for message in refused.into_iter().chain([later]).map(unusable) {
+            assert!(message.contains(&format!("are in schema {first} of this database")), "{message}");
+            assert!(message.contains(&format!("?schema={first}")), "{message}");
+            assert!(message.contains(&format!("`primacy schema postgres --schema {second}`")), "{message}");
+        }
+        // Where two sets are meant, the doctor tells of them.
+        let store = at(&format!("{}?schema={second}", server.url()));
+        admin.run(&primacy::store::postgres::schema_sql_in(second).expect("a name")).await;
+        admin.run(&format!("GRANT ALL ON ALL TABLES IN SCHEMA {second} TO primacy")).await;
+        Actor::join(&store, "e", 3).await.take().await;
+        let probe = store.desk().await.expect("opens").probe().await.expect("looks");
+        let finding = probe.findings.iter().find(|finding| finding.code == "schemas").expect("it is looked at");
+        assert_eq!(finding.severity, primacy::store::Severity::Warning);
+        assert!(finding.message.contains("schemas s1, s2 of this database"), "{}", finding.message);
+        admin.run("DROP SCHEMA s1, s2 CASCADE").await;
+    }
+}
+
 #[tokio::test]
 async fn observers_create_nothing() {
     let server = server();

@@ -9,14 +9,14 @@ use super::fault::{Fault, Stake};
 use super::link::Link;
 use crate::qualified::Schema;
 
-/// The search path as it is set; the schemas that hold a `primacy_schema`; those of the search path that are there for
-/// this user, and those of them in which it may create.
-const HOMES: &str = "SELECT {current_setting}('search_path'), \
-         (SELECT {array_agg}(n.nspname::{text} ORDER BY n.nspname) \
-          FROM {pg_class} AS c JOIN {pg_namespace} AS n ON n.oid {=} c.relnamespace \
-          WHERE c.relname {=} 'primacy_schema' AND c.relpersistence {<>} 't' \
-             AND c.relkind {=} ANY (ARRAY['r', 'p', 'v', 'm', 'f']::pg_catalog.\"char\"[])), \
-         {current_schemas}(false)::{text}[], \
+/// A row for each schema that holds a `primacy_schema`, whoever may read it.
+pub(super) const HOMES: &str = "SELECT n.nspname::{text} \
+     FROM {pg_class} AS c JOIN {pg_namespace} AS n ON n.oid {=} c.relnamespace \
+     WHERE c.relname {=} 'primacy_schema' AND c.relpersistence {<>} 't' \
+         AND c.relkind {=} ANY (ARRAY['r', 'p', 'v', 'm', 'f']::pg_catalog.\"char\"[])";
+
+/// The search path as it is set; its schemas that are there for this user, and those of them in which it may create.
+const PATH: &str = "{current_setting}('search_path'), {current_schemas}(false)::{text}[], \
          (SELECT {array_agg}(n.nspname::{text}) FROM {pg_namespace} AS n \
           WHERE n.nspname {=} ANY ({current_schemas}(false)) AND {has_schema_privilege}(n.oid, 'CREATE'))";
 
@@ -30,18 +30,32 @@ pub(super) enum Home {
 
 /// Asks the server. Changes nothing.
 pub(super) async fn find(link: &mut Link) -> Result<Home, StoreError> {
-    let read = link.run(HOMES, &[], Stake::Reading).await.and_then(|rows| {
+    let read = link.run(&format!("SELECT ARRAY({HOMES}), {PATH}"), &[], Stake::Reading).await.and_then(|rows| {
         let row = rows.first().ok_or(Fault::Damaged("the answer about the schemas"))?;
         let list = |at: usize| row.try_get::<_, Option<Vec<String>>>(at).map(Option::unwrap_or_default);
-        Ok((row.try_get::<_, String>(0)?, list(1)?, list(2)?, list(3)?))
+        Ok((list(0)?, row.try_get::<_, String>(1)?, list(2)?, list(3)?))
     });
-    let (path, homes, visible, creatable) = read.map_err(|fault| fault.meaning(link.shown(), Stake::Reading))?;
+    let (mut homes, path, visible, creatable) = read.map_err(|fault| fault.meaning(link.shown(), Stake::Reading))?;
+    homes.sort();
     choose(&path, &homes, &visible, &creatable).map_err(|why| StoreError::Unusable(format!("{}: {why}", link.shown())))
+}
+
+/// All schemas of this database that hold tables of primacy.
+pub(super) async fn all(link: &mut Link) -> Result<Vec<String>, Fault> {
+    let rows = link.run(HOMES, &[], Stake::Reading).await?;
+    let mut homes = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    homes.sort();
+    Ok(homes)
+}
+
+/// Schemas, in a sentence.
+pub(super) fn shown(homes: &[String]) -> String {
+    homes.iter().map(|name| primacy_core::ids::escape(name)).collect::<Vec<_>>().join(", ")
 }
 
 fn choose(path: &str, homes: &[String], visible: &[String], creatable: &[String]) -> Result<Home, String> {
     let named = |name: &String| Schema::new(name).map_err(|why| format!("{}: {why}", primacy_core::ids::escape(name)));
-    let shown: Vec<_> = homes.iter().map(|name| primacy_core::ids::escape(name)).collect();
+    let shown = shown(homes);
     match homes {
         [] => {
             let of_path = elements(path).into_iter().find(|name| name != "$user" && creatable.contains(name));
@@ -51,13 +65,13 @@ fn choose(path: &str, homes: &[String], visible: &[String], creatable: &[String]
         [_] => Err(format!(
             "the tables of this database are in schema {0}, which the search_path of this user does not lead to; add \
              schema={0} to the URL, and GRANT USAGE ON SCHEMA {0} if it is missing",
-            shown[0]
+            shown
         )),
         _ => Err(format!(
             "schemas {} hold tables of primacy each, and candidates that use different ones would lead at the same \
              time; find out which are in use (`primacy list` with each) and add schema=NAME to the URL of every \
              candidate",
-            shown.join(", ")
+            shown
         )),
     }
 }

@@ -9,6 +9,7 @@ use super::super::{Finding, Probe, Severity};
 use super::about::{PROBE_CLOCK, PROBE_CREATORS, PROBE_SETTINGS, PROBE_TABLES};
 use super::bell::{Ringer, Tidings};
 use super::fault::{Fault, Stake};
+use super::home;
 use super::link::Link;
 use super::schema::Server;
 use super::statements::{PROBE_CLEAR, PROBE_RENEW};
@@ -28,6 +29,7 @@ pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Re
     let tables = link.run(PROBE_TABLES, &[], Stake::Reading).await?;
     findings.push(logged(&tables)?);
     findings.push(creators(&link.run(PROBE_CREATORS, &[], Stake::Reading).await?)?);
+    findings.push(homes(&home::all(link).await?));
     findings.push(fence(&settings));
     findings.push(clock_difference(link).await?);
     findings.push(push(link, ringer).await);
@@ -269,6 +271,20 @@ fn creators(rows: &[Row]) -> Result<Finding, Fault> {
         );
         finding(Severity::Warning, CODE, message)
     })
+}
+
+/// Candidates that use different sets of tables do not hear of each other.
+fn homes(homes: &[String]) -> Finding {
+    const CODE: &str = "schemas";
+    if homes.len() < 2 {
+        return finding(Severity::Fine, CODE, "no other schema of this database holds tables of primacy");
+    }
+    let message = format!(
+        "schemas {} of this database hold tables of primacy each: candidates of one election that use different ones lead at \
+         the same time. Give every candidate of an election the same ?schema=NAME, or drop the tables that nobody uses",
+        home::shown(homes)
+    );
+    finding(Severity::Warning, CODE, message)
 }
 
 /// The rights that a candidate needs and this user does not have.

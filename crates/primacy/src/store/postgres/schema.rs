@@ -149,11 +149,16 @@ const FENCE: &str = include_str!("fence.sql");
 /// what others created is seen after the lock. An advisory lock does not make a session read what others have changed
 /// in the catalog; a lock on a relation does, so one is read in between.
 fn creation_of(tables: &str, table: &str, version: i32) -> String {
+    creation_after("", tables, table, version)
+}
+
+/// [`creation_of`], with statements that come after the lock and before it is looked whether there are tables.
+fn creation_after(first: &str, tables: &str, table: &str, version: i32) -> String {
     format!(
         "DO $primacy$ BEGIN
 PERFORM {{pg_advisory_xact_lock}}({LOCK});
 PERFORM 1 FROM {{pg_class}} LIMIT 1;
-IF {{to_regclass}}('{{}}.{table}') IS NULL THEN
+{first}IF {{to_regclass}}('{{}}.{table}') IS NULL THEN
 {tables}
 INSERT INTO {{}}.{table} (version) VALUES ({version});
 END IF;
@@ -163,6 +168,24 @@ END $primacy$;"
 
 fn creation() -> String {
     creation_of(TABLES, "primacy_schema", VERSION)
+}
+
+/// The code of the error with which [`unattended_creation`] refuses.
+const ELSEWHERE: &str = "PR003";
+
+/// [`creation`] by a candidate, which makes no second set of tables in a database: candidates that use different ones lead at the
+/// same time. Only an administrator may mean that. Read committed, so that the tables are seen that others made while this one
+/// waited for the lock; a batch of several statements is one transaction, in which that can be set.
+fn unattended_creation() -> String {
+    let refusal = format!(
+        "IF {{to_regclass}}('{{}}.primacy_schema') IS NULL AND EXISTS ({homes}) THEN
+RAISE EXCEPTION USING ERRCODE = '{ELSEWHERE}', MESSAGE = 'another schema has tables of primacy';
+END IF;
+",
+        homes = home::HOMES
+    );
+    let creation = creation_after(&refusal, TABLES, "primacy_schema", VERSION);
+    format!("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{creation}")
 }
 
 /// From the version before, once: whoever waits is of the rank without preferences. Whoever runs with the old tables goes on.
@@ -384,7 +407,7 @@ async fn create(link: &mut Link, server: &Server) -> Result<(), StoreError> {
             link.shown()
         )));
     }
-    create_tables(link, &creation()).await?;
+    create_tables(link, &unattended_creation()).await?;
     if let Err(fault) = link.run_batch(FENCE, Stake::Reading).await {
         debug!(?fault, "the function primacy_fence could not be created; the store works without it");
     }
@@ -397,6 +420,9 @@ async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError
         let (shown, schema) = (link.shown(), link.schema());
         return Err(StoreError::Unusable(format!("{shown}: there is no schema {schema}; create it")));
     }
+    if fault.code() == Some(ELSEWHERE) {
+        return Err(elsewhere(link).await);
+    }
     let lacks_right = fault.code() == Some("42501");
     let error = fault.meaning(link.shown(), Stake::Reading);
     if !lacks_right {
@@ -408,6 +434,23 @@ async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError
         link.shown(),
         schema = link.schema()
     )))
+}
+
+/// Why no tables are made in the schema of this connection.
+async fn elsewhere(link: &mut Link) -> StoreError {
+    let homes = match home::all(link).await {
+        Ok(homes) => homes,
+        Err(fault) => return fault.meaning(link.shown(), Stake::Reading),
+    };
+    let others = home::shown(&homes);
+    StoreError::Unusable(format!(
+        "{}: tables of primacy are in schema {others} of this database, so none are made in schema {schema}: candidates that use \
+         different ones lead at the same time. Use ?schema={other} in the URL of every candidate, or, where a second set of \
+         elections is meant, let an administrator run the SQL that `primacy schema postgres --schema {schema}` prints",
+        link.shown(),
+        schema = link.schema(),
+        other = if homes.len() == 1 { &others } else { "NAME" },
+    ))
 }
 
 /// The tables of the `registers` protocol.
