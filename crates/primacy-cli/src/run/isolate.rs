@@ -8,18 +8,18 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::prctl::{set_dumpable, set_pdeathsig};
+use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getegid, geteuid};
 use rustix::thread::{
@@ -28,6 +28,7 @@ use rustix::thread::{
 };
 
 use super::program::{CANNOT_EXECUTE, Rights};
+use super::wire::End;
 use super::{EXEC, GATE, INIT, family, handover};
 
 /// The exit code of a process of the chain that could not do its work, or whose parent has died.
@@ -59,12 +60,24 @@ pub(crate) fn gate(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(KILLED);
     }
     match made.and_then(|()| stand_by(args)) {
-        Ok(status) => {
-            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-            ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
-        }
+        Ok(end) => end_as(end),
         Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Ends this process as the program has ended, so that its parent can tell a signal from an exit code.
+fn end_as(end: End) -> ExitCode {
+    if let End::Signal(signal) = end
+        && let Ok(signal) = Signal::try_from(signal)
+        // It is no crash of this process.
+        && set_dumpable(false).is_ok()
+        && SigSet::empty().thread_set_mask().is_ok()
+    {
+        // Rust's handler of SIGSEGV and SIGBUS lets only the second one through.
+        let _ = raise(signal).and_then(|()| raise(signal));
+    }
+    // This process ignores some signals, SIGPIPE for one.
+    ExitCode::from(end.exit_code())
 }
 
 fn fail(why: &str) -> ExitCode {
@@ -102,9 +115,11 @@ fn refused(what: &str, error: Errno) -> io::Error {
     ))
 }
 
-fn stand_by(command: impl Iterator<Item = OsString>) -> io::Result<ExitStatus> {
-    // Its end tells the init that this process is gone, should the kernel's signal have come too early.
-    let (socket, other) = UnixStream::pair()?;
+/// How the program has ended.
+fn stand_by(command: impl Iterator<Item = OsString>) -> io::Result<End> {
+    // Its end tells the init that this process is gone, should the kernel's signal have come too early. The init tells by it
+    // which signal has ended the program: the first process of a namespace cannot end by a signal from inside.
+    let (mut socket, other) = UnixStream::pair()?;
     let mut init = Command::new("/proc/self/exe")
         .arg0("primacy")
         .arg(INIT)
@@ -112,7 +127,15 @@ fn stand_by(command: impl Iterator<Item = OsString>) -> io::Result<ExitStatus> {
         .stdin(Stdio::from(OwnedFd::from(other)))
         .spawn()?;
     handover::send(&socket, b"\n", io::stdin().as_fd())?;
-    init.wait()
+    let status = init.wait()?;
+    // What it has said is there by now.
+    socket.set_nonblocking(true)?;
+    let mut signal = [0];
+    match (socket.read(&mut signal), status.code()) {
+        (Ok(1), _) => Ok(End::Signal(i32::from(signal[0]))),
+        (_, Some(code)) => Ok(End::Code(code)),
+        (_, None) => Ok(End::Signal(status.signal().unwrap_or_default())),
+    }
 }
 
 /// `primacy __init RIGHTS CMD ARG…`: the first process of the namespace. Starts the program, passes signals on to it,
@@ -124,8 +147,20 @@ pub(crate) fn init(args: impl Iterator<Item = OsString>) -> ExitCode {
     run(args).unwrap_or_else(|error| fail(&error.to_string()))
 }
 
+fn unmounted(error: Errno) -> io::Error {
+    let advice = match error {
+        Errno::EPERM | Errno::EACCES => {
+            ": where parts of /proc are covered, as in most containers, or AppArmor forbids it, an ordinary user may mount none. Start \
+             the container with an open /proc (docker: --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked) and \
+             without that profile, run primacy as root with CAP_SYS_ADMIN, or leave --isolate out"
+        }
+        _ => "",
+    };
+    io::Error::other(format!("/proc cannot be mounted for the program ({error}){advice}"))
+}
+
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
-    let gate = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut gate = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (_, stdin) = handover::receive(&gate)?;
     let none: Option<&str> = None;
     // Of all mounts only this one is apart: what the program mounts elsewhere is seen by everybody, as ever.
@@ -134,7 +169,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
             let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
             mount(Some("proc"), "/proc", Some("proc"), flags, none)
         })
-        .map_err(|error| io::Error::other(format!("/proc cannot be mounted for the program: {error}")))?;
+        .map_err(unmounted)?;
     clear_ambient_capability_set()?;
     let signals = SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let rights = args.next().unwrap_or_default();
@@ -160,6 +195,9 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         while let Ok(Some(signal)) = signals.read_signal() {
             match i32::try_from(signal.ssi_signo).map(Signal::try_from) {
                 Ok(Ok(Signal::SIGCHLD)) => {}
+                // From inside the namespace, where the program has signalled its first process. Nobody does for it what it
+                // asks of another.
+                Ok(Ok(_)) if signal.ssi_pid != 0 => {}
                 // A program that is gone needs none.
                 Ok(Ok(signal)) => drop(killpg(program, signal)),
                 _ => {}
@@ -169,6 +207,10 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
             if let Some(end) = family::reap(child)
                 && child == program
             {
+                if let End::Signal(signal) = end {
+                    // If it cannot be told, the exit code tells.
+                    let _ = u8::try_from(signal).map(|signal| gate.write_all(&[signal]));
+                }
                 return Ok(ExitCode::from(end.exit_code()));
             }
         }

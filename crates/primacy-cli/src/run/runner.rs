@@ -153,7 +153,7 @@ impl Runner {
                     return Err(Refusal::new(UNAVAILABLE, error.to_string()));
                 }
                 Waited::InVain(why) => {
-                    info!("gives up: {why}");
+                    info!("gives up{why}");
                     return Ok(self.leave(LOST).await);
                 }
                 Waited::Stopped(reason) => {
@@ -489,14 +489,19 @@ async fn wait_for(patience: Option<Patience>) {
 
 /// Why to wait no longer, if it is time to. With `Try`, what has been found; a free lease is asked for.
 fn in_vain(status: &Status, patience: Option<Patience>, patient: bool, in_time: bool) -> Option<String> {
-    use primacy::store::Why::{Asking, NotLooked, Unreachable};
+    use primacy::store::Why::{self, Asking, NotLooked, Unreachable};
+    let state = |why: &Why| match why {
+        // With a short limit it has not been answered yet.
+        Asking => "it was about to ask for the free lease".to_owned(),
+        why => format!("this candidate {why}"),
+    };
     let Status::Waiting { why, .. } = status else { return None };
     match patience? {
         Patience::For(limit) if !in_time && *why != NotLooked => {
-            Some(format!("after {} this candidate {why}", span(limit)))
+            Some(format!(" after {}: {}", span(limit).replace(".0ms", "ms"), state(why)))
         }
         Patience::Try if patient && matches!(why, NotLooked | Unreachable | Asking) => None,
-        Patience::Try if *why != NotLooked => Some(format!("this candidate {why}, and was told not to wait")),
+        Patience::Try if *why != NotLooked => Some(format!(": {}, and was told not to wait", state(why))),
         _ => None,
     }
 }
@@ -530,4 +535,25 @@ fn first_trouble(status: &Status) -> Option<Trouble> {
 /// Whether the store has answered at least once.
 fn has_looked(status: &Status) -> bool {
     !matches!(status, Status::Waiting { why: primacy::store::Why::NotLooked, .. }) && first_trouble(status).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use primacy::store::Why;
+
+    use super::*;
+
+    #[test]
+    fn why_it_waits_no_longer_reads_well() {
+        let after = |why| {
+            let limit = Patience::For(Duration::from_millis(1));
+            in_vain(&Status::Waiting { why, leader: None, trouble: None }, Some(limit), true, false)
+        };
+        assert_eq!(after(Why::Asking).as_deref(), Some(" after 1ms: it was about to ask for the free lease"));
+        assert_eq!(
+            after(Why::Paused).as_deref(),
+            Some(" after 1ms: this candidate waits because the election is paused")
+        );
+        assert_eq!(after(Why::NotLooked), None);
+    }
 }

@@ -123,3 +123,42 @@ fn isolation_that_cannot_be_had_is_refused_before_anything_is_touched() {
     assert!(said.contains("--isolate cannot be had here") && said.contains("max_user_namespaces"), "{said}");
     assert!(!world.path("primacy.db").exists(), "nothing was created");
 }
+
+#[test]
+fn what_an_isolated_program_asks_of_the_first_process_is_not_done_to_itself() {
+    each_user(|world, user| {
+        for signal in ["TERM", "HUP", "INT", "USR1"] {
+            let output = run(&world, user, &format!("kill -{signal} 1; kill -0 1; echo on"));
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!((output.status.code(), said.as_str()), (Some(0), "on\n"), "{signal}: {output:?}");
+        }
+    });
+}
+
+#[test]
+fn the_signal_that_has_ended_an_isolated_program_is_told() {
+    each_user(|world, user| {
+        for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139)] {
+            let mut command = world.primacy(["run", "--isolate", "--", "sh", "-c"]);
+            command.arg(format!("kill -{signal} $$"));
+            let output = user(command).output().expect("primacy starts");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(code), "{said}");
+            assert!(said.contains(&format!("the program was ended by signal {}", code - 128)), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_covered_proc_is_told_of_with_what_to_do() {
+    let Some(world) = world_of_nobody() else { return };
+    // As container runtimes cover parts of it.
+    let command = as_nobody(&world.primacy(["run", "--isolate", "--", "true"]));
+    let mut covered = Command::new("unshare");
+    covered.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc/fs && exec \"$@\"", "sh"]);
+    covered.arg(command.get_program()).args(command.get_args()).env("PRIMACY_STORE", world.store());
+    let output = covered.output().expect("unshare exists");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(71), "{output:?}");
+    assert!(said.contains("/proc cannot be mounted") && said.contains("systempaths=unconfined"), "{said}");
+}

@@ -40,7 +40,10 @@ fn for_waits_so_long_and_no_longer() {
     assert_eq!(output.status.code(), Some(75), "{output:?}");
     assert!(begin.elapsed() >= Duration::from_millis(700));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("after 700ms") && said.contains("that a holds with token"), "{said}");
+    assert!(
+        said.contains("gives up after 700ms: this candidate waits for the lease that a holds with token"),
+        "{said}"
+    );
     world.await_candidates(0);
 
     let second = world.start("b", &[LONG, &["--for", "1m"]].concat(), &[]);
