@@ -113,7 +113,7 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         row("`Roll` `Adopt`", roll(&RollAsk::Adopt(cluster.clone()))),
         row("`Roll` `Report`", roll(&RollAsk::Report { number: NOWHERE })),
         row("`Roll` `Inherit`", roll(&RollAsk::Inherit { number: NOWHERE, elections: Default::default() })),
-        row("`Found`, when the voters have met", Body::Found(cluster.into())),
+        row("`Found`, when the voters have met", Body::Found((&cluster.joint(cluster.voters().clone())).into())),
         row("`Hello`, a second one", Body::Hello(Hello { role: 3, ..greeting("", 3) })),
     ];
     let is_answer = |body: &Body| door.asked(1, body.clone(), &Out::new().0, &stranger()).err() == Some(AN_ANSWER);
@@ -417,6 +417,21 @@ async fn each_frame_is_taken_from_those_who_may_and_from_nobody_else() {
         assert_eq!(world.cluster(n).await, cluster, "nothing of all that has changed who votes");
     }
     assert_eq!(world.peers.len(), 3);
+}
+
+/// Who brings voters together may not have seen yet that one was told, and tells it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_that_is_told_twice_to_vote_with_the_same_goes_on() {
+    let world = World::start().await;
+    let cluster = world.cluster(1).await;
+    let (_, mut sender, mut receiver) = world.by_certificate("a", greeting("", 0)).await.expect("it is there");
+    sender.send(1, Body::Found((&cluster).into())).await.expect("it is there");
+    sender.send(2, ask(&Ask::Read, false)).await.expect("it is there");
+    let answer = within("an answer", receiver.next()).await.expect("the connection stays");
+    assert!(matches!(answer, Some((2, Body::Answer(_)))), "{answer:?}");
+    assert_eq!(world.cluster(1).await, cluster);
+    // From another it is refused as ever.
+    assert_eq!(world.takes("operator", [Body::Found((&cluster).into())]).await, ["ends"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

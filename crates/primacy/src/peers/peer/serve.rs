@@ -345,9 +345,10 @@ impl Door {
             }
             Body::Probe(_) => Work::Probe { number, out },
             Body::Roll(question) => Work::Roll { number, page: Box::new(self.rolled(question)?), out },
-            Body::Found(cluster) => {
-                Work::Found { cluster: self.founded(cluster, guest.own_name())?, done: oneshot::channel().0 }
-            }
+            Body::Found(cluster) => match self.founded(cluster, guest.own_name())? {
+                Some(cluster) => Work::Found { cluster, done: oneshot::channel().0 },
+                None => return Ok(None),
+            },
             Body::Behind(voters) => Work::Behind { number, voters, out },
             Body::Testify(after) => Work::Testify { number, after, out },
             Body::Hello(_) => return Err(Malformed("a second greeting")),
@@ -380,16 +381,20 @@ impl Door {
         if fits { Ok(page) } else { Err(Malformed("voters that this one has nothing to do with")) }
     }
 
-    /// Voters that this one is told to vote with. Whoever tells it has asked all of them, this one too.
-    fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Cluster, Malformed> {
+    /// Voters that this one is told to vote with. Whoever tells it has asked all of them, this one too. `None`: it votes with them
+    /// already, and was told again before that was seen.
+    fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Option<Cluster>, Malformed> {
         let cluster = Cluster::try_from(cluster)?;
         if self.tls.is_some() && proven != self.names.first().map(String::as_str) {
             return Err(Malformed("voters that another peer has to bring together"));
         }
+        if self.cluster.borrow().as_ref() == Some(&cluster) {
+            return Ok(None);
+        }
         let is_first = cluster.number() == 0 && self.cluster.borrow().is_none();
         if is_first && cluster.voter_named(self.own.name()) == Some(self.voter) && cluster.names().eq(self.names.iter())
         {
-            Ok(cluster)
+            Ok(Some(cluster))
         } else {
             Err(Malformed("other voters than this one was told of"))
         }
