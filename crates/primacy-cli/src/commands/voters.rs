@@ -83,9 +83,14 @@ pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut 
             _ => return,
         });
     };
-    let Exchanged { voters, is_changed, .. } = store.exchange(exchange, &mut told).await.map_err(failure)?;
-    let outcome = if is_changed { "exchanged" } else { "already" };
-    let head = if is_changed { "" } else { "nothing to do: " };
+    let exchanged = store.exchange(exchange, &mut told).await.map_err(failure)?;
+    let Exchanged { voters, is_changed, has_finished, told } = exchanged;
+    let (outcome, head) = match &*told {
+        _ if is_changed => ("exchanged", String::new()),
+        _ if has_finished => ("finished", "the exchange that was under way is finished: ".to_owned()),
+        [] => ("already", "nothing to do: ".to_owned()),
+        told => ("told", format!("told who votes: {}; ", told.join(", "))),
+    };
     output.text(&format!("{head}{}\n{}", voters.strength(), places(&voters.voters, output)))?;
     if voters.voters.len() % 2 == 0 {
         output.remark("an even number of voters survives no more losses than one less");

@@ -241,8 +241,19 @@ fn a_voter_that_was_away_catches_up_and_one_that_cannot_prove_who_votes_is_confi
         let url = format!("peers://{},{}?certs={}&name={name}", cluster.peer(d), cluster.peer(e), cluster.certs());
         World::on(url)
     };
+    // It answers, and does not count.
+    let list = by_rest("operator").primacy(["peer", "list"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(text.starts_with("2 of 3 voters answer; no more may be lost"), "{text}");
+    assert!(text.contains("it has not learned yet who votes by now"), "{text}");
+    let doctor = by_rest("operator").primacy(["doctor"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&doctor.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("2 of 3 voters answer") && text.contains("primacy peer confirm"), "{text}");
     let (code, told, said) = peer(&by_rest("operator"), &["confirm"]);
-    assert_eq!((code, names(&told)), (Some(0), vec!["c", "d", "e"]), "{said}");
+    assert_eq!((code, &told["outcome"], names(&told)), (Some(0), &"told".into(), vec!["c", "d", "e"]), "{said}");
+    let again = by_rest("operator").primacy(["peer", "confirm"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&again.stdout).into_owned();
+    assert!(text.starts_with("nothing to do: all 3 voters answer"), "{text}");
     cluster.voter(2).await_log("the voters have been exchanged voters=c, d, e");
     // With d gone, it takes c to grant anything.
     let store = by_rest("web-1").store().to_owned();

@@ -24,5 +24,5 @@ pub use membership::{Membership, MembershipError, VoterId};
 pub use pace::Pace;
 pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
 pub use role::Role;
-pub use roll::{Ballot, Configuration, Elections, Report, Roll, RollAnswer, RollAsk, Testimony};
+pub use roll::{Ballot, Configuration, Elections, LEAP_MOST, Report, Roll, RollAnswer, RollAsk, Testimony};
 pub use voter::{Durable, Verdict, Voter};

@@ -66,8 +66,8 @@ pub enum RollAsk<C> {
         /// The same voters and those that are to come.
         proposal: C,
     },
-    /// That these are the voters by now: from then on it answers nobody who counts with those before them. Only what
-    /// can be no other is sent, and only an operator is believed.
+    /// That these are the voters by now: from then on it answers nobody who counts with those before them. Only an
+    /// operator is believed, who sends what was chosen, or what one voter has told: that is not proven.
     Adopt(C),
     /// What it has promised, now that it answers by this number.
     Report {
@@ -153,7 +153,7 @@ impl<C> Default for Testimony<C> {
 
 /// By how many numbers an operator's configuration may be beyond a voter's own. One that nobody makes by mistake or on purpose
 /// uses the numbers up.
-const LEAP_MOST: u64 = 1_000;
+pub const LEAP_MOST: u64 = 1_000;
 
 /// One voter's part in who votes. All but a point in time is kept on disk, flushed before any answer leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -188,7 +188,8 @@ impl PeersDesk {
         let mut flushes: Vec<u64> = probed.iter().flat_map(|probed| probed.flushes_ns.clone()).collect();
         flushes.sort_unstable();
         let product = probed.first().map_or_else(|| "peers".to_owned(), |probed| probed.product.clone());
-        let voters = voters_of(&self.pool);
+        let behind = self.pool.behind().await;
+        let voters = voters_of(&self.pool, &behind);
         let mut findings = findings(&voters, &flushes, Secrecy::of(&self.pool));
         findings.extend(exchange(&voters));
         findings.extend(self.pool.tls().map(|tls| certificate(tls.health())));
@@ -228,7 +229,10 @@ fn findings(voters: &Voters, flushes: &[u64], secrecy: Secrecy) -> Vec<Finding> 
     let finding = |severity, code, message| Finding { severity, code, message };
     let count = voters.voters.len();
     let is_complete = voters.voters.iter().all(|voter| voter.trouble.is_none());
-    let hint = if is_complete { "" } else { ". Bring the others back" };
+    let troubles =
+        voters.voters.iter().filter_map(|voter| Some(format!("{}: {}", voter.address, voter.trouble.as_ref()?)));
+    let troubles: Vec<_> = troubles.collect();
+    let hint = if is_complete { String::new() } else { format!(". Bring the others back: {}", troubles.join("; ")) };
     let severity = if is_complete && voters.spare() > 0 { Severity::Fine } else { Severity::Warning };
     let mut all = vec![finding(severity, "voters", format!("{}{hint}", voters.strength()))];
     if count.is_multiple_of(2) {

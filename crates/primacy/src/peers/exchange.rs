@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::quorum::{Change, ChangeOutput, Report, RollAnswer, VoterId};
+use primacy_core::quorum::{Change, ChangeOutput, LEAP_MOST, Report, RollAnswer, VoterId};
 
 use super::address::{AddressError, PeerAddress};
 use super::cluster::{Cluster, Roster};
@@ -30,7 +30,7 @@ pub struct VoterPlace {
     pub address: PeerAddress,
     /// Its identity.
     pub voter: VoterId,
-    /// What stands in the way to it, or `None` if it can be asked.
+    /// What stands in the way to it, or why it does not vote with the others yet. `None` if it can be asked.
     pub trouble: Option<String>,
 }
 
@@ -99,6 +99,8 @@ pub struct Exchanged {
     pub is_changed: bool,
     /// Whether an exchange was under way, and has been finished first.
     pub has_finished: bool,
+    /// The names of those who vote now and knew only of earlier voters before.
+    pub told: Vec<String>,
 }
 
 /// What an exchange tells on its way.
@@ -216,7 +218,8 @@ impl PeersStore {
         let mut pool = Pool::open(&self.places, "an operator", None).await?;
         // Whoever knows of later voters says so.
         pool.poll(&Body::List(true)).await?;
-        Ok(voters_of(&pool))
+        let behind = pool.behind().await;
+        Ok(voters_of(&pool, &behind))
     }
 
     /// Exchanges voters, and returns when a majority of the new ones votes without the old ones. An exchange that is under way
@@ -232,6 +235,7 @@ impl PeersStore {
     ) -> Result<Exchanged, ExchangeError> {
         let mut pool = Pool::open(&self.places, "an operator", None).await?;
         let (mut is_changed, mut has_finished) = (false, false);
+        let before = pool.behind().await;
         for _ in 0..RIVALS_MOST {
             has_finished |= drive(&mut pool, None, &mut |progress| match progress {
                 Progress::Begun => told(Progress::Finishing),
@@ -240,8 +244,7 @@ impl PeersStore {
             .await?;
             let number = pool.cluster.number();
             let Some(target) = self.plan(&mut pool, exchange, is_changed || has_finished).await? else {
-                let voters = voters_of(&pool);
-                return Ok(Exchanged { voters, is_changed, has_finished });
+                return Ok(exchanged(&mut pool, &before, is_changed, has_finished).await);
             };
             if pool.cluster.number() > number {
                 // Somebody knows of a later exchange: that is finished first.
@@ -251,7 +254,7 @@ impl PeersStore {
             is_changed |= drive(&mut pool, Some(wanted), told).await?;
             if pool.cluster.incoming().is_none() && *pool.cluster.voters() == target {
                 // The voter on the way may be none any more, and speak for no operator.
-                return Ok(Exchanged { voters: voters_of(&pool), is_changed, has_finished });
+                return Ok(exchanged(&mut pool, &before, is_changed, has_finished).await);
             }
         }
         Err(ExchangeError::Rivals)
@@ -320,12 +323,39 @@ impl PeersStore {
     }
 }
 
-pub(super) fn voters_of(pool: &Pool) -> Voters {
+async fn exchanged(
+    pool: &mut Pool,
+    before: &BTreeMap<VoterId, u64>,
+    is_changed: bool,
+    has_finished: bool,
+) -> Exchanged {
+    let behind = pool.behind().await;
+    let told = before.keys().filter(|voter| !behind.contains_key(voter) && pool.trouble(**voter).is_none());
+    let told = told.filter_map(|voter| Some(pool.cluster.address_of(*voter)?.name().to_owned())).collect();
+    Exchanged { voters: voters_of(pool, &behind), is_changed, has_finished, told }
+}
+
+/// Why a voter that answers does not vote with the others. `own`: the number of the voters that it knows of.
+fn lag(peer: &PeerAddress, own: u64, number: u64) -> String {
+    if number.saturating_sub(own) > LEAP_MOST {
+        let name = peer.name();
+        format!(
+            "it is too many exchanges of voters behind to be brought up to date; start it with an empty folder, then: primacy peer \
+             replace {name} {peer}"
+        )
+    } else {
+        "it has not learned yet who votes by now; if it does not catch up: primacy peer confirm".to_owned()
+    }
+}
+
+/// `behind`: those that know of earlier voters, by [`Pool::behind`].
+pub(super) fn voters_of(pool: &Pool, behind: &BTreeMap<VoterId, u64>) -> Voters {
+    let number = pool.cluster.number();
     let places = |roster: &Roster| {
         let place = |(voter, address): &(VoterId, PeerAddress)| VoterPlace {
             address: address.clone(),
             voter: *voter,
-            trouble: pool.trouble(*voter),
+            trouble: pool.trouble(*voter).or_else(|| Some(lag(address, *behind.get(voter)?, number))),
         };
         roster.values().map(place).collect()
     };
@@ -467,6 +497,13 @@ mod tests {
             VoterPlace { address: address.parse().expect("an address"), voter, trouble: None }
         };
         text.iter().map(place).collect()
+    }
+
+    #[test]
+    fn a_voter_that_is_too_far_behind_is_replaced_and_another_is_confirmed() {
+        let peer = "c@h:3".parse().expect("an address");
+        assert!(lag(&peer, 4, 4 + LEAP_MOST).ends_with("primacy peer confirm"));
+        assert!(lag(&peer, 4, 5 + LEAP_MOST).ends_with("primacy peer replace c c@h:3"));
     }
 
     #[test]

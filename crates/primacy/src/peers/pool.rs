@@ -21,6 +21,8 @@ use crate::clock;
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
 
+mod behind;
+
 /// Where the voters are, and how they are talked to.
 #[derive(Clone, Debug)]
 pub(super) struct Places {

@@ -142,7 +142,11 @@ async fn inquire(
     }
     if complains && !missing.is_empty() {
         let missing = missing.join(", ");
-        warn!(%missing, "no majority of the voters has been heard yet: perhaps they were exchanged meanwhile");
+        warn!(
+            %missing,
+            "no majority of the voters has been heard yet: bring them back; if they were exchanged meanwhile and are gone, an \
+             operator brings this one up to date: primacy peer confirm"
+        );
     }
     said
 }
