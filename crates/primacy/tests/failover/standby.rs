@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::store::StoreError;
-use primacy::{Election, ElectionName, Status, clock};
+use primacy::{Election, ElectionName, Status, StopReason, clock};
 use primacy_servers::Replication;
 
 use crate::crew::{Crew, PATIENCE};
@@ -35,7 +35,7 @@ async fn a_standby_is_never_believed() {
     let told = crew.status(
         "lost",
         "a refusal",
-        |status| matches!(status, Status::Waiting { trouble: Some(trouble), .. } if is_refusal(&trouble.error)),
+        |status| matches!(status, Status::Stopped { reason: StopReason::StoreUnusable(error) } if is_refusal(error)),
     );
     told.await;
     let alone = Election::open(&standby.url(), &crew.name).expect("a valid URL");
