@@ -164,6 +164,9 @@ pub(crate) enum Command {
     /// Let candidates take the lease again
     #[command(after_help = examples::RESUME)]
     Resume,
+    /// Remove an election that nobody uses any more; its token stays
+    #[command(after_help = examples::FORGET)]
+    Forget(ForgetArgs),
     /// Check what the store guarantees, measure it, and advise on timing
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
@@ -288,6 +291,14 @@ impl RunArgs {
             }
         }
     }
+}
+
+/// `primacy forget`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ForgetArgs {
+    /// The election's name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: ElectionName,
 }
 
 /// `primacy status`.

@@ -1,5 +1,7 @@
 //! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
 
+#[path = "quorum/forget.rs"]
+mod forget;
 #[path = "quorum/orders.rs"]
 mod orders;
 #[path = "quorum/repeats.rs"]
@@ -127,17 +129,13 @@ impl Peers {
 }
 
 fn applied(result: Result<Reply, CallError>) -> Record {
-    match result {
-        Ok(Reply::Applied(record)) => record,
-        other => panic!("{other:?}"),
-    }
+    let Ok(Reply::Applied(record)) = result else { panic!("{result:?}") };
+    record
 }
 
 fn conflict(result: Result<Reply, CallError>) -> Sighting {
-    match result {
-        Ok(Reply::Conflict(sighting)) => sighting,
-        other => panic!("{other:?}"),
-    }
+    let Ok(Reply::Conflict(sighting)) = result else { panic!("{result:?}") };
+    sighting
 }
 
 fn version(token: u64, beat: u64) -> Version {

@@ -127,6 +127,7 @@ mod tests {
             age: Some(Duration::from_secs(4)),
             held_for: None,
             candidates: vec![waiting(2, "a", 1), waiting(3, "a", 11), waiting(4, "b", 1), waiting(5, "a", 1)],
+            basis: crate::store::Basis::Record,
         };
         let found = |me, secs| {
             let within = Duration::from_secs(secs);

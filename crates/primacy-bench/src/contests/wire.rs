@@ -249,6 +249,7 @@ choices! {
         2: Renew { term, id, beat, lease, fulfilled };
         3: Release { term, id, beat, fulfilled };
         4: Order { orders, token };
+        6: Forget { term };
         5: Withdraw { term, id, beat };
     }
 }

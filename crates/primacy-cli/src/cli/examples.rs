@@ -100,6 +100,17 @@ pub(crate) const RESUME: &str = "\
 Examples:
   primacy resume --election billing";
 
+pub(crate) const FORGET: &str = "\
+Examples:
+  primacy forget billing
+  primacy forget billing --store postgres://app@db.example/app --json
+
+Everything about the election goes: its record, its history, its hint file. What stays is its token, raised by one: if the \
+election begins again, each token is larger than all before, and resources refuse a leader from before. \
+Refused while somebody leads or waits, and while the election is paused. In a database this takes rights that candidates have \
+not: the end of `primacy schema` shows them.
+Exit codes: 0 it is forgotten, 1 refused, 69 the store was not reached.";
+
 pub(crate) const DOCTOR: &str = "\
 Examples:
   primacy doctor

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use primacy::ElectionName;
 use primacy::store::{
-    BoxFuture, Desk, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Registry, Session, Snapshot,
-    Store, StoreError, Term,
+    BoxFuture, Desk, Forgotten, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Registry, Session,
+    Snapshot, Store, StoreError, Term,
 };
 
 /// What the fake will answer, and what it was asked.
@@ -111,6 +111,10 @@ impl Desk for FakeDesk {
             script.given.push(order);
             script.orders.pop_front().expect("as many answers as orders")
         })
+    }
+
+    fn forget<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+        self.0.answer(|_| Ok(Forgotten::NoSuchElection))
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {

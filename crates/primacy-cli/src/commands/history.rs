@@ -8,6 +8,9 @@ use crate::output::failure::Failure;
 use crate::output::schema::{self, Lead, PastTerm, SCHEMA};
 use crate::output::{Output, report};
 
+/// The bits of a token that count grants. Above them is the store's epoch, in which an election may begin.
+const COUNTER: u64 = (1 << 40) - 1;
+
 pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let terms = reach.history(args.limit).await?.value;
     let snapshot = reach.snapshot().await?.now();
@@ -20,13 +23,24 @@ pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Outp
     }
     let current = match Lead::of(snapshot.as_ref()) {
         Lead::Led(..) => snapshot.as_ref().map(|snapshot| snapshot.record.version.token),
-        Lead::Vacant | Lead::Unknown(_) | Lead::Never => None,
+        Lead::Vacant | Lead::Unknown(_) | Lead::Lost | Lead::Forgotten | Lead::Never => None,
     };
+    let is_all = terms.len() < args.limit as usize;
+    let last = snapshot.as_ref().map(|snapshot| snapshot.record.version.token).unwrap_or_default();
+    let oldest = terms.last().map_or(last.next(0), |term| term.token);
+    let known_from = Some(oldest.get()).filter(|token| is_all && token & COUNTER > 1);
+    if let Some(token) = known_from {
+        output.remark(&format!(
+            "the history begins with token {token}: leaderships before it, if there were any, are not known any more (the \
+             last 1,000 are kept; the history of an election that was forgotten, or whose voters were replaced, begins anew)"
+        ));
+    }
     output.text(&report::history(&terms, current, &TimeZone::system(), output.palette))?;
     output.json(&schema::History {
         schema: SCHEMA,
         store: reach.location(),
         election: election.as_str().to_owned(),
+        known_from,
         terms: terms.iter().map(|term| PastTerm::new(term, current == Some(term.token))).collect(),
     })?;
     Ok(0)

@@ -14,6 +14,7 @@ mod clocks;
 mod doctor;
 #[cfg(test)]
 mod fake;
+mod forget;
 mod history;
 mod list;
 mod members;
@@ -80,7 +81,11 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
         )));
     }
     runtime()?.block_on(async {
-        let mut reach = Reach::new(store, common.election.clone(), common.wait);
+        let election = match &command {
+            Command::Forget(args) => args.name.clone(),
+            _ => common.election.clone(),
+        };
+        let mut reach = Reach::new(store, election, common.wait);
         match command {
             Command::Status(args) => status::run(&args, &mut reach, output).await,
             Command::List => list::run(&mut reach, output).await,
@@ -94,6 +99,7 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Depose(args) => orders::run(orders::Wanted::Depose, &args, &mut reach, output).await,
             Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
+            Command::Forget(_) => forget::run(&mut reach, output).await,
             Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
             Command::Run(_)
             | Command::Peer(_)

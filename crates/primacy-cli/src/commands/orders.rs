@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use primacy::store::{Holder, Order, OrderKind, Ordered, Snapshot, Wish};
+use primacy::store::{Basis, Holder, Order, OrderKind, Ordered, Snapshot, Wish};
 use primacy::{ElectionName, Instant, Label, Token, clock};
 
 use super::outcome::{self, Outcome};
-use super::pause::no_such_election;
+use super::pause::{no_record, no_such_election};
 use super::reach::Reach;
 use crate::cli::OrderArgs;
 use crate::output::failure::{Failure, code};
@@ -57,6 +57,7 @@ impl Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refusal {
     NoSuchElection,
+    NoRecord,
     TokenChanged,
     Paused,
     NoCandidate,
@@ -66,6 +67,7 @@ impl Refusal {
     const fn word(&self) -> &'static str {
         match self {
             Self::NoSuchElection => "no-such-election",
+            Self::NoRecord => "no-record",
             Self::TokenChanged => "token-changed",
             Self::Paused => "paused",
             Self::NoCandidate => "no-candidate",
@@ -133,6 +135,9 @@ fn command_for(election: &ElectionName) -> String {
 fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decision {
     let Some(snapshot) = before else { return Decision::Refuse(Refusal::NoSuchElection) };
     let record = &snapshot.record;
+    if snapshot.basis != Basis::Record {
+        return Decision::Refuse(Refusal::NoRecord);
+    }
     if args.token.is_some_and(|token| token != record.version.token) {
         return Decision::Refuse(Refusal::TokenChanged);
     }
@@ -181,6 +186,7 @@ impl Steering<'_> {
         let ordered_at = clock::now();
         let (result, base) = match given.ordered {
             Ordered::NoSuchElection => return self.refuse(&Refusal::NoSuchElection, None, reach, output),
+            Ordered::NoRecord(now) => return self.refuse(&Refusal::NoRecord, Some(&now), reach, output),
             // An attempt without an answer may have come true already: then the last leadership seen is the base.
             Ordered::TokenChanged(now) if given.doubtful => ("written", before.unwrap_or(now)),
             Ordered::TokenChanged(now) => return self.refuse(&Refusal::TokenChanged, Some(&now), reach, output),
@@ -245,6 +251,7 @@ impl Steering<'_> {
         self.report(refusal.word(), None, None, before, before, reach, output)?;
         Err(match (refusal, before) {
             (Refusal::NoSuchElection, _) | (_, None) => no_such_election(reach),
+            (Refusal::NoRecord, Some(now)) => no_record(reach, now),
             (Refusal::TokenChanged, Some(now)) => {
                 let token = now.record.version.token;
                 let wanted = self.args.token.unwrap_or_default();
@@ -321,6 +328,8 @@ fn risk(before: Option<&Snapshot>) -> String {
                 holder.label
             )
         }
-        Lead::Vacant | Lead::Never => "nobody holds the lease, so --now risks nothing".to_owned(),
+        Lead::Vacant | Lead::Lost | Lead::Forgotten | Lead::Never => {
+            "nobody holds the lease, so --now risks nothing".to_owned()
+        }
     }
 }

@@ -117,7 +117,9 @@ fn progress(wanted: &Wanted, now: Option<&Snapshot>) -> String {
                 now.and_then(takeover_in).map(|left| format!(", at most {}", bound_text(left))).unwrap_or_default();
             format!("waiting for {next} to take over the lease of {}, which has run out{left}", holder.label)
         }
-        Lead::Vacant | Lead::Never => format!("waiting for {next} to take the free lease"),
+        Lead::Vacant | Lead::Lost | Lead::Forgotten | Lead::Never => {
+            format!("waiting for {next} to take the free lease")
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! `primacy pause` and `primacy resume`.
 
 use primacy::Token;
-use primacy::store::{Order, OrderKind, Ordered};
+use primacy::store::{Basis, Order, OrderKind, Ordered, Snapshot};
 
 use super::reach::Reach;
 use crate::output::Output;
 use crate::output::failure::Failure;
+use crate::output::report::LOST;
 use crate::output::schema::{self, Lead, SCHEMA, State};
 
 /// Which of the two.
@@ -42,6 +43,7 @@ pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
         Ordered::Already(before) if given.doubtful => ("written", Some(before)),
         Ordered::Already(before) => ("already", Some(before)),
         Ordered::TokenChanged(before) => ("token-changed", Some(before)),
+        Ordered::NoRecord(before) => ("no-record", Some(before)),
         Ordered::NoSuchElection => ("no-such-election", None),
     };
     let after = reach.snapshot().await?.now();
@@ -59,6 +61,7 @@ pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
         after: Some(State::of(election, after.as_ref())),
     })?;
     match given.ordered {
+        Ordered::NoRecord(before) => Err(no_record(reach, &before)),
         Ordered::NoSuchElection => Err(no_such_election(reach)),
         Ordered::TokenChanged(_) => Err(Failure::refused(
             "another token was granted meanwhile, and it is unknown whether the order was written: see primacy status",
@@ -77,6 +80,21 @@ pub(super) fn no_such_election(reach: &Reach) -> Failure {
         reach.election(),
         reach.location()
     ))
+}
+
+/// Why an order about an election that has no record was refused.
+pub(super) fn no_record(reach: &Reach, before: &Snapshot) -> Failure {
+    let (election, token) = (reach.election(), before.record.version.token);
+    Failure::refused(match before.basis {
+        Basis::Forgotten => format!(
+            "the election {election} is forgotten; nothing was changed. It begins again, with a token above {token}, when a \
+             candidate runs"
+        ),
+        Basis::Record | Basis::Remains => format!(
+            "{LOST}, and who leads in {election} is unknown; nothing was changed. The last token is {token}: order again \
+             when a candidate leads"
+        ),
+    })
 }
 
 fn said(switch: Switch, already: bool, lead: Lead<'_>) -> String {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::{
-    Desk, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Request, Snapshot, Store, StoreError,
-    Term,
+    Desk, Forgotten, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Request, Snapshot, Store,
+    StoreError, Term,
 };
 use primacy::{CandidateId, ElectionName, Instant, Label, Token, clock};
 
@@ -201,6 +201,12 @@ impl Reach {
                 }
             }
         }
+    }
+
+    /// Forgets the election. Twice is once.
+    pub(crate) async fn forget(&mut self) -> Result<Forgotten, Failure> {
+        let election = self.election.clone();
+        Ok(self.ask(async |desk: &mut dyn Desk| desk.forget(&election).await).await?.value)
     }
 
     /// Asks until there is an answer or the patience is used up.

@@ -41,6 +41,6 @@ pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Outpu
 pub(super) fn verdict(snapshot: Option<&Snapshot>) -> u8 {
     match Lead::of(snapshot) {
         Lead::Led(..) => 0,
-        Lead::Vacant | Lead::Unknown(_) | Lead::Never => code::REFUSED,
+        Lead::Vacant | Lead::Unknown(_) | Lead::Lost | Lead::Forgotten | Lead::Never => code::REFUSED,
     }
 }

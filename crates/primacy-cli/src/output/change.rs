@@ -3,7 +3,7 @@
 use primacy::ElectionName;
 use primacy::store::{Holder, Snapshot};
 
-use super::report::wished;
+use super::report::{LOST, wished};
 use super::schema::Lead;
 use super::span::span;
 use super::style::Tone;
@@ -45,6 +45,8 @@ pub(crate) fn beginning<'a>(election: &ElectionName, snapshot: Option<&Snapshot>
         }
         Lead::Vacant => ("nobody leads: the lease is free".to_owned(), Tone::Notice),
         Lead::Unknown(holder) => (silence(holder, &token_of(snapshot)), Tone::Notice),
+        Lead::Lost => (format!("{LOST}; the last token is {}", token_of(snapshot)), Tone::Bad),
+        Lead::Forgotten => (format!("{election} is forgotten"), Tone::Notice),
         Lead::Never => (format!("nobody has ever campaigned in {election}"), Tone::Notice),
     };
     Change::new("now", format!("{text}; {waiting}{paused}"), tone)
@@ -77,7 +79,7 @@ fn lead<'a>(before: Option<&Snapshot>, after: Option<&Snapshot>) -> Option<Chang
         {
             None
         }
-        (Lead::Never, Lead::Never) => None,
+        (Lead::Never, Lead::Never) | (Lead::Lost, Lead::Lost) | (Lead::Forgotten, Lead::Forgotten) => None,
         (Lead::Unknown(_), Lead::Led(holder, _)) if same_grant => Some(Change::new(
             "leader",
             format!("{} leads on with token {}: it renewed late", holder.label, token_of(after)),
@@ -93,6 +95,8 @@ fn lead<'a>(before: Option<&Snapshot>, after: Option<&Snapshot>) -> Option<Chang
         )),
         (_, Lead::Vacant) => Some(Change::new("vacant", "nobody leads: the lease is free", Tone::Notice)),
         (_, Lead::Unknown(holder)) => Some(Change::new("unknown", silence(holder, &token_of(after)), Tone::Notice)),
+        (_, Lead::Forgotten) => Some(Change::new("forgotten", "the election was forgotten", Tone::Notice)),
+        (_, Lead::Lost) => Some(Change::new("vanished", LOST, Tone::Bad)),
         (_, Lead::Never) => Some(Change::new("vanished", "the election's record is gone", Tone::Bad)),
     }
 }

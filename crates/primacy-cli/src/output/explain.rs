@@ -7,6 +7,7 @@ use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
 use primacy::{ElectionName, Timing};
 
 use super::namesakes::called;
+use super::report::{LOST, named};
 use super::schema::Lead;
 use super::shorten;
 use super::span::{bound, span};
@@ -22,10 +23,28 @@ pub(crate) fn explain(election: &ElectionName, snapshot: Option<&Snapshot>, hist
     let mut sentences = match Lead::of(Some(snapshot)) {
         Lead::Led(holder, left) => why_led(snapshot, holder, left, history),
         Lead::Unknown(holder) => why_unknown(snapshot, holder),
+        Lead::Lost => why_lost(snapshot),
+        Lead::Forgotten => vec![format!(
+            "An operator has had this election forgotten. Its token stays: the next one is above {}.",
+            snapshot.record.version.token
+        )],
         Lead::Vacant | Lead::Never => why_vacant(snapshot, history),
     };
     sentences.extend(ordered(snapshot));
     sentences
+}
+
+fn why_lost(snapshot: &Snapshot) -> Vec<String> {
+    let last = match &snapshot.record.holder {
+        Some(holder) => format!("{} had it last as far as the history tells, and may lead still.", named(holder)),
+        None => "Who had it last is not known.".to_owned(),
+    };
+    let token = snapshot.record.version.token;
+    vec![
+        format!("Who leads is unknown: {LOST}. {last}"),
+        format!("Orders that stood in it, such as a pause, are lost. The last token that is known is {token}."),
+        "Candidates wait for one lease and then take it with a larger token: start one, or primacy forget".to_owned(),
+    ]
 }
 
 /// Why a leadership ended, by its word in the store's history, to follow on "because".

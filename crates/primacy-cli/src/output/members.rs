@@ -55,7 +55,7 @@ impl Place {
 pub(crate) fn places<'a>(members: &'a Members, snapshot: Option<&Snapshot>) -> Vec<(Place, &'a Member)> {
     let leader = match Lead::of(snapshot) {
         Lead::Led(holder, _) => members.members.iter().find(|member| member.candidacy.id == holder.id),
-        Lead::Vacant | Lead::Unknown(_) | Lead::Never => None,
+        Lead::Vacant | Lead::Unknown(_) | Lead::Lost | Lead::Forgotten | Lead::Never => None,
     };
     // A lease of the registers protocol lasts as long as one may be silent; its rounds are two unless chosen otherwise.
     let patience = match (leader, snapshot) {
@@ -142,6 +142,8 @@ fn leader(snapshot: Option<&Snapshot>) -> Cell {
         Lead::Unknown(holder) => {
             Cell::new(format!("unknown: {} has not renewed its lease in time", named(holder)), Tone::Notice)
         }
+        Lead::Lost => Cell::new("unknown: the election's record is gone", Tone::Bad),
+        Lead::Forgotten => Cell::new("nobody: the election is forgotten", Tone::Notice),
         Lead::Never => Cell::new("nobody has ever campaigned", Tone::Notice),
     }
 }
@@ -229,8 +231,8 @@ pub(crate) fn summary(members: Option<&Members>, snapshot: Option<&Snapshot>) ->
     };
     let lead = match Lead::of(snapshot) {
         Lead::Led(holder, _) => format!("{} leads", holder.label),
-        Lead::Unknown(_) => "who leads is unknown".to_owned(),
-        Lead::Vacant | Lead::Never => "nobody leads".to_owned(),
+        Lead::Unknown(_) | Lead::Lost => "who leads is unknown".to_owned(),
+        Lead::Vacant | Lead::Forgotten | Lead::Never => "nobody leads".to_owned(),
     };
     format!("{count} in rounds of {}; {lead}", span(members.vars.round))
 }

@@ -49,6 +49,9 @@ fn pair(key: &str, value: Cell) -> Vec<Cell> {
     vec![Cell::new(key, Tone::Faint), value]
 }
 
+/// What is said of an election without a record in which there were leaders.
+pub(crate) const LOST: &str = "the election's record is gone: somebody has deleted it, or its voters were replaced";
+
 fn leader(snapshot: Option<&Snapshot>) -> Cell {
     match Lead::of(snapshot) {
         Lead::Led(holder, _) => {
@@ -60,6 +63,12 @@ fn leader(snapshot: Option<&Snapshot>) -> Cell {
         Lead::Unknown(holder) => {
             Cell::new(format!("unknown: {} has not renewed its lease in time", named(holder)), Tone::Notice)
         }
+        Lead::Lost => {
+            let holder = snapshot.and_then(|snapshot| snapshot.record.holder.as_ref());
+            let last = holder.map_or_else(String::new, |holder| format!("; {} had it last", named(holder)));
+            Cell::new(format!("unknown: {LOST}{last}"), Tone::Bad)
+        }
+        Lead::Forgotten => Cell::new("nobody: the election is forgotten", Tone::Notice),
         Lead::Never => Cell::new("nobody has ever campaigned", Tone::Notice),
     }
 }
@@ -93,7 +102,7 @@ fn grant(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
             };
             vec![pair("last token", Cell::plain(token)), pair("lease", Cell::plain(over))]
         }
-        Lead::Vacant | Lead::Never => vec![pair("last token", Cell::plain(token))],
+        Lead::Vacant | Lead::Lost | Lead::Forgotten | Lead::Never => vec![pair("last token", Cell::plain(token))],
     }
 }
 
@@ -171,7 +180,10 @@ fn list_row(snapshot: &Snapshot) -> Vec<Cell> {
             (Cell::new(holder.label.to_string(), Tone::Good), snapshot.held_for.map(span).unwrap_or_default(), left)
         }
         Lead::Unknown(_) => (Cell::new("unknown", Tone::Notice), String::new(), "ran out".to_owned()),
-        Lead::Vacant | Lead::Never => (Cell::new("nobody", Tone::Notice), String::new(), String::new()),
+        Lead::Lost => (Cell::new("unknown", Tone::Bad), String::new(), "no record".to_owned()),
+        Lead::Vacant | Lead::Forgotten | Lead::Never => {
+            (Cell::new("nobody", Tone::Notice), String::new(), String::new())
+        }
     };
     let mut orders: Vec<_> = record.wish.iter().map(|wish| wished(wish, snapshot)).collect();
     if record.paused {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::select::Rank;
-use primacy::store::{Holder, Record, Snapshot, Term, Version, Waiting, Wish};
+use primacy::store::{Basis, Holder, Record, Snapshot, Term, Version, Waiting, Wish};
 use primacy::{CandidateId, ElectionName, Label, Token};
 
 pub(crate) fn label(text: &str) -> Label {
@@ -49,6 +49,7 @@ pub(crate) fn led() -> Snapshot {
             waiting(2, "waits for the lease that web-1 holds with token 17", 1_200),
             waiting(3, "waits for the lease that web-1 holds with token 17", 3_400),
         ],
+        basis: Basis::Record,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::peers::VoterPlace;
-use primacy::store::{Holder, Member, MemberEvent, MemberEventKind, Snapshot, Term, Waiting, Wish};
+use primacy::store::{Basis, Holder, Member, MemberEvent, MemberEventKind, Snapshot, Term, Waiting, Wish};
 use serde::{Serialize, Serializer};
 
 use super::members::{Place, told};
@@ -87,6 +87,10 @@ pub(crate) enum Lead<'a> {
     Vacant,
     /// Nobody is known to: this candidate has not renewed in time (HAZARDS 58).
     Unknown(&'a Holder),
+    /// That cannot be told: the election has no record, though leaders were granted.
+    Lost,
+    /// Nobody: the election was forgotten.
+    Forgotten,
     /// Nobody has ever campaigned.
     Never,
 }
@@ -95,10 +99,12 @@ impl<'a> Lead<'a> {
     /// What a look at the election tells.
     pub(crate) fn of(snapshot: Option<&'a Snapshot>) -> Self {
         let Some(snapshot) = snapshot else { return Self::Never };
-        match (&snapshot.record.holder, snapshot.remaining()) {
-            (Some(holder), Some(left)) => Self::Led(holder, left),
-            (Some(holder), None) => Self::Unknown(holder),
-            (None, _) => Self::Vacant,
+        match (snapshot.basis, &snapshot.record.holder, snapshot.remaining()) {
+            (Basis::Remains, ..) => Self::Lost,
+            (Basis::Forgotten, ..) => Self::Forgotten,
+            (Basis::Record, Some(holder), Some(left)) => Self::Led(holder, left),
+            (Basis::Record, Some(holder), None) => Self::Unknown(holder),
+            (Basis::Record, None, _) => Self::Vacant,
         }
     }
 
@@ -107,7 +113,8 @@ impl<'a> Lead<'a> {
         match self {
             Self::Led(..) => "led",
             Self::Vacant => "vacant",
-            Self::Unknown(_) => "unknown",
+            Self::Unknown(_) | Self::Lost => "unknown",
+            Self::Forgotten => "forgotten",
             Self::Never => "never",
         }
     }
@@ -136,11 +143,12 @@ impl State {
     pub(crate) fn of(election: &primacy::ElectionName, snapshot: Option<&Snapshot>) -> Self {
         let lead = Lead::of(snapshot);
         let holder = snapshot.and_then(|snapshot| snapshot.record.holder.as_ref());
-        let held = snapshot.filter(|_| holder.is_some());
+        let held = snapshot.filter(|snapshot| holder.is_some() && snapshot.basis == Basis::Record);
         let (leader, silent_holder, remaining) = match lead {
             Lead::Led(holder, left) => (Some(holder.into()), None, Some(left)),
             Lead::Unknown(holder) => (None, Some(holder.into()), None),
-            Lead::Vacant | Lead::Never => (None, None, None),
+            Lead::Lost => (None, holder.map(Into::into), None),
+            Lead::Vacant | Lead::Forgotten | Lead::Never => (None, None, None),
         };
         Self {
             election: election.as_str().to_owned(),
@@ -395,6 +403,7 @@ pub(crate) struct History {
     pub(crate) schema: u32,
     pub(crate) store: String,
     pub(crate) election: String,
+    pub(crate) known_from: Option<u64>,
     pub(crate) terms: Vec<PastTerm>,
 }
 

@@ -83,6 +83,7 @@ fn every_answer_has_the_fields_of_the_manual() {
     is_documented("list", &world.json(&["list"]).1);
     is_documented("pause", &world.json(&["pause"]).1);
     is_documented("pause", &world.json(&["resume"]).1);
+    is_documented("pause", &world.json(&["forget", "default"]).1);
     is_documented("promote", &world.json(&["promote", "web-9"]).1);
     is_documented("promote", &world.json(&["promote", "web-2", "--no-wait"]).1);
     is_documented("status", &world.json(&["status"]).1);

@@ -1,4 +1,4 @@
-//! `promote`, `depose`, `pause` and `resume`.
+//! `promote`, `depose`, `pause`, `resume` and `forget`.
 
 use primacy::Label;
 use primacy::store::{EndReason, Wish};
@@ -186,4 +186,56 @@ fn a_store_that_is_not_there_yet_is_waited_for_if_asked() {
     let watch = world.start(&["watch", "--until-leader", "--wait", "60s"]);
     world.acquire(&mut world.peer("web-1"), LONG);
     assert_eq!(watch.end().code, 0);
+}
+
+#[test]
+fn forget_leaves_the_token_alone() {
+    let (world, mut peers) = World::led(&["web-2"]);
+    let hints = world.folder.path().join("primacy.db.hints");
+    let files = || std::fs::read_dir(&hints).map_or(0, Iterator::count);
+    world.run(&["forget", "none"]).is_one_line(1, "nobody has ever campaigned in the election none");
+    world
+        .run(&["forget", "default"])
+        .is_one_line(1, "leads in default; nothing was changed. Stop its candidates first");
+    world.release(&mut peers[0], EndReason::Withdrawn);
+    let (code, refused) = world.json(&["forget", "default"]);
+    assert_eq!((code, &refused["result"]), (1, &"candidates".into()), "{refused}");
+    world.leave(&mut peers[1]);
+    assert_eq!(world.run(&["pause"]).code, 0);
+    world.run(&["forget", "default"]).is_one_line(1, "is paused, and the pause would be forgotten too");
+    assert_eq!(world.run(&["resume"]).code, 0);
+    assert_eq!(files(), 1, "its hint file");
+    let ended = world.run(&["forget", "default"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.out, "default is forgotten; if it begins again, its tokens go on above 2\n");
+    assert_eq!(files(), 0);
+    let (code, again) = world.json(&["forget", "default"]);
+    assert_eq!((code, &again["result"], &again["after"]["state"]), (0, &"already".into(), &"forgotten".into()));
+    assert!(world.json(&["list"]).1["elections"].as_array().is_some_and(Vec::is_empty));
+    let ended = world.run(&["status", "--explain"]);
+    assert!(ended.code == 1 && ended.out.contains("the election is forgotten"), "{ended:?}");
+    world.run(&["pause"]).is_one_line(1, "the election default is forgotten; nothing was changed");
+    world.run(&["depose"]).is_one_line(1, "the election default is forgotten; nothing was changed");
+    let ended = world.run(&["history"]);
+    assert!(ended.code == 0 && ended.err.contains("the history begins with token 2"), "{ended:?}");
+    assert_eq!(world.acquire_above(&mut peers[1], LONG).version.token.get(), 3);
+    assert_eq!(world.json(&["status"]).1["token"], 3);
+}
+
+#[test]
+fn what_was_shown_before_its_record_was_deleted_is_not_as_if_it_had_never_been() {
+    let (world, mut peers) = World::led(&[]);
+    let delete =
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('DELETE FROM primacy_election'); c.commit()";
+    let file = world.folder.path().join("primacy.db");
+    let deleted = std::process::Command::new("python3").args(["-c", delete]).arg(file).status().expect("it starts");
+    assert!(deleted.success(), "somebody deletes it");
+    let (code, status) = world.json(&["status", "--explain"]);
+    assert_eq!((code, &status["state"], &status["token"]), (1, &"unknown".into(), &1.into()), "{status}");
+    assert_eq!(status["silent_holder"]["label"], "web-1");
+    assert!(status["explanation"].to_string().contains("such as a pause, are lost"), "{status}");
+    assert_eq!(world.json(&["list"]).1["elections"][0]["state"], "unknown");
+    world.run(&["pause"]).is_one_line(1, "the election's record is gone");
+    world.run(&["promote", "web-1"]).is_one_line(1, "the election's record is gone");
+    assert_eq!(world.acquire_above(&mut peers[0], LONG).version.token.get(), 2);
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{Ended, World, primacy};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "run",
     "status",
     "list",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 17] = [
     "depose",
     "pause",
     "resume",
+    "forget",
     "doctor",
     "simulate",
     "peer",
@@ -77,8 +78,8 @@ fn completions_and_the_page_name_every_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let new = folder.path().join("new/man1");
     assert_eq!(run(&["man", "--dir", new.to_str().expect("UTF-8")]).code, 0);
-    // Each has its page, and so have `primacy` and the six commands of `primacy peer`.
-    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 7);
+    // Each has its page, and so have `primacy` and the seven commands of `primacy peer`.
+    assert_eq!(new.read_dir().expect("a folder").count(), COMMANDS.len() + 8);
     run(&["man", "--dir", "/proc/man"]).is_one_line(74, "/proc/man");
 }
 

@@ -13,7 +13,7 @@ use crate::support::{Ended, primacy};
 const CANARY: &str = "c4n4ry-b1rd";
 
 /// The commands that ask a store.
-const ASKING: [&[&str]; 9] = [
+const ASKING: [&[&str]; 10] = [
     &["status", "--explain"],
     &["list"],
     &["watch", "--count", "1"],
@@ -21,6 +21,7 @@ const ASKING: [&[&str]; 9] = [
     &["promote", "web-2"],
     &["depose"],
     &["pause"],
+    &["forget", "billing"],
     &["doctor"],
     &["run", "--", "true"],
 ];
@@ -141,7 +142,8 @@ fn runner_warden_and_program_hide_a_real_password() {
         command_lines(runner.id(), &mut lines);
         assert!(lines.len() >= 3, "runner, warden, program: {lines:?}");
         assert!(lines.iter().all(|line| !line.contains(password)), "{lines:?}");
-        for words in ASKING.iter().filter(|words| !["run", "promote", "depose", "watch"].contains(&words[0])) {
+        for words in ASKING.iter().filter(|words| !["run", "promote", "depose", "forget", "watch"].contains(&words[0]))
+        {
             for json in [&[][..], &["--json"]] {
                 let words = [*words, json].concat();
                 let ended = Ended::of(start(&words).output().expect("it starts"));

@@ -77,6 +77,16 @@ impl World {
         }
     }
 
+    /// The same above all tokens that are remembered.
+    pub(crate) fn acquire_above(&self, peer: &mut Peer, lease: Duration) -> Record {
+        let Reply::Seen(seen) = self.step(peer, Request::Look { announce: None }) else { panic!("a look is seen") };
+        let (expect, holder) = (seen.record.as_ref().map(Record::expectation), peer.holder.clone());
+        match self.step(peer, Request::Acquire { expect, floor: seen.remembered, holder, lease }) {
+            Reply::Applied(record) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn announce(&self, peer: &mut Peer) {
         self.step(peer, Request::Look { announce: Some(Announcement { why: Why::NotLooked, rank: Rank::default() }) });
     }

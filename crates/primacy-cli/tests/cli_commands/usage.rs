@@ -106,6 +106,7 @@ fn the_footers_of_help_break_no_sentence() {
         &["depose"],
         &["pause"],
         &["resume"],
+        &["forget"],
         &["doctor"],
         &["simulate"],
         &["peer"],

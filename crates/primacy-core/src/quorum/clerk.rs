@@ -1,5 +1,6 @@
 //! Carries out the calls of the `lease` protocol against voters.
 
+mod operator;
 mod renewal;
 #[cfg(feature = "flaws")]
 mod search;
@@ -11,7 +12,7 @@ use core::time::Duration;
 use self::renewal::Change;
 use super::membership::{Membership, VoterId};
 use super::pace::Errand;
-use super::port::{Answer, Ask, Counts, Ordered, Orders, View};
+use super::port::{Answer, Ask, Counts, Orders, View};
 use super::views::{Heard, Views};
 use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
 use crate::{CandidateId, Token};
@@ -60,6 +61,8 @@ pub struct Clerk {
     orders: Orders,
     /// The wishes up to this count have come true.
     fulfilled: u64,
+    /// The last term in which the election was forgotten, as far as it has heard.
+    forgotten: Token,
     /// The orders that it had seen when it claimed its last term.
     claimed_with: Counts,
     /// The renewal or release that was asked for last, until the next call begins.
@@ -119,6 +122,7 @@ impl Clerk {
             shown: None,
             orders: Orders::default(),
             fulfilled: 0,
+            forgotten: Token::NONE,
             claimed_with: Counts::default(),
             change: None,
             renewal: Version::default(),
@@ -182,32 +186,6 @@ impl Clerk {
             // What waits is known to those who ask, and to no voter.
             Request::Leave => self.finish(Ok(Reply::Left), out),
         }
-    }
-
-    /// Begins to write operators' orders, for whoever has just looked: those of [`orders`](Self::orders) with one of a larger
-    /// count. With a token, only if no later one has been granted. Ends with [`Reply::Seen`] when a majority has them, and
-    /// with [`Reply::Conflict`] if it has not and this is known; some voters may have them nevertheless.
-    pub fn order(&mut self, orders: Orders, token: Option<Token>, out: &mut Vec<Output>) {
-        self.give_up(out);
-        self.step = Step::Telling;
-        self.ask_all(&Ask::Order { orders, token }, out);
-    }
-
-    /// Begins to free the voters of the holder that was shown last, whatever it believes: two may lead until it notices. Ends
-    /// as [`order`](Self::order) does.
-    pub fn dismiss(&mut self, out: &mut Vec<Output>) {
-        self.give_up(out);
-        let shown = self.shown.as_ref().and_then(|shown| Some((shown.version, shown.holder.as_ref()?.id)));
-        let Some((Version { token: term, beat }, id)) = shown else {
-            return self.finish(Err(CallError::NotDone), out);
-        };
-        self.step = Step::Telling;
-        self.ask_all(&Ask::Release { term, id, beat: beat.saturating_add(1), fulfilled: 0 }, out);
-    }
-
-    /// The latest orders among the answers to the last question that a majority answered.
-    pub fn orders(&self) -> &Orders {
-        &self.orders
     }
 
     /// A voter has answered.
@@ -392,7 +370,7 @@ impl Clerk {
     fn look(&mut self, refuses: bool, out: &mut Vec<Output>) {
         if self.is_heard() {
             let record = self.present();
-            let token = record.as_ref().map(|record| record.version.token).unwrap_or_default();
+            let token = record.as_ref().map_or(self.hidden(), |record| record.version.token);
             let holder = record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
             let has_missed = |view: &View| view.term != token || holder.is_some_and(|holder| !view.supports(holder));
             if self.heard.values().any(has_missed) && self.pending().next().is_some() {
@@ -417,7 +395,9 @@ impl Clerk {
         }
         let record = self.present();
         let views = self.views();
-        let is_expected = record.as_ref().map(Record::expectation) == claim.expect;
+        // What was forgotten since the candidate looked is not the absence that it saw.
+        let has_seen = record.is_some() || self.hidden() <= claim.floor;
+        let is_expected = record.as_ref().map(Record::expectation) == claim.expect && has_seen;
         let is_open = |view: &View| view.is_open_to(claim.holder.id);
         let can_still =
             self.membership.is_quorum(|voter| self.heard.get(voter).map_or(!self.unheard.contains(&voter), is_open));
@@ -560,16 +540,6 @@ impl Clerk {
         self.shown.as_ref().is_some_and(|shown| shown.version.token == token && shown.holder.is_none())
     }
 
-    /// Takes note of the orders that were heard of, and of wishes that have come true, up to `fulfilled` by what is done now.
-    fn note_orders(&mut self, fulfilled: u64) {
-        self.orders = Orders::default();
-        self.heard.values().for_each(|view| self.orders.merge(&view.orders));
-        self.fulfilled = self.fulfilled.max(fulfilled).max(self.views().fulfilled());
-        // What came true was ordered, though none of these voters may have it: later orders come after it, and later claims
-        // tell that it is done.
-        self.orders.merge(&Orders { wish: Ordered::new(self.fulfilled, None), ..Orders::default() });
-    }
-
     /// The wish among the orders that a record has called this count, if there are no later ones.
     fn wish_of(&self, intent: Option<u64>) -> u64 {
         if intent == Some(self.orders.intent()) { self.orders.wish.count } else { 0 }
@@ -578,17 +548,17 @@ impl Clerk {
     fn seen(&mut self) -> crate::lease::Sighting {
         let record = self.present();
         self.shown.clone_from(&record);
-        self.views().sighting(record)
+        self.views().sighting(record, self.hidden())
     }
 
     /// The record that is true now. A majority that missed the last grant or renewal, because others saw it, shows an older
     /// one; but one that was shown has been granted, and goes back only with the disks of a majority.
     fn present(&mut self) -> Option<Record> {
         self.note_orders(0);
-        let (views, orders, fulfilled) = (self.views(), &self.orders, self.fulfilled);
-        let record = views.record(orders, fulfilled);
+        let (views, orders, fulfilled, hidden) = (self.views(), &self.orders, self.fulfilled, self.hidden());
+        let record = views.record(orders, fulfilled, hidden);
         let version = record.as_ref().map(|record| record.version).unwrap_or_default();
-        match &self.shown {
+        match self.shown.as_ref().filter(|shown| shown.version.token > hidden) {
             Some(shown) if version < shown.version && views.highest() >= shown.version.token => {
                 let token = shown.version.token;
                 let (wish, paused) = (orders.wish_after(fulfilled, token), orders.is_paused(token));

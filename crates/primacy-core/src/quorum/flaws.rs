@@ -52,6 +52,8 @@ pub enum Flaw {
     SmallMajority,
     /// A renewal that was withdrawn is asked for again.
     ReusesBeats,
+    /// A voter that forgets an election forgets its term too.
+    ForgetsTerm,
 }
 
 impl Voter {
@@ -79,6 +81,13 @@ impl Voter {
     pub(super) fn flawed_renews_anyone(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.flaw == Some(Flaw::RenewsAnyone);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    pub(super) fn flawed_forgets_term(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::ForgetsTerm);
         #[cfg(not(feature = "flaws"))]
         false
     }

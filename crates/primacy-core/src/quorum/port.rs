@@ -66,6 +66,12 @@ pub enum Ask {
         /// Only if it has supported nobody in a term above this.
         token: Option<Token>,
     },
+    /// That it support nobody in this term, and forget whom it has supported before: an operator forgets the election. It does
+    /// if the term is new to it and it is bound to nobody. The term stays, so that the next one is above it.
+    Forget {
+        /// The term: above all that were seen.
+        term: Token,
+    },
 }
 
 /// How far a grant has come that a voter has missed.
@@ -199,6 +205,11 @@ impl View {
     /// Whether it has supported this candidate last.
     pub(super) fn supports(&self, id: CandidateId) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.id == id)
+    }
+
+    /// Whether the election was forgotten here in that term, and nobody has claimed a later one since.
+    pub const fn is_forgotten(&self) -> bool {
+        self.holder.is_none() && self.released
     }
 
     /// Whether it may support this candidate in a new term.

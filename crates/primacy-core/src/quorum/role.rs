@@ -42,7 +42,7 @@ impl Ask {
         match self {
             Self::Read => Role::Observer,
             Self::Claim { .. } | Self::Renew { .. } | Self::Withdraw { .. } | Self::Release { .. } => Role::Candidate,
-            Self::Order { .. } => Role::Operator,
+            Self::Order { .. } | Self::Forget { .. } => Role::Operator,
         }
     }
 }

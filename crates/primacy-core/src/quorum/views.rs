@@ -68,9 +68,9 @@ impl Views<'_> {
     }
 
     /// Up to which wish all have come true: by what holders have told, and by the last grant itself.
-    pub(super) fn fulfilled(&self) -> u64 {
+    pub(super) fn fulfilled(&self, forgotten: Token) -> u64 {
         let told = self.heard.values().map(|view| view.fulfilled).max().unwrap_or_default();
-        told.max(self.granted().map_or(0, |(token, holder)| self.seen_by(token, holder)))
+        told.max(self.granted(forgotten).map_or(0, |(token, holder)| self.seen_by(token, holder)))
     }
 
     /// The wish that the holder of a term had seen when it claimed it. Others who claimed the same term count for nothing.
@@ -79,10 +79,22 @@ impl Views<'_> {
         of_it.map(|view| view.seen).max().unwrap_or_default()
     }
 
+    /// The term in which the election was forgotten, as far as any of these knows; `Token::NONE` if it was not.
+    pub(super) fn forgotten(&self) -> Token {
+        self.heard.values().filter(|view| view.is_forgotten()).map(|view| view.term).max().unwrap_or_default()
+    }
+
+    /// Whether somebody is still bound to a holder of a term up to this one: then fewer than a majority have forgotten it.
+    pub(super) fn is_bound_up_to(&self, term: Token) -> bool {
+        self.heard.values().any(|view| view.term <= term && view.bound.is_some())
+    }
+
     /// The highest term that was granted, and to whom, as far as these answers prove it: a majority has supported it, or its
-    /// holder has renewed it, which nobody does without a majority.
-    fn granted(&self) -> Option<(Token, &Holder)> {
-        let claims = self.heard.values().filter_map(|view| Some((view.term, view.holder.as_ref()?, view.beat)));
+    /// holder has renewed it, which nobody does without a majority. Who has missed that an election was forgotten proves nothing
+    /// of what was before.
+    fn granted(&self, forgotten: Token) -> Option<(Token, &Holder)> {
+        let claims = self.heard.values().filter(|view| view.term > forgotten);
+        let claims = claims.filter_map(|view| Some((view.term, view.holder.as_ref()?, view.beat)));
         let proven = claims.filter(|(term, holder, beat)| {
             *beat > 1 || self.agree(|view| view.term == *term && view.supports(holder.id))
         });
@@ -90,16 +102,19 @@ impl Views<'_> {
     }
 
     /// The election's record as the last grant and the latest orders make it, or `None` if nothing was ever granted or ordered.
-    /// Wishes up to `fulfilled` have come true.
-    pub(super) fn record(&self, orders: &Orders, fulfilled: u64) -> Option<Record> {
-        let (intent, granted) = (orders.intent(), self.granted());
+    /// Wishes up to `fulfilled` have come true. `forgotten`: the election was forgotten in this term.
+    pub(super) fn record(&self, orders: &Orders, fulfilled: u64, forgotten: Token) -> Option<Record> {
+        let (intent, granted) = (orders.intent(), self.granted(forgotten));
         if granted.is_none() && intent == 0 {
             return None;
         }
-        let token = granted.map_or(Token::NONE, |(token, _)| token);
+        let token = granted.map_or(forgotten, |(token, _)| token);
         let (wish, paused) = (orders.wish_after(fulfilled, token), orders.is_paused(token));
         let Some((_, holder)) = granted else {
-            let (version, lease) = (Version::default(), Duration::ZERO);
+            if forgotten > Token::NONE && wish.is_none() && !paused {
+                return None;
+            }
+            let (version, lease) = (Version { token, beat: 0 }, Duration::ZERO);
             return Some(Record { version, holder: None, lease, intent, wish, paused });
         };
         // A voter may support somebody else in this term, whose claim was taken back: that is no release.
@@ -126,12 +141,12 @@ impl Views<'_> {
     }
 
     /// What a look tells, with this record.
-    pub(super) fn sighting(&self, record: Option<Record>) -> Sighting {
+    pub(super) fn sighting(&self, record: Option<Record>, forgotten: Token) -> Sighting {
         let token = record.as_ref().map(|record| record.version.token);
         let promised = self.heard.values().filter(|view| Some(view.term) == token).filter(|view| view.bound.is_some());
         Sighting {
             // Claims that were never granted count for no one.
-            remembered: token.unwrap_or_default(),
+            remembered: token.unwrap_or(forgotten),
             age: promised.map(|view| view.age).min(),
             holder_gone: record.as_ref().is_some_and(|record| record.holder.is_some()) && self.is_vacant(),
             standing: Standing::default(),

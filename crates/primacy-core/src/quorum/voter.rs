@@ -27,11 +27,17 @@ pub struct Durable {
     pub orders: Orders,
     /// Wishes up to this count have come true.
     pub fulfilled: u64,
-    /// If the holder has set it free in that term: the beat of its release, or 0 if the claim was taken back.
+    /// If the holder has set it free in that term: the beat of its release, or 0 if the claim was taken back. Without a holder:
+    /// the election was forgotten in that term.
     pub released: Option<u64>,
 }
 
 impl Durable {
+    /// Whether the election was forgotten, and nobody has claimed it since.
+    pub const fn is_forgotten(&self) -> bool {
+        self.holder.is_none() && self.released.is_some()
+    }
+
     /// In which term it has supported somebody last, and whom.
     pub fn support(&self) -> (Token, Option<CandidateId>) {
         (self.term, self.holder.as_ref().map(|holder| holder.id))
@@ -154,9 +160,29 @@ impl Voter {
                 }
                 may
             }
+            Ask::Forget { term } if *term == self.durable.term => self.durable.is_forgotten(),
+            Ask::Forget { term } => {
+                let may = *term > self.durable.term && self.is_free(now);
+                if may {
+                    self.forget(*term);
+                }
+                may
+            }
         };
         let must_flush = before.is_some_and(|before| self.durable != before);
         Verdict { answer: Answer { accepted, view: self.view(now) }, must_flush }
+    }
+
+    /// As if nobody had claimed this term and given it back: of all that was before only the term is left, and the counts of the
+    /// orders, or those that this voter has missed would come back.
+    fn forget(&mut self, term: Token) {
+        let orders = self.durable.orders.clone();
+        let fulfilled = self.durable.fulfilled.max(orders.wish.count);
+        self.durable = Durable { term, orders, fulfilled, released: Some(1), ..Durable::default() };
+        if self.flawed_forgets_term() {
+            self.durable = Durable::default();
+        }
+        (self.beat, self.bound_until, self.bound_before) = (1, Instant::ZERO, Instant::ZERO);
     }
 
     /// Takes over what the voters before it may have granted, so that nothing is granted again: the term, and who has led in it
@@ -248,7 +274,7 @@ impl Voter {
                 (*term, seen.wish.max(seen.paused).max(granted.map_or(0, |granted| granted.fulfilled)))
             }
             Ask::Renew { term, fulfilled, .. } | Ask::Release { term, fulfilled, .. } => (*term, *fulfilled),
-            Ask::Withdraw { term, .. } => (*term, 0),
+            Ask::Withdraw { term, .. } | Ask::Forget { term } => (*term, 0),
             Ask::Order { orders, .. } => (Token::NONE, orders.wish.count.max(orders.paused.count)),
         };
         term.get() <= own.get().saturating_add(TERMS) && count <= known

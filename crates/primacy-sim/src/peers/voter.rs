@@ -553,6 +553,7 @@ fn describe(ask: &Ask, answer: &Answer) -> String {
         Ask::Release { term, beat: 0, .. } => format!("claim of term {term} taken back"),
         Ask::Release { term, beat, .. } => format!("release {term}.{beat}"),
         Ask::Order { .. } => "order".to_owned(),
+        Ask::Forget { term } => format!("forgetting in term {term}"),
     };
     let view = &answer.view;
     let holder = view.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());

@@ -28,6 +28,15 @@ struct Entry {
     /// A term that was granted for certain.
     #[prost(uint64, tag = "4")]
     proven: u64,
+    /// All that stands before this is forgotten.
+    #[prost(bool, tag = "5")]
+    forgotten: bool,
+}
+
+impl Entry {
+    fn of(election: &ElectionName) -> Self {
+        Self { election: election.as_str().to_owned(), ..Self::default() }
+    }
 }
 
 /// The file, to which terms are added.
@@ -68,17 +77,22 @@ impl Annals {
 
     /// A term has begun or ended.
     pub(super) fn note(&mut self, election: &ElectionName, term: &Term) {
-        self.add(&Entry { election: election.as_str().to_owned(), term: Some(term.into()), struck: 0, proven: 0 });
+        self.add(&Entry { term: Some(term.into()), ..Entry::of(election) });
     }
 
     /// A term was never granted.
     pub(super) fn strike(&mut self, election: &ElectionName, token: Token) {
-        self.add(&Entry { election: election.as_str().to_owned(), term: None, struck: token.get(), proven: 0 });
+        self.add(&Entry { struck: token.get(), ..Entry::of(election) });
     }
 
     /// A term was granted for certain.
     pub(super) fn prove(&mut self, election: &ElectionName, token: Token) {
-        self.add(&Entry { election: election.as_str().to_owned(), term: None, struck: 0, proven: token.get() });
+        self.add(&Entry { proven: token.get(), ..Entry::of(election) });
+    }
+
+    /// An election is forgotten. Its terms are left out of the file when the voter starts again.
+    pub(super) fn forget(&mut self, election: &ElectionName) {
+        self.add(&Entry { forgotten: true, ..Entry::of(election) });
     }
 
     fn add(&mut self, entry: &Entry) {
@@ -108,6 +122,9 @@ fn read(mut bytes: &[u8]) -> BTreeMap<ElectionName, Past> {
         let Ok(entry) = Entry::decode_length_delimited(&mut bytes) else { break };
         let Ok(election) = wire::election(&entry.election) else { break };
         let past = all.entry(election).or_default();
+        if entry.forgotten {
+            *past = Past::default();
+        }
         match entry.term.as_ref().map(Term::try_from) {
             Some(Ok(term)) => past.put(term),
             Some(Err(_)) => break,

@@ -14,8 +14,8 @@ use super::cluster::Cluster;
 use super::kept::Kept;
 use super::wire::{self, Malformed, NextKept, Told};
 use crate::store::lineup::{Lineup, Past, Said};
-use crate::store::row::TAKEN_OVER;
-use crate::store::{Holder, Term};
+use crate::store::row::{FORGOTTEN, TAKEN_OVER};
+use crate::store::{Holder, Term, nobody};
 use crate::{CandidateId, ElectionName, Instant};
 
 /// So many who wait are told of at once, whatever they publish: more do not fit into a frame.
@@ -322,7 +322,7 @@ impl Ballots {
         if !self.roll.admits(voters) {
             return Outcome::OtherVoters;
         }
-        let creates = matches!(ask, Ask::Claim { .. } | Ask::Order { .. });
+        let creates = matches!(ask, Ask::Claim { .. } | Ask::Order { .. } | Ask::Forget { .. });
         if creates && self.kept.elections.len() >= ELECTIONS_MOST && !self.kept.elections.contains_key(&election) {
             return Outcome::Full;
         }
@@ -381,6 +381,15 @@ impl Ballots {
             }
             Ask::Withdraw { .. } => was_bound && ballot.voter.bound_until(now).is_none(),
             Ask::Order { .. } => verdict.must_flush,
+            Ask::Forget { term } if verdict.must_flush => {
+                let nobody = Holder { id: CandidateId::from_bits(0), label: nobody(), data: String::new() };
+                (ballot.past, ballot.since) = (Past::default(), None);
+                ballot.past.open(*term, &nobody, FORGOTTEN);
+                ballot.past.close(*term, FORGOTTEN);
+                self.annals.forget(&election);
+                ballot.past.newest(1).for_each(|term| self.annals.note(&election, term));
+                true
+            }
             _ => false,
         };
         let granted = match &ask {

@@ -13,15 +13,18 @@ use super::store::{failure, no_registers};
 use super::survey::Ways;
 use super::tls::Health;
 use super::wire::{self, Asked, Body, Probed, Question, Recall, Told};
-use crate::store::row::{self, Verdict};
+use crate::store::row::{self, FORGOTTEN, Verdict};
 use crate::store::{
-    BoxFuture, Desk, Finding, MemberEvent, Members, Order, OrderKind, Ordered, Probe, Severity, Snapshot, StoreError,
-    Term,
+    Basis, BoxFuture, Desk, Finding, Forgotten, Hindrance, MemberEvent, Members, Order, OrderKind, Ordered, Probe,
+    Severity, Snapshot, StoreError, Term, is_of_forgetting,
 };
 use crate::{CandidateId, ElectionName, Token, clock};
 
 /// How many looks a probe measures.
 const LOOKS: usize = 50;
+
+/// How often it is tried to forget an election while others claim it.
+const TRIES: u32 = 5;
 
 /// How often a probe asks each voter for an echo.
 const ECHOES: usize = 9;
@@ -86,9 +89,34 @@ impl PeersDesk {
         };
         let (reply, beside) = self.call(election, begin, "").await?;
         Ok(match reply {
-            Reply::Seen(seen) => snapshot_of(election, seen, &beside, self.clerk.orders()),
+            Reply::Seen(seen) => self.shown(election, seen, &beside),
             _ => None,
         })
+    }
+
+    fn shown(&self, election: &ElectionName, seen: Sighting, beside: &Beside) -> Option<Snapshot> {
+        snapshot_of(election, seen, beside, self.clerk.orders(), self.clerk.forgotten())
+    }
+
+    async fn remove(&mut self, election: &ElectionName) -> Result<Forgotten, StoreError> {
+        for _ in 0..TRIES {
+            let Some(before) = self.look(election).await? else { return Ok(Forgotten::NoSuchElection) };
+            let is_already = before.basis == Basis::Forgotten;
+            // What cannot be told here is decided by the voters: who is bound to a holder does not forget it.
+            let hindrance = Hindrance::of(&before).filter(|hindrance| *hindrance != Hindrance::Unknown);
+            if let Some(hindrance) = hindrance.filter(|_| !is_already) {
+                return Ok(Forgotten::Refused(hindrance, before));
+            }
+            // What is forgotten already may be so with a few voters only: the others are told all the same.
+            if let (Reply::Seen(_), _) = self.call(election, Clerk::forget, FORGOTTEN).await? {
+                return Ok(if is_already { Forgotten::Already(before) } else { Forgotten::Done(before) });
+            }
+        }
+        match self.look(election).await? {
+            Some(now) if let Some(hindrance) = Hindrance::of(&now) => Ok(Forgotten::Refused(hindrance, now)),
+            Some(now) if now.basis != Basis::Forgotten => Ok(Forgotten::Refused(Hindrance::Unknown, now)),
+            _ => Err(StoreError::Unreachable("the election is claimed all the time".to_owned())),
+        }
     }
 
     async fn names(&mut self) -> Result<BTreeSet<ElectionName>, StoreError> {
@@ -120,13 +148,19 @@ impl PeersDesk {
             _ => None,
         });
         let recalled = recalled.flatten().filter_map(|term| Term::try_from(&term).ok());
+        let known = led(recalled);
+        // A voter that has missed it tells what was before.
+        let forgotten = known.iter().find(|term| is_of_forgetting(term)).map(|term| term.token);
         // What is above the last grant was asked for and never granted.
-        let granted = led(recalled).into_iter().filter(|term| Some(term.token) <= granted);
+        let granted = known.into_iter().filter(|term| Some(term.token) <= granted && Some(term.token) >= forgotten);
         Ok(granted.take(limit as usize).collect())
     }
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
         let Some(before) = self.look(election).await? else { return Ok(Ordered::NoSuchElection) };
+        if before.basis == Basis::Forgotten {
+            return Ok(Ordered::NoRecord(before));
+        }
         // What is so already may be so with a few voters only: it is told to all the same, or a claim could pass it by.
         let holds = matches!(order.kind, OrderKind::Pause | OrderKind::Resume);
         let verdict = row::order(&before.record, before.leader().is_some(), order);
@@ -154,7 +188,7 @@ impl PeersDesk {
         }
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, until, out);
         if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
-            return Ok(match snapshot_of(election, seen, &beside, self.clerk.orders()) {
+            return Ok(match self.shown(election, seen, &beside) {
                 Some(now) => Ordered::TokenChanged(now),
                 None => Ordered::NoSuchElection,
             });
@@ -299,10 +333,22 @@ fn exchange(voters: &Voters) -> Option<Finding> {
 
 /// What a look shows. A grant that these voters cannot prove any more, since some have supported a later claim, or have restarted
 /// since they saw it renewed, is not forgotten: it is unknown then who leads, with the last token that was granted for certain.
-fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside, orders: &Orders) -> Option<Snapshot> {
+/// `forgotten`: the term in which the election was forgotten, if it was.
+fn snapshot_of(
+    election: &ElectionName,
+    seen: Sighting,
+    beside: &Beside,
+    orders: &Orders,
+    forgotten: Token,
+) -> Option<Snapshot> {
     let shown = seen.record.as_ref().map(|record| record.version.token).unwrap_or_default();
     let latest = |term: fn(&Told) -> Option<&Term>| {
-        beside.told.values().filter_map(term).max_by_key(|term| term.token).filter(|term| term.token > shown)
+        beside
+            .told
+            .values()
+            .filter_map(term)
+            .max_by_key(|term| term.token)
+            .filter(|term| term.token > shown.max(forgotten))
     };
     let (proven, claimed) = (latest(|told| told.proven.as_ref()), latest(|told| told.claimed.as_ref()));
     // A claim beside a grant that is proven is no news: it may come to nothing.
@@ -318,9 +364,29 @@ fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside, orders:
             paused: orders.is_paused(token),
         };
         let candidates = beside.waiting();
-        return Some(Snapshot { election: election.clone(), age: None, held_for: None, candidates, record });
+        let basis = Basis::Record;
+        return Some(Snapshot { election: election.clone(), age: None, held_for: None, candidates, record, basis });
     }
-    let record: Record = seen.record?;
+    // A voter that was taken in knows a term, and not always who has led in it.
+    let is_inherited = |told: &Told| {
+        let view = &told.answer.view;
+        view.term > shown.max(forgotten) && view.holder.is_none() && !view.is_forgotten()
+    };
+    let lost = shown == Token::NONE && beside.told.values().any(is_inherited);
+    let basis = match seen.record {
+        _ if lost => Basis::Remains,
+        Some(_) => Basis::Record,
+        None if forgotten > Token::NONE => Basis::Forgotten,
+        None => return None,
+    };
+    let record = seen.record.unwrap_or_else(|| Record {
+        version: Version { token: forgotten, beat: 0 },
+        holder: None,
+        lease: Duration::ZERO,
+        intent: orders.intent(),
+        wish: None,
+        paused: false,
+    });
     let token = record.version.token;
     let of_it = beside.told.values().filter(|told| told.answer.view.term == token);
     let held_for = of_it.filter_map(|told| told.held_for).max().filter(|_| record.holder.is_some());
@@ -328,7 +394,7 @@ fn snapshot_of(election: &ElectionName, seen: Sighting, beside: &Beside, orders:
     candidates.retain(|waiting| !record.is_held_by(waiting.who.id));
     // Nobody is bound to the holder any more: its lease has run out.
     let age = if record.holder.is_some() && seen.age.is_none() { Some(record.lease) } else { seen.age };
-    Some(Snapshot { election: election.clone(), age, held_for, candidates, record })
+    Some(Snapshot { election: election.clone(), age, held_for, candidates, record, basis })
 }
 
 impl Desk for PeersDesk {
@@ -340,7 +406,8 @@ impl Desk for PeersDesk {
         Box::pin(async move {
             let mut all = Vec::new();
             for name in self.names().await? {
-                all.extend(self.look(&name).await?);
+                let seen = self.look(&name).await?;
+                all.extend(seen.filter(|snapshot| snapshot.basis != Basis::Forgotten));
             }
             Ok(all)
         })
@@ -364,6 +431,10 @@ impl Desk for PeersDesk {
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
         Box::pin(async move { self.write(election, &order).await })
+    }
+
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+        Box::pin(self.remove(election))
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
@@ -411,7 +482,7 @@ mod tests {
             let remembered = shown.as_ref().map(|record| record.version.token).unwrap_or_default();
             let standing = crate::store::Standing::default();
             let seen = Sighting { remembered, age: None, holder_gone: false, standing, record: shown };
-            snapshot_of(&election, seen, &beside, &Orders::default())
+            snapshot_of(&election, seen, &beside, &Orders::default(), Token::NONE)
         };
         let words = |snapshot: Option<Snapshot>| {
             snapshot.map(|seen| {
@@ -423,6 +494,9 @@ mod tests {
         let later = told(6, Some(term(5, "old")), Some(term(6, "new")));
         let restarted = told(5, None, Some(term(5, "old")));
         assert_eq!(words(look(vec![later.clone(), restarted.clone()], None)), Some((5, "old".to_owned())));
+        // New voters that have inherited a term, and not who has led in it.
+        let inherited = look(vec![told(5, None, None), told(5, None, None)], None).expect("it is shown");
+        assert_eq!((inherited.basis, inherited.record.holder), (Basis::Remains, None));
         let first = told(1, None, Some(term(1, "first")));
         assert_eq!(words(look(vec![first, told(0, None, None)], None)), Some((0, "first".to_owned())));
         // What is proven by these voters is older than what one of them knows of.

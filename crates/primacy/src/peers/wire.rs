@@ -199,7 +199,7 @@ pub(super) struct Refused {
 pub(super) struct Question {
     #[prost(string, tag = "1")]
     pub(super) election: String,
-    #[prost(oneof = "Asked", tags = "2, 3, 4, 5, 6, 12")]
+    #[prost(oneof = "Asked", tags = "2, 3, 4, 5, 6, 12, 13")]
     pub(super) asked: Option<Asked>,
     /// Who asks, if it waits for the lease.
     #[prost(message, optional, tag = "7")]
@@ -232,6 +232,9 @@ pub(super) enum Asked {
     Order(Order),
     #[prost(message, tag = "12")]
     Withdraw(Change),
+    /// The term in which the election is forgotten.
+    #[prost(uint64, tag = "13")]
+    Forget(u64),
 }
 
 #[derive(Clone, PartialEq, Message)]

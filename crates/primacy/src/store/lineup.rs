@@ -193,7 +193,7 @@ impl Past {
     /// What was claimed after that, and may have been granted.
     #[cfg(feature = "peers")]
     pub(crate) fn claimed(&self) -> Option<&Term> {
-        self.terms.last().filter(|term| term.token > self.proven)
+        self.terms.last().filter(|term| term.token > self.proven && !super::is_of_forgetting(term))
     }
 
     /// A leadership has never been one.

@@ -12,10 +12,11 @@ use registry::{MemoryRegistry, Registers};
 
 use super::lineup::{Lineup, Past};
 use super::roster;
-use super::row::{self, Renewal, TAKEN_OVER, Verdict};
+use super::row::{self, FORGOTTEN, Renewal, TAKEN_OVER, Verdict};
 use super::{
-    BoxFuture, Desk, Finding, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record, Registry, Reply,
-    Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
+    Basis, BoxFuture, Desk, Finding, Forgotten, Hindrance, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe,
+    Record, Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term,
+    Waiting,
 };
 use crate::{CandidateId, ElectionName, Instant, clock};
 
@@ -231,20 +232,38 @@ impl Kept {
     }
 
     fn snapshot(&self, election: &ElectionName, now: Instant) -> Option<Snapshot> {
-        let row = self.row.as_ref()?;
-        let held = row.record.holder.is_some();
+        let mut snapshot = match &self.row {
+            Some(row) => Snapshot {
+                election: election.clone(),
+                record: row.record.clone(),
+                age: Some(now.since(row.renewed)),
+                held_for: row.record.holder.as_ref().map(|_| now.since(row.granted)),
+                candidates: Vec::new(),
+                basis: Basis::Record,
+            },
+            None => super::remains(election, self.past.highest(), self.past.newest(1).next().cloned())?,
+        };
         let mut candidates: Vec<Waiting> = self.lineup.list(self.holder(), now).collect();
         if let Some(registers) = &self.registers {
             let Members { vars, members } = registers.members(now);
-            roster::add_members(&mut candidates, &row.record, vars.round, members);
+            roster::add_members(&mut candidates, &snapshot.record, vars.round, members);
         }
-        Some(Snapshot {
-            election: election.clone(),
-            record: row.record.clone(),
-            age: Some(now.since(row.renewed)),
-            held_for: held.then(|| now.since(row.granted)),
-            candidates,
-        })
+        snapshot.candidates = candidates;
+        Some(snapshot)
+    }
+
+    fn forget(&mut self, before: &Snapshot) -> Result<(), StoreError> {
+        let token = row::token_of_forgetting(before.record.version.token.max(self.past.highest()));
+        let token = token.ok_or_else(|| StoreError::Unusable("the tokens of this election are used up".into()))?;
+        self.row = None;
+        self.registers = None;
+        self.lineup = Lineup::default();
+        self.past = Past::default();
+        let nobody = Holder { id: CandidateId::from_bits(0), label: super::nobody(), data: String::new() };
+        self.past.open(token, &nobody, FORGOTTEN);
+        self.past.close(token, FORGOTTEN);
+        self.hint();
+        Ok(())
     }
 }
 
@@ -263,7 +282,8 @@ impl Desk for MemoryDesk {
         Box::pin(async move {
             let now = clock::now();
             let elections = self.shared.lock();
-            Ok(elections.iter().filter_map(|(name, kept)| kept.snapshot(name, now)).collect())
+            let all = elections.iter().filter_map(|(name, kept)| kept.snapshot(name, now));
+            Ok(all.filter(|snapshot| snapshot.basis != Basis::Forgotten).collect())
         })
     }
 
@@ -303,6 +323,9 @@ impl Desk for MemoryDesk {
             let mut elections = self.shared.lock();
             let Some(kept) = elections.get_mut(election) else { return Ok(Ordered::NoSuchElection) };
             let Some(before) = kept.snapshot(election, clock::now()) else { return Ok(Ordered::NoSuchElection) };
+            if before.basis != Basis::Record {
+                return Ok(Ordered::NoRecord(before));
+            }
             Ok(match row::order(&before.record, before.leader().is_some(), &order) {
                 Verdict::Already => Ordered::Already(before),
                 Verdict::TokenChanged => Ordered::TokenChanged(before),
@@ -315,6 +338,22 @@ impl Desk for MemoryDesk {
                     Ordered::Written(before)
                 }
             })
+        })
+    }
+
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+        Box::pin(async move {
+            let mut elections = self.shared.lock();
+            let Some(kept) = elections.get_mut(election) else { return Ok(Forgotten::NoSuchElection) };
+            let Some(before) = kept.snapshot(election, clock::now()) else { return Ok(Forgotten::NoSuchElection) };
+            if before.basis == Basis::Forgotten {
+                return Ok(Forgotten::Already(before));
+            }
+            if let Some(hindrance) = Hindrance::of(&before) {
+                return Ok(Forgotten::Refused(hindrance, before));
+            }
+            kept.forget(&before)?;
+            Ok(Forgotten::Done(before))
         })
     }
 

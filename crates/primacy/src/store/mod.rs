@@ -1,6 +1,7 @@
 //! The port to a store: what it must do, and by which URL it is found.
 
 pub mod conformance;
+mod forget;
 pub(crate) mod lineup;
 pub mod memory;
 #[cfg(feature = "mysql")]
@@ -25,6 +26,10 @@ use std::time::Duration;
 
 use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
+#[cfg(feature = "peers")]
+pub(crate) use forget::is_of_forgetting;
+pub use forget::{Basis, Forgotten, Hindrance};
+pub(crate) use forget::{nobody, remains};
 use primacy_core::lease::CallError;
 pub use primacy_core::lease::{
     Announcement, EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
@@ -115,10 +120,11 @@ impl Hints for NoHints {
 
 /// The connection of observers and operators.
 pub trait Desk: Send {
-    /// The election as it is now, or `None` if nobody has ever campaigned in it.
+    /// The election as it is now, or `None` if nobody has ever campaigned in it. What has no record is shown by what is left
+    /// of it ([`Snapshot::basis`]).
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>>;
 
-    /// All elections, by name.
+    /// All elections that are not forgotten, by name.
     fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>>;
 
     /// The last leaderships of an election, the newest first.
@@ -141,6 +147,11 @@ pub trait Desk: Send {
     /// Writes an operator's order into the election's row, durably, and hints at it.
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>>;
 
+    /// Removes everything about an election but its token, which is raised by one as by a grant to nobody: whoever led last is
+    /// refused by the fence, and the next token is larger. Refused while somebody leads, waits, or may do so
+    /// ([`Hindrance`]). Of a grant and this, the first wins: whoever comes later finds another state than it expects.
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>>;
+
     /// What the store is and guarantees, measured and read from its settings. Leaves nothing behind.
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>>;
 }
@@ -158,6 +169,8 @@ pub struct Snapshot {
     pub held_for: Option<Duration>,
     /// The candidates that announced themselves lately, in waiting order. The holder is not among them.
     pub candidates: Vec<Waiting>,
+    /// What is behind all this.
+    pub basis: Basis,
 }
 
 impl Snapshot {
@@ -311,6 +324,8 @@ pub enum Ordered {
     Already(Snapshot),
     /// Another token has been granted since; nothing was changed.
     TokenChanged(Snapshot),
+    /// The election has no record, though leaders were granted: it was deleted or forgotten. Nothing was changed.
+    NoRecord(Snapshot),
     /// Nobody has ever campaigned in this election; nothing was changed.
     NoSuchElection,
 }

@@ -26,6 +26,12 @@ pub(super) use repair;
 /// Why a term is over that another candidate ended by taking the lease.
 pub(crate) const TAKEN_OVER: &str = "taken-over";
 
+/// Why the term is over that stands in the history for the moment in which an election was forgotten.
+pub(crate) const FORGOTTEN: &str = "forgotten";
+
+/// Whose that term is.
+pub(crate) const NOBODY: &str = "nobody";
+
 /// How many terms the history keeps of each election.
 pub(super) const TERMS_KEPT: u32 = 1_000;
 
@@ -54,6 +60,12 @@ pub(super) fn acquire(
         wish: None,
         paused: row.is_some_and(|record| record.paused),
     })
+}
+
+/// The token that the fence has after an election was forgotten: that of a grant to nobody. `None` if there is none above
+/// the highest one.
+pub(super) fn token_of_forgetting(highest: Token) -> Option<Token> {
+    Some(highest.next(0)).filter(|next| *next > highest)
 }
 
 /// What a holder asks for with a renewal: [`Request::Renew`](super::Request::Renew).

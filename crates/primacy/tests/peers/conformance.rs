@@ -36,6 +36,7 @@ impl Harness for Trio {
             "tokens-end",
             // Two who ask at once may both get nothing.
             "one-winner",
+            "forget-races",
             // Those who wait are ordered by identity, so that all voters come to the same order.
             "waiting-order",
             "winner-waits-no-more",

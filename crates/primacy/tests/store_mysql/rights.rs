@@ -1,7 +1,8 @@
 //! Users with too few rights, wrong passwords, missing databases: said in one line, without the password.
 
+use primacy::ElectionName;
 use primacy::store::mysql::{MysqlStore, schema_sql};
-use primacy::store::{Store, StoreError};
+use primacy::store::{Forgotten, Store, StoreError};
 use primacy_servers::MariaDb;
 
 use crate::logged::Log;
@@ -84,6 +85,20 @@ async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
     let deletes = "SELECT COUNT(*) FROM information_schema.table_privileges \
                    WHERE grantee LIKE '%exact%' AND privilege_type = 'DELETE'";
     assert_eq!(server.sql(deletes).expect("counts").trim(), "6");
+
+    // Nor can it forget one, and is told what that takes.
+    let name = ElectionName::new("e").expect("valid");
+    let mut desk = at(&url).desk().await.expect("opens");
+    let message = unusable(desk.forget(&name).await.map(drop), PASSWORD);
+    assert!(message.contains("GRANT DELETE ON primacy_election"), "{message}");
+    let schema = schema_sql();
+    let more: Vec<_> = schema.lines().filter(|line| line.starts_with("-- GRANT DELETE")).collect();
+    let more = more.join("\n").replace("-- ", "").replace("`database`", "primacy");
+    server.sql(&more.replace("'user'@'host'", "exact@'127.0.0.1'")).expect("the grants run");
+    let forgotten = at(&url).desk().await.expect("opens").forget(&name).await.expect("forgets");
+    assert!(matches!(forgotten, Forgotten::Done(_)), "{forgotten:?}");
+    assert_eq!(server.sql("SELECT COUNT(*) FROM primacy_election").expect("counts").trim(), "0");
+    assert_eq!(server.sql("SELECT token FROM primacy_token").expect("reads").trim(), "2");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use primacy::select::Rank;
-use primacy::store::{Announcement, Order, OrderKind, Ordered, Request, Store, StoreError, Why};
+use primacy::store::{Announcement, Forgotten, Order, OrderKind, Ordered, Request, Store, StoreError, Why};
 use primacy_servers::Postgres;
 
 use crate::support::{Actor, applied, at, election, server, unusable};
@@ -120,9 +120,24 @@ async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
         server.sql(deletable).expect("tells"),
         "primacy_candidate primacy_event primacy_member primacy_probe primacy_process primacy_term"
     );
-    Actor::join(&at(&url), "e", 1).await.take().await;
+    let mut a = Actor::join(&at(&url), "e", 1).await;
+    let record = a.take().await;
     let probe = at(&url).desk().await.expect("opens").probe().await.expect("probes");
     assert!(probe.findings.iter().all(|finding| finding.code != "permission"), "{:?}", probe.findings);
+
+    // Nor can it forget one, and is told what that takes.
+    let release = a.release(&record);
+    applied(a.step(release).await);
+    let mut desk = at(&url).desk().await.expect("opens");
+    let message = unusable(desk.forget(&election("e")).await.map(drop));
+    assert!(message.contains("GRANT DELETE ON \"public\".primacy_election"), "{message}");
+    let grant = schema.lines().find(|line| line.contains("TO \"operators\"")).expect("the schema shows it");
+    server.sql(&grant.replace("-- ", "").replace("\"operators\"", "app")).expect("it is SQL");
+    let forgotten = desk.forget(&election("e")).await.expect("forgets");
+    assert!(matches!(forgotten, Forgotten::Done(_)), "{forgotten:?}");
+    assert_eq!(server.sql("SELECT count(*) FROM primacy_election").expect("counts"), "0");
+    // Who led last is refused by the fence from now on.
+    server.sql("SELECT primacy_fence('e', 1)").expect_err("it is stale");
 }
 
 #[tokio::test]

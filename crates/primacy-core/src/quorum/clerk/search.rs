@@ -74,6 +74,7 @@ impl Clerk {
             shown,
             orders,
             fulfilled,
+            forgotten,
             claimed_with,
             change,
             renewal,
@@ -82,7 +83,7 @@ impl Clerk {
             flaw: _,
             caught_up: _,
         } = self;
-        (asks, step, shown, orders, fulfilled).hash(state);
+        (asks, step, shown, orders, fulfilled, forgotten).hash(state);
         (claimed_with, change, renewal, owed, asked).hash(state);
     }
 }

@@ -21,7 +21,7 @@ impl Voter {
             return false;
         }
         let (term, id, beat) = match ask {
-            Ask::Read | Ask::Order { .. } => return false,
+            Ask::Read | Ask::Order { .. } | Ask::Forget { .. } => return false,
             Ask::Claim { term, holder, .. } => (*term, holder.id, None),
             Ask::Renew { term, id, .. } | Ask::Withdraw { term, id, .. } => (*term, *id, None),
             Ask::Release { term, id, beat, .. } => (*term, *id, Some(*beat)),

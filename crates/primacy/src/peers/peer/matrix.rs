@@ -105,6 +105,7 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         row("`Leave`", Body::Leave(Leave { election: "matrix".to_owned(), id: wire::candidate_bytes(id) })),
         row("`Behind`", Body::Behind(1 << 63)),
         row("`Ask` `Order`", ask(&Ask::Order { orders: Orders::default(), token: None }, false)),
+        row("`Ask` `Forget`", ask(&Ask::Forget { term }, false)),
         row("`Roll` `Prepare`", roll(&RollAsk::Prepare { number: NOWHERE, ballot })),
         row(
             "`Roll` `Take`",

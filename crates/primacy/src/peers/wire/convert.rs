@@ -149,6 +149,7 @@ impl From<&Ask> for Asked {
             Ask::Order { orders, token } => {
                 Self::Order(Order { orders: Some(orders.into()), token: token.map(Token::get) })
             }
+            Ask::Forget { term } => Self::Forget(term.get()),
         }
     }
 }
@@ -187,6 +188,7 @@ impl TryFrom<&Asked> for Ask {
                 orders: order.orders.as_ref().ok_or(Malformed("no orders"))?.try_into()?,
                 token: order.token.map(token).transpose()?,
             },
+            Asked::Forget(term) => Self::Forget { term: token(*term)? },
         })
     }
 }
@@ -326,6 +328,7 @@ mod tests {
         ];
         for token in [None, Some(Token::NONE), Some(Token::MAX)] {
             all.extend(orders.iter().cloned().map(|orders| Ask::Order { orders, token }));
+            all.extend(token.map(|term| Ask::Forget { term }));
         }
         all
     }

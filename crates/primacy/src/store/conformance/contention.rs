@@ -209,7 +209,7 @@ async fn operate(
         let step = match ordered {
             Ordered::Written(before) => Step::Ordered { kind, before: before.record },
             Ordered::Already(now) | Ordered::TokenChanged(now) => Step::Saw(Some(now.record)),
-            Ordered::NoSuchElection => Step::Saw(None),
+            Ordered::NoSuchElection | Ordered::NoRecord(_) => Step::Saw(None),
         };
         entries.push(Entry { called, answered, by: None, step });
         tokio::task::yield_now().await;

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::super::{EndReason, Hints, OrderKind, Request, Version};
+use super::super::{Basis, EndReason, Hints, OrderKind, Ordered, Request, Version};
 use super::actor::{Actor, Outcome, Trial, applied};
 use super::{Verdict, ensure};
 use crate::{Token, clock};
@@ -23,7 +23,19 @@ pub(super) async fn deleted_record(trial: Trial<'_>) -> Outcome {
     ensure!(seen.remembered == lost.version.token, "after the deletion {} is remembered", seen.remembered);
     let request = a.renewal(lost.version);
     a.refused("a renewal of the deleted row", request).await?;
-    ensure!(trial.snapshot().await?.is_none(), "the deleted row is still shown");
+    // No answer knows less than the one before.
+    let left = trial.snapshot().await?;
+    let shown = left.as_ref().map(|left| (left.basis, left.record.version.token, left.leader()));
+    ensure!(
+        shown == Some((Basis::Remains, lost.version.token, None)),
+        "of the deleted row this is shown: {left:?}, not its last token, and that its leader is unknown"
+    );
+    let holder = left.and_then(|left| left.record.holder).map(|holder| holder.id);
+    ensure!(holder == Some(a.me.id), "the candidate that had the deleted row is shown as {holder:?}");
+    let listed = trial.desk().await?.elections().await?;
+    ensure!(listed.iter().any(|election| election.election == trial.election), "the deleted row is not listed");
+    let answer = trial.order(OrderKind::Pause).await?;
+    ensure!(matches!(answer, Ordered::NoRecord(_)), "a pause of what has no row was answered with {answer:?}");
     // Absence has no version: what was granted and deleted since must not count as the absence that b saw before.
     let (expect, floor) = (None, Token::NONE);
     let holder = b.me.clone();

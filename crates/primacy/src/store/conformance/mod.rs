@@ -21,6 +21,7 @@
 mod actor;
 mod announcements;
 mod contention;
+mod forget;
 mod grants;
 mod lifecycle;
 mod names;
@@ -114,6 +115,10 @@ checks! {
     "lease-is-the-holders" => grants::lease_is_the_holders,
     "renewed-lease" => grants::renewed_lease,
     "deleted-record" => lifecycle::deleted_record,
+    "forget" => forget::forget,
+    "forget-refused" => forget::refused,
+    "forget-deleted-record" => forget::deleted_record,
+    "forget-races" => forget::races,
     "expected-intent" => orders::expected_intent,
     "pause" => orders::pause,
     "promotion" => orders::promotion,
@@ -155,6 +160,7 @@ checks! {
     "registers-events" => registers::events,
     "registers-names" => registers::names,
     "registers-apart" => registers::apart,
+    "registers-forgotten" => forget::registers,
     "registers-crowd" => registers::crowd,
     "registers-eviction-races" => registers::eviction_races,
     "dropped-step" => lifecycle::dropped_step,

@@ -3,7 +3,8 @@
 use tracing::debug;
 
 use super::super::{
-    BoxFuture, Desk, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term, roster,
+    Basis, BoxFuture, Desk, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError,
+    Term, roster,
     row::{self, Verdict},
 };
 use super::fault::Fault;
@@ -11,7 +12,7 @@ use super::line::{Answer, Line, Purpose};
 use super::packet::Packet;
 use super::place::Place;
 use super::{probe, registers, roll, rows, schema};
-use crate::ElectionName;
+use crate::{CandidateId, ElectionName};
 
 /// How often an order is written anew because the row has changed under it: a leader renews it, candidates take it.
 const TRIES: u32 = 60;
@@ -76,6 +77,9 @@ impl MysqlDesk {
             let Some(before) = self.snapshots(Some(election)).await?.pop() else {
                 return Ok(Ordered::NoSuchElection);
             };
+            if before.basis != Basis::Record {
+                return Ok(Ordered::NoRecord(before));
+            }
             let row = &before.record;
             let (new, ended) = match row::order(row, before.leader().is_some(), order) {
                 Verdict::Already => return Ok(Ordered::Already(before)),
@@ -91,6 +95,48 @@ impl MysqlDesk {
         }
         Err(StoreError::Unreachable(format!("{}: the row changes too often", self.line.host())))
     }
+
+    async fn remove(&mut self, election: &ElectionName) -> Result<Forgotten, Fault> {
+        for _ in 0..TRIES {
+            let look = self.ask(rows::look(election, CandidateId::from_bits(0))).await?;
+            let seen = rows::seen(look, self.line.host())?;
+            let Some(before) = self.snapshots(Some(election)).await?.pop() else {
+                return Ok(Forgotten::NoSuchElection);
+            };
+            if before.basis == Basis::Forgotten {
+                self.remove_registers(election).await?;
+                return Ok(Forgotten::Already(before));
+            }
+            if let Some(hindrance) = Hindrance::of(&before) {
+                return Ok(Forgotten::Refused(hindrance, before));
+            }
+            let Some(change) = rows::forget_election(election, &before, &seen) else {
+                return Err(StoreError::Unusable("the tokens of this election are used up".into()).into());
+            };
+            match self.line.make(&change).await {
+                Ok(true) => {
+                    self.remove_registers(election).await?;
+                    return Ok(Forgotten::Done(before));
+                }
+                Ok(false) | Err(Fault::Outrun(_)) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        Err(StoreError::Unreachable(format!("{}: the row changes too often", self.line.host())).into())
+    }
+
+    async fn remove_registers(&mut self, election: &ElectionName) -> Result<(), Fault> {
+        if !self.has_registers().await? {
+            return Ok(());
+        }
+        for _ in 0..TRIES {
+            match self.line.make(&registers::forget(election)).await {
+                Err(Fault::Outrun(_)) => {}
+                done => return done.map(drop),
+            }
+        }
+        Err(StoreError::Unreachable(format!("{}: the rows change too often", self.line.host())).into())
+    }
 }
 
 impl Desk for MysqlDesk {
@@ -99,7 +145,11 @@ impl Desk for MysqlDesk {
     }
 
     fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>> {
-        Box::pin(self.snapshots(None))
+        Box::pin(async move {
+            let mut all = self.snapshots(None).await?;
+            all.retain(|snapshot| snapshot.basis != Basis::Forgotten);
+            Ok(all)
+        })
     }
 
     fn history<'a>(
@@ -129,6 +179,20 @@ impl Desk for MysqlDesk {
 
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
         Box::pin(async move { self.write_order(election, &order).await })
+    }
+
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+        Box::pin(async move {
+            self.remove(election).await.map_err(|fault| match fault.is_denied() {
+                true => StoreError::Unusable(format!(
+                    "{}: this user lacks a right that forgetting takes, and that candidates have not: let an administrator \
+                     run it, or GRANT DELETE ON primacy_election and primacy_round as `primacy schema` shows ({})",
+                    self.line.host(),
+                    fault.error()
+                )),
+                false => fault.into(),
+            })
+        })
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {

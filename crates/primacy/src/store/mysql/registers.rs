@@ -268,6 +268,17 @@ pub(super) fn leave(election: &ElectionName, process: ProcessId) -> Change {
     Change { statements, decides: 0 }
 }
 
+/// All of an election that is forgotten goes. Who joins meanwhile comes before or after it; who lives joins again.
+pub(super) fn forget(election: &ElectionName) -> Change {
+    let name = text(election.as_str());
+    let mut statements = vec![lock(&name), KEEP_COUNT.to_owned()];
+    statements.extend(
+        ["primacy_member", "primacy_process", "primacy_event", "primacy_round"]
+            .map(|table| format!("DELETE FROM {table} WHERE election = {name} AND {IF_COUNTED}")),
+    );
+    Change { statements, decides: 0 }
+}
+
 /// A survey of a leader that has something to change. `decides`: its own beat, which counts if it leads and takes part.
 pub(super) fn duties(
     election: &ElectionName,

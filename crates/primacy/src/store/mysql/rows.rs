@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use super::super::row::{self, FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT};
+use super::super::row::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT};
 use super::super::{
-    Announcement, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish,
+    self as store, Announcement, Basis, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version,
+    Waiting, Wish,
 };
 use super::fault::Fault;
 use super::line::{Answer, Fields};
@@ -257,16 +258,9 @@ pub(super) fn grant(election: &ElectionName, seen: &Seen, new: &Record, holder: 
     let old = seen.sighting.record.as_ref();
     let mut statements = Vec::new();
     if !seen.has_fence {
-        // Not `INSERT IGNORE`: several who find a row would share its lock, and deadlock on the next statement.
-        statements.push(format!(
-            "INSERT INTO primacy_token (election, token, guard) VALUES ({name}, 0, 0) \
-             ON DUPLICATE KEY UPDATE guard = guard + 1"
-        ));
+        statements.push(make_fence(&name));
     }
-    statements.push(format!(
-        "UPDATE primacy_token SET guard = guard + 1 WHERE election = {name} AND token = {}",
-        number(seen.sighting.remembered.get())
-    ));
+    statements.push(lock_fence(&name, seen.sighting.remembered));
     statements.push(KEEP_COUNT.into());
     let deciding = match old {
         Some(old) => swap(election, old, new, Stamped::Granted),
@@ -346,23 +340,35 @@ pub(super) fn withdraw(election: &ElectionName, who: CandidateId) -> String {
     format!("DELETE FROM primacy_candidate WHERE election = {} AND id = {}", text(election.as_str()), id(who))
 }
 
-/// One election with its candidates, or all of them, in one snapshot.
+/// One election with its candidates, or all of them, in one snapshot. Of what has no record, the fence row and the newest
+/// term tell what is left.
 pub(super) fn snapshots(election: Option<&ElectionName>) -> String {
-    let filter = election.map_or(String::new(), |name| format!("WHERE e.election = {} ", text(name.as_str())));
+    let names = match election {
+        Some(name) => format!("SELECT CAST({} AS BINARY) AS election", text(name.as_str())),
+        None => "SELECT election FROM primacy_election UNION SELECT election FROM primacy_token".to_owned(),
+    };
+    // A name that comes from a subquery would not be looked up by the keys of the tables.
+    let name = election.map_or("n.election".to_owned(), |name| text(name.as_str()));
     format!(
-        "SELECT {COLUMNS}, {WRITABLE}, e.election, c.id, c.label, c.data, c.note, \
+        "SELECT {COLUMNS}, {WRITABLE}, n.election, f.token, t.token, t.id, t.label, \
+             COALESCE(t.reason, ''), c.id, c.label, c.data, c.note, \
              TIMESTAMPDIFF(MICROSECOND, c.seen_at, UTC_TIMESTAMP(6)), c.`rank` \
-         FROM primacy_election AS e LEFT JOIN primacy_candidate AS c ON c.election = e.election AND {WAITS} \
-         {filter}ORDER BY e.election, c.`rank`, c.joined, c.id"
+         FROM ({names}) AS n LEFT JOIN primacy_election AS e ON e.election = {name} \
+         LEFT JOIN primacy_token AS f ON f.election = {name} \
+         LEFT JOIN primacy_term AS t ON e.election IS NULL AND t.election = {name} \
+             AND t.token = (SELECT MAX(m.token) FROM primacy_term AS m WHERE m.election = {name}) \
+         LEFT JOIN primacy_candidate AS c ON c.election = {name} AND {WAITS} \
+         ORDER BY n.election, c.`rank`, c.joined, c.id"
     )
 }
 
 pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>, Fault> {
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for mut row in answer.rows {
-        let stored = stored(&mut row)?.ok_or_else(|| Fault::damaged("an answer"))?;
+        let stored = stored(&mut row)?;
         refuse_read_only(&mut row, host)?;
         let election = ElectionName::new(row.text()?).map_err(|_| Fault::damaged("the name of an election"))?;
+        let left = left(&mut row)?;
         let waiting = match row.optional_bytes()? {
             Some(id) => Some(Waiting {
                 who: Holder { id: identity(&id)?, label: named(row.text()?)?, data: row.text()? },
@@ -372,18 +378,99 @@ pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>
             }),
             None => None,
         };
-        match snapshots.last_mut() {
-            Some(last) if last.election == election => last.candidates.extend(waiting),
-            _ => snapshots.push(Snapshot {
-                election,
-                record: stored.record,
-                age: stored.age,
-                held_for: stored.held_for,
-                candidates: waiting.into_iter().collect(),
-            }),
+        if snapshots.last().is_none_or(|last| last.election != election) {
+            let snapshot = match stored {
+                Some(Stored { record, age, held_for }) => {
+                    let (candidates, basis) = (Vec::new(), Basis::Record);
+                    Some(Snapshot { election, record, age, held_for, candidates, basis })
+                }
+                None => store::remains(&election, left.0, left.1),
+            };
+            let Some(snapshot) = snapshot else { continue };
+            snapshots.push(snapshot);
+        }
+        if let Some(last) = snapshots.last_mut() {
+            last.candidates.extend(waiting);
         }
     }
     Ok(snapshots)
+}
+
+/// The token of the fence row, and the newest term of what has no record.
+fn left(row: &mut Fields) -> Result<(Token, Option<Term>), Fault> {
+    let remembered = row.optional_number()?.map_or(Ok(Token::NONE), token)?;
+    let newest = (row.optional_number()?, row.optional_bytes()?, row.optional_text()?);
+    let reason = row.text()?;
+    let newest = match newest {
+        (Some(number), Some(id), Some(label)) => Some(Term {
+            token: token(number)?,
+            id: identity(&id)?,
+            label: named(label)?,
+            granted_unix_ms: 0,
+            ended: Some((0, reason)).filter(|(_, reason)| !reason.is_empty()),
+        }),
+        _ => None,
+    };
+    Ok((remembered, newest))
+}
+
+/// Forgets an election: deletes the record that was judged, or finds that there is none still, and leaves the token that
+/// follows in the fence row, which it locks first like a grant, and a term of nobody. `None`: no token follows.
+pub(super) fn forget_election(election: &ElectionName, before: &Snapshot, seen: &Seen) -> Option<Change> {
+    let (name, nobody) = (text(election.as_str()), id(CandidateId::from_bits(0)));
+    let remembered = seen.sighting.remembered;
+    let left = number(row::token_of_forgetting(remembered.max(before.record.version.token))?.get());
+    let mut statements = Vec::new();
+    if !seen.has_fence {
+        statements.push(make_fence(&name));
+    }
+    statements.push(lock_fence(&name, remembered));
+    statements.push(KEEP_COUNT.into());
+    let raise = format!("UPDATE primacy_token SET token = {left} WHERE election = {name} AND {IF_COUNTED}");
+    let decides = statements.len();
+    match before.basis {
+        Basis::Record => {
+            let Version { token, beat } = before.record.version;
+            statements.push(format!(
+                "DELETE FROM primacy_election WHERE election = {name} AND token = {} AND beat = {} AND intent = {} \
+                 AND {WRITABLE} AND {IF_COUNTED}",
+                number(token.get()),
+                number(beat),
+                number(before.record.intent),
+            ));
+            statements.push(KEEP_COUNT.into());
+            statements.push(raise);
+        }
+        Basis::Remains | Basis::Forgotten => {
+            let is_missing = format!("NOT EXISTS (SELECT 1 FROM primacy_election WHERE election = {name})");
+            statements.push(format!("{raise} AND {WRITABLE} AND {is_missing}"));
+            statements.push(KEEP_COUNT.into());
+        }
+    }
+    statements.push(format!("DELETE FROM primacy_term WHERE election = {name} AND {IF_COUNTED}"));
+    statements.push(format!(
+        "INSERT INTO primacy_term (election, token, id, label, granted_at, ended_at, reason) \
+         SELECT {name}, {left}, {nobody}, {}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {} FROM DUAL WHERE {IF_COUNTED}",
+        text(NOBODY),
+        text(FORGOTTEN),
+    ));
+    statements.push(format!("DELETE FROM primacy_candidate WHERE election = {name} AND {IF_COUNTED}"));
+    Some(Change { statements, decides })
+}
+
+/// Makes the fence row. Not `INSERT IGNORE`: several who find a row would share its lock, and deadlock on the next
+/// statement.
+fn make_fence(name: &str) -> String {
+    format!(
+        "INSERT INTO primacy_token (election, token, guard) VALUES ({name}, 0, 0) \
+         ON DUPLICATE KEY UPDATE guard = guard + 1"
+    )
+}
+
+/// Locks the fence row if its token is as it was seen. By a write, because Galera certifies only those.
+fn lock_fence(name: &str, remembered: Token) -> String {
+    let seen = number(remembered.get());
+    format!("UPDATE primacy_token SET guard = guard + 1 WHERE election = {name} AND token = {seen}")
 }
 
 pub(super) fn history(election: &ElectionName, limit: u32) -> String {

@@ -228,6 +228,11 @@ pub fn schema_sql() -> String {
         }
     }
     sql.push_str(
+        "-- Who forgets elections (primacy forget) needs beside all these, and candidates do not:\n\
+         -- GRANT DELETE ON `database`.primacy_election TO 'user'@'host';\n\
+         -- GRANT DELETE ON `database`.primacy_round TO 'user'@'host';\n",
+    );
+    sql.push_str(
         "-- A user who may CREATE VIEW, DROP, ALTER or TRIGGER in that database can put code in their way: grant these to\n\
          -- administrators only.\n",
     );

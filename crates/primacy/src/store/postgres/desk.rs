@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::super::{
-    BoxFuture, Desk, EndReason, MemberEvent, Members, Order, Ordered, Probe, Record, Snapshot, StoreError, Term,
-    roster,
+    Basis, BoxFuture, Desk, EndReason, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Record,
+    Snapshot, StoreError, Term, nobody, roster,
     row::{self, Verdict},
 };
 use super::bell::{Bells, Ringer};
@@ -15,7 +15,7 @@ use super::fault::{Fault, Stake};
 use super::link::{Dialer, Link, Purpose};
 use super::schema::{self, Server};
 use super::{probe, register_rows, registers, rows, statements};
-use crate::ElectionName;
+use crate::{CandidateId, ElectionName, Token};
 
 /// How often an order is judged anew because the row changed under it. Between two changes of a row there is mostly a
 /// third of a lease.
@@ -43,21 +43,19 @@ impl PostgresDesk {
         Ok(Self { link, server, ringer })
     }
 
-    async fn look(&mut self, election: &ElectionName) -> Result<Option<Snapshot>, Fault> {
+    /// The election, and the token of its fence row.
+    async fn look(&mut self, election: &ElectionName) -> Result<(Option<Snapshot>, Token), Fault> {
         let rows = self.link.run(statements::SNAPSHOT, &[election.as_str().into()], Stake::Reading).await?;
-        Ok(rows::snapshots(&rows)?.pop())
-    }
-
-    async fn look_at_all_of(&mut self, election: &ElectionName) -> Result<Option<Snapshot>, Fault> {
-        let mut seen = self.look(election).await?;
+        let mut seen = rows::snapshots(&rows)?.pop();
         if seen.is_some() {
             self.with_members(Some(election), seen.iter_mut()).await?;
         }
-        Ok(seen)
+        Ok((seen, rows::fence_of(&rows)?))
     }
 
     async fn all(&mut self) -> Result<Vec<Snapshot>, Fault> {
         let mut seen = rows::snapshots(&self.link.run(statements::ELECTIONS, &[], Stake::Reading).await?)?;
+        seen.retain(|snapshot| snapshot.basis != Basis::Forgotten);
         self.with_members(None, seen.iter_mut()).await?;
         Ok(seen)
     }
@@ -106,7 +104,10 @@ impl PostgresDesk {
 
     async fn write(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, Fault> {
         for _ in 0..JUDGEMENTS {
-            let Some(before) = self.look_at_all_of(election).await? else { return Ok(Ordered::NoSuchElection) };
+            let Some(before) = self.look(election).await?.0 else { return Ok(Ordered::NoSuchElection) };
+            if before.basis != Basis::Record {
+                return Ok(Ordered::NoRecord(before));
+            }
             let (new, ended) = match row::order(&before.record, before.leader().is_some(), order) {
                 Verdict::Already => return Ok(Ordered::Already(before)),
                 Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
@@ -143,6 +144,48 @@ impl PostgresDesk {
         Ok(!self.link.run(statements::ORDER, &parameters, Stake::Writing).await?.is_empty())
     }
 
+    async fn remove(&mut self, election: &ElectionName) -> Result<Forgotten, Fault> {
+        for _ in 0..JUDGEMENTS {
+            let (before, fence) = self.look(election).await?;
+            let Some(before) = before else { return Ok(Forgotten::NoSuchElection) };
+            if before.basis == Basis::Forgotten {
+                self.remove_registers(election).await?;
+                return Ok(Forgotten::Already(before));
+            }
+            if let Some(hindrance) = Hindrance::of(&before) {
+                return Ok(Forgotten::Refused(hindrance, before));
+            }
+            let Some(token) = row::token_of_forgetting(fence.max(before.record.version.token)) else {
+                return Err(StoreError::Unusable("the tokens of this election are used up".into()).into());
+            };
+            let (nobody, version) = (nobody(), before.record.version);
+            let mut parameters = vec![
+                election.as_str().into(),
+                fence.get().into(),
+                token.get().into(),
+                CandidateId::from_bits(0).into(),
+                nobody.as_str().into(),
+            ];
+            let statement = match before.basis {
+                Basis::Record => {
+                    parameters.extend([version.token.get().into(), version.beat.into(), before.record.intent.into()]);
+                    statements::FORGET
+                }
+                Basis::Remains | Basis::Forgotten => statements::FORGET_REMAINS,
+            };
+            if !self.link.run(statement, &parameters, Stake::Writing).await?.is_empty() {
+                self.remove_registers(election).await?;
+                return Ok(Forgotten::Done(before));
+            }
+        }
+        Err(Fault::Said(StoreError::Unreachable(format!("{}: the row changes all the time", self.link.shown()))))
+    }
+
+    async fn remove_registers(&mut self, election: &ElectionName) -> Result<(), Fault> {
+        let gone = self.link.run(registers::FORGET, &[election.as_str().into()], Stake::Writing).await;
+        none_without_tables(gone).map(drop)
+    }
+
     fn told<T>(&self, result: Result<T, Fault>, stake: Stake) -> Result<T, StoreError> {
         result.map_err(|fault| fault.meaning(self.link.shown(), stake))
     }
@@ -159,7 +202,7 @@ fn none_without_tables<T>(result: Result<Vec<T>, Fault>) -> Result<Vec<T>, Fault
 impl Desk for PostgresDesk {
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
         Box::pin(async move {
-            let seen = self.look_at_all_of(election).await;
+            let seen = self.look(election).await.map(|(seen, _)| seen);
             self.told(seen, Stake::Reading)
         })
     }
@@ -204,6 +247,22 @@ impl Desk for PostgresDesk {
         Box::pin(async move {
             let written = self.write(election, &order).await;
             self.told(written, Stake::Writing)
+        })
+    }
+
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+        Box::pin(async move {
+            let forgotten = self.remove(election).await;
+            if forgotten.as_ref().is_err_and(|fault| fault.code() == Some(schema::LACKS_RIGHT)) {
+                let schema = self.link.schema();
+                return Err(StoreError::Unusable(format!(
+                    "{}: this user lacks a right that forgetting takes, and that candidates have not: let an administrator \
+                     run it, or GRANT DELETE ON \"{schema}\".primacy_election, \"{schema}\".primacy_round and the other \
+                     rights of operators that the end of `primacy schema` shows",
+                    self.link.shown()
+                )));
+            }
+            self.told(forgotten, Stake::Writing)
         })
     }
 

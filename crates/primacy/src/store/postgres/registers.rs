@@ -297,6 +297,20 @@ pub(super) const LEAVE: &str = concat!(
     " SELECT FROM vars"
 );
 
+/// All of an election that is forgotten goes: `$1` election. Of whoever joins meanwhile nothing goes: that process has changed
+/// VARS. Who lives and is deleted joins again.
+pub(super) const FORGET: &str = concat!(
+    "WITH seen AS MATERIALIZED (SELECT r.max_id FROM {}.primacy_round AS r WHERE r.election {=} $1), \
+     vars AS ( \
+         DELETE FROM {}.primacy_round AS r USING seen WHERE r.election {=} $1 AND r.max_id {=} seen.max_id \
+         RETURNING r.election), \
+     gone AS (DELETE FROM {}.primacy_process AS p USING vars WHERE p.election {=} $1), \
+     told AS (DELETE FROM {}.primacy_event AS o USING vars WHERE o.election {=} $1) \
+     SELECT ",
+    durable!(),
+    " FROM vars"
+);
+
 /// Who takes part, of one moment: a row for each candidate, or one without. `$1` election, or all of them, by name.
 pub(super) const MEMBERS: &str = concat!(
     "SELECT {pg_is_in_recovery}(), (SELECT {max}(version) FROM {}.primacy_registers), r.election, ",

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::super::row;
-use super::super::{Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish};
+use super::super::{
+    self as store, Basis, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish,
+};
 use super::fault::Fault;
 use super::schema::STANDBY;
 use crate::select::Rank;
@@ -79,19 +81,12 @@ pub(super) fn snapshots(rows: &[Row]) -> Result<Vec<Snapshot>, Fault> {
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for row in rows {
         refuse_standby(row.try_get(0)?)?;
-        let Some(record) = optional_record(row, 1)? else { continue };
         let after = 1 + RECORD;
         let election = ElectionName::new(row.try_get::<_, &str>(after + 2)?)
             .map_err(|_| Fault::Damaged("the name of an election"))?;
         if snapshots.last().is_none_or(|last| last.election != election) {
-            let held = record.holder.is_some();
-            snapshots.push(Snapshot {
-                election,
-                age: age(row.try_get(after)?),
-                held_for: age(row.try_get(after + 1)?).filter(|_| held),
-                record,
-                candidates: Vec::new(),
-            });
+            let Some(snapshot) = without_candidates(row, election)? else { continue };
+            snapshots.push(snapshot);
         }
         let Some(id) = row.try_get::<_, Option<&[u8]>>(after + 3)? else { continue };
         let waiting = Waiting {
@@ -103,6 +98,40 @@ pub(super) fn snapshots(rows: &[Row]) -> Result<Vec<Snapshot>, Fault> {
         snapshots.last_mut().ok_or(Fault::Damaged("an announcement"))?.candidates.push(waiting);
     }
     Ok(snapshots)
+}
+
+/// The columns of a snapshot that are about the election itself. `None` if there has never been one of this name.
+fn without_candidates(row: &Row, election: ElectionName) -> Result<Option<Snapshot>, Fault> {
+    let after = 1 + RECORD;
+    let Some(record) = optional_record(row, 1)? else {
+        let remembered = row.try_get::<_, Option<i64>>(after + 9)?.map_or(Ok(Token::NONE), token)?;
+        let newest = match row.try_get::<_, Option<i64>>(after + 10)? {
+            Some(number) => Some(Term {
+                token: token(number)?,
+                id: candidate(row.try_get(after + 11)?)?,
+                label: label(row.try_get(after + 12)?)?,
+                granted_unix_ms: 0,
+                ended: Some((0, row.try_get(after + 13)?)).filter(|(_, reason): &(_, String)| !reason.is_empty()),
+            }),
+            None => None,
+        };
+        return Ok(store::remains(&election, remembered, newest));
+    };
+    let held = record.holder.is_some();
+    Ok(Some(Snapshot {
+        election,
+        age: age(row.try_get(after)?),
+        held_for: age(row.try_get(after + 1)?).filter(|_| held),
+        record,
+        candidates: Vec::new(),
+        basis: Basis::Record,
+    }))
+}
+
+/// The token of the fence row in a row of a snapshot.
+pub(super) fn fence_of(rows: &[Row]) -> Result<Token, Fault> {
+    let row = rows.first().ok_or(Fault::Damaged("the answer to a look"))?;
+    row.try_get::<_, Option<i64>>(1 + RECORD + 9)?.map_or(Ok(Token::NONE), token)
 }
 
 /// The answer to a question about the history.

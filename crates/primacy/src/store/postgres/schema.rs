@@ -245,7 +245,9 @@ fn sql_for(schema: &Schema) -> String {
 -- GRANT SELECT, INSERT, UPDATE ON {{}}.primacy_election, {{}}.primacy_token, {{}}.primacy_round TO \"candidates\";
 -- GRANT SELECT, INSERT, UPDATE, DELETE ON {{}}.primacy_candidate, {{}}.primacy_term, {{}}.primacy_probe,
 --     {{}}.primacy_process, {{}}.primacy_member, {{}}.primacy_event TO \"candidates\";
--- Observers need USAGE and SELECT, operators UPDATE on primacy_election and primacy_term too.
+-- Observers need USAGE and SELECT, operators UPDATE on primacy_election and primacy_term too. Who forgets elections needs
+-- what candidates need, and (replace the name):
+-- GRANT DELETE ON {{}}.primacy_election, {{}}.primacy_round TO \"operators\";
 ",
         OLDEST / 10_000,
         creation(),

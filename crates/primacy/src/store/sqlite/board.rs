@@ -21,6 +21,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::{Mode, futimens};
 use nix::sys::time::TimeSpec;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::debug;
@@ -59,6 +60,20 @@ impl Board {
             Err(error) => {
                 debug!(%error, file = %self.file.display(), "no hint could be given; waiting candidates poll");
             }
+        }
+    }
+
+    /// Removes the file, of an election that is forgotten. Best effort: who still watches makes it anew.
+    pub(super) fn remove(&self) {
+        let removed = self.open_folder().and_then(|folder| {
+            let name = self.file.file_name().ok_or(ErrorKind::NotFound)?;
+            Ok(unlinkat(&folder, name, UnlinkatFlags::NoRemoveDir)?)
+        });
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                debug!(%error, file = %self.file.display(), "the hint file of a forgotten election stays");
+            }
+            _ => {}
         }
     }
 

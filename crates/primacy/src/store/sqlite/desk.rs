@@ -1,7 +1,8 @@
 //! Observers and operators of a file.
 
 use super::super::{
-    BoxFuture, Desk, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term,
+    Basis, BoxFuture, Desk, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError,
+    Term,
     row::{self, Verdict},
 };
 use super::board::Board;
@@ -39,7 +40,10 @@ impl Desk for SqliteDesk {
             db.snapshot(|conn| {
                 let names = rows::elections(conn)?;
                 let snapshots = names.iter().map(|name| rows::snapshot(conn, name, &host));
-                snapshots.filter_map(Result::transpose).collect()
+                let is_shown = |seen: &Result<Snapshot, Fault>| {
+                    seen.as_ref().map_or(true, |snapshot| snapshot.basis != Basis::Forgotten)
+                };
+                snapshots.filter_map(Result::transpose).filter(is_shown).collect()
             })
         }))
     }
@@ -89,9 +93,45 @@ impl Desk for SqliteDesk {
         }))
     }
 
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+        let election = election.clone();
+        Box::pin(self.0.call(move |db| {
+            let board = Board::of(db.place.path(), &election);
+            let forgotten = forget(db, &election, &board)?;
+            if !matches!(forgotten, Forgotten::Refused(..)) {
+                board.ring();
+                board.remove();
+            }
+            Ok(forgotten)
+        }))
+    }
+
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {
         Box::pin(self.0.call(probe::run))
     }
+}
+
+fn forget(db: &mut Db, election: &ElectionName, board: &Board) -> Result<Forgotten, StoreError> {
+    let (host, beside) = (db.host, board.remembered());
+    db.write(Durability::Full, |conn| {
+        let Some(before) = rows::snapshot(conn, election, &host)? else {
+            return Ok(End::Rollback(Forgotten::NoSuchElection));
+        };
+        if before.basis == Basis::Forgotten {
+            return Ok(End::Rollback(Forgotten::Already(before)));
+        }
+        if let Some(hindrance) = Hindrance::of(&before) {
+            return Ok(End::Rollback(Forgotten::Refused(hindrance, before)));
+        }
+        let highest = rows::load(conn, election)?.remembered.max(before.record.version.token).max(beside);
+        let token = row::token_of_forgetting(highest).ok_or_else(used_up)?;
+        rows::forget(conn, election, token)?;
+        Ok(End::Commit(Forgotten::Done(before)))
+    })
+}
+
+fn used_up() -> Fault {
+    Fault::Said(StoreError::Unusable("the tokens of this election are used up".into()))
 }
 
 fn write_order(db: &mut Db, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
@@ -100,6 +140,9 @@ fn write_order(db: &mut Db, election: &ElectionName, order: &Order) -> Result<Or
         let Some(before) = rows::snapshot(conn, election, &host)? else {
             return Ok(End::Rollback(Ordered::NoSuchElection));
         };
+        if before.basis != Basis::Record {
+            return Ok(End::Rollback(Ordered::NoRecord(before)));
+        }
         let row = &before.record;
         let (new, ended) = match row::order(row, before.leader().is_some(), order) {
             Verdict::Already => return Ok(End::Rollback(Ordered::Already(before))),

@@ -5,8 +5,10 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
 use super::super::roster;
-use super::super::row::{self, FORGOTTEN_AFTER, TAKEN_OVER, TERMS_KEPT, unix_ms};
-use super::super::{Announcement, Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish};
+use super::super::row::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT, unix_ms};
+use super::super::{
+    self as store, Announcement, Basis, Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish,
+};
 use super::fault::Fault;
 use super::host::{Host, Stamp};
 use super::{registers, schema};
@@ -351,7 +353,19 @@ const WAITING: &str = concat!(
 );
 
 pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) -> Result<Option<Snapshot>, Fault> {
-    let Some(row) = load(conn, election)?.row else { return Ok(None) };
+    let stored = load(conn, election)?;
+    let left = match stored.row {
+        Some(row) => Some(Snapshot {
+            election: election.clone(),
+            age: host.age_of(row.renewed),
+            held_for: row.record.holder.as_ref().and_then(|_| host.age_of(row.granted)),
+            record: row.record,
+            candidates: Vec::new(),
+            basis: Basis::Record,
+        }),
+        None => store::remains(election, stored.remembered, history(conn, election, 1)?.pop()),
+    };
+    let Some(mut snapshot) = left else { return Ok(None) };
     let stamp = host.stamp();
     let mut statement = conn.prepare_cached(WAITING)?;
     let mut rows = statement.query(params![election.as_str(), stamp.boot, number(stamp.boot_ns)])?;
@@ -368,20 +382,33 @@ pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) 
     if schema::knows_registers(conn)?
         && let Some(Members { vars, members }) = registers::members(conn, election, host)?
     {
-        roster::add_members(&mut candidates, &row.record, vars.round, members);
+        roster::add_members(&mut candidates, &snapshot.record, vars.round, members);
     }
-    let held = row.record.holder.is_some();
-    Ok(Some(Snapshot {
-        election: election.clone(),
-        age: host.age_of(row.renewed),
-        held_for: held.then(|| host.age_of(row.granted)).flatten(),
-        record: row.record,
-        candidates,
-    }))
+    snapshot.candidates = candidates;
+    Ok(Some(snapshot))
 }
 
+/// Deletes all that is known of an election, and writes down its token as that of a term of nobody.
+pub(super) fn forget(conn: &Connection, election: &ElectionName, token: Token) -> Result<(), Fault> {
+    const OF_ALL: [&str; 3] = ["primacy_election", "primacy_candidate", "primacy_term"];
+    const OF_REGISTERS: [&str; 4] = ["primacy_round", "primacy_process", "primacy_member", "primacy_event"];
+    let of_registers = if schema::knows_registers(conn)? { &OF_REGISTERS[..] } else { &[] };
+    for table in OF_ALL.iter().chain(of_registers) {
+        conn.execute(&format!("DELETE FROM {table} WHERE election = ?1"), [election.as_str()])?;
+    }
+    conn.execute(
+        "INSERT INTO primacy_term (election, token, id, label, granted_unix_ms, ended_unix_ms, reason)
+         VALUES (?1, ?2, zeroblob(16), ?3, ?4, ?4, ?5)",
+        params![election.as_str(), number(token.get()), NOBODY, unix_ms(), FORGOTTEN],
+    )?;
+    Ok(())
+}
+
+/// Those that have a record, or had one.
 pub(super) fn elections(conn: &Connection) -> Result<Vec<ElectionName>, Fault> {
-    let mut statement = conn.prepare_cached("SELECT election FROM primacy_election ORDER BY election")?;
+    let mut statement = conn.prepare_cached(
+        "SELECT election FROM primacy_election UNION SELECT election FROM primacy_term ORDER BY election",
+    )?;
     let mut rows = statement.query([])?;
     let mut names = Vec::new();
     while let Some(row) = rows.next()? {

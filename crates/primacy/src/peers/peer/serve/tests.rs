@@ -83,7 +83,7 @@ impl Draw {
         let (term, beat, lease) = (self.token(), self.number(), Duration::from_millis(self.number() % 90_000_000));
         let holder = self.holder();
         let (id, fulfilled) = (holder.id, self.number());
-        match self.below(6) {
+        match self.below(7) {
             0 => Ask::Read,
             1 => {
                 let seen = Counts { wish: self.number(), paused: self.number() };
@@ -93,6 +93,7 @@ impl Draw {
             2 => Ask::Renew { term, id, beat, lease, fulfilled },
             3 => Ask::Release { term, id, beat, fulfilled },
             4 => Ask::Withdraw { term, id, beat },
+            5 => Ask::Forget { term },
             _ => Ask::Order { orders: self.durable().1.orders, token: self.often().then_some(term) },
         }
     }

@@ -12,14 +12,14 @@ pub(super) const ROUND: Duration = Duration::from_millis(2_345);
 pub(super) const SILENT: Duration = Duration::from_millis(6_789);
 
 /// A process with a connection of its own.
-pub(super) struct Party {
+pub(in super::super) struct Party {
     pub(super) process: ProcessId,
     pub(super) candidates: Vec<Candidacy>,
     registry: Box<dyn Registry>,
 }
 
 /// What a beat tells.
-pub(super) struct Beaten {
+pub(in super::super) struct Beaten {
     pub(super) vars: Vars,
     pub(super) head: Vec<Descriptor>,
     pub(super) sighting: Sighting,
@@ -43,14 +43,14 @@ pub(super) fn rank(first: i32) -> Option<Rank> {
 
 impl Party {
     /// One that has not joined.
-    pub(super) async fn open(trial: &Trial<'_>, candidates: Vec<Candidacy>) -> Outcome<Self> {
+    pub(in super::super) async fn open(trial: &Trial<'_>, candidates: Vec<Candidacy>) -> Outcome<Self> {
         let registry = trial.harness.open().registry(&trial.election).await;
         let registry = registry.map_err(|error| Verdict::from(format!("a registry does not open: {error}")))?;
         Ok(Self { process: ProcessId::from_bits(rand::random()), candidates, registry })
     }
 
     /// One of a single candidate that has joined.
-    pub(super) async fn of(trial: &Trial<'_>, label: &str) -> Outcome<Self> {
+    pub(in super::super) async fn of(trial: &Trial<'_>, label: &str) -> Outcome<Self> {
         Self::ranked(trial, label, Some(Rank::default())).await
     }
 
@@ -65,7 +65,7 @@ impl Party {
     }
 
     /// Its number, and VARS.
-    pub(super) async fn join(&mut self, came_back: Option<Duration>) -> Outcome<(u64, Vars)> {
+    pub(in super::super) async fn join(&mut self, came_back: Option<Duration>) -> Outcome<(u64, Vars)> {
         let candidates = self.candidates.clone();
         let rank = candidates.iter().filter_map(|candidate| candidate.rank).min();
         let request = Request::Join { process: self.process, candidates, rank, came_back, round: ROUND };
@@ -75,7 +75,7 @@ impl Party {
         }
     }
 
-    pub(super) async fn beat(&mut self) -> Outcome<Beaten> {
+    pub(in super::super) async fn beat(&mut self) -> Outcome<Beaten> {
         self.beat_without(Vec::new(), 100).await
     }
 
@@ -88,7 +88,7 @@ impl Party {
     }
 
     /// Beats, and must be told that it takes no part.
-    pub(super) async fn beat_in_vain(&mut self) -> Outcome<(Option<Eviction>, Sighting)> {
+    pub(in super::super) async fn beat_in_vain(&mut self) -> Outcome<(Option<Eviction>, Sighting)> {
         let request = Request::Beat { process: self.process, late: Duration::ZERO, without: Vec::new(), head: 100 };
         match self.round(request).await? {
             Reply::Evicted { eviction, sighting } => Ok((eviction, sighting)),
@@ -96,7 +96,7 @@ impl Party {
         }
     }
 
-    pub(super) async fn leave(&mut self) -> Outcome {
+    pub(in super::super) async fn leave(&mut self) -> Outcome {
         match self.round(Request::Leave { process: self.process }).await? {
             Reply::Left => Ok(()),
             other => Err(format!("leaving was answered with {other:?}").into()),
@@ -119,7 +119,7 @@ pub(super) struct Duties {
 }
 
 impl Leader {
-    pub(super) async fn of(trial: &Trial<'_>, label: &str) -> Outcome<Self> {
+    pub(in super::super) async fn of(trial: &Trial<'_>, label: &str) -> Outcome<Self> {
         let mut actor = trial.candidate(label).await?;
         let record = actor.take().await?;
         let own = Candidacy { id: actor.me.id, ..candidacy(label) };
