@@ -235,6 +235,8 @@ impl PeersStore {
     ) -> Result<Exchanged, ExchangeError> {
         let mut pool = Pool::open(&self.places, "an operator", None).await?;
         let (mut is_changed, mut has_finished) = (false, false);
+        // One that answers a moment later than the majority may be behind, too.
+        pool.settle().await;
         let before = pool.behind().await;
         for _ in 0..RIVALS_MOST {
             has_finished |= drive(&mut pool, None, &mut |progress| match progress {
