@@ -23,7 +23,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
     strike(shell, "release", &args)
 }
 
-/// The step `chaos` of `cargo xtask ci`: half a minute and more on each store, those with a database all at once, then the
+/// The step `chaos` of `cargo xtask ci`: three quarters of a minute and more on each store, those with a database all at once, then the
 /// planted bugs.
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     // The tests have built all of this but a link or two, and so do its libraries: the same packages, features and kinds of
@@ -34,10 +34,10 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let seed = seed(shell)?.to_string();
     // With the story: whoever reads of a failure has nothing else.
     let stores = "sqlite,postgres,postgres-standby,mariadb";
-    let args = ["--store", stores, "--protocol", "mixed", "--seconds", "30", "--seed", &seed];
+    let args = ["--store", stores, "--protocol", "mixed", "--seconds", "45", "--seed", &seed];
     strike(shell, "dev", &args)?;
     // Voters keep no registers.
-    strike(shell, "dev", &["--store", "peers", "--seconds", "30", "--seed", &seed])?;
+    strike(shell, "dev", &["--store", "peers", "--seconds", "45", "--seed", &seed])?;
     for (canary, stores) in CANARIES {
         say(&format!("  planted bug: {canary}"));
         let args = ["--canary", canary, "--store", stores, "--seconds", HUNT, "--seed", "5", "--quiet"];

@@ -295,7 +295,7 @@ async fn the_suite_finds_each_flaw() {
         (Flaw::NoVersion, &["expected-version"]),
         (Flaw::NoIntent, &["expected-intent"]),
         (Flaw::ByLabel, &["same-label-other-id"]),
-        (Flaw::ReadThenWrite, &["one-winner", "forget-races"]),
+        (Flaw::ReadThenWrite, &["one-winner"]),
         (Flaw::TokenReset, &["release", "other-token", "tokens-grow"]),
         (Flaw::OldLease, &["renewed-lease"]),
         (Flaw::NoFloor, &["floor"]),

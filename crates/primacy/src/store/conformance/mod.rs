@@ -115,10 +115,6 @@ checks! {
     "lease-is-the-holders" => grants::lease_is_the_holders,
     "renewed-lease" => grants::renewed_lease,
     "deleted-record" => lifecycle::deleted_record,
-    "forget" => forget::forget,
-    "forget-refused" => forget::refused,
-    "forget-deleted-record" => forget::deleted_record,
-    "forget-races" => forget::races,
     "expected-intent" => orders::expected_intent,
     "pause" => orders::pause,
     "promotion" => orders::promotion,
@@ -167,6 +163,10 @@ checks! {
     "one-winner" => contention::one_winner,
     "no-stale-look" => contention::no_stale_look,
     "linearizable" => contention::linearizable,
+    "forget" => forget::forget,
+    "forget-refused" => forget::refused,
+    "forget-deleted-record" => forget::deleted_record,
+    "forget-races" => forget::races,
 }
 
 /// Runs all checks, in order, until one fails. Needs a tokio runtime with I/O and time; one with several threads tries
