@@ -227,6 +227,8 @@ const PEERS: &[&str] = &[
     "=primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400",
     "=primacy peer remove a b",
     "?primacy peer replace c f@10.0.0.6:7400",
+    // The last of those that were named so far has been taken out, and may be gone.
+    " export PRIMACY_STORE='peers://d@10.0.0.4:7400,e@10.0.0.5:7400,f@10.0.0.6:7400?certs=certs&name=operator'",
     "=primacy peer replace c f@10.0.0.6:7400",
     "=primacy completions bash > /usr/share/bash-completion/completions/primacy",
     "=primacy man --dir /usr/local/share/man/man1",
