@@ -21,7 +21,8 @@ pub struct Testament {
 }
 
 impl Testament {
-    /// Releases the lease of the dead leader, trying for at most `patience`. `true` if there is nothing left to release: the
+    /// Releases the lease of the dead leader, and removes the announcement that it may have left, trying for at most
+    /// `patience`. `true` if there is nothing left to release: the
     /// record does not name it any more, or an older version of it does, in a store that went back in time. `false` if the store did not answer in time; then the lease runs out by itself.
     ///
     /// **The caller has proof that the leader and everything that worked for it are dead**: a pidfd of the one, an
@@ -34,17 +35,24 @@ impl Testament {
         let mut version = self.version;
         let mut wait = Duration::from_millis(5);
         loop {
-            if let Ok(mut session) = self.store.session(&self.election, &self.holder).await {
+            if let Ok(mut session) = self.store.closing_session(&self.election, &self.holder).await {
                 let request = Request::Release { id: self.holder.id, version, reason: EndReason::Died };
                 match session.step(request).await {
-                    Ok(Reply::Applied(_)) => return true,
+                    Ok(Reply::Applied(_)) => {
+                        // An announcement that stays is forgotten by its age.
+                        drop(session.step(Request::Leave).await);
+                        return true;
+                    }
                     Ok(Reply::Conflict(sighting)) => match sighting.record {
                         // A last renewal that nobody heard of. The leader is dead: it was its own.
                         Some(record) if record.is_renewal_of(self.holder.id, version) => {
                             version = record.version;
                             continue;
                         }
-                        _ => return true,
+                        _ => {
+                            drop(session.step(Request::Leave).await);
+                            return true;
+                        }
                     },
                     Ok(_) | Err(_) => {}
                 }
@@ -57,7 +65,7 @@ impl Testament {
     /// Removes the announcement of a candidate that died while it waited, trying for at most `patience`.
     pub async fn bury_candidate(self, patience: Duration) {
         let leave = async {
-            let mut session = self.store.session(&self.election, &self.holder).await?;
+            let mut session = self.store.closing_session(&self.election, &self.holder).await?;
             session.step(Request::Leave).await
         };
         // An announcement that stays is forgotten by its age.

@@ -381,10 +381,11 @@ impl Warden {
         let Some(testament) = self.testament() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if self.lease.is_some() {
-            runtime.block_on(testament.clone().execute(patience));
+            runtime.block_on(testament.execute(patience));
+        } else {
+            // It may have led before and waited again.
+            runtime.block_on(testament.bury_candidate(patience));
         }
-        // It may have led before and waited again.
-        runtime.block_on(testament.bury_candidate(patience));
         Ok(())
     }
 

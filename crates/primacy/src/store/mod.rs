@@ -68,6 +68,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>>;
 
+    /// Opens a connection that only releases, or leaves, in the place of a candidate that is dead. A store may leave out what it
+    /// looks at for one that begins.
+    fn closing_session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        self.session(election, candidate)
+    }
+
     /// Opens a connection of its own for what one process does in the `registers` protocol, creating the tables of that
     /// where they are missing.
     fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>>;

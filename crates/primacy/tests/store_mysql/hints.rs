@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use primacy::clock;
 use primacy::store::mysql::Oddities;
-use primacy::store::{Hints, Store};
+use primacy::store::{EndReason, Hints, Order, OrderKind, Ordered, Reply, Request, Store};
 use primacy_servers::MariaDb;
 use tokio::task::JoinSet;
 
@@ -94,6 +94,60 @@ async fn fifty_waiters_hear_of_a_release() {
     println!("{asked} statements in {span:?} for {} waiters", all.len());
     assert!(asked <= 60, "{asked} statements in {span:?}");
     assert!(asked >= 10, "nobody keeps a lookout: {asked} statements in {span:?}");
+}
+
+/// The lookout of this store looks at a row that is held only when it is woken.
+fn without_looks(server: &MariaDb) -> impl Store {
+    at(&server.url()).with_oddities(Oddities { lock_for: Some(600), ..Oddities::default() })
+}
+
+/// Waits until the lookout waits for the leader's lock, and forgets what was heard before.
+async fn await_watch(server: &MariaDb, hints: &mut dyn Hints) {
+    let start = clock::now();
+    let watching =
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock' AND info LIKE '%s.turn%'";
+    while server.sql(watching).expect("told").trim() != "1" {
+        assert!(clock::now().since(start) < Duration::from_secs(20), "nobody waits for the leader's lock");
+        tokio::task::yield_now().await;
+    }
+    while tokio::time::timeout(Duration::from_millis(1), hints.next()).await.is_ok() {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_leaders_connection_wakes_the_lookout_before_the_release_by_another() {
+    let server = server();
+    let store = without_looks(&server);
+    let mut a = Actor::join(&store, "e", 1).await;
+    let record = a.take().await;
+    let mut hints = store.hints(&election("e")).await.expect("hints");
+    await_watch(&server, &mut *hints).await;
+    let holder = record.holder.clone().expect("it is held");
+    // As when its process dies: the kernel closes its connections, and its warden releases.
+    drop(a);
+    let mut warden = store.closing_session(&election("e"), &holder).await.expect("opens");
+    let release = Request::Release { id: holder.id, version: record.version, reason: EndReason::Died };
+    assert!(matches!(warden.step(release).await, Ok(Reply::Applied(_))));
+    let heard = tokio::time::timeout(Duration::from_secs(60), hints.next()).await;
+    assert!(heard.is_ok(), "the lookout hears of the end only when it looks by itself");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_wakes_the_lookout() {
+    let server = server();
+    let store = without_looks(&server);
+    let mut a = Actor::join(&store, "e", 1).await;
+    let record = a.take().await;
+    let mut hints = store.hints(&election("e")).await.expect("hints");
+    let mut desk = store.desk().await.expect("opens");
+    for kind in [OrderKind::Pause, OrderKind::Resume] {
+        await_watch(&server, &mut *hints).await;
+        let ordered = desk.order(&election("e"), Order { kind, token: None }).await;
+        assert!(matches!(ordered, Ok(Ordered::Written(_))), "{ordered:?}");
+        let heard = tokio::time::timeout(Duration::from_secs(60), hints.next()).await;
+        assert!(heard.is_ok(), "the lookout hears of an order only when it looks by itself");
+    }
+    let renewal = a.renewal(&record);
+    assert!(a.step(renewal).await.is_ok(), "nobody else's statement was ended");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,6 +72,25 @@ impl MysqlDesk {
         Ok(self.has_registers)
     }
 
+    /// Ends the waits of the lookouts on this server, which then look at the row. Those of other users, and those on other
+    /// nodes of a cluster, look a little later by themselves.
+    async fn wake_lookouts(&mut self, election: &ElectionName) {
+        if !self.line.server.is_mariadb() {
+            return;
+        }
+        let wake = async {
+            let waits = self.ask(rows::waits(election)).await?;
+            for mut wait in waits.rows {
+                // It may have ended by itself.
+                let _ = self.line.run(&Packet::read(format!("KILL QUERY ID {}", wait.number()?))).await;
+            }
+            Ok::<_, StoreError>(())
+        };
+        if let Err(error) = wake.await {
+            debug!(%error, "the order is heard of a little later");
+        }
+    }
+
     async fn write_order(&mut self, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {
         for _ in 0..TRIES {
             let Some(before) = self.snapshots(Some(election)).await?.pop() else {
@@ -88,7 +107,10 @@ impl MysqlDesk {
             };
             let change = rows::change(election, row, &new, ended.as_ref().map(|reason| reason.word()));
             match self.line.make(&change).await {
-                Ok(true) => return Ok(Ordered::Written(before)),
+                Ok(true) => {
+                    self.wake_lookouts(election).await;
+                    return Ok(Ordered::Written(before));
+                }
                 Ok(false) | Err(Fault::Outrun(_)) => {}
                 Err(fault) => return Err(fault.into()),
             }

@@ -48,6 +48,11 @@ impl Fault {
         matches!(self, Self::Said(StoreError::Unusable(message)) if message.contains(NO_RIGHT))
     }
 
+    /// Somebody has ended the statement, and not the connection.
+    pub(super) fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Said(StoreError::Unreachable(message)) if message.contains(INTERRUPTED))
+    }
+
     /// A column holds what this program never writes.
     pub(super) fn damaged(what: &str) -> Self {
         Self::Said(StoreError::Unusable(format!(
@@ -80,6 +85,8 @@ impl Fault {
         of_server(error, packet.change, commits, host)
     }
 }
+
+const INTERRUPTED: &str = "a statement was ended by somebody";
 
 const NO_RIGHT: &str = "this user has no right to that";
 
@@ -116,7 +123,8 @@ fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> 
         1054 | 1064 | 1136 | 1305 if !in_commit => unusable("the tables are not as primacy made them"),
         _ if commits => StoreError::Unknown(told("it is not known whether a change was done")),
         // Shutdown, interrupted, out of memory or connections, time limits, killed, and the network's own.
-        1037 | 1038 | 1040 | 1041 | 1053 | 1152..=1161 | 1184 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 => {
+        1317 => unreachable(INTERRUPTED),
+        1037 | 1038 | 1040 | 1041 | 1053 | 1152..=1161 | 1184 | 1203 | 1226 | 1927 | 1969 | 3024 => {
             unreachable("it did not carry out a statement")
         }
         1021 | 1114 => unusable("no space is left for it; free some"),

@@ -34,6 +34,8 @@ pub(super) struct Answer {
 pub(super) enum Purpose {
     /// A candidate's steps: missing tables are made.
     Campaign,
+    /// What is left to do for a process that is dead: it has seen to the tables and its rights.
+    Close,
     /// Observers and operators: missing tables are said.
     Observe,
     /// Hints: nothing that is read has to be new, and whoever falls silent is hung up on.
@@ -140,7 +142,7 @@ impl Line {
                 }
             }
             Purpose::Observe => schema::check(&line, version)?,
-            Purpose::Listen | Purpose::Lead => {}
+            Purpose::Close | Purpose::Listen | Purpose::Lead => {}
         }
         Ok(line)
     }
@@ -385,7 +387,7 @@ fn settings(purpose: Purpose) -> Vec<String> {
             .to_owned(),
     ];
     let silent_for = match purpose {
-        Purpose::Campaign | Purpose::Observe => None,
+        Purpose::Campaign | Purpose::Close | Purpose::Observe => None,
         Purpose::Listen => Some(lookout::SILENT_FOR_SECONDS),
         Purpose::Lead => Some(presence::SILENT_FOR_SECONDS),
     };
@@ -400,7 +402,7 @@ fn settings(purpose: Purpose) -> Vec<String> {
 fn settings_of_galera(server: &Server, purpose: Purpose) -> Option<String> {
     let settings = match purpose {
         // Reads and writes wait until this node has applied what the cluster had committed when they came.
-        Purpose::Campaign | Purpose::Observe | Purpose::Lead => {
+        Purpose::Campaign | Purpose::Close | Purpose::Observe | Purpose::Lead => {
             "SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0"
         }
         Purpose::Listen => "SET SESSION wsrep_sync_wait = 0",

@@ -5,8 +5,9 @@
 //! If not, the server passes the lock on at once, and it rings and queues again at the end; so a change runs once through all
 //! who wait, and each costs two statements. N candidates cost one lookout and N sleeping connections.
 //!
-//! The lookout waits for the leader's own lock, which ends with the leader's connection, and has the server look at the row
-//! meanwhile: one round trip in two seconds. Where the leader has no such lock the server looks at the row every 50 ms.
+//! The lookout waits for the leader's own lock, which ends with the leader's connection; who gives an order ends that wait. The
+//! server looks at the row once a second meanwhile: one round trip in two seconds. Where the leader has no such lock the server
+//! looks at the row every 50 ms.
 //!
 //! The locks decide nothing. If one is lost, or held by a lookout that sleeps, a hint is late.
 
@@ -24,12 +25,16 @@ use super::locks;
 use super::packet::Packet;
 use super::place::Place;
 use super::rows;
-use crate::{ElectionName, clock};
+use crate::{ElectionName, Instant, clock};
 
 /// How long the server waits for the leader's lock before it looks at the row, in seconds, and how often in one statement.
-/// Only MariaDB waits for parts of a second. Orders are heard of by the look, so that this delays them.
-const LOCK_FOR: &str = "0.1";
-const LOCK_STEPS: u32 = 20;
+/// Orders of the same user end the wait; this delays those of others.
+const LOCK_FOR: &str = "1";
+const LOCK_STEPS: u32 = 2;
+
+/// The same on Galera, where an order may be given on another node, and ends no wait on this one.
+const LOCK_FOR_ON_GALERA: &str = "0.1";
+const LOCK_STEPS_ON_GALERA: u32 = 20;
 
 /// The same where the leader has no lock: how often the server looks at the row.
 const SLEEP_FOR: &str = "0.05";
@@ -38,9 +43,15 @@ const SLEEP_STEPS: u32 = 5;
 /// The pause where the server shows a change that is not committed.
 const GLANCE_EVERY: Duration = Duration::from_millis(50);
 
-/// When a leader's connection has ended: its warden needs some time to see it dead and release the lease.
-const CLOSE_GLANCE_EVERY: Duration = Duration::from_millis(3);
-const CLOSE_GLANCES: u32 = 60;
+/// When a leader's connection has ended, its warden needs some time to see it dead and release the lease: for so long the
+/// server looks at the row every 2 ms.
+const CLOSE_FOR: Duration = Duration::from_millis(300);
+const CLOSE_SLEEP_FOR: &str = "0.002";
+const CLOSE_STEPS: u32 = 50;
+const CLOSE_GLANCE_EVERY: Duration = Duration::from_millis(1);
+
+/// A leader that is new may not have its lock yet.
+const NEW_FOR: Duration = Duration::from_secs(1);
 
 /// A lock that was got after this time was somebody's.
 const SHORT: Duration = Duration::from_millis(10);
@@ -66,8 +77,14 @@ impl Lookout {
     /// Knows the row as it is when this returns, unless the server cannot be reached now; then listening begins later,
     /// and with a hint.
     pub(super) async fn start(place: &Place, election: &ElectionName) -> Result<Self, StoreError> {
-        let mut post =
-            Post { place: place.clone(), election: election.clone(), bell: Arc::default(), known: None, retry: SOON };
+        let mut post = Post {
+            place: place.clone(),
+            election: election.clone(),
+            bell: Arc::default(),
+            known: None,
+            changed_at: clock::now(),
+            retry: SOON,
+        };
         let line = match post.begin().await {
             Ok(line) => {
                 // What stands at the start is no news.
@@ -113,6 +130,8 @@ struct Post {
     election: ElectionName,
     bell: Arc<Notify>,
     known: Option<rows::Glance>,
+    /// When the row was seen to be another.
+    changed_at: Instant,
     /// The wait before the next connection is made. A connection alone does not shorten it again, since the server may
     /// refuse the lock on each.
     retry: Duration,
@@ -174,14 +193,20 @@ impl Post {
 
     /// The lookout: returns when something has changed.
     async fn watch(&mut self, line: &mut Line) -> Result<(), Fault> {
-        // Whether the leader's lock was held by somebody else when it was last asked for.
-        let mut was_held = false;
+        // Whether the leader's lock was held by somebody else when it was last asked for. Whoever had the post before may have
+        // gone together with the leader, and have been the leader.
+        let mut was_held = clock::now().since(self.changed_at) > NEW_FOR;
         loop {
             if let (true, Some((token, 0, _))) = (line.server.is_mariadb(), self.known) {
                 let begun = clock::now();
                 let lock = locks::leader(&self.election, token);
-                let wait = format!("GET_LOCK({lock}, {LOCK_FOR})");
-                match self.rest(line, &wait, LOCK_STEPS, Some(&lock)).await? {
+                let (seconds, steps) = match (self.place.oddities.lock_for, line.server.is_galera) {
+                    (Some(seconds), _) => (seconds.to_string(), 1),
+                    (None, true) => (LOCK_FOR_ON_GALERA.to_owned(), LOCK_STEPS_ON_GALERA),
+                    (None, false) => (LOCK_FOR.to_owned(), LOCK_STEPS),
+                };
+                let wait = format!("GET_LOCK({lock}, {seconds})");
+                match self.rest(line, &wait, steps, Some(&lock)).await? {
                     Rest::Changed => return Ok(()),
                     Rest::Quiet => {
                         was_held = true;
@@ -207,15 +232,22 @@ impl Post {
         }
     }
 
-    /// One statement in which the server waits this number of times, and looks at the row after each. Then a glance.
+    /// One statement in which the server waits this number of times, and looks at the row before each. Then a glance.
     async fn rest(&mut self, line: &mut Line, wait: &str, steps: u32, lock: Option<&str>) -> Result<Rest, Fault> {
         let known = self.known.unwrap_or_default();
         let mut statements = rows::await_change(&self.election, known, wait, steps).to_vec();
-        statements.extend(lock.map(|lock| format!("DO RELEASE_LOCK({lock})")));
-        statements.push(self.glance());
-        let mut answers = self.ask(line, &Packet::of(&statements)).await?;
+        let after: Vec<String> =
+            lock.map(|lock| format!("DO RELEASE_LOCK({lock})")).into_iter().chain([self.glance()]).collect();
+        statements.extend_from_slice(&after);
+        let (mut answers, is_ended) = match self.ask(line, &Packet::of(&statements)).await {
+            // Somebody has given an order.
+            Err(fault) if fault.is_interrupted() && line.is_sound() => {
+                (self.ask(line, &Packet::of(&after)).await?, true)
+            }
+            answers => (answers?, false),
+        };
         let glance = answers.pop();
-        let is_woken = answers.get(1).is_some_and(|answer| !answer.rows.is_empty());
+        let is_woken = !is_ended && answers.get(1).is_some_and(|answer| !answer.rows.is_empty());
         Ok(match (self.compare(glance)?, is_woken) {
             (true, _) => Rest::Changed,
             (false, true) => Rest::Woken,
@@ -223,22 +255,23 @@ impl Post {
         })
     }
 
-    /// For a moment, as often as a client can. Whether something has changed.
+    /// For a moment the server looks often. Whether something has changed.
     async fn look_closely(&mut self, line: &mut Line) -> Result<bool, Fault> {
-        let glance = Packet::read(self.glance());
-        for _ in 0..CLOSE_GLANCES {
-            tokio::time::sleep(CLOSE_GLANCE_EVERY).await;
-            let answers = self.ask(line, &glance).await?;
-            if self.compare(answers.into_iter().next())? {
-                return Ok(true);
+        let begun = clock::now();
+        while clock::now().since(begun) < CLOSE_FOR {
+            match self.rest(line, &format!("SLEEP({CLOSE_SLEEP_FOR})"), CLOSE_STEPS, None).await? {
+                Rest::Changed => return Ok(true),
+                // The release is about to be committed.
+                Rest::Woken => tokio::time::sleep(CLOSE_GLANCE_EVERY).await,
+                Rest::Quiet => {}
             }
         }
         Ok(false)
     }
 
     async fn ask(&self, line: &mut Line, packet: &Packet) -> Result<Vec<Answer>, Fault> {
-        let patience = Duration::from_secs(SILENT_FOR_SECONDS + 4);
-        tokio::time::timeout(patience, line.run(packet)).await.map_err(|_| gone(line))?
+        let longest = self.place.oddities.lock_for.map_or(SILENT_FOR_SECONDS, u64::from);
+        tokio::time::timeout(Duration::from_secs(longest + 4), line.run(packet)).await.map_err(|_| gone(line))?
     }
 
     /// Rings if the row is another than was known, or was not known.
@@ -248,6 +281,7 @@ impl Post {
         let seen = (row.number()?, row.number()?, row.number()?);
         let changed = self.known.replace(seen) != Some(seen);
         if changed {
+            self.changed_at = clock::now();
             self.bell.notify_one();
         }
         Ok(changed)

@@ -25,6 +25,7 @@ use std::fmt;
 use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use desk::MysqlDesk;
+use line::Purpose;
 use lookout::Lookout;
 pub use place::Oddities;
 use place::Place;
@@ -96,7 +97,18 @@ impl Store for MysqlStore {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let session = MysqlSession::open(&self.place, election, candidate).await?;
+            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Campaign).await?;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn closing_session<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        Box::pin(async move {
+            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Close).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }

@@ -52,6 +52,8 @@ pub struct Oddities {
     pub found_rows: bool,
     /// Run on each connection after the session's own settings.
     pub settings: Option<String>,
+    /// How many seconds a lookout waits for the leader's lock before the server looks at the row.
+    pub lock_for: Option<u32>,
     /// Run before each change, unnoticed: as if a pooler lent another connection.
     pub before_change: Option<String>,
 }

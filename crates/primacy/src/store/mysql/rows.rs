@@ -523,10 +523,25 @@ fn glance_and(election: &ElectionName, more: &str) -> String {
     )
 }
 
+/// The numbers of the statements by which lookouts of this election wait, as far as this user may see them: its own.
+///
+/// MariaDB alone has such numbers. They mean one statement, and none that the same connection carries out later.
+pub(super) fn waits(election: &ElectionName) -> String {
+    format!(
+        "SELECT p.query_id FROM information_schema.processlist AS p WHERE p.db = DATABASE() AND INSTR(p.info, {}) > 0",
+        text(&key_of_waits(election))
+    )
+}
+
+/// Stands in each statement by which a lookout waits, and in no other.
+fn key_of_waits(election: &ElectionName) -> String {
+    format!("e.election = CONCAT({}, ", text(election.as_str()))
+}
+
 /// Waits on the server, looks at the row after each wait, and answers one row as soon as the wait says so or the row is
 /// not as known. What is not committed counts too, since one statement sees only one moment of what is.
 ///
-/// The wait is an expression that is 0 when its time is over. The key is made anew for each look, and the numbers differ:
+/// The wait is an expression that is 0 when its time is over; the row is looked at before each. The key is made anew for each look, and the numbers differ:
 /// nothing that a server keeps of the look before may answer for this one.
 pub(super) fn await_change(election: &ElectionName, known: Glance, wait: &str, steps: u32) -> [String; 2] {
     let (token, vacant, intent) = known;
@@ -536,11 +551,11 @@ pub(super) fn await_change(election: &ElectionName, known: Glance, wait: &str, s
     [
         "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED".to_owned(),
         format!(
-            "SELECT s.turn FROM ({}) AS s WHERE IF({wait}, 1, COALESCE((SELECT e.token <> {token} \
+            "SELECT s.turn FROM ({}) AS s WHERE IF(COALESCE((SELECT e.token <> {token} \
              OR (e.holder IS NULL) <> {vacant} OR e.intent <> {intent} FROM primacy_election AS e \
-             WHERE e.election = CONCAT({}, LEFT(s.turn, 0))), {missing})) LIMIT 1",
+             WHERE {}LEFT(s.turn, 0))), {missing}), 1, {wait}) LIMIT 1",
             turns.join(" UNION ALL "),
-            text(election.as_str()),
+            key_of_waits(election),
         ),
     ]
 }

@@ -29,6 +29,8 @@ pub(super) struct MysqlSession {
     /// The row as it was last seen or written here. Every change insists on it, so that what has become of the row is
     /// known without reading it back.
     known: Option<Record>,
+    /// What the last look showed, for the grant that it leads to.
+    looked: Option<Seen>,
     announced_at: Option<Instant>,
     announcements: u32,
     unannounced: Unannounced,
@@ -38,8 +40,13 @@ pub(super) struct MysqlSession {
 }
 
 impl MysqlSession {
-    pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
-        let line = Line::open(place, Purpose::Campaign).await?;
+    pub(super) async fn open(
+        place: &Place,
+        election: &ElectionName,
+        me: &Holder,
+        purpose: Purpose,
+    ) -> Result<Self, StoreError> {
+        let line = Line::open(place, purpose).await?;
         let (election, me) = (election.clone(), me.clone());
         Ok(Self {
             line,
@@ -47,6 +54,7 @@ impl MysqlSession {
             election,
             me,
             known: None,
+            looked: None,
             announced_at: None,
             announcements: 0,
             unannounced: Unannounced::default(),
@@ -68,7 +76,9 @@ impl MysqlSession {
                 let grant = |seen: &Seen| grant(seen, expect, floor, &holder, lease);
                 let write =
                     |election: &ElectionName, seen: &Seen, new: &Record| rows::grant(election, seen, new, &holder);
-                let reply = self.change(false, grant, write).await?;
+                // A write that fails costs more on a cluster than a look: its nodes certify it.
+                let looked = self.looked.take().filter(|_| !self.line.server.is_galera);
+                let reply = self.change(looked, grant, write).await?;
                 self.presence = None;
                 self.be_present(&reply);
                 Ok(reply)
@@ -116,6 +126,7 @@ impl MysqlSession {
         let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
         let seen = rows::seen(answer, self.line.host())?;
         self.known.clone_from(&seen.sighting.record);
+        self.looked = Some(seen.clone());
         self.has_looked = true;
         Ok(seen)
     }
@@ -151,7 +162,7 @@ impl MysqlSession {
     /// row, and is sent again for that.
     async fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
         let renew = |seen: &Seen| Ok(row::renew(seen.sighting.record.as_ref(), &renewal));
-        self.change(true, renew, |election, seen, new| match &seen.sighting.record {
+        self.change(self.known.clone().map(of_memory), renew, |election, seen, new| match &seen.sighting.record {
             Some(old) => Change::single(rows::swap(election, old, new, Stamped::Renewed)),
             None => unreachable!("what is missing is not renewed"),
         })
@@ -160,7 +171,7 @@ impl MysqlSession {
 
     async fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, StoreError> {
         let release = |seen: &Seen| Ok(row::release(seen.sighting.record.as_ref(), id, version));
-        self.change(true, release, |election, seen, new| match &seen.sighting.record {
+        self.change(self.known.clone().map(of_memory), release, |election, seen, new| match &seen.sighting.record {
             Some(old) => rows::change(election, old, new, Some(reason.word())),
             None => unreachable!("what is missing is not released"),
         })
@@ -168,14 +179,13 @@ impl MysqlSession {
     }
 
     /// Makes of the row what `decide` says, if it is still as it was when that was decided; otherwise looks and decides
-    /// again. `from_memory`: the first time on the row as it was last seen here.
+    /// again. `remembered`: the row as it was last seen here, for the first time. Every write insists on what it was decided on.
     async fn change(
         &mut self,
-        from_memory: bool,
+        mut remembered: Option<Seen>,
         decide: impl Fn(&Seen) -> Result<Option<Record>, StoreError>,
         write: impl Fn(&ElectionName, &Seen, &Record) -> Change,
     ) -> Result<Reply, StoreError> {
-        let mut remembered = self.known.clone().filter(|_| from_memory).map(of_memory);
         for _ in 0..TRIES {
             let is_fresh = remembered.is_none();
             let seen = match remembered.take() {
