@@ -249,6 +249,8 @@ fn configure(keeper: &Keeper, port: Option<&Port>, asked: &[(String, String)]) -
         set("explicit_defaults_for_timestamp", "1");
     }
     set("datadir", &keeper.data().to_string_lossy());
+    // A server that starts removes the temporary tables there, also those of another that runs.
+    set("tmpdir", &keeper.folder().to_string_lossy());
     set("socket", &socket(keeper).to_string_lossy());
     set("pid_file", &keeper.folder().join("pid").to_string_lossy());
     match port {
