@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::{Announcement, Holder, Request, Store, Why};
-use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Status, Timing, TimingSettings};
-use primacy::{clock, select::Rank};
+use primacy::{
+    Candidate, CandidateConfig, CandidateId, Election, ElectionName, Instant, Label, Leadership, Phase, Status,
+};
+use primacy::{Timing, TimingSettings, clock, select::Rank};
 use primacy_servers::Proxy;
 
 /// A machine with ways of its own to the servers of a store.
@@ -71,6 +73,23 @@ impl Distance {
         Election::new(Arc::clone(&site.store), election.clone()).campaign_with(config).expect("the system has a thread")
     }
 
+    /// Until two renewals have come when they were expected. A hint, as that of an arrival, causes one at any time, which others
+    /// see a renewal interval later: the published bound is about others.
+    async fn renews_at_its_pace(&self, leads: &Leadership) {
+        let mut phases = leads.phases();
+        let mut before = None;
+        let mut regular = 0;
+        while regular < 2 {
+            let Phase::Leading { until, .. } = *phases.borrow_and_update() else { panic!("it leads no more") };
+            let is_regular =
+                before.is_some_and(|before: Instant| until.since(before) * 10 > self.timing().renew_every() * 9);
+            regular = if is_regular { regular + 1 } else { 0 };
+            before = Some(until);
+            let changed = tokio::time::timeout(self.lease, phases.changed()).await;
+            changed.expect("it renews in time").expect("its thread goes on");
+        }
+    }
+
     /// One candidate at each site. The first leads within the published bound of its start, and the other within that of
     /// the moment in which the first is cut off.
     pub(crate) async fn elects(self, here: Site, there: Site) {
@@ -96,6 +115,7 @@ impl Distance {
         let known = tokio::time::timeout(bound, status.wait_for(knows)).await;
         assert!(known.expect("it has seen the leader in time").is_ok());
         assert!(leads.is_current(), "an arrival unseats nobody");
+        self.renews_at_its_pace(&leads).await;
 
         let start = clock::now();
         here.ways.iter().for_each(Proxy::cut);
