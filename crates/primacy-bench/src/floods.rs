@@ -1,18 +1,23 @@
 //! What a neighbour without rights costs a healthy leader: its renewals under each flood, beside a calm time, and beside a control
 //! in which as much CPU is burnt as the flood took: `cargo xtask bench floods`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use primacy::{Candidate, CandidateConfig, Election, Label, Phase, Timing};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use primacy::store::StoreError;
+use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Phase, Timing};
 
 use crate::place::{Kind, Place, Site};
 
@@ -20,7 +25,12 @@ use crate::place::{Kind, Place, Site};
 #[derive(Args)]
 pub(crate) struct Options {
     /// The floods.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "notifications,touches,pipes")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "notifications,touches,pipes,names,connections,silence"
+    )]
     flood: Vec<Flood>,
     /// The lease of the leader and of the two that wait, in milliseconds.
     #[arg(long, default_value_t = 100)]
@@ -28,6 +38,9 @@ pub(crate) struct Options {
     /// For how long each part lasts.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
+    /// A flood of peers goes on until there were as many names or connections.
+    #[arg(long, default_value_t = 0)]
+    strokes: u64,
 }
 
 /// What the neighbour does without end.
@@ -39,6 +52,12 @@ enum Flood {
     Touches,
     /// SQLite: puts a pipe, a folder, a link and a number in place of the election's hint file, in turn.
     Pipes,
+    /// Peers: looks at elections that nobody has claimed, each with a name of its own, and watches some of them.
+    Names,
+    /// Peers: opens connections, says nonsense on some, breaks off others, and leaves up to 200 open.
+    Connections,
+    /// Peers: a majority of the voters is stopped, and goes on at the end.
+    Silence,
 }
 
 impl fmt::Display for Flood {
@@ -47,6 +66,9 @@ impl fmt::Display for Flood {
             Self::Notifications => "PostgreSQL, notifications",
             Self::Touches => "SQLite, touched hint files",
             Self::Pipes => "SQLite, planted hint files",
+            Self::Names => "peers, unknown elections",
+            Self::Connections => "peers, connections",
+            Self::Silence => "peers, a silent majority",
         })
     }
 }
@@ -56,6 +78,7 @@ impl Flood {
         match self {
             Self::Notifications => Kind::Postgres,
             Self::Touches | Self::Pipes => Kind::Sqlite,
+            Self::Names | Self::Connections | Self::Silence => Kind::Peers,
         }
     }
 }
@@ -70,17 +93,70 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
         if flood == Flood::Notifications {
             place.sql("CREATE ROLE stranger LOGIN PASSWORD 'x'")?;
         }
-        let calm = watch(&place, lease, span, |_, _| Ok(0))?;
+        if flood == Flood::Silence {
+            println!("{flood:<28} {}", silence(&place, lease, span)?);
+            continue;
+        }
+        let before = (place.kind == Kind::Peers).then(|| Burden::measure(&place)).transpose()?;
+        let calm = watch(&place, lease, span, 0, |_, _| Ok(()))?;
         println!("{flood:<28} calm     {calm}");
-        let flooded = watch(&place, lease, span, |site, over| attack(flood, site, over))?;
+        let least = if place.kind == Kind::Peers { options.strokes } else { 0 };
+        let voters = place.addresses();
+        let flooded = watch(&place, lease, span, least, |site, strokes| attack(flood, &voters, site, strokes))?;
         println!("{flood:<28} flooded  {flooded}");
         // What the flood took beyond what a calm time takes, from whomever.
         let burnt = (flooded.attacker + flooded.server).saturating_sub(calm.server);
         let share = burnt.as_secs_f64() / flooded.elapsed.as_secs_f64();
-        let control = watch(&place, lease, span, |_, over| Ok(burn(share, over)))?;
+        let control = watch(&place, lease, span, 0, |_, strokes| {
+            burn(share, strokes);
+            Ok(())
+        })?;
         println!("{flood:<28} control  {control}");
+        if let Some(before) = before {
+            println!("{flood:<28} voters   {before} before, {} after all of this", Burden::measure(&place)?);
+        }
     }
     Ok(())
+}
+
+/// What a store's servers hold, and how long they take for a look.
+struct Burden {
+    memory: u64,
+    files: usize,
+    median: Duration,
+    p99: Duration,
+}
+
+impl Burden {
+    const LOOKS: usize = 2_000;
+
+    fn measure(place: &Place) -> Result<Self> {
+        let site = place.site();
+        let store = Election::open(&site.url, &site.election)?.store().clone();
+        let election = ElectionName::new(site.election.clone())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut looks = runtime.block_on(async {
+            let mut desk = store.desk().await?;
+            let mut looks = Vec::with_capacity(Self::LOOKS);
+            for _ in 0..Self::LOOKS {
+                let begin = Instant::now();
+                desk.snapshot(&election).await?;
+                looks.push(begin.elapsed());
+            }
+            Ok::<_, StoreError>(looks)
+        })?;
+        looks.sort_unstable();
+        let at = |share: usize| looks[(looks.len() - 1) * share / 100];
+        Ok(Self { memory: place.memory(), files: place.files(), median: at(50), p99: at(99) })
+    }
+}
+
+impl fmt::Display for Burden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, files, median, p99 } = self;
+        let memory = *memory as f64 / f64::from(1 << 20);
+        write!(f, "{memory:.1} MiB, {files} files and threads, a look {median:.2?} (p99 {p99:.2?})")
+    }
 }
 
 /// What was seen of an election for a while.
@@ -139,57 +215,109 @@ impl Log {
     }
 }
 
-/// Watches three candidates of a new election while a neighbour, on a thread of its own, does something until it is told that it is
-/// over; it says how often.
+/// What a neighbour does, until it is told that it is over.
+#[derive(Default)]
+struct Strokes {
+    over: AtomicBool,
+    count: AtomicU64,
+}
+
+impl Strokes {
+    fn go_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    /// Counts one, and says how many there were before.
+    fn note(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// Three candidates of a new election, and what their leaders tell.
+struct Campaign {
+    site: Site,
+    log: Arc<Mutex<Log>>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Campaign {
+    /// Returns when one leads and renews.
+    fn start(place: &Place, lease: Duration) -> Result<Self> {
+        let site = place.site();
+        let log = Arc::new(Mutex::new(Log::default()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        for label in ["a", "b", "c"] {
+            let mut config = CandidateConfig::new(Label::new(label)?);
+            config.timing = Timing::with_lease(lease)?;
+            let candidate = Election::open(&site.url, &site.election)?.campaign_with(config)?;
+            runtime.spawn(follow(candidate, Arc::clone(&log)));
+        }
+        let campaign = Self { site, log, runtime };
+        let settle = async {
+            while campaign.log().renewals() <= 3 {
+                tokio::time::sleep(lease / 4).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        let patience = Duration::from_secs(30);
+        campaign.runtime.block_on(async { tokio::time::timeout(patience, settle).await }).context("nobody leads")?;
+        *campaign.log() = Log::default();
+        Ok(campaign)
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the candidates go on for this long.
+    fn pass(&self, span: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(span).await });
+    }
+}
+
+/// Watches three candidates of a new election while a neighbour, on a thread of its own, does something for this long, and until it
+/// has done it as often.
 fn watch(
     place: &Place,
     lease: Duration,
     span: Duration,
-    neighbour: impl FnOnce(&Site, &AtomicBool) -> Result<u64> + Send,
+    least: u64,
+    neighbour: impl FnOnce(&Site, &Strokes) -> Result<()> + Send,
 ) -> Result<Seen> {
-    let site = place.site();
-    let log = Arc::new(Mutex::new(Log::default()));
-    let over = AtomicBool::new(false);
+    let campaign = Campaign::start(place, lease)?;
+    let strokes = Strokes::default();
     let neighbours_cpu = AtomicU64::new(0);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for label in ["a", "b", "c"] {
-        let mut config = CandidateConfig::new(Label::new(label)?);
-        config.timing = Timing::with_lease(lease)?;
-        let candidate = Election::open(&site.url, &site.election)?.campaign_with(config)?;
-        runtime.spawn(follow(candidate, Arc::clone(&log)));
-    }
-    let leads = |log: &Log| log.renewals() > 3;
-    let settle = async {
-        while !leads(&log.lock().unwrap_or_else(PoisonError::into_inner)) {
-            tokio::time::sleep(lease / 4).await;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    };
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), settle).await }).context("nobody leads")?;
-    *log.lock().unwrap_or_else(PoisonError::into_inner) = Log::default();
     let (files, server, own, begin) = (held()?, place.cpu(), crate::proc::cpu(std::process::id()), Instant::now());
     let mut seen = thread::scope(|scope| {
         let attack = scope.spawn(|| {
-            let strokes = neighbour(&site, &over);
+            let ended = neighbour(&campaign.site, &strokes);
             neighbours_cpu.fetch_add(own_cpu(), Ordering::Relaxed);
-            strokes
+            ended
         });
-        runtime.block_on(async { tokio::time::sleep(span).await });
+        campaign.pass(span);
+        while strokes.count() < least && !attack.is_finished() {
+            campaign.pass(Duration::from_millis(100));
+        }
         let elapsed = begin.elapsed();
         let (renewals, leaderships, longest) = {
-            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            let log = campaign.log();
             // A time without any renewal at the end counts too.
             let since = log.last.map_or(elapsed, |last| last.elapsed());
             (log.renewals(), log.beats.len(), log.longest.max(since))
         };
         let server = place.cpu().saturating_sub(server);
         let all = crate::proc::cpu(std::process::id()).saturating_sub(own);
-        over.store(true, Ordering::Relaxed);
-        let Ok(strokes) = attack.join() else { bail!("the neighbour has died") };
+        let count = strokes.count();
+        strokes.over.store(true, Ordering::Relaxed);
+        let Ok(ended) = attack.join() else { bail!("the neighbour has died") };
+        ended?;
         let attacker = Duration::from_nanos(neighbours_cpu.load(Ordering::Relaxed));
         let candidates = all.saturating_sub(attacker);
-        let strokes = strokes?;
-        Ok(Seen { elapsed, renewals, leaderships, longest, strokes, attacker, server, candidates, files: 0 })
+        Ok(Seen { elapsed, renewals, leaderships, longest, strokes: count, attacker, server, candidates, files: 0 })
     })?;
     seen.files = held()?.saturating_sub(files);
     if seen.leaderships == 0 {
@@ -226,15 +354,18 @@ fn own_cpu() -> u64 {
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default()
 }
 
-fn attack(flood: Flood, site: &Site, over: &AtomicBool) -> Result<u64> {
+fn attack(flood: Flood, voters: &[SocketAddr], site: &Site, strokes: &Strokes) -> Result<()> {
     match flood {
-        Flood::Notifications => notify(site, over),
-        Flood::Touches => touch(&hint_file(site)?, over),
-        Flood::Pipes => plant(&hint_file(site)?, over),
+        Flood::Notifications => notify(site, strokes),
+        Flood::Touches => touch(&hint_file(site)?, strokes),
+        Flood::Pipes => plant(&hint_file(site)?, strokes),
+        Flood::Names => look(site, strokes),
+        Flood::Connections => connect(voters, strokes),
+        Flood::Silence => Ok(()),
     }
 }
 
-fn notify(site: &Site, over: &AtomicBool) -> Result<u64> {
+fn notify(site: &Site, strokes: &Strokes) -> Result<()> {
     let mut config: tokio_postgres::Config = site.url.replacen("//primacy:", "//stranger:", 1).parse()?;
     config.password("x");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -244,14 +375,12 @@ fn notify(site: &Site, over: &AtomicBool) -> Result<u64> {
         // As in the statements of primacy.
         let channel = "'primacy_' || left(encode(sha256(convert_to($1::text, 'UTF8')), 'hex'), 32)";
         let statement = client.prepare(&format!("SELECT pg_notify({channel}, $2)")).await?;
-        let mut strokes = 0;
-        while !over.load(Ordering::Relaxed) {
-            client.execute(&statement, &[&site.election, &strokes.to_string()]).await?;
-            strokes += 1;
+        while strokes.go_on() {
+            client.execute(&statement, &[&site.election, &strokes.note().to_string()]).await?;
         }
         drop(client);
         connection.await??;
-        Ok(strokes)
+        Ok(())
     })
 }
 
@@ -260,43 +389,120 @@ fn hint_file(site: &Site) -> Result<PathBuf> {
     Ok(PathBuf::from(format!("{path}.hints")).join(&site.election))
 }
 
-fn touch(file: &Path, over: &AtomicBool) -> Result<u64> {
+fn touch(file: &Path, strokes: &Strokes) -> Result<()> {
     let opened = fs::OpenOptions::new().write(true).open(file)?;
-    let mut strokes = 0;
-    while !over.load(Ordering::Relaxed) {
+    while strokes.go_on() {
         opened.set_modified(std::time::SystemTime::now())?;
-        strokes += 1;
+        strokes.note();
     }
-    Ok(strokes)
+    Ok(())
 }
 
-fn plant(file: &Path, over: &AtomicBool) -> Result<u64> {
-    let mut strokes: u64 = 0;
-    while !over.load(Ordering::Relaxed) {
+fn plant(file: &Path, strokes: &Strokes) -> Result<()> {
+    while strokes.go_on() {
         drop(fs::remove_file(file).or_else(|_| fs::remove_dir(file)));
         // A leader may have made its own again just now.
-        let planted = match strokes % 4 {
+        let planted = match strokes.note() % 4 {
             0 => nix::unistd::mkfifo(file, nix::sys::stat::Mode::S_IRWXU).map_err(Into::into),
             1 => fs::create_dir(file),
             2 => std::os::unix::fs::symlink("/dev/zero", file),
             _ => fs::write(file, "9223372036854775807\n"),
         };
         drop(planted);
-        strokes += 1;
         thread::sleep(Duration::from_millis(1));
     }
-    Ok(strokes)
+    Ok(())
 }
 
-/// Burns this number of cores until it is told that it is over. Nothing is counted.
-fn burn(cores: f64, over: &AtomicBool) -> u64 {
+/// One in this number of names is also watched.
+const WATCHED: u64 = 100;
+/// How many watches a neighbour has open.
+const WATCHES: usize = 8;
+
+/// Four neighbours at once.
+fn look(site: &Site, strokes: &Strokes) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let looker = || async {
+        let store = Election::open(&site.url, &site.election)?.store().clone();
+        let mut watches = VecDeque::new();
+        let mut desk = store.desk().await?;
+        while strokes.go_on() {
+            let number = strokes.note();
+            let name = ElectionName::new(format!("nobody-{number}"))?;
+            if desk.snapshot(&name).await.is_err() {
+                desk = store.desk().await?;
+            }
+            if number.is_multiple_of(WATCHED) {
+                watches.push_back(store.hints(&name).await?);
+                if watches.len() > WATCHES {
+                    watches.pop_front();
+                }
+            }
+        }
+        anyhow::Ok(())
+    };
+    runtime.block_on(async { tokio::try_join!(looker(), looker(), looker(), looker()) }).map(drop)
+}
+
+/// How many connections a neighbour has open.
+const OPEN: usize = 200;
+
+fn connect(voters: &[SocketAddr], strokes: &Strokes) -> Result<()> {
+    let mut open = VecDeque::new();
+    for voter in voters.iter().cycle() {
+        if !strokes.go_on() {
+            break;
+        }
+        let number = strokes.note();
+        // Local ports may run out for a moment.
+        let Ok(mut connection) = TcpStream::connect_timeout(voter, Duration::from_secs(2)) else {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        if number.is_multiple_of(3) {
+            // It may be closed already.
+            let _ = connection.write_all(&number.to_le_bytes());
+        }
+        if number.is_multiple_of(2) {
+            open.push_back(connection);
+        }
+        if open.len() > OPEN {
+            open.pop_front();
+        }
+    }
+    Ok(())
+}
+
+/// What candidates and voters hold open before a majority of the voters is stopped, at the end of that, and a while later.
+fn silence(place: &Place, lease: Duration, span: Duration) -> Result<String> {
+    const AFTER: Duration = Duration::from_secs(10);
+    let campaign = Campaign::start(place, lease)?;
+    let files = || Ok::<_, anyhow::Error>((held()?, place.files()));
+    let before = files()?;
+    let voters: Vec<Pid> = place.servers().into_iter().skip(1).map(|pid| Pid::from_raw(pid.cast_signed())).collect();
+    voters.iter().try_for_each(|voter| kill(*voter, Signal::SIGSTOP))?;
+    campaign.pass(span);
+    let during = files()?;
+    voters.iter().try_for_each(|voter| kill(*voter, Signal::SIGCONT))?;
+    campaign.pass(AFTER);
+    let after = files()?;
+    let leads = campaign.log().last.is_some_and(|last| last.elapsed() < lease * 4);
+    Ok(format!(
+        "files and threads of candidates and of voters: {before:?} before, {during:?} after {span:?} of silence, {after:?} {AFTER:?} \
+         later, when {} leads",
+        if leads { "somebody" } else { "nobody" }
+    ))
+}
+
+/// Burns this number of cores until it is told that it is over.
+fn burn(cores: f64, strokes: &Strokes) {
     const SLICE: Duration = Duration::from_millis(5);
     let threads = cores.ceil().max(1.0) as usize;
     let busy = SLICE.mul_f64((cores / threads as f64).clamp(0.0, 1.0));
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
+                while strokes.go_on() {
                     let begin = Instant::now();
                     while begin.elapsed() < busy {
                         std::hint::spin_loop();
@@ -306,5 +512,4 @@ fn burn(cores: f64, over: &AtomicBool) -> u64 {
             });
         }
     });
-    0
 }

@@ -22,8 +22,8 @@ pub(crate) fn granted(log: &Path, start: &Start) -> Result<u64> {
 }
 
 fn read(log: &str, token: u64) -> Option<Timestamp> {
-    let token = format!(" token={token}");
-    let line = log.lines().find(|line| line.contains(" leading election=") && line.ends_with(&token))?;
+    let token = format!(" with token {token}");
+    let line = log.lines().find(|line| line.contains(" this candidate leads ") && line.ends_with(&token))?;
     line.split(' ').next()?.parse().ok()
 }
 
@@ -34,10 +34,9 @@ mod tests {
     #[test]
     fn when_a_lease_was_granted_is_read_from_the_log() {
         let log = "\
-2026-11-22T07:10:44.000001Z  INFO leading election=default token=1
-2026-11-22T07:10:44.000101Z  INFO leading default with token 1
-2026-11-22T07:10:44.500000Z  INFO the leadership is over token=12 reason=expired
-2026-11-22T07:10:45.123456Z  INFO leading election=default token=12
+2026-11-22T07:10:44.000001Z  INFO this candidate leads default with token 1
+2026-11-22T07:10:44.500000Z  INFO gives back the lease with token 12
+2026-11-22T07:10:45.123456Z  INFO this candidate leads default with token 12
 ";
         let nanos = |token| read(log, token).map(|at| at.as_nanosecond() % 1_000_000_000);
         assert_eq!((nanos(1), nanos(12), nanos(2)), (Some(1_000), Some(123_456_000), None));

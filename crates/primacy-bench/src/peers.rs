@@ -1,7 +1,7 @@
 //! Peers of this run, in the place of a server.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -11,6 +11,7 @@ use tempfile::TempDir;
 /// Three voters on this machine, each a process with a folder of its own. They end with this.
 pub(crate) struct Peers {
     voters: Vec<Child>,
+    addresses: Vec<SocketAddr>,
     list: String,
     _folder: TempDir,
 }
@@ -23,10 +24,11 @@ impl Peers {
         // Free until these are dropped, and nobody here asks for a port of a given number.
         let sockets: Vec<TcpListener> =
             names.iter().map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
+        let addresses = sockets.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let mut list = String::new();
-        for (name, socket) in names.iter().zip(&sockets) {
+        for (name, address) in names.iter().zip(&addresses) {
             let comma = if list.is_empty() { "" } else { "," };
-            write!(list, "{comma}{name}@127.0.0.1:{}", socket.local_addr()?.port())?;
+            write!(list, "{comma}{name}@{address}")?;
         }
         drop(sockets);
         let start = |name: &&str| {
@@ -37,7 +39,7 @@ impl Peers {
             command.spawn().with_context(|| format!("cannot run {}", primacy.display()))
         };
         let voters = names.iter().map(start).collect::<Result<_>>()?;
-        let peers = Self { voters, list, _folder: folder };
+        let peers = Self { voters, addresses, list, _folder: folder };
         let ready = Command::new(primacy).args(["list", "--wait", "20s", "--store", &peers.url()]).output()?;
         if !ready.status.success() {
             bail!("the peers do not come together: {}", String::from_utf8_lossy(&ready.stderr));
@@ -47,6 +49,11 @@ impl Peers {
 
     pub(crate) fn url(&self) -> String {
         format!("peers://{}", self.list)
+    }
+
+    /// Where they listen.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
     }
 
     pub(crate) fn pids(&self) -> Vec<u32> {

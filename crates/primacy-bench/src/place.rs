@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -143,7 +144,21 @@ impl Place {
         self.servers().into_iter().map(crate::proc::memory_with_children).sum()
     }
 
-    fn servers(&self) -> Vec<u32> {
+    /// Open files and threads of the server's processes.
+    pub(crate) fn files(&self) -> usize {
+        self.servers().into_iter().map(|pid| crate::proc::files(pid) + crate::proc::threads(pid)).sum()
+    }
+
+    /// Where its voters listen, if it has any.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        match &self.held {
+            Held::Peers(peers) => peers.addresses(),
+            Held::File(_) | Held::Postgres(_) | Held::Mariadb(_) => Vec::new(),
+        }
+    }
+
+    /// The server's processes.
+    pub(crate) fn servers(&self) -> Vec<u32> {
         match &self.held {
             Held::File(_) => Vec::new(),
             Held::Postgres(server) => server.pid().into_iter().collect(),
