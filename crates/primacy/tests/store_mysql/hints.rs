@@ -27,6 +27,10 @@ fn counter(server: &MariaDb, name: &str) -> u64 {
 pub(crate) const QUEUED: &str = "SELECT COUNT(*) FROM information_schema.processlist \
                                  WHERE state = 'User lock' AND info LIKE 'SELECT GET_LOCK%'";
 
+/// Whether somebody is the lookout of the election `e`.
+const KEPT: &str =
+    "SELECT COUNT(IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40))))";
+
 fn queued(server: &MariaDb) -> u64 {
     server.sql(QUEUED).expect("told").trim().parse().expect("a number")
 }
@@ -94,6 +98,37 @@ async fn fifty_waiters_hear_of_a_release() {
     println!("{asked} statements in {span:?} for {} waiters", all.len());
     assert!(asked <= 60, "{asked} statements in {span:?}");
     assert!(asked >= 10, "nobody keeps a lookout: {asked} statements in {span:?}");
+}
+
+/// After each change the lookout is one of the two who are next in line, whoever else has queued.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_in_line_hear_first() {
+    const OTHERS: u128 = 8;
+    let server = server();
+    let mut leader = Actor::join(&at(&server.url()), "e", 1).await;
+    leader.take().await;
+    // They come by the socket, and the others, who announce themselves later, by TCP.
+    let mut all = Vec::new();
+    for n in 0..2 + OTHERS {
+        let url = if n < 2 { server.unix_url() } else { server.url() };
+        let store = at(&url);
+        let mut waits = Actor::join(&store, "e", 2 + n).await;
+        let standing = waits.announce().await.standing;
+        assert_eq!(standing.is_next(), n < 2, "{standing:?}");
+        let hints = store.hints(&election("e")).await.expect("hints");
+        all.push((waits, hints));
+    }
+    let lookout = "SELECT COALESCE((SELECT host FROM information_schema.processlist WHERE id = \
+                   IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40)))), '')";
+    for round in 0..6 {
+        leader.take().await;
+        for (_, hints) in &mut all {
+            assert!(hears(&mut **hints).await, "round {round}");
+        }
+        await_queue(&server, 1 + OTHERS as u64).await;
+        let host = server.sql(lookout).expect("told");
+        assert_eq!(host.trim(), "localhost", "round {round}");
+    }
 }
 
 /// The lookout of this store looks at a row that is held only when it is woken.
@@ -184,6 +219,12 @@ fn a_stopped_lookout_loses_its_post() {
     // Gets the post and hears of a change, and then nobody drives it any more.
     live.block_on(a.take());
     assert!(stopped.block_on(hears(&mut *first)));
+    stopped.block_on(async {
+        // It queues again a moment after the change.
+        while server.sql(KEPT).expect("told").trim() != "1" {
+            tokio::task::yield_now().await;
+        }
+    });
     let mut second = live.block_on(store.hints(&election("e"))).expect("hints");
     live.block_on(async {
         assert!(
@@ -248,9 +289,7 @@ async fn a_refused_lock_is_not_asked_for_all_the_time() {
     Actor::join(&store, "e", 1).await.take().await;
     let _lookout = store.hints(&election("e")).await.expect("hints");
     let start = clock::now();
-    let post =
-        "SELECT COUNT(IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40))))";
-    while server.sql(post).expect("told").trim() != "1" {
+    while server.sql(KEPT).expect("told").trim() != "1" {
         assert!(clock::now().since(start) < Duration::from_secs(20), "nobody keeps a lookout");
         tokio::task::yield_now().await;
     }

@@ -3,7 +3,8 @@
 //! MySQL tells nobody of a change. But it has locks with names, `GET_LOCK`, and a queue in front of each. Whoever gets
 //! the lock of an election compares the row with what it knew. If that is the same, it is the lookout: it watches the row.
 //! If not, the server passes the lock on at once, and it rings and queues again at the end; so a change runs once through all
-//! who wait, and each costs two statements. N candidates cost one lookout and N sleeping connections.
+//! who wait, and each costs two statements. The next in line queue again at once, the leader and the others a moment later: so
+//! those who have something to do hear first, and the lookout does not go with the leader. N candidates cost one lookout and N sleeping connections.
 //!
 //! The lookout waits for the leader's own lock, which ends with the leader's connection; who gives an order ends that wait. The
 //! server looks at the row once a second meanwhile: one round trip in two seconds. Where the leader has no such lock the server
@@ -25,6 +26,7 @@ use super::locks;
 use super::packet::Packet;
 use super::place::Place;
 use super::rows;
+use super::turn::Turn;
 use crate::{ElectionName, Instant, clock};
 
 /// How long the server waits for the leader's lock before it looks at the row, in seconds, and how often in one statement.
@@ -50,8 +52,10 @@ const CLOSE_SLEEP_FOR: &str = "0.002";
 const CLOSE_STEPS: u32 = 50;
 const CLOSE_GLANCE_EVERY: Duration = Duration::from_millis(1);
 
-/// A leader that is new may not have its lock yet.
+/// A leader that is new may not have its lock yet: for so long after a change the server looks at the row more often.
 const NEW_FOR: Duration = Duration::from_secs(1);
+const NEW_SLEEP_FOR: &str = "0.01";
+const NEW_SLEEP_STEPS: u32 = 25;
 
 /// A lock that was got after this time was somebody's.
 const SHORT: Duration = Duration::from_millis(10);
@@ -76,10 +80,11 @@ pub(super) struct Lookout {
 impl Lookout {
     /// Knows the row as it is when this returns, unless the server cannot be reached now; then listening begins later,
     /// and with a hint.
-    pub(super) async fn start(place: &Place, election: &ElectionName) -> Result<Self, StoreError> {
+    pub(super) async fn start(place: &Place, election: &ElectionName, turn: Arc<Turn>) -> Result<Self, StoreError> {
         let mut post = Post {
             place: place.clone(),
             election: election.clone(),
+            turn,
             bell: Arc::default(),
             known: None,
             changed_at: clock::now(),
@@ -128,6 +133,7 @@ enum Rest {
 struct Post {
     place: Place,
     election: ElectionName,
+    turn: Arc<Turn>,
     bell: Arc<Notify>,
     known: Option<rows::Glance>,
     /// When the row was seen to be another.
@@ -182,6 +188,13 @@ impl Post {
             if got && !changed {
                 self.watch(line).await?;
             }
+            let pause = self.turn.pause();
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+                // What has changed meanwhile was passed on to those who were in the queue.
+                let answers = self.ask(line, &Packet::read(rows::glance(&self.election))).await?;
+                self.compare(answers.into_iter().next())?;
+            }
         }
     }
 
@@ -195,7 +208,7 @@ impl Post {
     async fn watch(&mut self, line: &mut Line) -> Result<(), Fault> {
         // Whether the leader's lock was held by somebody else when it was last asked for. Whoever had the post before may have
         // gone together with the leader, and have been the leader.
-        let mut was_held = clock::now().since(self.changed_at) > NEW_FOR;
+        let mut was_held = !self.is_new();
         loop {
             if let (true, Some((token, 0, _))) = (line.server.is_mariadb(), self.known) {
                 let begun = clock::now();
@@ -223,13 +236,19 @@ impl Post {
                 }
                 was_held = false;
             }
-            match self.rest(line, &format!("SLEEP({SLEEP_FOR})"), SLEEP_STEPS, None).await? {
+            let (seconds, steps) =
+                if self.is_new() { (NEW_SLEEP_FOR, NEW_SLEEP_STEPS) } else { (SLEEP_FOR, SLEEP_STEPS) };
+            match self.rest(line, &format!("SLEEP({seconds})"), steps, None).await? {
                 Rest::Changed => return Ok(()),
                 // It was shown what is not committed yet, or never will be.
                 Rest::Woken => tokio::time::sleep(GLANCE_EVERY).await,
                 Rest::Quiet => {}
             }
         }
+    }
+
+    fn is_new(&self) -> bool {
+        clock::now().since(self.changed_at) <= NEW_FOR
     }
 
     /// One statement in which the server waits this number of times, and looks at the row before each. Then a glance.

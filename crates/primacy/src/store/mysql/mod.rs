@@ -19,6 +19,7 @@ mod schema;
 mod session;
 #[cfg(feature = "mysql-tls")]
 mod tls;
+mod turn;
 
 use std::fmt;
 
@@ -32,6 +33,7 @@ use place::Place;
 use registry::MysqlRegistry;
 pub use schema::schema_sql;
 use session::MysqlSession;
+use turn::Turns;
 
 /// A MySQL, MariaDB or Galera database as a store.
 ///
@@ -60,6 +62,7 @@ use session::MysqlSession;
 #[derive(Clone)]
 pub struct MysqlStore {
     place: Place,
+    turns: Turns,
 }
 
 impl MysqlStore {
@@ -68,7 +71,7 @@ impl MysqlStore {
     /// # Errors
     /// When the URL is not as described above.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { place: Place::parse(url)? })
+        Ok(Self { place: Place::parse(url)?, turns: Turns::default() })
     }
 
     /// The same store, through connections as a pooler or another driver would have set them up. For tests.
@@ -97,7 +100,8 @@ impl Store for MysqlStore {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Campaign).await?;
+            let turn = self.turns.of(election);
+            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Campaign, turn).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -108,7 +112,8 @@ impl Store for MysqlStore {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Close).await?;
+            let turn = self.turns.of(election);
+            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Close, turn).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -126,6 +131,9 @@ impl Store for MysqlStore {
 
     /// Needs a tokio runtime with I/O and time, in which a task goes on listening until the hints are dropped.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
-        Box::pin(async move { Ok(Box::new(Lookout::start(&self.place, election).await?) as Box<dyn Hints>) })
+        Box::pin(async move {
+            let lookout = Lookout::start(&self.place, election, self.turns.of(election)).await?;
+            Ok(Box::new(lookout) as Box<dyn Hints>)
+        })
     }
 }

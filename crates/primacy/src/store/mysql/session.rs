@@ -1,5 +1,7 @@
 //! One candidate's steps, each a round trip or two.
 
+use std::sync::Arc;
+
 use super::super::row::Renewal;
 use super::super::unannounced::Unannounced;
 use super::super::{
@@ -12,6 +14,7 @@ use super::packet::Packet;
 use super::place::Place;
 use super::presence::Presence;
 use super::rows::{self, Change, Seen, Stamped};
+use super::turn::Turn;
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
 /// How often a step looks again because the row has changed under it. Each time somebody else's step was taken.
@@ -31,6 +34,7 @@ pub(super) struct MysqlSession {
     known: Option<Record>,
     /// What the last look showed, for the grant that it leads to.
     looked: Option<Seen>,
+    turn: Arc<Turn>,
     announced_at: Option<Instant>,
     announcements: u32,
     unannounced: Unannounced,
@@ -45,6 +49,7 @@ impl MysqlSession {
         election: &ElectionName,
         me: &Holder,
         purpose: Purpose,
+        turn: Arc<Turn>,
     ) -> Result<Self, StoreError> {
         let line = Line::open(place, purpose).await?;
         let (election, me) = (election.clone(), me.clone());
@@ -55,6 +60,7 @@ impl MysqlSession {
             me,
             known: None,
             looked: None,
+            turn,
             announced_at: None,
             announcements: 0,
             unannounced: Unannounced::default(),
@@ -109,6 +115,7 @@ impl MysqlSession {
     fn be_present(&mut self, reply: &Reply) {
         match reply {
             Reply::Applied(record) if self.presence.is_none() => {
+                self.turn.leads();
                 let token = record.version.token;
                 self.presence = Some(Presence::start(&self.place, &self.election, self.me.id, token));
             }
@@ -126,6 +133,7 @@ impl MysqlSession {
         let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
         let seen = rows::seen(answer, self.line.host())?;
         self.known.clone_from(&seen.sighting.record);
+        self.turn.waits(seen.sighting.standing);
         self.looked = Some(seen.clone());
         self.has_looked = true;
         Ok(seen)
