@@ -23,8 +23,8 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
     strike(shell, "release", &args)
 }
 
-/// The step `chaos` of `cargo xtask ci`: three quarters of a minute and more on each store, those with a database all at once, then the
-/// planted bugs.
+/// The step `chaos` of `cargo xtask ci`: three quarters of a minute and more on each store, those with a database all at
+/// once, then the planted bugs.
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     // The tests have built all of this but a link or two, and so do its libraries: the same packages, features and kinds of
     // targets. It checks overflows and debug assertions. The command here knows the planted bugs and is asked for none; the

@@ -20,6 +20,7 @@ use primacy::store::StoreError;
 use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Phase, Timing};
 
 use crate::place::{Kind, Place, Site};
+use crate::spread::Spread;
 
 /// Which floods, on whom, for how long.
 #[derive(Args)]
@@ -123,8 +124,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
 struct Burden {
     memory: u64,
     files: usize,
-    median: Duration,
-    p99: Duration,
+    looks: Spread,
 }
 
 impl Burden {
@@ -135,7 +135,7 @@ impl Burden {
         let store = Election::open(&site.url, &site.election)?.store().clone();
         let election = ElectionName::new(site.election.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut looks = runtime.block_on(async {
+        let looks = runtime.block_on(async {
             let mut desk = store.desk().await?;
             let mut looks = Vec::with_capacity(Self::LOOKS);
             for _ in 0..Self::LOOKS {
@@ -145,15 +145,14 @@ impl Burden {
             }
             Ok::<_, StoreError>(looks)
         })?;
-        looks.sort_unstable();
-        let at = |share: usize| looks[(looks.len() - 1) * share / 100];
-        Ok(Self { memory: place.memory(), files: place.files(), median: at(50), p99: at(99) })
+        Ok(Self { memory: place.memory(), files: place.files(), looks: Spread::of(looks) })
     }
 }
 
 impl fmt::Display for Burden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, files, median, p99 } = self;
+        let Self { memory, files, looks } = self;
+        let [median, p99] = [50, 99].map(|percent| looks.percentile(percent));
         let memory = *memory as f64 / f64::from(1 << 20);
         write!(f, "{memory:.1} MiB, {files} files and threads, a look {median:.2?} (p99 {p99:.2?})")
     }

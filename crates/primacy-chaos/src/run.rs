@@ -477,7 +477,7 @@ impl Run {
         let rows = self.rows;
         let seconds = self.setup.span.as_secs_f64();
         let leaders = self.witnessed.leaderships.len();
-        // A leader every ten leases, and ten rows a second: far less than is usual, and far more than nothing.
+        // A leader every twenty leases, and ten rows a second: far less than is usual, and far more than nothing.
         let least_leaders = 2 + (seconds / self.setup.lease.as_secs_f64() / 20.0) as usize;
         let own = self.setup.canary.is_some_and(Canary::has_own_candidates);
         let least_rows = if own { 0 } else { (seconds * 10.0) as usize };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ElectionName;
-use crate::store::{EndReason, Holder, Reply, Request, Store, Version};
+use crate::store::{EndReason, Holder, Reply, Request, Session, Sighting, Store, Version};
+use crate::{ElectionName, clock};
 
 /// What a process that outlives a leader needs to give its lease back at once: fast failover without a short
 /// lease.
@@ -22,38 +22,37 @@ pub struct Testament {
 
 impl Testament {
     /// Releases the lease of the dead leader, and removes the announcement that it may have left, trying for at most
-    /// `patience`. `true` if there is nothing left to release: the
-    /// record does not name it any more, or an older version of it does, in a store that went back in time. `false` if the store did not answer in time; then the lease runs out by itself.
+    /// `patience`. `true` if there is nothing left to release: the record does not name it any more, or an older version
+    /// of it does, in a store that went back in time. `false` if the store did not answer in time; then the lease runs out
+    /// by itself.
     ///
     /// **The caller has proof that the leader and everything that worked for it are dead**: a pidfd of the one, an
     /// empty process group of the other. A mere silence is no proof.
     pub async fn execute(self, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.release()).await.unwrap_or(false)
+        let begin = clock::now();
+        let Ok(mut session) = tokio::time::timeout(patience, self.release()).await else { return false };
+        let left = patience.saturating_sub(clock::now().since(begin));
+        // An announcement that stays is forgotten by its age.
+        let _ = tokio::time::timeout(left, session.step(Request::Leave)).await;
+        true
     }
 
-    async fn release(self) -> bool {
+    /// Tries until the store has answered that nothing is left to release, and returns the session in which it did.
+    async fn release(&self) -> Box<dyn Session> {
         let mut version = self.version;
         let mut wait = Duration::from_millis(5);
         loop {
             if let Ok(mut session) = self.store.closing_session(&self.election, &self.holder).await {
                 let request = Request::Release { id: self.holder.id, version, reason: EndReason::Died };
                 match session.step(request).await {
-                    Ok(Reply::Applied(_)) => {
-                        // An announcement that stays is forgotten by its age.
-                        drop(session.step(Request::Leave).await);
-                        return true;
+                    // A last renewal that nobody heard of. The leader is dead: it was its own.
+                    Ok(Reply::Conflict(Sighting { record: Some(record), .. }))
+                        if record.is_renewal_of(self.holder.id, version) =>
+                    {
+                        version = record.version;
+                        continue;
                     }
-                    Ok(Reply::Conflict(sighting)) => match sighting.record {
-                        // A last renewal that nobody heard of. The leader is dead: it was its own.
-                        Some(record) if record.is_renewal_of(self.holder.id, version) => {
-                            version = record.version;
-                            continue;
-                        }
-                        _ => {
-                            drop(session.step(Request::Leave).await);
-                            return true;
-                        }
-                    },
+                    Ok(Reply::Applied(_) | Reply::Conflict(_)) => return session,
                     Ok(_) | Err(_) => {}
                 }
             }

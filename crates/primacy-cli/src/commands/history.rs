@@ -8,9 +8,6 @@ use crate::output::failure::Failure;
 use crate::output::schema::{self, Lead, PastTerm, SCHEMA};
 use crate::output::{Output, report};
 
-/// The bits of a token that count grants. Above them is the store's epoch, in which an election may begin.
-const COUNTER: u64 = (1 << 40) - 1;
-
 pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let terms = reach.history(args.limit).await?.value;
     let snapshot = reach.snapshot().await?.now();
@@ -28,7 +25,7 @@ pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Outp
     let is_all = terms.len() < args.limit as usize;
     let last = snapshot.as_ref().map(|snapshot| snapshot.record.version.token).unwrap_or_default();
     let oldest = terms.last().map_or(last.next(0), |term| term.token);
-    let known_from = Some(oldest.get()).filter(|token| is_all && token & COUNTER > 1);
+    let known_from = Some(oldest).filter(|token| is_all && token.counter() > 1).map(|token| token.get());
     if let Some(token) = known_from {
         output.remark(&format!(
             "the history begins with token {token}: leaderships before it, if there were any, are not known any more (the \

@@ -59,6 +59,14 @@ impl Hindrance {
     }
 }
 
+/// Why an order to forget this election changes nothing, if so.
+pub(crate) fn unchanged(before: &Snapshot) -> Option<Forgotten> {
+    if before.basis == Basis::Forgotten {
+        return Some(Forgotten::Already(before.clone()));
+    }
+    Hindrance::of(before).map(|hindrance| Forgotten::Refused(hindrance, before.clone()))
+}
+
 /// What is left of an election that has no record: the highest token, and the newest term of the history. `None` if it
 /// has never had one. Nobody is shown to wait in it.
 pub(crate) fn remains(election: &ElectionName, remembered: Token, newest: Option<Term>) -> Option<Snapshot> {

@@ -11,12 +11,11 @@ use tokio::sync::watch;
 use registry::{MemoryRegistry, Registers};
 
 use super::lineup::{Lineup, Past};
-use super::roster;
 use super::row::{self, FORGOTTEN, Renewal, TAKEN_OVER, Verdict};
 use super::{
-    Basis, BoxFuture, Desk, Finding, Forgotten, Hindrance, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe,
-    Record, Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term,
-    Waiting,
+    Basis, BoxFuture, Desk, Finding, Forgotten, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record,
+    Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
+    forget, roster,
 };
 use crate::{CandidateId, ElectionName, Instant, clock};
 
@@ -160,11 +159,7 @@ impl MemorySession {
             }
             Request::Acquire { expect, floor, holder, lease } => {
                 let remembered = kept.past.highest();
-                let highest = remembered.max(floor);
-                let granted = row::acquire(kept.record(), expect, remembered, floor, holder.clone(), lease);
-                if granted.as_ref().is_some_and(|record| record.version.token <= highest) {
-                    return Err(StoreError::Unusable("the tokens of this election are used up".into()));
-                }
+                let granted = row::acquire(kept.record(), expect, remembered, floor, holder.clone(), lease)?;
                 granted.inspect(|record| kept.grant(record, &holder, now))
             }
             Request::Renew { id, version, lease, fulfilled } => {
@@ -253,8 +248,7 @@ impl Kept {
     }
 
     fn forget(&mut self, before: &Snapshot) -> Result<(), StoreError> {
-        let token = row::token_of_forgetting(before.record.version.token.max(self.past.highest()));
-        let token = token.ok_or_else(|| StoreError::Unusable("the tokens of this election are used up".into()))?;
+        let token = row::token_of_forgetting(before.record.version.token.max(self.past.highest()))?;
         self.row = None;
         self.registers = None;
         self.lineup = Lineup::default();
@@ -346,11 +340,8 @@ impl Desk for MemoryDesk {
             let mut elections = self.shared.lock();
             let Some(kept) = elections.get_mut(election) else { return Ok(Forgotten::NoSuchElection) };
             let Some(before) = kept.snapshot(election, clock::now()) else { return Ok(Forgotten::NoSuchElection) };
-            if before.basis == Basis::Forgotten {
-                return Ok(Forgotten::Already(before));
-            }
-            if let Some(hindrance) = Hindrance::of(&before) {
-                return Ok(Forgotten::Refused(hindrance, before));
+            if let Some(unchanged) = forget::unchanged(&before) {
+                return Ok(unchanged);
             }
             kept.forget(&before)?;
             Ok(Forgotten::Done(before))

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{EndReason, Expectation, Holder, Order, OrderKind, Record, Wish};
+use super::{EndReason, Expectation, Holder, Order, OrderKind, Record, StoreError, Wish};
 use crate::select::Rank;
 use crate::{CandidateId, Label, Token};
 use primacy_core::lease::Version;
@@ -39,7 +39,8 @@ pub(super) const TERMS_KEPT: u32 = 1_000;
 /// knows beside the row, `floor` the highest that the candidate has seen. Absence has no version: a row that was granted
 /// and deleted since is not the absence that the candidate saw.
 ///
-/// A token that cannot grow is granted as it is: the candidate refuses it, and the stores refuse to write it.
+/// # Errors
+/// When no larger token is left.
 pub(super) fn acquire(
     row: Option<&Record>,
     expect: Option<Expectation>,
@@ -47,25 +48,35 @@ pub(super) fn acquire(
     floor: Token,
     holder: Holder,
     lease: Duration,
-) -> Option<Record> {
+) -> Result<Option<Record>, StoreError> {
     if row.map(Record::expectation) != expect || (row.is_none() && remembered > floor) {
-        return None;
+        return Ok(None);
     }
-    let granted = row.map_or(Token::NONE, |record| record.version.token).max(remembered).max(floor);
-    Some(Record {
-        version: Version { token: granted.next(0), beat: 1 },
+    let highest = row.map_or(Token::NONE, |record| record.version.token).max(remembered).max(floor);
+    Ok(Some(Record {
+        version: Version { token: next_token(highest)?, beat: 1 },
         holder: Some(holder),
         lease,
         intent: row.map_or(0, |record| record.intent),
         wish: None,
         paused: row.is_some_and(|record| record.paused),
-    })
+    }))
 }
 
-/// The token that the fence has after an election was forgotten: that of a grant to nobody. `None` if there is none above
-/// the highest one.
-pub(super) fn token_of_forgetting(highest: Token) -> Option<Token> {
-    Some(highest.next(0)).filter(|next| *next > highest)
+/// The token that the fence has after an election was forgotten: that of a grant to nobody.
+///
+/// # Errors
+/// When no larger token is left.
+pub(super) fn token_of_forgetting(highest: Token) -> Result<Token, StoreError> {
+    next_token(highest)
+}
+
+fn next_token(highest: Token) -> Result<Token, StoreError> {
+    Some(highest.next(0)).filter(|next| *next > highest).ok_or_else(used_up)
+}
+
+pub(super) fn used_up() -> StoreError {
+    StoreError::Unusable("the tokens of this election are used up".into())
 }
 
 /// What a holder asks for with a renewal: [`Request::Renew`](super::Request::Renew).
@@ -205,6 +216,7 @@ mod tests {
     fn a_grant_outranks_everything_known() {
         let next = |row: Option<&Record>, highest| {
             acquire(row, row.map(Record::expectation), highest, highest, holder(2, "b"), Duration::from_secs(1))
+                .expect("tokens are left")
                 .expect("as expected")
                 .version
         };
@@ -213,6 +225,8 @@ mod tests {
         assert_eq!(next(Some(&row()), highest).token.get(), 41);
         assert_eq!(next(None, highest).token.get(), 41);
         assert_eq!(next(None, Token::NONE), Version { token: Token::NONE.next(0), beat: 1 });
+        let last = acquire(None, None, Token::MAX, Token::MAX, holder(2, "b"), Duration::from_secs(1));
+        assert!(matches!(last, Err(StoreError::Unusable(_))), "no token may be granted twice");
     }
 
     #[test]

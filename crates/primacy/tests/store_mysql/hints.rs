@@ -27,9 +27,12 @@ fn counter(server: &MariaDb, name: &str) -> u64 {
 pub(crate) const QUEUED: &str = "SELECT COUNT(*) FROM information_schema.processlist \
                                  WHERE state = 'User lock' AND info LIKE 'SELECT GET_LOCK%'";
 
-/// Whether somebody is the lookout of the election `e`.
-const KEPT: &str =
-    "SELECT COUNT(IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40))))";
+/// The connection of the lookout of the election `e`, or `NULL`.
+const LOOKOUT: &str = "IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40)))";
+
+fn has_lookout(server: &MariaDb) -> bool {
+    server.sql(&format!("SELECT COUNT({LOOKOUT})")).expect("told").trim() == "1"
+}
 
 fn queued(server: &MariaDb) -> u64 {
     server.sql(QUEUED).expect("told").trim().parse().expect("a number")
@@ -118,15 +121,14 @@ async fn the_next_in_line_hear_first() {
         let hints = store.hints(&election("e")).await.expect("hints");
         all.push((waits, hints));
     }
-    let lookout = "SELECT COALESCE((SELECT host FROM information_schema.processlist WHERE id = \
-                   IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40)))), '')";
+    let host = format!("SELECT COALESCE((SELECT host FROM information_schema.processlist WHERE id = {LOOKOUT}), '')");
     for round in 0..6 {
         leader.take().await;
         for (_, hints) in &mut all {
             assert!(hears(&mut **hints).await, "round {round}");
         }
         await_queue(&server, 1 + OTHERS as u64).await;
-        let host = server.sql(lookout).expect("told");
+        let host = server.sql(&host).expect("told");
         assert_eq!(host.trim(), "localhost", "round {round}");
     }
 }
@@ -140,7 +142,7 @@ fn without_looks(server: &MariaDb) -> impl Store {
 async fn await_watch(server: &MariaDb, hints: &mut dyn Hints) {
     let start = clock::now();
     let watching =
-        "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock' AND info LIKE '%s.turn%'";
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock' AND info LIKE '%s.look%'";
     while server.sql(watching).expect("told").trim() != "1" {
         assert!(clock::now().since(start) < Duration::from_secs(20), "nobody waits for the leader's lock");
         tokio::task::yield_now().await;
@@ -193,10 +195,8 @@ async fn a_killed_lookout_is_replaced_and_comes_back() {
     let mut one = store.hints(&election("e")).await.expect("hints");
     let mut two = store.hints(&election("e")).await.expect("hints");
     await_queue(&server, 1).await;
-    let owner = server
-        .sql("SELECT IS_USED_LOCK(CONCAT('primacy.', LEFT(SHA2(CONCAT(HEX('primacy'), '.', HEX('e')), 256), 40)))")
-        .expect("told");
-    server.sql(&format!("KILL {}", owner.trim())).expect("kills");
+    let lookout = server.sql(&format!("SELECT {LOOKOUT}")).expect("told");
+    server.sql(&format!("KILL {}", lookout.trim())).expect("kills");
     a.take().await;
     assert!(hears(&mut *one).await && hears(&mut *two).await);
     await_queue(&server, 1).await;
@@ -221,7 +221,7 @@ fn a_stopped_lookout_loses_its_post() {
     assert!(stopped.block_on(hears(&mut *first)));
     stopped.block_on(async {
         // It queues again a moment after the change.
-        while server.sql(KEPT).expect("told").trim() != "1" {
+        while !has_lookout(&server) {
             tokio::task::yield_now().await;
         }
     });
@@ -289,7 +289,7 @@ async fn a_refused_lock_is_not_asked_for_all_the_time() {
     Actor::join(&store, "e", 1).await.take().await;
     let _lookout = store.hints(&election("e")).await.expect("hints");
     let start = clock::now();
-    while server.sql(KEPT).expect("told").trim() != "1" {
+    while !has_lookout(&server) {
         assert!(clock::now().since(start) < Duration::from_secs(20), "nobody keeps a lookout");
         tokio::task::yield_now().await;
     }

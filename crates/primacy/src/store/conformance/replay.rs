@@ -63,7 +63,7 @@ impl Entry {
         match &self.step {
             Step::Saw(_) => None,
             Step::Acquired { expect, floor, holder, record } => {
-                row::acquire(before, *expect, Token::NONE, *floor, holder.clone(), record.lease)
+                row::acquire(before, *expect, Token::NONE, *floor, holder.clone(), record.lease).ok()?
             }
             &Step::Renewed { version, lease, fulfilled, .. } => {
                 row::renew(before, &Renewal { id: self.by?, version, lease, fulfilled })
@@ -159,7 +159,8 @@ mod tests {
 
     fn grant(called: u64, answered: u64, me: &Holder, before: Option<&Record>) -> (Entry, Record) {
         let expect = before.map(Record::expectation);
-        let record = row::acquire(before, expect, Token::NONE, Token::NONE, me.clone(), LEASE).expect("as expected");
+        let record = row::acquire(before, expect, Token::NONE, Token::NONE, me.clone(), LEASE);
+        let record = record.expect("tokens are left").expect("as expected");
         let step = Step::Acquired { expect, floor: Token::NONE, holder: me.clone(), record: record.clone() };
         (entry(called, answered, me, step), record)
     }

@@ -3,8 +3,8 @@
 use tracing::debug;
 
 use super::super::{
-    Basis, BoxFuture, Desk, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError,
-    Term, roster,
+    Basis, BoxFuture, Desk, Forgotten, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term, forget,
+    roster,
     row::{self, Verdict},
 };
 use super::fault::Fault;
@@ -125,17 +125,13 @@ impl MysqlDesk {
             let Some(before) = self.snapshots(Some(election)).await?.pop() else {
                 return Ok(Forgotten::NoSuchElection);
             };
-            if before.basis == Basis::Forgotten {
-                self.remove_registers(election).await?;
-                return Ok(Forgotten::Already(before));
+            if let Some(unchanged) = forget::unchanged(&before) {
+                if matches!(unchanged, Forgotten::Already(_)) {
+                    self.remove_registers(election).await?;
+                }
+                return Ok(unchanged);
             }
-            if let Some(hindrance) = Hindrance::of(&before) {
-                return Ok(Forgotten::Refused(hindrance, before));
-            }
-            let Some(change) = rows::forget_election(election, &before, &seen) else {
-                return Err(StoreError::Unusable("the tokens of this election are used up".into()).into());
-            };
-            match self.line.make(&change).await {
+            match self.line.make(&rows::forget_election(election, &before, &seen)?).await {
                 Ok(true) => {
                     self.remove_registers(election).await?;
                     return Ok(Forgotten::Done(before));

@@ -1,14 +1,15 @@
 //! Hints: one of all waiting connections keeps a lookout, the others sleep until it passes the post on.
 //!
-//! MySQL tells nobody of a change. But it has locks with names, `GET_LOCK`, and a queue in front of each. Whoever gets
-//! the lock of an election compares the row with what it knew. If that is the same, it is the lookout: it watches the row.
-//! If not, the server passes the lock on at once, and it rings and queues again at the end; so a change runs once through all
-//! who wait, and each costs two statements. The next in line queue again at once, the leader and the others a moment later: so
-//! those who have something to do hear first, and the lookout does not go with the leader. N candidates cost one lookout and N sleeping connections.
+//! MySQL tells nobody of a change. But it has locks with names, `GET_LOCK`, and a queue in front of each. The connection
+//! that gets the lock of an election compares the row with what it knew. If the row is the same, this connection is the
+//! lookout, and watches the row. If not, the server passes the lock on at once, and the connection rings and queues again
+//! at the end. So a change runs once through all who wait, and each costs two statements. The next in line queue again at
+//! once, the leader and the others a moment later: those who have something to do hear first, and the lookout does not go
+//! with the leader. N candidates cost one lookout and N sleeping connections.
 //!
-//! The lookout waits for the leader's own lock, which ends with the leader's connection; who gives an order ends that wait. The
-//! server looks at the row once a second meanwhile: one round trip in two seconds. Where the leader has no such lock the server
-//! looks at the row every 50 ms.
+//! The lookout waits for the leader's own lock, which ends with the leader's connection; an order ends that wait too. The
+//! server looks at the row once a second meanwhile: one round trip in two seconds. Where the leader has no such lock, the
+//! server looks at the row every 50 ms.
 //!
 //! The locks decide nothing. If one is lost, or held by a lookout that sleeps, a hint is late.
 
@@ -25,8 +26,8 @@ use super::line::{Answer, Line, Purpose};
 use super::locks;
 use super::packet::Packet;
 use super::place::Place;
+use super::queue_delay::QueueDelay;
 use super::rows;
-use super::turn::Turn;
 use crate::{ElectionName, Instant, clock};
 
 /// How long the server waits for the leader's lock before it looks at the row, in seconds, and how often in one statement.
@@ -80,11 +81,15 @@ pub(super) struct Lookout {
 impl Lookout {
     /// Knows the row as it is when this returns, unless the server cannot be reached now; then listening begins later,
     /// and with a hint.
-    pub(super) async fn start(place: &Place, election: &ElectionName, turn: Arc<Turn>) -> Result<Self, StoreError> {
+    pub(super) async fn start(
+        place: &Place,
+        election: &ElectionName,
+        delay: Arc<QueueDelay>,
+    ) -> Result<Self, StoreError> {
         let mut post = Post {
             place: place.clone(),
             election: election.clone(),
-            turn,
+            delay,
             bell: Arc::default(),
             known: None,
             changed_at: clock::now(),
@@ -133,7 +138,7 @@ enum Rest {
 struct Post {
     place: Place,
     election: ElectionName,
-    turn: Arc<Turn>,
+    delay: Arc<QueueDelay>,
     bell: Arc<Notify>,
     known: Option<rows::Glance>,
     /// When the row was seen to be another.
@@ -188,9 +193,9 @@ impl Post {
             if got && !changed {
                 self.watch(line).await?;
             }
-            let pause = self.turn.pause();
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
+            let delay = self.delay.get();
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
                 // What has changed meanwhile was passed on to those who were in the queue.
                 let answers = self.ask(line, &Packet::read(rows::glance(&self.election))).await?;
                 self.compare(answers.into_iter().next())?;

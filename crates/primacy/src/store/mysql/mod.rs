@@ -11,6 +11,7 @@ mod packet;
 mod place;
 mod presence;
 mod probe;
+mod queue_delay;
 mod registers;
 mod registry;
 mod roll;
@@ -19,7 +20,6 @@ mod schema;
 mod session;
 #[cfg(feature = "mysql-tls")]
 mod tls;
-mod turn;
 
 use std::fmt;
 
@@ -30,10 +30,10 @@ use line::Purpose;
 use lookout::Lookout;
 pub use place::Oddities;
 use place::Place;
+use queue_delay::QueueDelays;
 use registry::MysqlRegistry;
 pub use schema::schema_sql;
 use session::MysqlSession;
-use turn::Turns;
 
 /// A MySQL, MariaDB or Galera database as a store.
 ///
@@ -62,7 +62,7 @@ use turn::Turns;
 #[derive(Clone)]
 pub struct MysqlStore {
     place: Place,
-    turns: Turns,
+    delays: QueueDelays,
 }
 
 impl MysqlStore {
@@ -71,7 +71,7 @@ impl MysqlStore {
     /// # Errors
     /// When the URL is not as described above.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { place: Place::parse(url)?, turns: Turns::default() })
+        Ok(Self { place: Place::parse(url)?, delays: QueueDelays::default() })
     }
 
     /// The same store, through connections as a pooler or another driver would have set them up. For tests.
@@ -80,6 +80,19 @@ impl MysqlStore {
     pub fn with_oddities(mut self, oddities: Oddities) -> Self {
         self.place.oddities = oddities;
         self
+    }
+
+    fn open<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        candidate: &'a Holder,
+        purpose: Purpose,
+    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+        Box::pin(async move {
+            let delay = self.delays.of(election);
+            let session = MysqlSession::open(&self.place, election, candidate, purpose, delay).await?;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
     }
 }
 
@@ -99,11 +112,7 @@ impl Store for MysqlStore {
         election: &'a ElectionName,
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
-        Box::pin(async move {
-            let turn = self.turns.of(election);
-            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Campaign, turn).await?;
-            Ok(Box::new(session) as Box<dyn Session>)
-        })
+        self.open(election, candidate, Purpose::Campaign)
     }
 
     fn closing_session<'a>(
@@ -111,11 +120,7 @@ impl Store for MysqlStore {
         election: &'a ElectionName,
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
-        Box::pin(async move {
-            let turn = self.turns.of(election);
-            let session = MysqlSession::open(&self.place, election, candidate, Purpose::Close, turn).await?;
-            Ok(Box::new(session) as Box<dyn Session>)
-        })
+        self.open(election, candidate, Purpose::Close)
     }
 
     fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
@@ -132,7 +137,7 @@ impl Store for MysqlStore {
     /// Needs a tokio runtime with I/O and time, in which a task goes on listening until the hints are dropped.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            let lookout = Lookout::start(&self.place, election, self.turns.of(election)).await?;
+            let lookout = Lookout::start(&self.place, election, self.delays.of(election)).await?;
             Ok(Box::new(lookout) as Box<dyn Hints>)
         })
     }

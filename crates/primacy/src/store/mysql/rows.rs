@@ -415,8 +415,11 @@ fn left(row: &mut Fields) -> Result<(Token, Option<Term>), Fault> {
 }
 
 /// Forgets an election: deletes the record that was judged, or finds that there is none still, and leaves the token that
-/// follows in the fence row, which it locks first like a grant, and a term of nobody. `None`: no token follows.
-pub(super) fn forget_election(election: &ElectionName, before: &Snapshot, seen: &Seen) -> Option<Change> {
+/// follows in the fence row, which it locks first like a grant, and a term of nobody.
+///
+/// # Errors
+/// When no token follows.
+pub(super) fn forget_election(election: &ElectionName, before: &Snapshot, seen: &Seen) -> Result<Change, StoreError> {
     let (name, nobody) = (text(election.as_str()), id(CandidateId::from_bits(0)));
     let remembered = seen.sighting.remembered;
     let left = number(row::token_of_forgetting(remembered.max(before.record.version.token))?.get());
@@ -455,7 +458,7 @@ pub(super) fn forget_election(election: &ElectionName, before: &Snapshot, seen: 
         text(FORGOTTEN),
     ));
     statements.push(format!("DELETE FROM primacy_candidate WHERE election = {name} AND {IF_COUNTED}"));
-    Some(Change { statements, decides })
+    Ok(Change { statements, decides })
 }
 
 /// Makes the fence row. Not `INSERT IGNORE`: several who find a row would share its lock, and deadlock on the next
@@ -538,23 +541,23 @@ fn key_of_waits(election: &ElectionName) -> String {
     format!("e.election = CONCAT({}, ", text(election.as_str()))
 }
 
-/// Waits on the server, looks at the row after each wait, and answers one row as soon as the wait says so or the row is
+/// Waits on the server, looks at the row before each wait, and answers one row as soon as the wait says so or the row is
 /// not as known. What is not committed counts too, since one statement sees only one moment of what is.
 ///
-/// The wait is an expression that is 0 when its time is over; the row is looked at before each. The key is made anew for each look, and the numbers differ:
+/// The wait is an expression that is 0 when its time is over. The key is made anew for each look, and the numbers differ:
 /// nothing that a server keeps of the look before may answer for this one.
 pub(super) fn await_change(election: &ElectionName, known: Glance, wait: &str, steps: u32) -> [String; 2] {
     let (token, vacant, intent) = known;
-    let turns: Vec<String> = (0..steps).map(|turn| format!("SELECT {turn} AS turn")).collect();
+    let looks: Vec<String> = (0..steps).map(|look| format!("SELECT {look} AS look")).collect();
     // Where there is no row: as `glance` tells it.
     let missing = u8::from(known != (0, 1, 0));
     [
         "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED".to_owned(),
         format!(
-            "SELECT s.turn FROM ({}) AS s WHERE IF(COALESCE((SELECT e.token <> {token} \
+            "SELECT s.look FROM ({}) AS s WHERE IF(COALESCE((SELECT e.token <> {token} \
              OR (e.holder IS NULL) <> {vacant} OR e.intent <> {intent} FROM primacy_election AS e \
-             WHERE {}LEFT(s.turn, 0))), {missing}), 1, {wait}) LIMIT 1",
-            turns.join(" UNION ALL "),
+             WHERE {}LEFT(s.look, 0))), {missing}), 1, {wait}) LIMIT 1",
+            looks.join(" UNION ALL "),
             key_of_waits(election),
         ),
     ]

@@ -13,8 +13,8 @@ use super::line::{Line, Purpose};
 use super::packet::Packet;
 use super::place::Place;
 use super::presence::Presence;
+use super::queue_delay::QueueDelay;
 use super::rows::{self, Change, Seen, Stamped};
-use super::turn::Turn;
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 
 /// How often a step looks again because the row has changed under it. Each time somebody else's step was taken.
@@ -34,7 +34,7 @@ pub(super) struct MysqlSession {
     known: Option<Record>,
     /// What the last look showed, for the grant that it leads to.
     looked: Option<Seen>,
-    turn: Arc<Turn>,
+    delay: Arc<QueueDelay>,
     announced_at: Option<Instant>,
     announcements: u32,
     unannounced: Unannounced,
@@ -49,7 +49,7 @@ impl MysqlSession {
         election: &ElectionName,
         me: &Holder,
         purpose: Purpose,
-        turn: Arc<Turn>,
+        delay: Arc<QueueDelay>,
     ) -> Result<Self, StoreError> {
         let line = Line::open(place, purpose).await?;
         let (election, me) = (election.clone(), me.clone());
@@ -60,7 +60,7 @@ impl MysqlSession {
             me,
             known: None,
             looked: None,
-            turn,
+            delay,
             announced_at: None,
             announcements: 0,
             unannounced: Unannounced::default(),
@@ -115,7 +115,7 @@ impl MysqlSession {
     fn be_present(&mut self, reply: &Reply) {
         match reply {
             Reply::Applied(record) if self.presence.is_none() => {
-                self.turn.leads();
+                self.delay.leads();
                 let token = record.version.token;
                 self.presence = Some(Presence::start(&self.place, &self.election, self.me.id, token));
             }
@@ -133,7 +133,7 @@ impl MysqlSession {
         let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
         let seen = rows::seen(answer, self.line.host())?;
         self.known.clone_from(&seen.sighting.record);
-        self.turn.waits(seen.sighting.standing);
+        self.delay.waits(seen.sighting.standing);
         self.looked = Some(seen.clone());
         self.has_looked = true;
         Ok(seen)
@@ -247,9 +247,5 @@ fn grant(
     lease: std::time::Duration,
 ) -> Result<Option<Record>, StoreError> {
     let remembered = seen.sighting.remembered;
-    let new = row::acquire(seen.sighting.record.as_ref(), expect, remembered, floor, holder.clone(), lease);
-    if new.as_ref().is_some_and(|record| record.version.token <= remembered.max(floor)) {
-        return Err(StoreError::Unusable("the tokens of this election are used up".into()));
-    }
-    Ok(new)
+    row::acquire(seen.sighting.record.as_ref(), expect, remembered, floor, holder.clone(), lease)
 }

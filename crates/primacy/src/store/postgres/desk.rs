@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::super::{
-    Basis, BoxFuture, Desk, EndReason, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Record,
-    Snapshot, StoreError, Term, nobody, roster,
+    Basis, BoxFuture, Desk, EndReason, Forgotten, MemberEvent, Members, Order, Ordered, Probe, Record, Snapshot,
+    StoreError, Term, forget, nobody, roster,
     row::{self, Verdict},
 };
 use super::bell::{Bells, Ringer};
@@ -148,16 +148,13 @@ impl PostgresDesk {
         for _ in 0..JUDGEMENTS {
             let (before, fence) = self.look(election).await?;
             let Some(before) = before else { return Ok(Forgotten::NoSuchElection) };
-            if before.basis == Basis::Forgotten {
-                self.remove_registers(election).await?;
-                return Ok(Forgotten::Already(before));
+            if let Some(unchanged) = forget::unchanged(&before) {
+                if matches!(unchanged, Forgotten::Already(_)) {
+                    self.remove_registers(election).await?;
+                }
+                return Ok(unchanged);
             }
-            if let Some(hindrance) = Hindrance::of(&before) {
-                return Ok(Forgotten::Refused(hindrance, before));
-            }
-            let Some(token) = row::token_of_forgetting(fence.max(before.record.version.token)) else {
-                return Err(StoreError::Unusable("the tokens of this election are used up".into()).into());
-            };
+            let token = row::token_of_forgetting(fence.max(before.record.version.token))?;
             let (nobody, version) = (nobody(), before.record.version);
             let mut parameters = vec![
                 election.as_str().into(),

@@ -195,7 +195,7 @@ impl PostgresSession {
         let sighting = self.look().await?;
         let highest = sighting.remembered.max(floor).max(expect.map_or(Token::NONE, |row| row.version.token));
         if sighting.record.as_ref().map(Record::expectation) == expect && highest == Token::MAX {
-            return Err(Fault::Said(StoreError::Unusable("the tokens of this election are used up".into())));
+            return Err(row::used_up().into());
         }
         Ok(Reply::Conflict(sighting))
     }

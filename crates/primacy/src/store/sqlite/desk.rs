@@ -1,8 +1,7 @@
 //! Observers and operators of a file.
 
 use super::super::{
-    Basis, BoxFuture, Desk, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError,
-    Term,
+    Basis, BoxFuture, Desk, Forgotten, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term, forget,
     row::{self, Verdict},
 };
 use super::board::Board;
@@ -97,7 +96,7 @@ impl Desk for SqliteDesk {
         let election = election.clone();
         Box::pin(self.0.call(move |db| {
             let board = Board::of(db.place.path(), &election);
-            let forgotten = forget(db, &election, &board)?;
+            let forgotten = remove(db, &election, &board)?;
             if !matches!(forgotten, Forgotten::Refused(..)) {
                 board.ring();
                 board.remove();
@@ -111,27 +110,20 @@ impl Desk for SqliteDesk {
     }
 }
 
-fn forget(db: &mut Db, election: &ElectionName, board: &Board) -> Result<Forgotten, StoreError> {
+fn remove(db: &mut Db, election: &ElectionName, board: &Board) -> Result<Forgotten, StoreError> {
     let (host, beside) = (db.host, board.remembered());
     db.write(Durability::Full, |conn| {
         let Some(before) = rows::snapshot(conn, election, &host)? else {
             return Ok(End::Rollback(Forgotten::NoSuchElection));
         };
-        if before.basis == Basis::Forgotten {
-            return Ok(End::Rollback(Forgotten::Already(before)));
-        }
-        if let Some(hindrance) = Hindrance::of(&before) {
-            return Ok(End::Rollback(Forgotten::Refused(hindrance, before)));
+        if let Some(unchanged) = forget::unchanged(&before) {
+            return Ok(End::Rollback(unchanged));
         }
         let highest = rows::load(conn, election)?.remembered.max(before.record.version.token).max(beside);
-        let token = row::token_of_forgetting(highest).ok_or_else(used_up)?;
+        let token = row::token_of_forgetting(highest)?;
         rows::forget(conn, election, token)?;
         Ok(End::Commit(Forgotten::Done(before)))
     })
-}
-
-fn used_up() -> Fault {
-    Fault::Said(StoreError::Unusable("the tokens of this election are used up".into()))
 }
 
 fn write_order(db: &mut Db, election: &ElectionName, order: &Order) -> Result<Ordered, StoreError> {

@@ -124,14 +124,10 @@ impl Steps {
         let beside = memory.remembered();
         let reply = self.change(|conn, stored, election, host| {
             let remembered = stored.remembered.max(beside);
-            let highest = remembered.max(floor);
             let old = stored.record();
-            let Some(new) = row::acquire(old, expect, remembered, floor, holder.clone(), lease) else {
+            let Some(new) = row::acquire(old, expect, remembered, floor, holder.clone(), lease)? else {
                 return Ok(None);
             };
-            if new.version.token <= highest {
-                return Err(Fault::Said(StoreError::Unusable("the tokens of this election are used up".into())));
-            }
             if !rows::swap(conn, election, old, &new, host, Stamped::Granted)? {
                 return Ok(None);
             }
