@@ -1,6 +1,7 @@
 //! A candidate's line to the store: its connection with the call under way, the hints, and its group.
 
 use std::sync::Arc;
+use std::task::{self, Waker};
 use std::time::Duration;
 
 use primacy_core::lease::{CallId, Holder};
@@ -133,6 +134,7 @@ impl Line {
 
     /// Sends a call to the store, or leaves it to the group.
     pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime) {
+        self.ear.drop_hints();
         let request = match (&mut self.seat, request) {
             (Some(seat), Request::Look { .. }) if !seat.in_line && seat.unanswered < UNANSWERED_MOST => {
                 seat.unanswered += 1;
@@ -272,6 +274,14 @@ pub(crate) async fn from_group(seat: &mut Option<Seat>) -> Option<FromGroup> {
 }
 
 impl Ear {
+    /// What has come until now is answered by the call that is about to be sent. Otherwise a burst of hints, which come while
+    /// the candidate waits for its turn to look, would cause a second look that tells nothing.
+    fn drop_hints(&mut self) {
+        if let Self::Open(hints) = self {
+            let _ = hints.next().as_mut().poll(&mut task::Context::from_waker(Waker::noop()));
+        }
+    }
+
     pub(crate) async fn hint(&mut self) {
         match self {
             Self::Deaf => std::future::pending().await,
@@ -301,7 +311,7 @@ mod tests {
     use super::*;
     use crate::group::{GroupSlot, Settings};
     use crate::store::memory::MemoryStore;
-    use crate::store::{Desk, Registry};
+    use crate::store::{Desk, EndReason, Registry};
     use crate::{CandidateId, Label, Token};
 
     const LEASE: Duration = Duration::from_secs(4);
@@ -392,6 +402,31 @@ mod tests {
             (_, result) = line.link.answer() => Some(result),
             () = openings() => None,
         }
+    }
+
+    #[tokio::test]
+    async fn a_call_answers_the_hints_that_came_before_it() {
+        let quay = quay();
+        quay.gate.add_permits(9);
+        let mut line = looking(&quay);
+        let (election, me) = (line.election.clone(), line.me.clone());
+        line.ear = Ear::Open(quay.hints(&election).await.expect("opens"));
+        let mut other = quay.session(&election, &me).await.expect("opens");
+        let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
+        let Ok(Reply::Applied(record)) = other.step(acquire).await else { panic!("it is free") };
+        line.send(CallId(1), Request::Look { announce: None }, time(LEASE));
+        assert!(matches!(line.link.answer().await, (CallId(1), Ok(Reply::Seen(_)))));
+        let hinted = async |line: &mut Line| {
+            tokio::select! {
+                biased;
+                () = line.ear.hint() => true,
+                () = openings() => false,
+            }
+        };
+        assert!(!hinted(&mut line).await, "the call was sent after the change");
+        let release = Request::Release { id: me.id, version: record.version, reason: EndReason::Finished };
+        assert!(matches!(other.step(release).await, Ok(Reply::Applied(_))));
+        assert!(hinted(&mut line).await, "nobody has looked since");
     }
 
     #[tokio::test]

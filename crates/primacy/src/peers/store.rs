@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use primacy_core::lease::CallError;
 use primacy_core::quorum::{Clerk, Configuration as _, Pace};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
 
 use super::address::PeerAddress;
 use super::desk::PeersDesk;
@@ -172,7 +173,7 @@ impl Store for PeersStore {
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.places, "a listener", Some(election.as_str())).await?;
-            Ok(Box::new(PeersHints(pool)) as Box<dyn Hints>)
+            Ok(Box::new(PeersHints::listening(pool)) as Box<dyn Hints>)
         })
     }
 
@@ -181,18 +182,37 @@ impl Store for PeersStore {
     }
 }
 
-struct PeersHints(Pool);
+/// Each voter hints at each change. What nobody waits for is kept as one hint, however much comes.
+struct PeersHints {
+    bell: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl PeersHints {
+    fn listening(mut pool: Pool) -> Self {
+        let bell = Arc::<Notify>::default();
+        let rung = Arc::clone(&bell);
+        let task = tokio::spawn(async move {
+            loop {
+                // Voters that are new have not been listened to.
+                if let Heard::Hint | Heard::Moved(_) = pool.heard().await {
+                    rung.notify_one();
+                }
+            }
+        });
+        Self { bell, task }
+    }
+}
+
+impl Drop for PeersHints {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
 
 impl Hints for PeersHints {
     fn next(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            loop {
-                // Voters that are new have not been listened to.
-                if let Heard::Hint | Heard::Moved(_) = self.0.heard().await {
-                    return;
-                }
-            }
-        })
+        Box::pin(self.bell.notified())
     }
 }
 
