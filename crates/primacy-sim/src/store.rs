@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use primacy_core::lease::{Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
+use primacy_core::lease::{Record, Reply, Request, Sighting, Standing, Wish, row};
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Label, Token, registers};
 
@@ -163,32 +163,82 @@ impl Store {
                 if let Some(said) = announce {
                     self.announce(now, asker, said.rank);
                 }
-                Reply::Seen(self.sighting(now, asker.id))
+                return Reply::Seen(self.sighting(now, asker.id));
             }
-            Request::Acquire { floor, holder, lease, .. } => {
-                if !self.would_grant(request) {
-                    return Reply::Conflict(self.sighting(now, asker.id));
-                }
-                self.announced.remove(&asker.id);
-                self.grant(now, *floor, holder, *lease)
-            }
-            Request::Renew { id, version, lease, fulfilled } => match self.row_to_renew(asker, *id, *version) {
-                Some(row) => {
-                    row.version.beat += 1;
-                    row.lease = *lease;
-                    if *fulfilled == Some(row.intent) {
-                        row.wish = None;
-                    }
-                    self.committed(now)
-                }
-                None => Reply::Conflict(self.sighting(now, asker.id)),
-            },
-            Request::Release { id, version, .. } => self.release(now, asker, *id, *version),
             Request::Leave => {
                 self.announced.remove(&asker.id);
-                Reply::Left
+                return Reply::Left;
+            }
+            Request::Acquire { .. } | Request::Renew { .. } | Request::Release { .. } => {}
+        }
+        let Some(record) = self.changed(&asker.label, request) else {
+            return Reply::Conflict(self.sighting(now, asker.id));
+        };
+        if !matches!(request, Request::Renew { .. }) {
+            self.back_up();
+        }
+        if matches!(request, Request::Acquire { .. }) {
+            self.announced.remove(&asker.id);
+            self.memory = self.memory.max(record.version.token);
+            self.granted = self.granted.max(record.version.token);
+            self.granted_in_boot = self.boot;
+        }
+        self.row = Some(record.clone());
+        if matches!(request, Request::Release { .. }) {
+            match self.flaw {
+                Some(StoreFlaw::TokenReset) => self.memory = Token::NONE,
+                Some(StoreFlaw::ReleaseDeletes) => {
+                    (self.row, self.memory) = (None, Token::NONE);
+                    return Reply::Applied(record);
+                }
+                _ => {}
             }
         }
+        self.written_at = self.clock(now);
+        self.registers.sync();
+        Reply::Applied(record)
+    }
+
+    /// The row that this request makes of it, or `None` if the row is not as it insists.
+    fn changed(&self, asker: &Label, request: &Request) -> Option<Record> {
+        let forged = self.forged(asker, request);
+        let request = forged.as_ref().unwrap_or(request);
+        let changed = row::change(self.row.as_ref(), self.remembered(), self.epoch, request);
+        let mut record = changed.expect("a history grants few tokens")?;
+        match (self.flaw, request) {
+            (Some(StoreFlaw::TokenKept), Request::Acquire { .. }) => {
+                record.version.token = self.remembered().max(Token::NONE.next(0));
+            }
+            (Some(StoreFlaw::TokenReset), Request::Release { .. }) => record.version.token = Token::NONE,
+            (Some(StoreFlaw::RenewStandsStill), Request::Renew { .. }) => record.version.beat -= 1,
+            _ => {}
+        }
+        Some(record)
+    }
+
+    /// The request that a store with a planted bug takes this one for: it does not look at what it should insist on.
+    fn forged(&self, asker: &Label, request: &Request) -> Option<Request> {
+        let row = self.row.as_ref();
+        let mut forged = request.clone();
+        match (self.flaw?, &mut forged, row) {
+            (StoreFlaw::AnyAbsence, Request::Acquire { floor, .. }, None) => *floor = self.remembered().max(*floor),
+            (StoreFlaw::AcquireUnwatched, Request::Acquire { expect, .. }, _) => {
+                *expect = row.map(Record::expectation);
+            }
+            (StoreFlaw::AcquireAnyIntent, Request::Acquire { expect: Some(expect), .. }, Some(row)) => {
+                expect.intent = row.intent;
+            }
+            (StoreFlaw::RenewByLabel, Request::Renew { id, version, .. }, Some(row)) => {
+                let namesake = row.holder.as_ref().filter(|holder| holder.label == *asker)?;
+                (*id, *version) = (namesake.id, row.version);
+            }
+            (StoreFlaw::BlindRelease, Request::Release { id, version, .. }, Some(row)) => {
+                (*id, *version) = (row.holder.as_ref()?.id, row.version);
+            }
+            (StoreFlaw::ReleaseAnyToken, Request::Release { version, .. }, Some(row)) => *version = row.version,
+            _ => return None,
+        }
+        Some(forged)
     }
 
     /// One call of a group.
@@ -201,86 +251,8 @@ impl Store {
 
     /// Whether this request for the lease would be granted if it came now.
     pub(crate) fn would_grant(&self, request: &Request) -> bool {
-        let Request::Acquire { expect, floor, .. } = request else { return false };
-        let found = self.row.as_ref().map(Record::expectation);
-        // Absence has no version: what was granted and deleted since must not count as the absence that was seen.
-        if found.is_none() && self.remembered() > *floor && self.flaw != Some(StoreFlaw::AnyAbsence) {
-            return false;
-        }
-        match self.flaw {
-            Some(StoreFlaw::AcquireUnwatched) => true,
-            Some(StoreFlaw::AcquireAnyIntent) => version(*expect) == version(found),
-            _ => *expect == found,
-        }
-    }
-
-    fn grant(&mut self, now: u64, floor: Token, holder: &Holder, lease: Duration) -> Reply {
-        self.back_up();
-        let mut token = self.remembered().max(floor).next(self.epoch);
-        if self.flaw == Some(StoreFlaw::TokenKept) {
-            token = self.remembered().max(Token::NONE.next(0));
-        }
-        let (intent, paused) = self.row.as_ref().map_or((0, false), |row| (row.intent, row.paused));
-        let version = Version { token, beat: 1 };
-        self.row = Some(Record { version, holder: Some(holder.clone()), lease, intent, wish: None, paused });
-        self.memory = self.memory.max(token);
-        self.granted = self.granted.max(token);
-        self.granted_in_boot = self.boot;
-        self.committed(now)
-    }
-
-    fn row_to_renew(&mut self, asker: &Asker, id: CandidateId, version: Version) -> Option<&mut Record> {
-        let flaw = self.flaw;
-        let row = self.row.as_mut()?;
-        let holder = row.holder.as_ref()?;
-        let matches = match flaw {
-            Some(StoreFlaw::RenewByLabel) => holder.label == asker.label,
-            _ => holder.id == id && row.version == version,
-        };
-        if flaw == Some(StoreFlaw::RenewStandsStill) && matches {
-            row.version.beat -= 1;
-        }
-        matches.then_some(row)
-    }
-
-    fn release(&mut self, now: u64, asker: &Asker, id: CandidateId, version: Version) -> Reply {
-        let flaw = self.flaw;
-        let matches = |row: &&mut Record| match flaw {
-            Some(StoreFlaw::BlindRelease) => true,
-            Some(StoreFlaw::ReleaseAnyToken) => row.is_held_by(id),
-            _ => row.is_held_by(id) && row.version == version,
-        };
-        if self.row.as_mut().filter(matches).is_none() {
-            return Reply::Conflict(self.sighting(now, asker.id));
-        }
-        self.back_up();
-        let Some(row) = &mut self.row else { return Reply::Conflict(self.sighting(now, asker.id)) };
-        row.holder = None;
-        row.version.beat += 1;
-        row.wish.take_if(|wish| *wish == Wish::NewElection);
-        match self.flaw {
-            Some(StoreFlaw::TokenReset) => {
-                row.version.token = Token::NONE;
-                self.memory = Token::NONE;
-            }
-            Some(StoreFlaw::ReleaseDeletes) => {
-                let reply = Reply::Applied(row.clone());
-                self.row = None;
-                self.memory = Token::NONE;
-                return reply;
-            }
-            _ => {}
-        }
-        self.committed(now)
-    }
-
-    fn committed(&mut self, now: u64) -> Reply {
-        self.written_at = self.clock(now);
-        self.registers.sync();
-        match &self.row {
-            Some(row) => Reply::Applied(row.clone()),
-            None => Reply::Conflict(self.sighting(now, CandidateId::from_bits(0))),
-        }
+        let Request::Acquire { holder, .. } = request else { return false };
+        self.changed(&holder.label, request).is_some()
     }
 
     fn sighting(&mut self, now: u64, asker: CandidateId) -> Sighting {
@@ -399,14 +371,10 @@ impl Store {
     }
 }
 
-fn version(expectation: Option<Expectation>) -> Option<Version> {
-    expectation.map(|expectation| expectation.version)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use primacy_core::lease::EndReason;
+    use primacy_core::lease::{EndReason, Expectation, Holder};
 
     fn asker(id: u128) -> Asker {
         let label = Label::new(format!("n{id}")).expect("valid");

@@ -7,6 +7,7 @@ mod candidate;
 mod pace;
 mod port;
 mod record;
+pub mod row;
 mod view;
 
 #[cfg(feature = "flaws")]
@@ -15,4 +16,5 @@ pub use candidate::{Candidate, Config, Context};
 pub use pace::HintPace;
 pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Reply, Request};
 pub use record::{Expectation, Holder, Record, Sighting, Standing, Version, Wish};
+pub use row::{Order, OrderKind};
 pub use view::{Role, View, Why};

@@ -1,8 +1,8 @@
-//! A store in a few lines that does exactly what the port promises, and what operators and accidents do to it.
+//! A store that keeps one row by the rules of all stores, and what operators and accidents do to it.
 
 use std::time::Duration;
 
-use primacy_core::lease::{Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
+use primacy_core::lease::{Record, Reply, Request, Sighting, Standing, Wish, row};
 use primacy_core::{Label, Token};
 
 /// One election's row, and what is remembered beside it.
@@ -21,53 +21,19 @@ pub(crate) struct Row {
 impl Row {
     /// Takes one step for a candidate that stands there among those that wait.
     pub(crate) fn step(&mut self, request: &Request, standing: Standing) -> Reply {
-        let changed = match request {
+        match request {
             Request::Look { .. } => return Reply::Seen(self.sighting(standing)),
             Request::Leave => return Reply::Left,
-            Request::Acquire { expect, floor, holder, lease } => {
-                let as_expected = match (&self.record, expect) {
-                    (None, None) => self.remembered <= *floor,
-                    (Some(record), Some(expect)) => record.expectation() == *expect,
-                    _ => false,
-                };
-                as_expected.then(|| self.granted(*floor, holder, *lease))
-            }
-            Request::Renew { id, version, lease, fulfilled } => {
-                self.record.clone().filter(|record| record.is_held_by(*id) && record.version == *version).map(
-                    |record| {
-                        let wish = record.wish.filter(|_| *fulfilled != Some(record.intent));
-                        Record { version: beaten(record.version), lease: *lease, wish, ..record }
-                    },
-                )
-            }
-            Request::Release { id, version, .. } => {
-                self.record.clone().filter(|record| record.is_held_by(*id) && record.version == *version).map(
-                    |record| {
-                        let wish = record.wish.filter(|wish| *wish != Wish::NewElection);
-                        Record { version: beaten(record.version), holder: None, wish, ..record }
-                    },
-                )
-            }
-        };
-        match changed {
-            Some(record) => {
-                self.remembered = self.remembered.max(record.version.token);
-                self.record = Some(record.clone());
-                Reply::Applied(record)
-            }
-            None => Reply::Conflict(self.sighting(standing)),
+            _ => {}
         }
-    }
-
-    fn granted(&self, floor: Token, holder: &Holder, lease: Duration) -> Record {
-        let (last, intent, paused) = match &self.record {
-            Some(record) => (record.version.token, record.intent, record.paused),
-            None => (Token::NONE, 0, false),
-        };
-        let last = last.max(self.remembered).max(floor);
-        let token = if self.stuck { last } else { last.next(0) };
-        let version = Version { token, beat: 1 };
-        Record { version, holder: Some(holder.clone()), lease, intent, wish: None, paused }
+        let changed = row::change(self.record.as_ref(), self.remembered, 0, request).expect("tokens are left");
+        let Some(mut record) = changed else { return Reply::Conflict(self.sighting(standing)) };
+        if self.stuck && matches!(request, Request::Acquire { .. }) {
+            record.version.token = self.remembered;
+        }
+        self.remembered = self.remembered.max(record.version.token);
+        self.record = Some(record.clone());
+        Reply::Applied(record)
     }
 
     /// What a look tells.
@@ -88,8 +54,4 @@ impl Row {
     pub(crate) fn wish(&mut self, successor: Option<Label>) {
         self.order(|record| record.wish = Some(successor.map_or(Wish::NewElection, Wish::Successor)));
     }
-}
-
-fn beaten(version: Version) -> Version {
-    Version { beat: version.beat + 1, ..version }
 }

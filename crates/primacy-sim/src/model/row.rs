@@ -1,9 +1,9 @@
-//! The store of the model: one row that does exactly what the port promises, one step at a time.
+//! The store of the model: one row, changed by the rules of all stores, one step at a time.
 
 use std::time::Duration;
 
 use primacy_core::Token;
-use primacy_core::lease::{Holder, Record, Reply, Request, Sighting, Standing, Version, Wish};
+use primacy_core::lease::{Holder, Record, Reply, Request, Sighting, Standing, row};
 
 /// How the grant before the present one ended. A ghost: nothing depends on it, it is only asked about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,40 +53,8 @@ impl Row {
         self.changed(request).is_some()
     }
 
-    /// The row that this request makes of it, or `None` if the row is not as it insists.
     fn changed(&self, request: &Request) -> Option<Record> {
-        match request {
-            Request::Look { .. } | Request::Leave => None,
-            Request::Acquire { expect, floor, holder, lease } => {
-                let expected = match (&self.record, expect) {
-                    (None, None) => self.remembered <= *floor,
-                    (Some(record), Some(expect)) => record.expectation() == *expect,
-                    _ => false,
-                };
-                expected.then(|| self.granted(*floor, holder, *lease))
-            }
-            Request::Renew { id, version, lease, fulfilled } => {
-                let record = self.record.clone()?;
-                let held = record.is_held_by(*id) && record.version == *version;
-                let wish = record.wish.filter(|_| *fulfilled != Some(record.intent));
-                held.then_some(Record { version: next_beat(record.version), lease: *lease, wish, ..record })
-            }
-            Request::Release { id, version, .. } => {
-                let record = self.record.clone()?;
-                let held = record.is_held_by(*id) && record.version == *version;
-                let wish = record.wish.filter(|wish| *wish != Wish::NewElection);
-                held.then_some(Record { version: next_beat(record.version), holder: None, wish, ..record })
-            }
-        }
-    }
-
-    fn granted(&self, floor: Token, holder: &Holder, lease: Duration) -> Record {
-        let (last, intent, paused) = match &self.record {
-            Some(record) => (record.version.token, record.intent, record.paused),
-            None => (Token::NONE, 0, false),
-        };
-        let token = last.max(self.remembered).max(floor).next(0);
-        Record { version: Version { token, beat: 1 }, holder: Some(holder.clone()), lease, intent, wish: None, paused }
+        row::change(self.record.as_ref(), self.remembered, 0, request).expect("a search grants few tokens")
     }
 
     fn former_of(&self, next: &Holder) -> Former {
@@ -103,8 +71,4 @@ impl Row {
         let standing = Standing { ahead: 0, others: 1, reserve: false };
         Sighting { record: self.record.clone(), remembered: self.remembered, age, holder_gone: false, standing }
     }
-}
-
-fn next_beat(version: Version) -> Version {
-    Version { beat: version.beat + 1, ..version }
 }

@@ -14,7 +14,7 @@ use super::cluster::Cluster;
 use super::kept::Kept;
 use super::wire::{self, Malformed, NextKept, Told};
 use crate::store::lineup::{Lineup, Past, Said};
-use crate::store::row::{FORGOTTEN, TAKEN_OVER};
+use crate::store::history::{FORGOTTEN, TAKEN_OVER};
 use crate::store::{Holder, Term, nobody};
 use crate::{CandidateId, ElectionName, Instant};
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use primacy_core::lease::row::{self, Verdict};
 use primacy_core::lease::{Holder, Record, Reply, Sighting, Version};
 use primacy_core::quorum::{Clerk, Configuration as _, Orders, Output, Pace};
 
@@ -13,7 +14,7 @@ use super::store::{failure, no_registers};
 use super::survey::Ways;
 use super::tls::Health;
 use super::wire::{self, Asked, Body, Probed, Question, Recall, Told};
-use crate::store::row::{self, FORGOTTEN, Verdict};
+use crate::store::history::FORGOTTEN;
 use crate::store::{
     Basis, BoxFuture, Desk, Finding, Forgotten, Hindrance, MemberEvent, Members, Order, OrderKind, Ordered, Probe,
     Severity, Snapshot, StoreError, Term, is_of_forgetting,

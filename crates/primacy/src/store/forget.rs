@@ -1,6 +1,6 @@
 //! Forgetting an election: what is left of it, and what stands in the way.
 
-use super::row::{FORGOTTEN, NOBODY};
+use super::history::{FORGOTTEN, NOBODY};
 use super::{Holder, Record, Snapshot, Term, Version};
 use crate::{ElectionName, Label, Token};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::row::{self, FORGOTTEN_AFTER, TERMS_KEPT, unix_ms};
+use super::history::{self, FORGOTTEN_AFTER, TERMS_KEPT, unix_ms};
 use super::{Announcement, Holder, Standing, Term, Waiting};
 use crate::select::Rank;
 use crate::{CandidateId, Instant, Token};
@@ -42,7 +42,7 @@ impl Lineup {
         self.forget(now);
         let is_full = self.0.len() >= WAITING_MOST;
         let before = self.0.iter_mut().find(|waiting| waiting.who.id == who.id);
-        let fresh_for = row::fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.seen)));
+        let fresh_for = history::fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.seen)));
         let Said { note, rank } = said;
         let announced = Announced { who: who.clone(), rank, note, seen: now, fresh_for };
         match before {
@@ -118,7 +118,7 @@ impl Lineup {
         fresh.into_iter().map(move |waiting| Waiting {
             who: waiting.who.clone(),
             note: waiting.note.clone(),
-            rank: row::shown_rank(waiting.rank),
+            rank: history::shown_rank(waiting.rank),
             age: Some(now.since(waiting.seen)),
         })
     }

@@ -11,13 +11,14 @@ use tokio::sync::watch;
 use registry::{MemoryRegistry, Registers};
 
 use super::lineup::{Lineup, Past};
-use super::row::{self, FORGOTTEN, Renewal, TAKEN_OVER, Verdict};
+use super::history::{FORGOTTEN, TAKEN_OVER};
 use super::{
     Basis, BoxFuture, Desk, Finding, Forgotten, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record,
     Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
     forget, roster,
 };
 use crate::{CandidateId, ElectionName, Instant, clock};
+use primacy_core::lease::row::{self, Renewal, Verdict};
 
 /// Elections of one process. A clone shares them.
 ///
@@ -159,7 +160,7 @@ impl MemorySession {
             }
             Request::Acquire { expect, floor, holder, lease } => {
                 let remembered = kept.past.highest();
-                let granted = row::acquire(kept.record(), expect, remembered, floor, holder.clone(), lease)?;
+                let granted = row::acquire(kept.record(), expect, remembered, 0, floor, &holder, lease)?;
                 granted.inspect(|record| kept.grant(record, &holder, now))
             }
             Request::Renew { id, version, lease, fulfilled } => {

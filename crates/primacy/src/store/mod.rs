@@ -2,6 +2,7 @@
 
 pub mod conformance;
 mod forget;
+pub(crate) mod history;
 pub(crate) mod lineup;
 pub mod memory;
 #[cfg(feature = "mysql")]
@@ -11,7 +12,6 @@ pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod race;
 mod roster;
-pub(crate) mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod survey;
@@ -30,10 +30,12 @@ use crate::{CandidateId, ElectionName, Label, Token};
 pub(crate) use forget::is_of_forgetting;
 pub use forget::{Basis, Forgotten, Hindrance};
 pub(crate) use forget::{nobody, remains};
-use primacy_core::lease::CallError;
+use primacy_core::lease::row::TokensUsedUp;
 pub use primacy_core::lease::{
-    Announcement, EndReason, Expectation, Holder, Record, Reply, Request, Sighting, Standing, Version, Why, Wish,
+    Announcement, EndReason, Expectation, Holder, Order, OrderKind, Record, Reply, Request, Sighting, Standing, Version,
+    Why, Wish,
 };
+use primacy_core::lease::CallError;
 pub use primacy_core::registers;
 pub use survey::{Place, Survey, Surveyed};
 
@@ -294,37 +296,6 @@ pub struct Term {
     pub ended: Option<(i64, String)>,
 }
 
-/// What an operator wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// What.
-    pub kind: OrderKind,
-    /// Refuse unless the last granted token is still this one, so that nobody is deposed who has just begun.
-    pub token: Option<Token>,
-}
-
-/// The orders.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OrderKind {
-    /// Hand over to a candidate with this label, or to the one with this id.
-    Promote {
-        /// Its label, or the 32 hexadecimal digits of its [`CandidateId`]: of two candidates with one label, either may
-        /// follow a label.
-        successor: Label,
-        /// Empty the row at once, without waiting for the leader to stop: two may lead until it notices.
-        now: bool,
-    },
-    /// Hand over to anybody else.
-    Depose {
-        /// Empty the row at once, without waiting for the leader to stop: two may lead until it notices.
-        now: bool,
-    },
-    /// Let nobody take the lease who does not hold it already.
-    Pause,
-    /// Let candidates take the lease again.
-    Resume,
-}
-
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordered {
@@ -390,6 +361,12 @@ pub enum StoreError {
     /// ([`StopReason::StoreUnusable`](crate::StopReason::StoreUnusable)).
     #[error("the store cannot be used: {0}")]
     Unusable(String),
+}
+
+impl From<TokensUsedUp> for StoreError {
+    fn from(error: TokensUsedUp) -> Self {
+        Self::Unusable(error.to_string())
+    }
 }
 
 impl StoreError {

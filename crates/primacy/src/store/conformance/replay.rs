@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::row::{self, Renewal, Verdict};
+use primacy_core::lease::row::{self, Renewal, Verdict};
 use super::super::{Expectation, Holder, Order, OrderKind, Record, Version};
 use crate::{CandidateId, Token};
 
@@ -63,7 +63,7 @@ impl Entry {
         match &self.step {
             Step::Saw(_) => None,
             Step::Acquired { expect, floor, holder, record } => {
-                row::acquire(before, *expect, Token::NONE, *floor, holder.clone(), record.lease).ok()?
+                row::acquire(before, *expect, Token::NONE, 0, *floor, holder, record.lease).ok()?
             }
             &Step::Renewed { version, lease, fulfilled, .. } => {
                 row::renew(before, &Renewal { id: self.by?, version, lease, fulfilled })
@@ -159,8 +159,7 @@ mod tests {
 
     fn grant(called: u64, answered: u64, me: &Holder, before: Option<&Record>) -> (Entry, Record) {
         let expect = before.map(Record::expectation);
-        let record = row::acquire(before, expect, Token::NONE, Token::NONE, me.clone(), LEASE);
-        let record = record.expect("tokens are left").expect("as expected");
+        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE, &me, LEASE).ok().flatten().expect("as expected");
         let step = Step::Acquired { expect, floor: Token::NONE, holder: me.clone(), record: record.clone() };
         (entry(called, answered, me, step), record)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
 use super::super::roster::{self, EVENTS_KEPT};
-use super::super::row::unix_ms;
+use super::super::history::unix_ms;
 use super::super::{BoxFuture, Member, MemberEvent, MemberEventKind, Members, Registry, Standing, StoreError};
 use super::{Kept, Shared};
 use crate::{ElectionName, Instant, clock};

@@ -5,7 +5,6 @@ use tracing::debug;
 use super::super::{
     Basis, BoxFuture, Desk, Forgotten, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term, forget,
     roster,
-    row::{self, Verdict},
 };
 use super::fault::Fault;
 use super::line::{Answer, Line, Purpose};
@@ -13,6 +12,7 @@ use super::packet::Packet;
 use super::place::Place;
 use super::{probe, registers, roll, rows, schema};
 use crate::{CandidateId, ElectionName};
+use primacy_core::lease::row::{self, Verdict};
 
 /// How often an order is written anew because the row has changed under it: a leader renews it, candidates take it.
 const TRIES: u32 = 60;

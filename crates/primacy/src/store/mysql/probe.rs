@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use primacy_core::ids::escape;
 
-use super::super::row::unix_ms;
+use super::super::history::unix_ms;
 use super::super::{Finding, Probe, Severity, StoreError};
 use super::fault::Fault;
 use super::line::Line;

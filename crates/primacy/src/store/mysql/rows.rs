@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::super::row::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT};
+use super::super::history::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT};
 use super::super::{
     self as store, Announcement, Basis, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version,
     Waiting, Wish,
@@ -374,7 +374,7 @@ pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>
                 who: Holder { id: identity(&id)?, label: named(row.text()?)?, data: row.text()? },
                 note: row.text()?,
                 age: span(&mut row)?,
-                rank: row::shown_rank(rank(&row.optional_bytes()?.unwrap_or_default())?),
+                rank: history::shown_rank(rank(&row.optional_bytes()?.unwrap_or_default())?),
             }),
             None => None,
         };

@@ -8,7 +8,6 @@ use tracing::debug;
 use super::super::{
     Basis, BoxFuture, Desk, EndReason, Forgotten, MemberEvent, Members, Order, Ordered, Probe, Record, Snapshot,
     StoreError, Term, forget, nobody, roster,
-    row::{self, Verdict},
 };
 use super::bell::{Bells, Ringer};
 use super::fault::{Fault, Stake};
@@ -16,6 +15,7 @@ use super::link::{Dialer, Link, Purpose};
 use super::schema::{self, Server};
 use super::{probe, register_rows, registers, rows, statements};
 use crate::{CandidateId, ElectionName, Token};
+use primacy_core::lease::row::{self, Verdict};
 
 /// How often an order is judged anew because the row changed under it. Between two changes of a row there is mostly a
 /// third of a lease.
@@ -154,7 +154,7 @@ impl PostgresDesk {
                 }
                 return Ok(unchanged);
             }
-            let token = row::token_of_forgetting(fence.max(before.record.version.token))?;
+            let token = row::token_of_forgetting(fence.max(before.record.version.token)).map_err(StoreError::from)?;
             let (nobody, version) = (nobody(), before.record.version);
             let mut parameters = vec![
                 election.as_str().into(),

@@ -92,7 +92,7 @@ pub(super) fn snapshots(rows: &[Row]) -> Result<Vec<Snapshot>, Fault> {
         let waiting = Waiting {
             who: holder(id, row.try_get(after + 4)?, row.try_get(after + 5)?)?,
             note: row.try_get(after + 6)?,
-            rank: row::shown_rank(rank(row.try_get(after + 8)?)?),
+            rank: history::shown_rank(rank(row.try_get(after + 8)?)?),
             age: age(row.try_get(after + 7)?),
         };
         snapshots.last_mut().ok_or(Fault::Damaged("an announcement"))?.candidates.push(waiting);

@@ -7,11 +7,10 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tracing::debug;
 
-use super::super::row::Renewal;
 use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version, row,
+    Version, history,
 };
 use super::bell::{Bells, Ringer, Tidings};
 use super::fault::{Fault, Stake};
@@ -20,6 +19,7 @@ use super::parameter::Parameter;
 use super::schema::Server;
 use super::{rows, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
+use primacy_core::lease::row::{Renewal, TokensUsedUp};
 
 /// So many from the front of the line hear of every grant and release. More than can be used up, one after the other, while the next
 /// of the crowd wait for their own time to look, which tells them that they have moved up.
@@ -130,7 +130,7 @@ impl PostgresSession {
             self.me.label.as_str().into(),
             self.me.data.as_bytes().into(),
             note.as_str().into(),
-            row::fresh_for(self.lease, since_last).into(),
+            history::fresh_for(self.lease, since_last).into(),
             rank.as_slice().into(),
         ];
         let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
@@ -195,7 +195,7 @@ impl PostgresSession {
         let sighting = self.look().await?;
         let highest = sighting.remembered.max(floor).max(expect.map_or(Token::NONE, |row| row.version.token));
         if sighting.record.as_ref().map(Record::expectation) == expect && highest == Token::MAX {
-            return Err(row::used_up().into());
+            return Err(StoreError::from(TokensUsedUp).into());
         }
         Ok(Reply::Conflict(sighting))
     }

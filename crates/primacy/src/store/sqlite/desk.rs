@@ -2,7 +2,6 @@
 
 use super::super::{
     Basis, BoxFuture, Desk, Forgotten, MemberEvent, Members, Order, Ordered, Probe, Snapshot, StoreError, Term, forget,
-    row::{self, Verdict},
 };
 use super::board::Board;
 use super::db::{Db, Durability, End};
@@ -12,6 +11,7 @@ use super::rows::{self, Stamped};
 use super::worker::Worker;
 use super::{probe, registers, schema};
 use crate::ElectionName;
+use primacy_core::lease::row::{self, Verdict};
 
 /// The connection of an observer or operator.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn remove(db: &mut Db, election: &ElectionName, board: &Board) -> Result<Forgott
             return Ok(End::Rollback(unchanged));
         }
         let highest = rows::load(conn, election)?.remembered.max(before.record.version.token).max(beside);
-        let token = row::token_of_forgetting(highest)?;
+        let token = row::token_of_forgetting(highest).map_err(StoreError::from)?;
         rows::forget(conn, election, token)?;
         Ok(End::Commit(Forgotten::Done(before)))
     })

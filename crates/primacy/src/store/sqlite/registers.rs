@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Vars};
 use super::super::roster::{self, EVENTS_KEPT};
-use super::super::row::unix_ms;
+use super::super::history::unix_ms;
 use super::super::{Member, MemberEvent, MemberEventKind, Members};
 use super::fault::Fault;
 use super::host::{Host, Stamp};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
 use super::super::roster;
-use super::super::row::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT, unix_ms};
+use super::super::history::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT, unix_ms};
 use super::super::{
     self as store, Announcement, Basis, Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish,
 };
@@ -375,7 +375,7 @@ pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) 
         candidates.push(Waiting {
             who: holder(waiting.get(0)?, waiting.get(1)?, waiting.get(2)?)?,
             note: waiting.get(3)?,
-            rank: row::shown_rank(rank(&waiting.get::<_, [u8; Rank::BYTES]>(5)?)?),
+            rank: history::shown_rank(rank(&waiting.get::<_, [u8; Rank::BYTES]>(5)?)?),
             age: host.age_of(seen),
         });
     }
