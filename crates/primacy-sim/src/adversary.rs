@@ -2,11 +2,11 @@
 
 use primacy_core::Label;
 use primacy_core::lease::Event;
+use primacy_core::lease::row::{Order, OrderKind, Verdict};
 
 use crate::node::{Cut, Stall, StallKind};
 use crate::peers::Meant;
 use crate::scenario::{Blow, draw_ppm};
-use crate::store::{Order, Ordered};
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
 
@@ -244,11 +244,11 @@ impl World {
             self.saw(Sometimes::Held);
         }
         let order = match self.rng.below(6) {
-            0..3 if paused => Order::Resume,
-            0 => Order::Pause,
-            1 | 2 => Order::Depose,
-            3 => Order::Resume,
-            _ => Order::Promote(self.someone()),
+            0..3 if paused => OrderKind::Resume,
+            0 => OrderKind::Pause,
+            1 | 2 => OrderKind::Depose { now: false },
+            3 => OrderKind::Resume,
+            _ => OrderKind::Promote { successor: self.someone(), now: false },
         };
         // Sometimes the operator names the leadership that is meant, or one that has ended since.
         let meant = match self.rng.below(3) {
@@ -257,30 +257,30 @@ impl World {
             _ => None,
         };
         self.fault(Fault::Ordered);
-        self.give_order(&order, meant);
+        self.give_order(order, meant);
     }
 
-    pub(crate) fn give_order(&mut self, order: &Order, token: Option<primacy_core::Token>) {
+    pub(crate) fn give_order(&mut self, kind: OrderKind, token: Option<primacy_core::Token>) {
         if self.has_peers() {
-            return self.order_peers(order.clone(), token.map_or(Meant::Any, Meant::This), true);
+            return self.order_peers(kind, token.map_or(Meant::Any, Meant::This), true);
         }
-        let ordered = self.store.order(order, token);
-        self.trace.hash(&(self.now, order));
-        self.log(None, || format!("an operator orders {order:?}: {ordered:?}"));
-        if ordered == Ordered::TokenChanged {
-            self.saw(Sometimes::Refused);
-        }
-        if ordered == Ordered::Written {
-            self.hint_all(usize::MAX);
+        let order = Order { kind, token };
+        let verdict = self.store.order(self.now, &order);
+        self.trace.hash(&(self.now, &order));
+        self.log(None, || format!("an operator orders {order:?}: {verdict:?}"));
+        match verdict {
+            Some(Verdict::TokenChanged) => self.saw(Sometimes::Refused),
+            Some(Verdict::Write(..)) => self.hint_all(usize::MAX),
+            Some(Verdict::Already) | None => {}
         }
     }
 
     fn operator_among_peers(&mut self) {
         let order = match self.rng.below(6) {
-            0 => Order::Pause,
-            1 | 2 => Order::Depose,
-            3 | 4 => Order::Resume,
-            _ => Order::Promote(self.someone()),
+            0 => OrderKind::Pause,
+            1 | 2 => OrderKind::Depose { now: false },
+            3 | 4 => OrderKind::Resume,
+            _ => OrderKind::Promote { successor: self.someone(), now: false },
         };
         let meant = *self.rng.pick(&[Meant::Any, Meant::Any, Meant::Seen, Meant::Former]);
         self.fault(Fault::Ordered);

@@ -4,13 +4,12 @@ mod bounds;
 
 use std::time::Duration;
 
-use primacy_core::lease::{Event, Role};
+use primacy_core::lease::{Event, OrderKind, Role};
 use primacy_core::{Label, Timing, Token};
 
 use crate::node::Process;
 use crate::oracle::Oracle;
 use crate::scenario::{Mix, Profile};
-use crate::store::Order;
 use crate::tally::Sometimes;
 use crate::world::{Happening, World};
 
@@ -121,7 +120,7 @@ impl World {
         self.resume_groups();
         self.heal_peers();
         if !self.has_peers() {
-            self.give_order(&Order::Resume, None);
+            self.give_order(OrderKind::Resume, None);
         }
         self.settle(Next::Silence);
     }
@@ -365,8 +364,8 @@ impl World {
         let to = Some(label.clone()).filter(|_| differs && self.rng.chance(333_333) && !deaf);
         self.healing.part = Part::HandOver { from: token, to: to.clone() };
         match to {
-            Some(label) => self.give_order(&Order::Promote(label), Some(token)),
-            None if self.rng.chance(500_000) => self.give_order(&Order::Depose, Some(token)),
+            Some(label) => self.give_order(OrderKind::Promote { successor: label, now: false }, Some(token)),
+            None if self.rng.chance(500_000) => self.give_order(OrderKind::Depose { now: false }, Some(token)),
             None => self.deliver(leader, Event::Withdraw),
         }
         let bound = self.hand_over_bound();

@@ -77,7 +77,7 @@ impl World {
         let Some(process) = &self.nodes[n].process else { return };
         let (number, id) = (process.number, process.id);
         let part = &self.nodes[n].part;
-        let asker = Asker { id, label: part.label.clone(), lease: process.candidate.config().timing.lease() };
+        let asker = Asker { id, label: part.label.clone() };
         let leading = matches!(request, Request::Renew { .. } | Request::Release { .. });
         let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
         let by = By::Process { number, call };
@@ -90,7 +90,7 @@ impl World {
         let leading = matches!(request, registers::Request::Survey { .. });
         let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
         let part = &self.nodes[node].part;
-        let asker = Asker { id: CandidateId::from_bits(0), label: part.label.clone(), lease: part.timing.lease() };
+        let asker = Asker { id: CandidateId::from_bits(0), label: part.label.clone() };
         let by = By::Group { house, household, call };
         self.fly(Flight { node, asker, ask: Ask::Round(request), sent: self.now, by, fate, abandoned: false });
     }

@@ -384,11 +384,7 @@ impl World {
         self.drop_flights(|flight| flight.is_by(process.number));
         self.end_client(process.number);
         if let Some(belief) = process.belief.filter(|_| warden) {
-            let asker = Asker {
-                id: process.id,
-                label: self.nodes[n].part.label.clone(),
-                lease: self.nodes[n].part.timing.lease(),
-            };
+            let asker = Asker { id: process.id, label: self.nodes[n].part.label.clone() };
             self.nodes[n].remains = Some(Remains { asker, version: belief.version, tries: 0 });
             let soon = self.rng.below(self.mix.way_max);
             self.after(soon, Happening::Warden { node: n, id: process.id });

@@ -1,11 +1,11 @@
 //! A linearizable store as primacy's port asks for it: one row, a memory of tokens, announcements, operators' orders.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use primacy_core::lease::{Record, Reply, Request, Sighting, Standing, Wish, row};
-use primacy_core::select::Rank;
-use primacy_core::{CandidateId, Label, Token, registers};
+use primacy_core::lease::row::{self, Order, Verdict};
+use primacy_core::lease::{Record, Reply, Request, Sighting, Standing, WaitQueue};
+use primacy_core::{CandidateId, Instant, Label, Token, registers};
 
 use crate::planted::Planted;
 use crate::registers::{Done, Registers};
@@ -37,40 +37,6 @@ pub(crate) struct Asker {
     pub(crate) id: CandidateId,
     /// Its label.
     pub(crate) label: Label,
-    /// For how long its announcement counts.
-    pub(crate) lease: Duration,
-}
-
-/// What an operator may order. The orders that take the row at once are left out: they break Integrity by design.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Order {
-    /// Hand over to the candidate with this label, or with this id.
-    Promote(Label),
-    /// Hand over to anybody else.
-    Depose,
-    /// Nobody may take the lease.
-    Pause,
-    /// Candidates may take the lease again.
-    Resume,
-}
-
-/// What became of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ordered {
-    /// It stands in the row.
-    Written,
-    /// There is no row, or it is as wanted.
-    Nothing,
-    /// Another token has been granted since.
-    TokenChanged,
-}
-
-#[derive(Clone, Debug)]
-struct Announced {
-    rank: Rank,
-    arrival: u64,
-    at: u64,
-    lasts: u64,
 }
 
 /// What a backup holds.
@@ -95,8 +61,7 @@ pub(crate) struct Store {
     written_at: i64,
     /// How far that clock is off.
     clock_error: i64,
-    announced: BTreeMap<CandidateId, Announced>,
-    arrivals: u64,
+    waiting: WaitQueue<()>,
     epoch: u32,
     /// Counts the starts of the only host of an embedded store.
     boot: u32,
@@ -120,8 +85,7 @@ impl Store {
             granted: Token::NONE,
             written_at: 0,
             clock_error: 0,
-            announced: BTreeMap::new(),
-            arrivals: 0,
+            waiting: WaitQueue::default(),
             epoch: 0,
             boot: 0,
             granted_in_boot: 0,
@@ -151,9 +115,9 @@ impl Store {
         self.row.is_some() && self.granted_in_boot < self.boot
     }
 
-    /// How many announcements there are of candidates other than those that `live` names.
-    pub(crate) fn stale_announcements(&self, live: impl Fn(CandidateId) -> bool) -> u32 {
-        self.announced.keys().filter(|id| !live(**id)).count() as u32
+    /// How many announcements count of candidates other than those that `live` names.
+    pub(crate) fn stale_announcements(&self, now: u64, live: impl Fn(CandidateId) -> bool) -> u32 {
+        self.waiting.list(None, Instant::from_nanos(now)).iter().filter(|entry| !live(entry.id)).count() as u32
     }
 
     /// Takes one step, and says what a client is told if it is told anything.
@@ -161,12 +125,13 @@ impl Store {
         match request {
             Request::Look { announce } => {
                 if let Some(said) = announce {
-                    self.announce(now, asker, said.rank);
+                    let lease = self.row.as_ref().map(|row| row.lease);
+                    self.waiting.announce(asker.id, said.rank, (), lease, Instant::from_nanos(now));
                 }
                 return Reply::Seen(self.sighting(now, asker.id));
             }
             Request::Leave => {
-                self.announced.remove(&asker.id);
+                self.waiting.leave(asker.id);
                 return Reply::Left;
             }
             Request::Acquire { .. } | Request::Renew { .. } | Request::Release { .. } => {}
@@ -178,7 +143,7 @@ impl Store {
             self.back_up();
         }
         if matches!(request, Request::Acquire { .. }) {
-            self.announced.remove(&asker.id);
+            self.waiting.leave(asker.id);
             self.memory = self.memory.max(record.version.token);
             self.granted = self.granted.max(record.version.token);
             self.granted_in_boot = self.boot;
@@ -255,48 +220,28 @@ impl Store {
         self.changed(&holder.label, request).is_some()
     }
 
-    fn sighting(&mut self, now: u64, asker: CandidateId) -> Sighting {
-        self.announced.retain(|_, announcement| announcement.at + announcement.lasts > now);
-        let place = |announced: &Announced| (announced.rank, announced.arrival);
-        let own = self.announced.get(&asker).map(place);
-        let others = self.announced.iter().filter(|(id, _)| **id != asker);
-        let ahead = others.clone().filter(|(_, other)| own.is_none_or(|own| place(other) < own)).count();
+    fn sighting(&self, now: u64, asker: CandidateId) -> Sighting {
         let age = u64::try_from(self.clock(now).saturating_sub(self.written_at)).ok().map(Duration::from_nanos);
+        let holder = self.row.as_ref().and_then(|row| row.holder.as_ref()).map(|holder| holder.id);
         Sighting {
             record: self.row.clone(),
             remembered: self.remembered(),
             age: age.filter(|_| self.row.is_some()),
             holder_gone: self.holder_is_gone(),
-            standing: Standing { ahead: ahead as u32, others: others.count() as u32, reserve: false },
+            standing: self.waiting.standing(asker, holder, Instant::from_nanos(now)),
         }
     }
 
-    fn announce(&mut self, now: u64, asker: &Asker, rank: Rank) {
-        self.arrivals += 1;
-        let arrival = self.announced.get(&asker.id).map_or(self.arrivals, |known| known.arrival);
-        let lasts = crate::nanos(asker.lease * 5 / 2);
-        self.announced.insert(asker.id, Announced { rank, arrival, at: now, lasts });
-    }
-
-    /// Writes an operator's order into the row, unless another token than `token` has been granted.
-    pub(crate) fn order(&mut self, order: &Order, token: Option<Token>) -> Ordered {
-        let Some(row) = &mut self.row else { return Ordered::Nothing };
-        if token.is_some_and(|token| token != row.version.token) {
-            return Ordered::TokenChanged;
+    /// Writes an operator's order into the row. `live`: whether the holder's lease runs by the store's clock.
+    pub(crate) fn order(&mut self, now: u64, order: &Order) -> Option<Verdict> {
+        let sighting = self.sighting(now, CandidateId::from_bits(0));
+        let record = sighting.record.as_ref()?;
+        let live = !sighting.holder_gone && sighting.age.is_some_and(|age| age < record.lease);
+        let verdict = row::order(record, live, order);
+        if let Verdict::Write(record, _) = &verdict {
+            self.row = Some(record.clone());
         }
-        let (wish, paused) = match order {
-            Order::Promote(label) => (Some(Wish::Successor(label.clone())), row.paused),
-            Order::Depose => (Some(Wish::NewElection), row.paused),
-            Order::Pause => (row.wish.clone(), true),
-            Order::Resume => (row.wish.clone(), false),
-        };
-        if (&wish, paused) == (&row.wish, row.paused) {
-            return Ordered::Nothing;
-        }
-        row.wish = wish;
-        row.paused = paused;
-        row.intent += 1;
-        Ordered::Written
+        Some(verdict)
     }
 
     // ---- what happens to stores ----
@@ -374,16 +319,16 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use primacy_core::lease::{EndReason, Expectation, Holder};
+    use primacy_core::lease::{EndReason, Expectation, Holder, OrderKind};
 
     fn asker(id: u128) -> Asker {
         let label = Label::new(format!("n{id}")).expect("valid");
-        Asker { id: CandidateId::from_bits(id), label, lease: Duration::from_secs(1) }
+        Asker { id: CandidateId::from_bits(id), label }
     }
 
     fn acquire(asker: &Asker, expect: Option<Expectation>) -> Request {
         let holder = Holder { id: asker.id, label: asker.label.clone(), data: String::new() };
-        Request::Acquire { expect, floor: Token::NONE, holder, lease: asker.lease }
+        Request::Acquire { expect, floor: Token::NONE, holder, lease: Duration::from_secs(1) }
     }
 
     fn applied(reply: Reply) -> Record {
@@ -419,9 +364,10 @@ mod tests {
         let mut store = Store::new(false, None);
         let (a, b) = (asker(1), asker(2));
         let record = applied(store.step(0, &a, &acquire(&a, None)));
-        assert_eq!(store.order(&Order::Pause, Some(Token::MAX)), Ordered::TokenChanged);
-        assert_eq!(store.order(&Order::Pause, None), Ordered::Written);
-        assert_eq!(store.order(&Order::Pause, None), Ordered::Nothing);
+        let pause = |token| Order { kind: OrderKind::Pause, token };
+        assert_eq!(store.order(1, &pause(Some(Token::MAX))), Some(Verdict::TokenChanged));
+        assert!(matches!(store.order(1, &pause(None)), Some(Verdict::Write(..))));
+        assert_eq!(store.order(1, &pause(None)), Some(Verdict::Already));
         assert!(matches!(store.step(1, &b, &acquire(&b, Some(record.expectation()))), Reply::Conflict(_)));
     }
 

@@ -9,6 +9,7 @@ mod port;
 mod record;
 pub mod row;
 mod view;
+pub mod wait_queue;
 
 #[cfg(feature = "flaws")]
 pub use candidate::Flaw;
@@ -18,3 +19,4 @@ pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Reply,
 pub use record::{Expectation, Holder, Record, Sighting, Standing, Version, Wish};
 pub use row::{Order, OrderKind};
 pub use view::{Role, View, Why};
+pub use wait_queue::WaitQueue;

@@ -9,6 +9,7 @@ mod change;
 mod clerk;
 mod flaws;
 mod membership;
+mod order;
 mod pace;
 mod port;
 mod role;
@@ -21,6 +22,7 @@ pub use clerk::{Clerk, Output, Round};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use membership::{Membership, MembershipError, VoterId};
+pub use order::{OrderVerdict, Telling};
 pub use pace::Pace;
 pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
 pub use role::Role;

@@ -82,7 +82,11 @@ impl World {
     /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
     pub(super) fn silence_bound(&self) -> u64 {
         let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
-        let stale = if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(live) };
+        let stale = if self.has_peers() {
+            self.dead_announcements(live)
+        } else {
+            self.store.stale_announcements(self.now, live)
+        };
         // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
         let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
         let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));

@@ -1,20 +1,20 @@
 //! Operators and wardens, who ask voters for something once: as `primacy`'s desk and testament do.
 
+use primacy_core::lease::row::{Order, OrderKind};
 use primacy_core::lease::{CallError, EndReason, Record, Reply, Request, Version, Wish};
-use primacy_core::quorum::{Ordered as Register, Orders};
+use primacy_core::quorum::{OrderVerdict, Orders};
 use primacy_core::{CandidateId, Token};
 
 use super::What;
 use super::client::{Plan, Who};
 use crate::clock::Clock;
-use crate::store::Order;
 use crate::tally::Sometimes;
 use crate::world::World;
 
 /// What an operator wants done.
 #[derive(Debug)]
 pub(crate) struct Errand {
-    order: Order,
+    order: OrderKind,
     meant: Meant,
     /// It goes on until it has come through.
     pub(super) insists: bool,
@@ -35,16 +35,9 @@ pub(crate) enum Meant {
     Former,
 }
 
-/// What a look makes of an order.
-enum Verdict {
-    Already,
-    TokenChanged,
-    Write(Orders, Option<Token>),
-}
-
 impl World {
     /// An operator goes about an order.
-    pub(crate) fn order_peers(&mut self, order: Order, meant: Meant, insists: bool) {
+    pub(crate) fn order_peers(&mut self, order: OrderKind, meant: Meant, insists: bool) {
         self.trace.hash(&(self.now, &order));
         self.log(None, || format!("an operator is about to order {order:?}"));
         let host = self.peers.cuts.hosts().saturating_sub(1);
@@ -97,21 +90,24 @@ impl World {
                         self.tally.saw(Sometimes::Held);
                     }
                     match verdict {
-                        Verdict::Already => {}
-                        Verdict::TokenChanged => self.saw(Sometimes::Refused),
-                        Verdict::Write(orders, token) => {
-                            errand.telling = Some(orders.clone());
-                            self.peers.ledger.sent(orders.paused.count);
-                            return self.plan_in_time(number, Plan::Order(orders, token), 5_000_000_000);
+                        OrderVerdict::Already => {}
+                        OrderVerdict::TokenChanged => self.saw(Sometimes::Refused),
+                        OrderVerdict::Tell(telling) => {
+                            errand.telling = Some(telling.orders.clone());
+                            self.peers.ledger.sent(telling.orders.paused.count);
+                            let plan = Plan::Order(telling.orders, telling.until);
+                            return self.plan_in_time(number, plan, 5_000_000_000);
                         }
                     }
                 }
             }
             (Ok(Reply::Seen(_)), Some(orders)) => match &errand.order {
-                Order::Pause => self.peers.ledger.paused(orders.paused.count),
-                Order::Promote(name) => self.peers.ledger.wished(Some(Wish::Successor(name.clone()))),
-                Order::Depose => self.peers.ledger.wished(None),
-                Order::Resume => {}
+                OrderKind::Pause => self.peers.ledger.paused(orders.paused.count),
+                OrderKind::Promote { successor, .. } => {
+                    self.peers.ledger.wished(Some(Wish::Successor(successor.clone())));
+                }
+                OrderKind::Depose { .. } => self.peers.ledger.wished(None),
+                OrderKind::Resume => {}
             },
             (Ok(Reply::Conflict(_)), _) => self.saw(Sometimes::Refused),
             _ => {}
@@ -134,44 +130,19 @@ impl World {
     }
 }
 
-/// The rules of `primacy`'s stores for orders, and how its desk words them for voters.
-fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: u64) -> Verdict {
+fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: u64) -> OrderVerdict {
     let seen = record.version.token;
-    let until = match errand.meant {
+    let token = match errand.meant {
         Meant::Any => None,
         Meant::This(token) => Some(token),
         Meant::Seen => Some(seen),
         Meant::Former => Token::new(seen.get().saturating_sub(1)),
     };
-    if until.is_some_and(|token| token != seen) {
-        return Verdict::TokenChanged;
+    let order = Order { kind: errand.order.clone(), token };
+    if !errand.insists {
+        return known.judge(record, live, &order, entropy);
     }
-    let (wish, paused) = match &errand.order {
-        Order::Promote(name) => {
-            let wish = Wish::Successor(name.clone());
-            let leads = live && record.holder.as_ref().is_some_and(|holder| wish.names(holder.id, &holder.label));
-            ((!leads).then_some(wish), record.paused)
-        }
-        Order::Depose if record.holder.is_none() => return Verdict::Already,
-        Order::Depose => (Some(Wish::NewElection), record.paused),
-        Order::Pause => (record.wish.clone(), true),
-        Order::Resume => (record.wish.clone(), false),
-    };
-    let mut orders = known.clone();
-    let tells = matches!(errand.order, Order::Pause | Order::Resume);
-    // Whoever insists knows of orders that this look has not shown, and its own is to come after them.
-    // A pause that is meant for leaderships up to some token is less than one that is meant for all.
-    let is_enough = !tells || !known.paused.value || known.paused.until.is_none() || known.paused.until == until;
-    if (&wish, paused) == (&record.wish, record.paused) && is_enough && !errand.insists {
-        // What is so already may have been seen with one voter only: it is told to all the same, with the count that it has.
-        return if tells { Verdict::Write(orders, until) } else { Verdict::Already };
-    }
-    let count = orders.next_count(entropy);
-    if tells {
-        orders.paused = Register { count, value: paused, until };
-    }
-    if wish != record.wish {
-        orders.wish = Register { count, value: wish, until };
-    }
-    Verdict::Write(orders, until)
+    // An operator that insists knows of a pause that this look has not shown, and its own order is to come after that.
+    let record = Record { paused: known.paused.value, ..record.clone() };
+    known.judge(&record, live, &order, entropy)
 }

@@ -1,6 +1,7 @@
 //! The adversary among peers: voters, their disks, their machines, and the network between hosts; and the end of all that.
 
 use primacy_core::Token;
+use primacy_core::lease::OrderKind;
 
 use super::What;
 use super::client::{Client, Who};
@@ -8,7 +9,6 @@ use super::setting::{Rates, Strike};
 use super::voter::Booth;
 use crate::node::{Node, StallKind};
 use crate::scenario::{Profile, draw_ppm};
-use crate::store::Order;
 use crate::tally::{Fault, Sometimes};
 use crate::world::World;
 
@@ -186,7 +186,7 @@ impl World {
     pub(super) fn healed(&mut self) {
         self.renew_connections();
         self.finish_exchange();
-        self.give_order(&Order::Resume, None);
+        self.give_order(OrderKind::Resume, None);
     }
 
     /// One voter restarts, if the others are enough for this leader: nobody must be unseated by that.

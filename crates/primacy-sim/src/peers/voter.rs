@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy_core::lease::Standing;
+use primacy_core::lease::{Standing, WaitQueue};
 use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter, VoterId};
-use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant};
 
 use super::What;
@@ -60,7 +59,7 @@ pub(super) struct Life {
     pub(super) post: Option<Post>,
     inbox: VecDeque<(u64, Frame)>,
     flush: Option<Flush>,
-    lineup: Lineup,
+    waiting: WaitQueue<()>,
     /// Until when it was bound when that was last told of.
     bound_until: Option<Instant>,
     /// For when it is to be told of that this ends.
@@ -73,43 +72,6 @@ struct Flush {
     disk: Disk,
     answers: Vec<(u64, Frame)>,
     is_news: bool,
-}
-
-/// Who has said lately that it waits.
-#[derive(Debug, Default)]
-struct Lineup(BTreeMap<CandidateId, Waits>);
-
-#[derive(Clone, Copy, Debug)]
-struct Waits {
-    seen: Instant,
-    fresh: Duration,
-    rank: Rank,
-}
-
-impl Lineup {
-    fn announce(&mut self, id: CandidateId, rank: Rank, lease: Duration, now: Instant) {
-        // As `fresh_for` of primacy's stores.
-        let since = self.0.get(&id).map(|waits| now.since(waits.seen));
-        let period = Some(lease).filter(|lease| !lease.is_zero()).max(since);
-        let fresh = period.map_or(Duration::from_secs(30), |period| period * 5 / 2).max(Duration::from_millis(250));
-        self.0.insert(id, Waits { seen: now, fresh, rank });
-    }
-
-    fn waiting(&self, holder: Option<CandidateId>, now: Instant) -> impl Iterator<Item = (Rank, CandidateId)> {
-        let all = self.0.iter();
-        all.filter(move |(id, waits)| holder != Some(**id) && now.since(waits.seen) < waits.fresh)
-            .map(|(id, waits)| (waits.rank, *id))
-    }
-
-    fn standing(&self, me: CandidateId, holder: Option<CandidateId>, now: Instant) -> Standing {
-        let own = (self.0.get(&me).map_or(Rank::LAST, |waits| waits.rank), me);
-        let others = self.waiting(holder, now).filter(|(_, id)| *id != me);
-        others.fold(Standing::default(), |standing, other| Standing {
-            ahead: standing.ahead + u32::from(other < own),
-            others: standing.others + 1,
-            ..standing
-        })
-    }
 }
 
 impl Booth {
@@ -152,7 +114,7 @@ impl Booth {
     /// Those who have said lately that they wait.
     pub(super) fn waiting(&self, now: u64) -> Vec<CandidateId> {
         let Some(life) = &self.life else { return Vec::new() };
-        life.lineup.waiting(None, life.clock.read(now)).map(|(_, id)| id).collect()
+        life.waiting.list(None, life.clock.read(now)).into_iter().map(|entry| entry.id).collect()
     }
 }
 
@@ -179,8 +141,8 @@ impl World {
             self.saw(Sometimes::BootWait);
         }
         let booth = &mut self.peers.booths[v];
-        let (inbox, lineup) = (VecDeque::new(), Lineup::default());
-        booth.life = Some(Life { number, clock, voter, post, inbox, flush: None, lineup, bound_until, armed: None });
+        let (inbox, waiting) = (VecDeque::new(), WaitQueue::default());
+        booth.life = Some(Life { number, clock, voter, post, inbox, flush: None, waiting, bound_until, armed: None });
         self.log(None, || format!("v{v} starts with term {}", disk.promise.term));
         // A disk that does not work is known at once, and nothing is said before.
         self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
@@ -237,7 +199,7 @@ impl World {
         let (mut must_flush, mut is_news) = (false, false);
         for (connection, frame) in works {
             match frame {
-                Frame::Leave(id) => drop(self.lineup_of(v).map(|lineup| lineup.0.remove(&id))),
+                Frame::Leave(id) => drop(self.waiting_at(v).map(|waiting| waiting.leave(id))),
                 // Another voter was there when this was asked.
                 Frame::Ask { to, .. } | Frame::Roll { to, .. } | Frame::Behind { to, .. }
                     if to != self.peers.booths[v].id => {}
@@ -293,8 +255,8 @@ impl World {
         self.flush(v, Flush { disk, answers: Vec::new(), is_news: true });
     }
 
-    fn lineup_of(&mut self, v: usize) -> Option<&mut Lineup> {
-        self.peers.booths[v].life.as_mut().map(|life| &mut life.lineup)
+    fn waiting_at(&mut self, v: usize) -> Option<&mut WaitQueue<()>> {
+        self.peers.booths[v].life.as_mut().map(|life| &mut life.waiting)
     }
 
     /// What it answers; whether that must be flushed first; and whether others should hear of it.
@@ -303,7 +265,7 @@ impl World {
         let Question { ask, asker, waits, .. } = question;
         let lease = life.voter.durable().lease;
         if let Some(rank) = waits {
-            life.lineup.announce(*asker, *rank, lease, own);
+            life.waiting.announce(*asker, *rank, (), (!lease.is_zero()).then_some(lease), own);
         }
         let was_bound = life.voter.bound_until(own);
         let before = life.voter.durable().support();
@@ -311,7 +273,7 @@ impl World {
         let accepted = verdict.answer.accepted;
         let is_news = match ask {
             Ask::Claim { term, holder, granted, .. } if accepted => {
-                life.lineup.0.remove(&holder.id);
+                life.waiting.leave(holder.id);
                 let is_new = life.voter.durable().support() != before;
                 if granted.is_some() && is_new {
                     self.tally.saw(Sometimes::CaughtUp);
@@ -334,11 +296,11 @@ impl World {
         };
         let life = self.peers.booths[v].life.as_mut()?;
         if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = ask {
-            life.lineup.0.remove(id);
+            life.waiting.leave(*id);
         }
         life.bound_until = life.voter.bound_until(own);
         let holder = life.bound_until.and(life.voter.durable().holder.as_ref()).map(|holder| holder.id);
-        let standing = life.lineup.standing(*asker, holder, own);
+        let standing = life.waiting.standing_by_id(*asker, holder, own);
         self.trace.hash(&(self.now, v, ask, &verdict.answer));
         self.log(None, || format!("  v{v}: {}", describe(ask, &verdict.answer)));
         if !matches!(ask, Ask::Read) {

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::file;
 use super::wire::{self, TermKept};
 use crate::store::Term;
-use crate::store::lineup::Past;
+use crate::store::history::TermHistory;
 use crate::{ElectionName, Token};
 
 /// A term as it is now; later entries of the same term replace earlier ones.
@@ -50,7 +50,7 @@ pub(super) struct Annals {
 
 impl Annals {
     /// Opens the file in a voter's folder, and reads what is in it. What is no longer needed of it is left out from now on.
-    pub(super) fn open(folder: &Path) -> (Self, BTreeMap<ElectionName, Past>) {
+    pub(super) fn open(folder: &Path) -> (Self, BTreeMap<ElectionName, TermHistory>) {
         let path = folder.join("history");
         let all = match std::fs::read(&path) {
             Ok(bytes) => read(&bytes),
@@ -116,14 +116,14 @@ impl Annals {
 }
 
 /// As much as can be read: a crash may have cut off the end.
-fn read(mut bytes: &[u8]) -> BTreeMap<ElectionName, Past> {
-    let mut all: BTreeMap<ElectionName, Past> = BTreeMap::new();
+fn read(mut bytes: &[u8]) -> BTreeMap<ElectionName, TermHistory> {
+    let mut all: BTreeMap<ElectionName, TermHistory> = BTreeMap::new();
     while !bytes.is_empty() {
         let Ok(entry) = Entry::decode_length_delimited(&mut bytes) else { break };
         let Ok(election) = wire::election(&entry.election) else { break };
         let past = all.entry(election).or_default();
         if entry.forgotten {
-            *past = Past::default();
+            *past = TermHistory::default();
         }
         match entry.term.as_ref().map(Term::try_from) {
             Some(Ok(term)) => past.put(term),
@@ -155,7 +155,7 @@ mod tests {
         Token::new(number).expect("small")
     }
 
-    fn terms(past: &BTreeMap<ElectionName, Past>) -> Vec<(u64, Option<String>)> {
+    fn terms(past: &BTreeMap<ElectionName, TermHistory>) -> Vec<(u64, Option<String>)> {
         let terms = past.get(&name()).into_iter().flat_map(|past| past.newest(10));
         terms.map(|term| (term.token.get(), term.ended.clone().map(|(_, why)| why))).collect()
     }
@@ -169,7 +169,7 @@ mod tests {
             label: Label::new("a").expect("valid"),
             data: "not kept".to_owned(),
         };
-        let mut past = Past::default();
+        let mut past = TermHistory::default();
         past.open(token(1), &holder, "");
         past.open(token(2), &holder, "taken-over");
         past.open(token(3), &holder, "");

@@ -13,8 +13,8 @@ use super::annals::Annals;
 use super::cluster::Cluster;
 use super::kept::Kept;
 use super::wire::{self, Malformed, NextKept, Told};
-use crate::store::lineup::{Lineup, Past, Said};
-use crate::store::history::{FORGOTTEN, TAKEN_OVER};
+use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
+use crate::store::waiting::{self, Notice, WaitQueue};
 use crate::store::{Holder, Term, nobody};
 use crate::{CandidateId, ElectionName, Instant};
 
@@ -47,7 +47,7 @@ pub(super) struct Question {
     /// Who asks.
     pub(super) asker: CandidateId,
     /// What it says of itself, if it waits and has not said so lately.
-    pub(super) announce: Option<(Holder, Said)>,
+    pub(super) announce: Option<(Notice, Rank)>,
     /// Whether all who wait are to be told of.
     pub(super) lists: bool,
     /// Why a leadership ends.
@@ -134,7 +134,7 @@ impl Elections for Promises {
         let drift_ppm = self.drift_ppm;
         let new = || Ballot::new(Durable::default(), drift_ppm, now);
         let ballot = self.elections.entry(election.clone()).or_insert_with(new);
-        let was_unclaimed = ballot.is_unclaimed() && !ballot.lineup.is_empty();
+        let was_unclaimed = ballot.is_unclaimed() && !ballot.waiting.is_empty();
         let taken = ballot.voter.inherit(given, now);
         let until = ballot.voter.bound_until(now);
         self.unclaimed -= usize::from(was_unclaimed && !ballot.is_unclaimed());
@@ -165,9 +165,9 @@ impl Promises {
         let is_full = |own: &Self| own.waiting >= WAITING_MOST || (is_new && own.unclaimed >= UNCLAIMED_MOST);
         if is_full(self) && now.since(self.swept) >= SWEEP {
             self.swept = now;
-            self.elections.values_mut().for_each(|ballot| ballot.lineup.forget(now));
+            self.elections.values_mut().for_each(|ballot| ballot.waiting.remove_old(now));
             self.elections.retain(|_, ballot| !ballot.is_blank());
-            self.waiting = self.elections.values().map(|ballot| ballot.lineup.len()).sum();
+            self.waiting = self.elections.values().map(|ballot| ballot.waiting.len()).sum();
             self.unclaimed = self.elections.values().filter(|ballot| ballot.is_unclaimed()).count();
         }
         !is_full(self)
@@ -177,8 +177,8 @@ impl Promises {
 /// One of them.
 struct Ballot {
     voter: Voter,
-    lineup: Lineup,
-    past: Past,
+    waiting: WaitQueue,
+    past: TermHistory,
     /// When it came to support the present term.
     since: Option<Instant>,
     /// Until when it was bound when that was last told of.
@@ -189,7 +189,7 @@ impl Ballot {
     fn new(durable: Durable, drift_ppm: u32, now: Instant) -> Self {
         let voter = Voter::restarted(durable, drift_ppm, now);
         let bound_until = voter.bound_until(now);
-        Self { voter, lineup: Lineup::default(), past: Past::default(), since: None, bound_until }
+        Self { voter, waiting: WaitQueue::default(), past: TermHistory::default(), since: None, bound_until }
     }
 
     /// Nobody has claimed it, or ordered anything in it.
@@ -199,7 +199,7 @@ impl Ballot {
 
     /// Nothing is known of it.
     fn is_blank(&self) -> bool {
-        self.is_unclaimed() && self.lineup.is_empty()
+        self.is_unclaimed() && self.waiting.is_empty()
     }
 }
 
@@ -327,10 +327,10 @@ impl Ballots {
             return Outcome::Full;
         }
         let is_unclaimed = !self.kept.elections.contains_key(&election);
-        let announce = announce.filter(|(who, _)| {
+        let announce = announce.filter(|(notice, _)| {
             let ballot = self.promises.elections.get(&election);
             let is_new = is_unclaimed && ballot.is_none();
-            ballot.is_some_and(|ballot| ballot.lineup.has(who.id)) || self.promises.has_room(is_new, now)
+            ballot.is_some_and(|ballot| ballot.waiting.has(notice.who.id)) || self.promises.has_room(is_new, now)
         });
         // A look leaves nothing behind.
         let mut unknown = Ballot::new(Durable::default(), self.promises.drift_ppm, now);
@@ -338,10 +338,11 @@ impl Ballots {
             Some(ballot) => (ballot, true),
             None => (&mut unknown, false),
         };
-        let waited = ballot.lineup.len();
-        if let Some((who, said)) = announce {
+        let waited = ballot.waiting.len();
+        if let Some((notice, rank)) = announce {
             let lease = ballot.voter.durable().lease;
-            ballot.lineup.announce(&who, said, (!lease.is_zero()).then_some(lease), now);
+            let lease = (!lease.is_zero()).then_some(lease);
+            ballot.waiting.announce(notice.who.id, rank, notice, lease, now);
         }
         let was_bound = ballot.voter.bound_until(now).is_some();
         let before = ballot.voter.durable().support();
@@ -349,7 +350,7 @@ impl Ballots {
         let accepted = verdict.answer.accepted;
         if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = &ask {
             // It leads, or has led, though this voter may have missed that.
-            ballot.lineup.leave(*id);
+            ballot.waiting.leave(*id);
         }
         let is_news = match &ask {
             Ask::Claim { term, holder, .. } if accepted => {
@@ -365,7 +366,7 @@ impl Ballots {
                     // The one that has ended, and the one that begins.
                     ballot.past.newest(2).for_each(|term| self.annals.note(&election, term));
                 }
-                ballot.lineup.leave(holder.id);
+                ballot.waiting.leave(holder.id);
                 is_new
             }
             Ask::Release { term, beat, .. } if accepted => {
@@ -383,7 +384,7 @@ impl Ballots {
             Ask::Order { .. } => verdict.must_flush,
             Ask::Forget { term } if verdict.must_flush => {
                 let nobody = Holder { id: CandidateId::from_bits(0), label: nobody(), data: String::new() };
-                (ballot.past, ballot.since) = (Past::default(), None);
+                (ballot.past, ballot.since) = (TermHistory::default(), None);
                 ballot.past.open(*term, &nobody, FORGOTTEN);
                 ballot.past.close(*term, FORGOTTEN);
                 self.annals.forget(&election);
@@ -407,8 +408,12 @@ impl Ballots {
         let holder = ballot.bound_until.and(ballot.voter.durable().holder.as_ref()).map(|holder| holder.id);
         let told = Told {
             answer: verdict.answer,
-            standing: ballot.lineup.drawn_standing(asker, holder, now),
-            waiting: if lists { ballot.lineup.list(holder, now).take(LISTED_MOST).collect() } else { Vec::new() },
+            standing: ballot.waiting.standing_by_id(asker, holder, now),
+            waiting: if lists {
+                waiting::list(&ballot.waiting, holder, now).take(LISTED_MOST).collect()
+            } else {
+                Vec::new()
+            },
             held_for: ballot.since.map(|since| now.since(since)),
             proven: ballot.past.proven().filter(|_| lists).cloned(),
             claimed: ballot.past.claimed().filter(|_| lists).cloned(),
@@ -417,7 +422,7 @@ impl Ballots {
             self.kept.elections.insert(election.clone(), ballot.voter.durable().clone());
             self.must_flush = true;
         }
-        let (waits, was_unclaimed) = (ballot.lineup.len(), is_known && is_unclaimed);
+        let (waits, was_unclaimed) = (ballot.waiting.len(), is_known && is_unclaimed);
         let (is_unclaimed, is_blank) = (ballot.is_unclaimed(), ballot.is_blank());
         if is_blank && is_known {
             self.promises.elections.remove(&election);
@@ -433,9 +438,9 @@ impl Ballots {
 
     pub(super) fn leave(&mut self, election: &ElectionName, id: CandidateId) {
         let Some(ballot) = self.promises.elections.get_mut(election) else { return };
-        let (waited, was_unclaimed) = (ballot.lineup.len(), !self.kept.elections.contains_key(election));
-        ballot.lineup.leave(id);
-        let (waits, is_blank) = (ballot.lineup.len(), ballot.is_blank());
+        let (waited, was_unclaimed) = (ballot.waiting.len(), !self.kept.elections.contains_key(election));
+        ballot.waiting.leave(id);
+        let (waits, is_blank) = (ballot.waiting.len(), ballot.is_blank());
         if is_blank {
             self.promises.elections.remove(election);
         }

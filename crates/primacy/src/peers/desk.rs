@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use primacy_core::lease::row::{self, Verdict};
 use primacy_core::lease::{Holder, Record, Reply, Sighting, Version};
-use primacy_core::quorum::{Clerk, Configuration as _, Orders, Output, Pace};
+use primacy_core::quorum::{Clerk, Configuration as _, OrderVerdict, Orders, Output, Pace, Telling};
 
 use super::exchange::{VoterPlace, Voters, voters_of};
 use super::peer::NAMES_MOST;
@@ -16,8 +15,8 @@ use super::tls::Health;
 use super::wire::{self, Asked, Body, Probed, Question, Recall, Told};
 use crate::store::history::FORGOTTEN;
 use crate::store::{
-    Basis, BoxFuture, Desk, Finding, Forgotten, Hindrance, MemberEvent, Members, Order, OrderKind, Ordered, Probe,
-    Severity, Snapshot, StoreError, Term, is_of_forgetting,
+    Basis, BoxFuture, Desk, Finding, Forgotten, Hindrance, MemberEvent, Members, Order, Ordered, Probe, Severity,
+    Snapshot, StoreError, Term, is_of_forgetting,
 };
 use crate::{CandidateId, ElectionName, Token, clock};
 
@@ -162,31 +161,12 @@ impl PeersDesk {
         if before.basis == Basis::Forgotten {
             return Ok(Ordered::NoRecord(before));
         }
-        // What is so already may be so with a few voters only: it is told to all the same, or a claim could pass it by.
-        let holds = matches!(order.kind, OrderKind::Pause | OrderKind::Resume);
-        let verdict = row::order(&before.record, before.leader().is_some(), order);
-        // One that is meant for leaderships up to some token is less than one that is meant for all.
-        let paused = &self.clerk.orders().paused;
-        let is_enough = !paused.value || paused.until.is_none() || paused.until == order.token;
-        let is_already = verdict == Verdict::Already && is_enough;
-        let (record, ended) = match verdict {
-            Verdict::Already if holds => (before.record.clone(), None),
-            Verdict::Already => return Ok(Ordered::Already(before)),
-            Verdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
-            Verdict::Write(record, ended) => (record, ended),
+        let verdict = self.clerk.orders().judge(&before.record, before.leader().is_some(), order, rand::random());
+        let Telling { orders, until, ended, is_new } = match verdict {
+            OrderVerdict::Already => return Ok(Ordered::Already(before)),
+            OrderVerdict::TokenChanged => return Ok(Ordered::TokenChanged(before)),
+            OrderVerdict::Tell(telling) => telling,
         };
-        let mut orders = self.clerk.orders().clone();
-        let count = orders.next_count(rand::random());
-        // A voter may have missed a later leadership, and not know that it is not meant.
-        let until = order.token;
-        // What is so already keeps its count: nothing changes where it is known.
-        if holds && !is_already {
-            orders.paused = primacy_core::quorum::Ordered { count, value: record.paused, until };
-        }
-        if record.wish != before.record.wish || (orders == *self.clerk.orders() && !is_already) {
-            // What is only done at once is an order too: whoever has not seen it does not ask. The last wish may have come true.
-            orders.wish = primacy_core::quorum::Ordered { count, value: record.wish, until };
-        }
         let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.order(orders, until, out);
         if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
             return Ok(match self.shown(election, seen, &beside) {
@@ -197,7 +177,7 @@ impl PeersDesk {
         if let Some(reason) = ended {
             self.call(election, Clerk::dismiss, reason.word()).await?;
         }
-        Ok(if is_already { Ordered::Already(before) } else { Ordered::Written(before) })
+        Ok(if is_new { Ordered::Written(before) } else { Ordered::Already(before) })
     }
 
     async fn measure(&mut self) -> Result<Probe, StoreError> {

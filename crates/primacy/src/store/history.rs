@@ -1,25 +1,9 @@
-//! What the stores of this crate share: the words of the history, for how long announcements count, and how damaged
-//! tables are mended.
+//! Past leaderships: the words for why they ended, and the list of them that is kept in the memory of a process.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::select::Rank;
-
-/// What to do about damaged tables, where the tokens are in `$table`. What gives the tokens up is never advised: those that
-/// follow would be as small as those of leaders that resources have seen, and an old leader would not be refused.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-macro_rules! repair {
-    ($table:literal) => {
-        concat!(
-            "Stop all candidates and mend the tables, or restore a backup, and then raise the tokens in ",
-            $table,
-            " above every one that was granted (the page on stores says how): where tokens repeat, an old leader is not \
-             refused"
-        )
-    };
-}
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) use repair;
+use super::{Holder, Term};
+use crate::Token;
 
 /// Why a term is over that another candidate ended by taking the lease.
 pub(crate) const TAKEN_OVER: &str = "taken-over";
@@ -33,24 +17,6 @@ pub(crate) const NOBODY: &str = "nobody";
 /// How many terms the history keeps of each election.
 pub(super) const TERMS_KEPT: u32 = 1_000;
 
-/// For how long an announcement counts. A candidate announces itself once per lease length; the store knows the
-/// holder's, and how long the candidate has let pass since its last announcement.
-pub(super) fn fresh_for(holders_lease: Option<Duration>, since_last: Option<Duration>) -> Duration {
-    /// Where there is no row yet: three leases of the default length.
-    const WITHOUT_A_ROW: Duration = Duration::from_secs(30);
-    const LONGEST: Duration = Duration::from_secs(3 * 86_400);
-    let period = holders_lease.max(since_last);
-    period.map_or(WITHOUT_A_ROW, |period| period.saturating_mul(5) / 2).clamp(Duration::from_millis(250), LONGEST)
-}
-
-/// After how many times its freshness an announcement is forgotten.
-pub(super) const FORGOTTEN_AFTER: u32 = 10;
-
-/// The rank of one that waits, as observers are shown it: none of one that never asks.
-pub(crate) fn shown_rank(rank: Rank) -> Option<Rank> {
-    (rank != Rank::LAST).then_some(rank)
-}
-
 /// Milliseconds since 1970 by the wall clock, for people only.
 pub(super) fn unix_ms() -> i64 {
     #[expect(clippy::disallowed_methods, reason = "it only informs people")]
@@ -58,15 +24,85 @@ pub(super) fn unix_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The last leaderships of an election, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct TermHistory {
+    terms: Vec<Term>,
+    /// The highest token of which it is known that it was granted: a claim alone is no grant among peers.
+    #[cfg(feature = "peers")]
+    proven: Token,
+}
 
-    #[test]
-    fn freshness_follows_the_slower_of_lease_and_habit() {
-        assert_eq!(fresh_for(None, None), Duration::from_secs(30));
-        assert_eq!(fresh_for(Some(Duration::from_secs(10)), None), Duration::from_secs(25));
-        assert_eq!(fresh_for(Some(Duration::from_secs(10)), Some(Duration::from_secs(20))), Duration::from_secs(50));
-        assert_eq!(fresh_for(Some(Duration::ZERO), None), Duration::from_millis(250));
+impl TermHistory {
+    /// A leadership begins. That before it has ended for this reason, if it has not already.
+    pub(crate) fn open(&mut self, token: Token, holder: &Holder, ended: &str) {
+        if let Some(last) = self.terms.last() {
+            self.close(last.token, ended);
+        }
+        self.terms.push(Term {
+            token,
+            id: holder.id,
+            label: holder.label.clone(),
+            granted_unix_ms: unix_ms(),
+            ended: None,
+        });
+        if self.terms.len() > TERMS_KEPT as usize {
+            self.terms.remove(0);
+        }
+    }
+
+    /// A leadership ends, unless it has already.
+    pub(crate) fn close(&mut self, token: Token, reason: &str) {
+        if let Some(term) = self.terms.iter_mut().rev().find(|term| term.token == token && term.ended.is_none()) {
+            term.ended = Some((unix_ms(), reason.to_owned()));
+        }
+    }
+
+    /// What was known of a leadership is known better.
+    #[cfg(feature = "peers")]
+    pub(crate) fn put(&mut self, term: Term) {
+        match self.terms.iter_mut().find(|known| known.token == term.token) {
+            Some(known) => *known = term,
+            None => self.terms.push(term),
+        }
+        if self.terms.len() > TERMS_KEPT as usize {
+            self.terms.remove(0);
+        }
+    }
+
+    /// The candidate with this token has led. Returns whether that was not known.
+    #[cfg(feature = "peers")]
+    pub(crate) fn prove(&mut self, token: Token) -> bool {
+        let is_news = token > self.proven;
+        self.proven = self.proven.max(token);
+        is_news
+    }
+
+    /// The last leadership that is known to have been one.
+    #[cfg(feature = "peers")]
+    pub(crate) fn proven(&self) -> Option<&Term> {
+        self.terms.iter().rev().find(|term| term.token <= self.proven)
+    }
+
+    /// What was claimed after that, and may have been granted.
+    #[cfg(feature = "peers")]
+    pub(crate) fn claimed(&self) -> Option<&Term> {
+        self.terms.last().filter(|term| term.token > self.proven && !super::is_of_forgetting(term))
+    }
+
+    /// A leadership has never been one.
+    #[cfg(feature = "peers")]
+    pub(crate) fn strike(&mut self, token: Token) {
+        self.terms.retain(|term| term.token != token);
+    }
+
+    /// The highest token among them.
+    pub(crate) fn highest(&self) -> Token {
+        self.terms.last().map_or(Token::NONE, |term| term.token)
+    }
+
+    /// The newest of them, the newest first.
+    pub(crate) fn newest(&self, limit: u32) -> impl Iterator<Item = &Term> {
+        self.terms.iter().rev().take(limit as usize)
     }
 }

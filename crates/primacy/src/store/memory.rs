@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use registry::{MemoryRegistry, Registers};
 
-use super::lineup::{Lineup, Past};
-use super::history::{FORGOTTEN, TAKEN_OVER};
+use super::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
+use super::waiting::{self, Notice, WaitQueue};
+
 use super::{
     Basis, BoxFuture, Desk, Finding, Forgotten, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record,
     Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
@@ -57,8 +58,8 @@ impl Shared {
 #[derive(Debug)]
 struct Kept {
     row: Option<Row>,
-    past: Past,
-    lineup: Lineup,
+    past: TermHistory,
+    waiting: WaitQueue,
     /// Once somebody has joined.
     registers: Option<Registers>,
     /// Counts what is hinted at.
@@ -75,7 +76,7 @@ struct Row {
 impl Default for Kept {
     fn default() -> Self {
         let changes = watch::Sender::new(0);
-        Self { row: None, past: Past::default(), lineup: Lineup::default(), registers: None, changes }
+        Self { row: None, past: TermHistory::default(), waiting: WaitQueue::default(), registers: None, changes }
     }
 }
 
@@ -154,7 +155,8 @@ impl MemorySession {
             Request::Look { announce } => {
                 if let Some(said) = announce {
                     let lease = kept.record().map(|record| record.lease);
-                    kept.lineup.announce(&self.me, (&said).into(), lease, now);
+                    let notice = Notice { who: self.me.clone(), note: said.why.to_string() };
+                    kept.waiting.announce(me, said.rank, notice, lease, now);
                 }
                 return Ok(Reply::Seen(kept.sight(me, now)));
             }
@@ -176,7 +178,7 @@ impl MemorySession {
                 })
             }
             Request::Leave => {
-                kept.lineup.leave(me);
+                kept.waiting.leave(me);
                 return Ok(Reply::Left);
             }
         };
@@ -194,7 +196,7 @@ impl Kept {
     }
 
     fn sight(&self, me: CandidateId, now: Instant) -> Sighting {
-        self.sighting(self.lineup.standing(me, self.holder(), now), now)
+        self.sighting(self.waiting.standing(me, self.holder(), now), now)
     }
 
     fn sighting(&self, standing: Standing, now: Instant) -> Sighting {
@@ -211,7 +213,7 @@ impl Kept {
         let ended = if self.holder().is_some() { TAKEN_OVER } else { "removed" };
         self.row = Some(Row { record: record.clone(), granted: now, renewed: now });
         self.past.open(record.version.token, holder, ended);
-        self.lineup.leave(holder.id);
+        self.waiting.leave(holder.id);
         self.hint();
     }
 
@@ -239,7 +241,7 @@ impl Kept {
             },
             None => super::remains(election, self.past.highest(), self.past.newest(1).next().cloned())?,
         };
-        let mut candidates: Vec<Waiting> = self.lineup.list(self.holder(), now).collect();
+        let mut candidates: Vec<Waiting> = waiting::list(&self.waiting, self.holder(), now).collect();
         if let Some(registers) = &self.registers {
             let Members { vars, members } = registers.members(now);
             roster::add_members(&mut candidates, &snapshot.record, vars.round, members);
@@ -252,8 +254,8 @@ impl Kept {
         let token = row::token_of_forgetting(before.record.version.token.max(self.past.highest()))?;
         self.row = None;
         self.registers = None;
-        self.lineup = Lineup::default();
-        self.past = Past::default();
+        self.waiting = WaitQueue::default();
+        self.past = TermHistory::default();
         let nobody = Holder { id: CandidateId::from_bits(0), label: super::nobody(), data: String::new() };
         self.past.open(token, &nobody, FORGOTTEN);
         self.past.close(token, FORGOTTEN);

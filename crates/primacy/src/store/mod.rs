@@ -3,7 +3,6 @@
 pub mod conformance;
 mod forget;
 pub(crate) mod history;
-pub(crate) mod lineup;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -11,12 +10,15 @@ pub mod mysql;
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod race;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod repair;
 mod roster;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod survey;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod unannounced;
+pub(crate) mod waiting;
 
 use std::fmt;
 use std::future::Future;
@@ -30,12 +32,12 @@ use crate::{CandidateId, ElectionName, Label, Token};
 pub(crate) use forget::is_of_forgetting;
 pub use forget::{Basis, Forgotten, Hindrance};
 pub(crate) use forget::{nobody, remains};
+use primacy_core::lease::CallError;
 use primacy_core::lease::row::TokensUsedUp;
 pub use primacy_core::lease::{
-    Announcement, EndReason, Expectation, Holder, Order, OrderKind, Record, Reply, Request, Sighting, Standing, Version,
-    Why, Wish,
+    Announcement, EndReason, Expectation, Holder, Order, OrderKind, Record, Reply, Request, Sighting, Standing,
+    Version, Why, Wish,
 };
-use primacy_core::lease::CallError;
 pub use primacy_core::registers;
 pub use survey::{Place, Survey, Surveyed};
 

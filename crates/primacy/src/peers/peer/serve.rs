@@ -24,7 +24,7 @@ use super::PeerError;
 use super::refusals::Refusals;
 use super::tally::{Answers, Out, Work};
 use crate::clock;
-use crate::store::lineup::Said;
+use crate::store::waiting::Notice;
 
 /// Connections at one time, if the system allows so many files.
 const CONNECTIONS_MOST: u64 = 10_000;
@@ -405,7 +405,7 @@ fn question(asked: wire::Question) -> Result<Question, Malformed> {
     let announce = asked.waits.as_ref().map(|waits| {
         let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
         let note = waits.note.chars().take(256).collect();
-        Ok((who.try_into()?, Said { note, rank: wire::rank(&waits.rank)? }))
+        Ok((Notice { who: who.try_into()?, note }, wire::rank(&waits.rank)?))
     });
     Ok(Question {
         voters: asked.voters,

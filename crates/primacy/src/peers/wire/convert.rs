@@ -7,7 +7,7 @@ use primacy_core::quorum::{Answer, Ask, Counts, Granted, Ordered, Orders, View, 
 
 use super::{Asked, Change, Claim, Malformed, Order, OrdersKept, Person, Reply, TermKept, Told, Waits};
 use crate::select::Rank;
-use crate::store::history::shown_rank;
+use crate::store::waiting::shown_rank;
 use crate::store::{Standing, Term, Waiting};
 use crate::{CandidateId, ElectionName, Label, Token};
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::lease::row::{self, Renewal, Verdict};
 use super::super::{Expectation, Holder, Order, OrderKind, Record, Version};
 use crate::{CandidateId, Token};
+use primacy_core::lease::row::{self, Renewal, Verdict};
 
 /// One answered step.
 #[derive(Clone, Debug)]
@@ -159,7 +159,8 @@ mod tests {
 
     fn grant(called: u64, answered: u64, me: &Holder, before: Option<&Record>) -> (Entry, Record) {
         let expect = before.map(Record::expectation);
-        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE, &me, LEASE).ok().flatten().expect("as expected");
+        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE, &me, LEASE);
+        let record = record.expect("tokens are left").expect("as expected");
         let step = Step::Acquired { expect, floor: Token::NONE, holder: me.clone(), record: record.clone() };
         (entry(called, answered, me, step), record)
     }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::history::unix_ms;
 use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
 use super::super::roster::{self, EVENTS_KEPT};
-use super::super::history::unix_ms;
 use super::super::{BoxFuture, Member, MemberEvent, MemberEventKind, Members, Registry, Standing, StoreError};
 use super::{Kept, Shared};
 use crate::{ElectionName, Instant, clock};

@@ -4,7 +4,7 @@ use mysql_async::{DriverError, Error, IoError, ServerError};
 use primacy_core::ids::escape;
 
 use super::super::StoreError;
-use super::super::history::repair;
+use super::super::repair::repair;
 use super::packet::{Change, Packet};
 
 /// A round trip that did not bring what it should.

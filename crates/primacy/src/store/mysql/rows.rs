@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use super::super::history::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT};
+use super::super::history::{FORGOTTEN, NOBODY, TAKEN_OVER, TERMS_KEPT};
+use super::super::waiting;
 use super::super::{
     self as store, Announcement, Basis, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version,
     Waiting, Wish,
@@ -16,6 +17,7 @@ use super::line::{Answer, Fields};
 use super::packet::{bytes, id, label, nanos, number, text};
 use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
+use primacy_core::lease::wait_queue::FORGOTTEN_AFTER;
 
 const NEW_ELECTION: &str = "new-election";
 const SUCCESSOR: &str = "successor";
@@ -374,7 +376,7 @@ pub(super) fn read_snapshots(answer: Answer, host: &str) -> Result<Vec<Snapshot>
                 who: Holder { id: identity(&id)?, label: named(row.text()?)?, data: row.text()? },
                 note: row.text()?,
                 age: span(&mut row)?,
-                rank: history::shown_rank(rank(&row.optional_bytes()?.unwrap_or_default())?),
+                rank: waiting::shown_rank(rank(&row.optional_bytes()?.unwrap_or_default())?),
             }),
             None => None,
         };

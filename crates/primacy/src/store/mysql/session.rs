@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version, history,
+    Version,
 };
 use super::fault::Fault;
 use super::line::{Line, Purpose};
@@ -16,6 +16,7 @@ use super::queue_delay::QueueDelay;
 use super::rows::{self, Change, Seen, Stamped};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{self, Renewal};
+use primacy_core::lease::wait_queue;
 
 /// How often a step looks again because the row has changed under it. Each time somebody else's step was taken.
 const TRIES: u32 = 12;
@@ -145,7 +146,7 @@ impl MysqlSession {
             self.look().await?;
         }
         let since_last = self.announced_at.map(|at| clock::now().since(at));
-        let fresh_for = history::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
+        let fresh_for = wait_queue::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
         let mut statements =
             vec![rows::announce(&self.election, &self.me, said, fresh_for), rows::look(&self.election, self.me.id)];
         if self.announcements.is_multiple_of(FORGET_EVERY) {

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
 
 use super::super::StoreError;
-use super::super::history::repair;
+use super::super::repair::repair;
 
 /// A failure on the way, before it is known what it means for the step.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::super::row;
+use super::super::waiting;
 use super::super::{
     self as store, Basis, Holder, Record, Sighting, Snapshot, Standing, StoreError, Term, Version, Waiting, Wish,
 };
@@ -92,7 +92,7 @@ pub(super) fn snapshots(rows: &[Row]) -> Result<Vec<Snapshot>, Fault> {
         let waiting = Waiting {
             who: holder(id, row.try_get(after + 4)?, row.try_get(after + 5)?)?,
             note: row.try_get(after + 6)?,
-            rank: history::shown_rank(rank(row.try_get(after + 8)?)?),
+            rank: waiting::shown_rank(rank(row.try_get(after + 8)?)?),
             age: age(row.try_get(after + 7)?),
         };
         snapshots.last_mut().ok_or(Fault::Damaged("an announcement"))?.candidates.push(waiting);

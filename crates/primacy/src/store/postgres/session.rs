@@ -10,7 +10,7 @@ use tracing::debug;
 use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version, history,
+    Version,
 };
 use super::bell::{Bells, Ringer, Tidings};
 use super::fault::{Fault, Stake};
@@ -20,6 +20,7 @@ use super::schema::Server;
 use super::{rows, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{Renewal, TokensUsedUp};
+use primacy_core::lease::wait_queue;
 
 /// So many from the front of the line hear of every grant and release. More than can be used up, one after the other, while the next
 /// of the crowd wait for their own time to look, which tells them that they have moved up.
@@ -130,7 +131,7 @@ impl PostgresSession {
             self.me.label.as_str().into(),
             self.me.data.as_bytes().into(),
             note.as_str().into(),
-            history::fresh_for(self.lease, since_last).into(),
+            wait_queue::fresh_for(self.lease, since_last).into(),
             rank.as_slice().into(),
         ];
         let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);

@@ -3,7 +3,7 @@
 use rusqlite::ErrorCode;
 
 use super::super::StoreError;
-use super::super::history::repair;
+use super::super::repair::repair;
 use super::place::Place;
 
 /// A failure on the way, before it is known what it means for the step.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::super::history::unix_ms;
 use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Vars};
 use super::super::roster::{self, EVENTS_KEPT};
-use super::super::history::unix_ms;
 use super::super::{Member, MemberEvent, MemberEventKind, Members};
 use super::fault::Fault;
 use super::host::{Host, Stamp};

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
+use super::super::history::{FORGOTTEN, NOBODY, TAKEN_OVER, TERMS_KEPT, unix_ms};
 use super::super::roster;
-use super::super::history::{self, FORGOTTEN, FORGOTTEN_AFTER, NOBODY, TAKEN_OVER, TERMS_KEPT, unix_ms};
+use super::super::waiting;
 use super::super::{
     self as store, Announcement, Basis, Holder, Members, Record, Snapshot, Standing, Term, Version, Waiting, Wish,
 };
@@ -14,6 +15,7 @@ use super::host::{Host, Stamp};
 use super::{registers, schema};
 use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
+use primacy_core::lease::wait_queue::FORGOTTEN_AFTER;
 
 /// A row and what the file knows beside it, of one moment.
 #[derive(Debug)]
@@ -375,7 +377,7 @@ pub(super) fn snapshot(conn: &Connection, election: &ElectionName, host: &Host) 
         candidates.push(Waiting {
             who: holder(waiting.get(0)?, waiting.get(1)?, waiting.get(2)?)?,
             note: waiting.get(3)?,
-            rank: history::shown_rank(rank(&waiting.get::<_, [u8; Rank::BYTES]>(5)?)?),
+            rank: waiting::shown_rank(rank(&waiting.get::<_, [u8; Rank::BYTES]>(5)?)?),
             age: host.age_of(seen),
         });
     }

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::super::unannounced::Unannounced;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing,
-    StoreError, Version, history,
+    StoreError, Version,
 };
 use super::board::Board;
 use super::db::{Db, Durability, End};
@@ -18,6 +18,7 @@ use super::rows::{self, Stamped, Stored};
 use super::worker::{Abandoned, Worker, with_patience};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{self, Renewal};
+use primacy_core::lease::wait_queue;
 
 /// How long an announcement may wait for its turn. Looking must go on without it.
 const ANNOUNCEMENT_PATIENCE: Duration = Duration::from_millis(100);
@@ -94,7 +95,7 @@ impl Steps {
         let written = with_patience(ANNOUNCEMENT_PATIENCE, || {
             self.db.write(Durability::Normal, |conn| {
                 let lease = rows::load(conn, &election)?.record().map(|record| record.lease);
-                let fresh_for = history::fresh_for(lease, since_last);
+                let fresh_for = wait_queue::fresh_for(lease, since_last);
                 rows::announce(conn, &election, &me, said, &host, fresh_for).map(End::Commit)
             })
         });
@@ -125,7 +126,8 @@ impl Steps {
         let reply = self.change(|conn, stored, election, host| {
             let remembered = stored.remembered.max(beside);
             let old = stored.record();
-            let Some(new) = row::acquire(old, expect, remembered, 0, floor, &holder, lease).map_err(StoreError::from)?
+            let Some(new) =
+                row::acquire(old, expect, remembered, 0, floor, &holder, lease).map_err(StoreError::from)?
             else {
                 return Ok(None);
             };

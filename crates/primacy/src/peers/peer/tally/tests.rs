@@ -11,7 +11,7 @@ use crate::peers::ballot::{UNCLAIMED_MOST, WAITING_MOST};
 use crate::peers::cluster::{Cluster, Roster};
 use crate::select::Rank;
 use crate::store::Holder;
-use crate::store::lineup::Said;
+use crate::store::waiting::Notice;
 use crate::{Label, Token};
 
 const OWN: VoterId = VoterId::from_bits(1);
@@ -65,13 +65,13 @@ impl Subject {
     }
 
     fn question(&self, election: ElectionName, candidate: u128, ask: Ask, waits: bool) -> Work {
-        let said = Said { note: "waits".to_owned(), rank: Rank::LAST };
+        let notice = Notice { who: holder(candidate), note: "waits".to_owned() };
         let question = Question {
             voters: 0,
             election,
             ask,
             asker: CandidateId::from_bits(candidate),
-            announce: waits.then(|| (holder(candidate), said)),
+            announce: waits.then(|| (notice, Rank::LAST)),
             lists: false,
             reason: String::new(),
         };
