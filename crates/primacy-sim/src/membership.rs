@@ -49,9 +49,7 @@ impl World {
             self.tally.evictions += 1;
             self.check_eviction(flight, request, row);
         }
-        if let (Some((from, to)), Request::Survey { token, .. }) = (done.paced, request)
-            && from != to
-        {
+        if let (Some((from, to)), Request::Survey { token, .. }) = (done.paced, request) {
             self.paced(*token, from, to);
         }
         reply

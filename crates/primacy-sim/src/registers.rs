@@ -4,24 +4,30 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::lease::{Record, Sighting};
-use primacy_core::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
+use primacy_core::Instant;
+use primacy_core::lease::Sighting;
+use primacy_core::registers::{Descriptor, MemberEventKind, ProcessId, Reply, Request, Table, TableMember, Vars};
 
-/// VARS, DESCRIPTORS, and why who is not there any more.
+/// The table by the rules of all stores, and what its disk and the checkers know beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Registers {
-    vars: Option<Vars>,
-    rows: BTreeMap<ProcessId, Row>,
-    evictions: BTreeMap<ProcessId, Eviction>,
+    table: Table,
+    beside: BTreeMap<ProcessId, Beside>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Row {
-    pub(crate) descriptor: Descriptor,
-    candidates: Vec<Candidacy>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Beside {
     /// The counter that a crash leaves.
     durable: u64,
-    /// When the counter last changed, in real time: the checkers' knowledge.
+    joined_at: u64,
+    lost_at: Option<u64>,
+}
+
+/// What is known of a process that takes part, in real time.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) descriptor: Descriptor,
+    /// When the counter last changed.
     pub(crate) beaten_at: u64,
     /// When it got its number.
     pub(crate) joined_at: u64,
@@ -42,134 +48,97 @@ pub(crate) struct Done {
 
 impl Registers {
     pub(crate) fn vars(&self) -> Option<&Vars> {
-        self.vars.as_ref()
+        self.table.vars()
     }
 
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.values()
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        self.table.members().map(|member| self.known(member))
     }
 
-    pub(crate) fn row(&self, process: ProcessId) -> Option<&Row> {
-        self.rows.get(&process)
+    pub(crate) fn row(&self, process: ProcessId) -> Option<Row> {
+        self.table.member(process).map(|member| self.known(member))
+    }
+
+    fn known(&self, member: &TableMember) -> Row {
+        let Beside { joined_at, lost_at, .. } = self.beside[&member.descriptor.process];
+        let beaten_at = member.beaten_at.as_nanos();
+        Row { descriptor: member.descriptor.clone(), beaten_at, joined_at, lost_at }
     }
 
     /// Everything up to now is on disk.
     pub(crate) fn sync(&mut self) {
-        self.rows.values_mut().for_each(|row| row.durable = row.descriptor.counter);
+        for member in self.table.members() {
+            if let Some(beside) = self.beside.get_mut(&member.descriptor.process) {
+                beside.durable = member.descriptor.counter;
+            }
+        }
     }
 
     /// The store crashes. What was acknowledged without waiting for the disk is lost.
     pub(crate) fn lose_beats(&mut self, now: u64) -> bool {
         let mut lost = false;
-        for row in self.rows.values_mut().filter(|row| row.durable < row.descriptor.counter) {
-            row.descriptor.counter = row.durable;
-            row.lost_at = Some(now);
-            lost = true;
+        for (process, beside) in &mut self.beside {
+            let counter = self.table.member(*process).map(|member| member.descriptor.counter);
+            if counter.is_some_and(|counter| beside.durable < counter) {
+                self.table.lose_beats(*process, beside.durable);
+                beside.lost_at = Some(now);
+                lost = true;
+            }
         }
         lost
     }
 
     /// Takes one step; `any_counter`: evicts whoever is named, a planted bug.
-    pub(crate) fn step(
-        &mut self,
-        now: u64,
-        request: &Request,
-        record: Option<&Record>,
-        sighting: Sighting,
-        any_counter: bool,
-    ) -> (Reply, Done) {
-        let mut done = Done::default();
-        let reply = match request {
-            Request::Join { process, candidates, rank, came_back, round } => {
-                let vars = self.vars.get_or_insert(Vars::new(*round));
-                let row = self.rows.entry(*process).or_insert_with(|| {
-                    if let Some(silent) = came_back {
-                        vars.comebacks += 1;
-                        vars.slowest = vars.slowest.max(*silent);
-                    }
-                    vars.max_id += 1;
-                    done.numbered = Some(vars.max_id);
-                    let (id, late) = (vars.max_id, Duration::ZERO);
-                    let descriptor = Descriptor { process: *process, id, counter: 1, rank: *rank, late };
-                    Row {
-                        descriptor,
-                        candidates: Vec::new(),
-                        durable: 1,
-                        beaten_at: now,
-                        joined_at: now,
-                        lost_at: None,
-                    }
-                });
-                row.descriptor.rank = *rank;
-                row.candidates.clone_from(candidates);
-                let (id, vars) = (row.descriptor.id, *vars);
-                self.sync();
-                Reply::Joined { id, vars }
+    pub(crate) fn step(&mut self, now: u64, request: &Request, sighting: Sighting, any_counter: bool) -> (Reply, Done) {
+        let forged = any_counter.then(|| self.with_present_counters(request));
+        let request = forged.as_ref().unwrap_or(request);
+        let (mut done, mut events) = (Done::default(), Vec::new());
+        let round = self.vars().map(|vars| vars.round);
+        let mut named: BTreeMap<ProcessId, Row> = match request {
+            Request::Survey { evict, .. } => {
+                evict.iter().filter_map(|(process, ..)| Some((*process, self.row(*process)?))).collect()
             }
-            Request::Beat { process, late, without, head } => match self.beat(now, *process, Some(*late)) {
-                Some(vars) => Reply::Beaten { vars, head: self.head(without, *head as usize), sighting },
-                None => self.evicted(*process, sighting),
-            },
-            Request::Survey { process, holder, token, evict, round } => {
-                let leads = |record: &&Record| record.version.token == *token && record.is_held_by(*holder);
-                let Some(leader) = record.filter(leads).and_then(|record| record.holder.as_ref()) else {
-                    return (Reply::NotLeading, done);
-                };
-                let Some(mut vars) = self.beat(now, *process, None) else {
-                    return (self.evicted(*process, sighting), done);
-                };
-                vars.leader = Some(*process);
-                for (whom, counter, silent) in evict {
-                    let matches = |row: &Row| any_counter || row.descriptor.counter == *counter;
-                    if self.rows.get(whom).is_some_and(matches) {
-                        done.evicted.extend(self.rows.remove(whom));
-                        let (by, token, silent) = (leader.label.clone(), *token, *silent);
-                        self.evictions.insert(*whom, Eviction { by, token, silent });
-                    }
-                }
-                if let Some((round, changes)) = round
-                    && vars.changes == *changes
-                {
-                    done.paced = Some((vars.round, *round));
-                    let heard = vars.comebacks;
-                    vars = Vars { round: *round, changes: changes + 1, heard, slowest: Duration::ZERO, ..vars };
-                }
-                self.vars = Some(vars);
-                if !evict.is_empty() || round.is_some() {
-                    self.sync();
-                }
-                Reply::Surveyed { vars, descriptors: self.rows().map(|row| row.descriptor.clone()).collect() }
-            }
-            Request::Leave { process } => {
-                self.rows.remove(process);
-                if let Some(vars) = &mut self.vars {
-                    vars.leader.take_if(|leader| *leader == *process);
-                }
-                self.sync();
-                Reply::Left
-            }
+            _ => BTreeMap::new(),
         };
+        let reply = self.table.step(request, sighting, Instant::from_nanos(now), &mut events);
+        for event in events {
+            match event {
+                MemberEventKind::Joined { process, .. } => {
+                    self.beside.insert(process, Beside { durable: 1, joined_at: now, lost_at: None });
+                    done.numbered = self.vars().map(|vars| vars.max_id);
+                }
+                MemberEventKind::Left { process, .. } => drop(self.beside.remove(&process)),
+                MemberEventKind::Evicted { process, .. } => {
+                    self.beside.remove(&process);
+                    done.evicted.extend(named.remove(&process));
+                }
+                MemberEventKind::Round { round: next } => done.paced = round.map(|round| (round, next)),
+            }
+        }
+        let is_durable = match request {
+            Request::Join { .. } | Request::Leave { .. } => true,
+            Request::Survey { evict, round, .. } => {
+                matches!(reply, Reply::Surveyed { .. }) && (!evict.is_empty() || round.is_some())
+            }
+            Request::Beat { .. } => false,
+        };
+        if is_durable {
+            self.sync();
+        }
         (reply, done)
     }
 
-    fn beat(&mut self, now: u64, process: ProcessId, late: Option<Duration>) -> Option<Vars> {
-        let row = self.rows.get_mut(&process)?;
-        row.descriptor.counter += 1;
-        row.descriptor.late = late.unwrap_or(row.descriptor.late);
-        row.beaten_at = now;
-        self.vars
-    }
-
-    fn head(&self, without: &[(ProcessId, u64)], most: usize) -> Vec<Descriptor> {
-        let mut head: Vec<Descriptor> = self.rows().map(|row| row.descriptor.clone()).collect();
-        head.retain(|row| row.rank.is_some() && !without.contains(&(row.process, row.counter)));
-        head.sort_by_key(|row| (row.rank, row.id));
-        head.truncate(most);
-        head
-    }
-
-    fn evicted(&self, process: ProcessId, sighting: Sighting) -> Reply {
-        Reply::Evicted { eviction: self.evictions.get(&process).cloned(), sighting }
+    /// The request that a store takes this one for which does not look at counters when it evicts.
+    fn with_present_counters(&self, request: &Request) -> Request {
+        let mut request = request.clone();
+        if let Request::Survey { process: leader, evict, .. } = &mut request {
+            for (process, counter, _) in evict {
+                // The leader's own beat comes before.
+                let own = u64::from(process == leader);
+                *counter = self.row(*process).map_or(*counter, |row| row.descriptor.counter + own);
+            }
+        }
+        request
     }
 }
 
@@ -192,7 +161,7 @@ mod tests {
             came_back: None,
             round: Duration::from_secs(2),
         };
-        match registers.step(0, &request, None, sighting(), false).0 {
+        match registers.step(0, &request, sighting(), false).0 {
             Reply::Joined { id, .. } => id,
             other => panic!("{other:?}"),
         }
@@ -204,11 +173,11 @@ mod tests {
         assert_eq!((join(&mut registers, 1), join(&mut registers, 2), join(&mut registers, 1)), (1, 2, 1));
         let process = ProcessId::from_bits(1);
         let beat = Request::Beat { process, late: Duration::ZERO, without: Vec::new(), head: 9 };
-        registers.step(5, &beat, None, sighting(), false);
+        registers.step(5, &beat, sighting(), false);
         assert!(registers.lose_beats(6) && !registers.lose_beats(7));
         assert_eq!(registers.row(process).map(|row| row.descriptor.counter), Some(1));
         let leave = Request::Leave { process };
-        registers.step(8, &leave, None, sighting(), false);
+        registers.step(8, &leave, sighting(), false);
         registers.lose_beats(9);
         assert_eq!(join(&mut registers, 1), 3, "a number is never given twice");
     }

@@ -211,7 +211,7 @@ impl Store {
         let sighting = self.sighting(now, CandidateId::from_bits(0));
         let sighting = Sighting { standing: Standing::default(), ..sighting };
         let any_counter = self.flaw == Some(StoreFlaw::EvictsAnyCounter);
-        self.registers.step(now, request, self.row.as_ref(), sighting, any_counter)
+        self.registers.step(now, request, sighting, any_counter)
     }
 
     /// Whether this request for the lease would be granted if it came now.

@@ -11,6 +11,7 @@ mod history;
 mod pace;
 mod port;
 mod rounds;
+mod table;
 
 pub use crate::lease::{CallError, CallId};
 #[cfg(feature = "flaws")]
@@ -18,3 +19,4 @@ pub use group::Flaw;
 pub use group::{Config, Context, Group, HEIRS, View};
 pub use port::{Candidacy, Descriptor, Effect, Event, Eviction, ProcessId, Reply, Request, Vars};
 pub use rounds::{Rounds, RoundsError, RoundsSettings};
+pub use table::{MemberEventKind, Table, TableMember, process_label};

@@ -180,7 +180,7 @@ impl Village {
     }
 
     fn answer(&mut self, request: &Request) -> Reply {
-        let reply = self.registers.step(request);
+        let reply = self.registers.step(request, self.now);
         if let Reply::Beaten { head, .. } = &reply {
             self.beats += 1;
             self.rows_read += head.len() as u64;

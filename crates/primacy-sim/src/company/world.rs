@@ -181,13 +181,13 @@ impl World {
         let record = self.record();
         let most = self.vars().map_or(0, |vars| vars.max_id);
         let sighting = Sighting {
-            record: Some(record.clone()),
             remembered: record.version.token,
+            record: Some(record),
             age: None,
             holder_gone: false,
             standing: Standing::default(),
         };
-        let (reply, done) = self.registers.step(u64::from(self.tick), request, Some(&record), sighting, false);
+        let (reply, done) = self.registers.step(u64::from(self.tick), request, sighting, false);
         if done.numbered.is_some_and(|number| number <= most) {
             self.wrong = Some(Wrong::Number);
         }

@@ -1,8 +1,7 @@
 //! A voter's host: the process that answers, one question after the other, what its disk has, and how both are lost.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use primacy_core::lease::{Standing, WaitQueue};
 use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter, VoterId};

@@ -5,13 +5,11 @@
 //! Joins wait for each other. A call that was given up is carried out all the same, and its process needs a new connection.
 //! The lease itself is not simulated: beside the beats of thousands its few statements do not count.
 
-mod table;
-
 use std::time::Duration;
 
-use primacy_core::lease::CallId;
+use primacy_core::lease::{CallId, Holder, Record, Sighting, Standing, Version};
 use primacy_core::registers::{
-    Candidacy, Config, Context, Effect, Event, Group, HEIRS, ProcessId, Reply, Request, Rounds,
+    Candidacy, Config, Context, Effect, Event, Group, HEIRS, ProcessId, Reply, Request, Rounds, Table,
 };
 use primacy_core::select::{FailBack, Rank};
 use primacy_core::{CandidateId, Instant, Label, Timing, Token};
@@ -19,7 +17,6 @@ use primacy_core::{CandidateId, Instant, Label, Timing, Token};
 use crate::nanos;
 use crate::queue::Queue;
 use crate::rng::Rng;
-use table::Table;
 
 /// What things cost a server, as measured.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +93,7 @@ pub fn reach(costs: &Costs, trial: &Trial, seed: u64) -> Reach {
     while world.table.len() < trial.processes && world.now < in_time && world.go_on() {}
     let joined_in = (world.table.len() == trial.processes).then(|| Duration::from_nanos(world.now));
     world.run(trial.settle);
-    let comebacks = |world: &World<'_>| world.table.vars.map_or(0, |vars| vars.comebacks);
+    let comebacks = |world: &World<'_>| world.table.vars().map_or(0, |vars| vars.comebacks);
     let before = comebacks(&world);
     (world.used, world.answers) = (0, Vec::new());
     world.run(trial.watch);
@@ -104,7 +101,7 @@ pub fn reach(costs: &Costs, trial: &Trial, seed: u64) -> Reach {
     answers.sort_unstable();
     let answer = answers.get(answers.len() * 99 / 100).copied().map(Duration::from_nanos);
     let rate = answers.len() as f64 / watched * 1e9;
-    let round = world.table.vars.map_or(trial.rounds.round(), |vars| vars.round);
+    let round = world.table.vars().map_or(trial.rounds.round(), |vars| vars.round);
     let timing = Timing::with_lease(trial.rounds.lease(round)).ok();
     Reach {
         members: world.table.len(),
@@ -150,6 +147,8 @@ struct World<'a> {
     queue: Queue<Happening>,
     houses: Vec<House>,
     table: Table,
+    /// It never changes.
+    leader: Option<(CandidateId, Token)>,
     /// When each core is free, and the row of VARS.
     cores: Vec<u64>,
     vars_free: u64,
@@ -178,6 +177,7 @@ impl<'a> World<'a> {
             queue: Queue::new(),
             houses: (0..trial.processes).map(house).collect(),
             table: Table::default(),
+            leader: None,
             cores: vec![0; costs.cores.max(1)],
             vars_free: 0,
             used: 0,
@@ -208,10 +208,10 @@ impl<'a> World<'a> {
             Happening::Wake(house, turn) if self.houses[house].turns == turn => self.tell(house, Event::Wake),
             Happening::Wake(..) => {}
             Happening::Served(house, call, request) => {
-                if let Some(reply) = self.table.step(&request) {
-                    let at = self.now + nanos(self.costs.network) / 2;
-                    self.plan(at, Happening::Answered(house, call, Box::new(reply)));
-                }
+                let now = Instant::from_nanos(self.now);
+                let reply = self.table.step(&request, self.sighting(), now, &mut Vec::new());
+                let at = self.now + nanos(self.costs.network) / 2;
+                self.plan(at, Happening::Answered(house, call, Box::new(reply)));
             }
             Happening::Answered(house, call, reply) => self.answered(house, call, *reply),
         }
@@ -221,13 +221,27 @@ impl<'a> World<'a> {
     fn answered(&mut self, house: usize, call: CallId, reply: Reply) {
         let Some((_, sent_at)) = self.houses[house].call.take_if(|(waiting, _)| *waiting == call) else { return };
         self.answers.push(self.now - sent_at);
-        let first = matches!(reply, Reply::Joined { .. }) && self.table.leader.is_none();
+        let first = matches!(reply, Reply::Joined { .. }) && self.leader.is_none();
         self.tell(house, Event::Done { call, result: Ok(reply) });
         if first && let Some(token) = Token::new(1) {
             let holder = candidate(house, 0);
-            self.table.leader = Some((holder, token));
+            self.leader = Some((holder, token));
             self.tell(house, Event::Leads { holder, token, chosen: false });
         }
+    }
+
+    fn sighting(&self) -> Sighting {
+        let label = Label::new("leader").expect("a valid label");
+        let record = self.leader.map(|(id, token)| Record {
+            version: Version { token, beat: 1 },
+            holder: Some(Holder { id, label, data: String::new() }),
+            lease: Duration::ZERO,
+            intent: 0,
+            wish: None,
+            paused: false,
+        });
+        let remembered = self.leader.map_or(Token::NONE, |(_, token)| token);
+        Sighting { record, remembered, age: None, holder_gone: false, standing: Standing::default() }
     }
 
     fn tell(&mut self, house: usize, event: Event) {

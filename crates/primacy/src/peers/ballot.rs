@@ -13,6 +13,7 @@ use super::annals::Annals;
 use super::cluster::Cluster;
 use super::kept::Kept;
 use super::wire::{self, Malformed, NextKept, Told};
+use crate::select::Rank;
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
 use crate::store::waiting::{self, Notice, WaitQueue};
 use crate::store::{Holder, Term, nobody};

@@ -61,7 +61,7 @@ struct Kept {
     past: TermHistory,
     waiting: WaitQueue,
     /// Once somebody has joined.
-    registers: Option<Registers>,
+    registers: Registers,
     /// Counts what is hinted at.
     changes: watch::Sender<u64>,
 }
@@ -76,7 +76,13 @@ struct Row {
 impl Default for Kept {
     fn default() -> Self {
         let changes = watch::Sender::new(0);
-        Self { row: None, past: TermHistory::default(), waiting: WaitQueue::default(), registers: None, changes }
+        Self {
+            row: None,
+            past: TermHistory::default(),
+            waiting: WaitQueue::default(),
+            registers: Registers::default(),
+            changes,
+        }
     }
 }
 
@@ -242,8 +248,7 @@ impl Kept {
             None => super::remains(election, self.past.highest(), self.past.newest(1).next().cloned())?,
         };
         let mut candidates: Vec<Waiting> = waiting::list(&self.waiting, self.holder(), now).collect();
-        if let Some(registers) = &self.registers {
-            let Members { vars, members } = registers.members(now);
+        if let Some(Members { vars, members }) = self.registers.members(now) {
             roster::add_members(&mut candidates, &snapshot.record, vars.round, members);
         }
         snapshot.candidates = candidates;
@@ -253,7 +258,7 @@ impl Kept {
     fn forget(&mut self, before: &Snapshot) -> Result<(), StoreError> {
         let token = row::token_of_forgetting(before.record.version.token.max(self.past.highest()))?;
         self.row = None;
-        self.registers = None;
+        self.registers = Registers::default();
         self.waiting = WaitQueue::default();
         self.past = TermHistory::default();
         let nobody = Holder { id: CandidateId::from_bits(0), label: super::nobody(), data: String::new() };
@@ -298,8 +303,7 @@ impl Desk for MemoryDesk {
     fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
         Box::pin(async move {
             let elections = self.shared.lock();
-            let registers = elections.get(election).and_then(|kept| kept.registers.as_ref());
-            Ok(registers.map(|registers| registers.members(clock::now())))
+            Ok(elections.get(election).and_then(|kept| kept.registers.members(clock::now())))
         })
     }
 
@@ -310,8 +314,7 @@ impl Desk for MemoryDesk {
     ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
         Box::pin(async move {
             let elections = self.shared.lock();
-            let registers = elections.get(election).and_then(|kept| kept.registers.as_ref());
-            Ok(registers.map(|registers| registers.events(limit)).unwrap_or_default())
+            Ok(elections.get(election).map(|kept| kept.registers.events(limit)).unwrap_or_default())
         })
     }
 

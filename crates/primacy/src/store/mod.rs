@@ -38,7 +38,7 @@ pub use primacy_core::lease::{
     Announcement, EndReason, Expectation, Holder, Order, OrderKind, Record, Reply, Request, Sighting, Standing,
     Version, Why, Wish,
 };
-pub use primacy_core::registers;
+pub use primacy_core::registers::{self, MemberEventKind};
 pub use survey::{Place, Survey, Surveyed};
 
 /// A future on the heap, so that stores can be chosen at run time.
@@ -245,41 +245,6 @@ pub struct MemberEvent {
     pub unix_ms: i64,
     /// What.
     pub kind: MemberEventKind,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemberEventKind {
-    /// A process joined, or came back after it had been evicted.
-    Joined {
-        /// Which.
-        process: registers::ProcessId,
-        /// What people call its first candidate.
-        label: Label,
-        /// For how long it had been silent when it found that it had been evicted.
-        came_back: Option<Duration>,
-    },
-    /// A process left.
-    Left {
-        /// Which.
-        process: registers::ProcessId,
-        /// What people call its first candidate.
-        label: Label,
-    },
-    /// A process was evicted.
-    Evicted {
-        /// Which.
-        process: registers::ProcessId,
-        /// What people call its first candidate.
-        label: Label,
-        /// By whom and why.
-        eviction: registers::Eviction,
-    },
-    /// The round time has changed.
-    Round {
-        /// To this.
-        round: Duration,
-    },
 }
 
 /// One leadership of the past or the present.

@@ -1,35 +1,12 @@
-//! What each round makes of the registers of an election: the rules that the stores of this crate share.
+//! The members of an election as observers are shown them.
 
 use std::time::Duration;
 
-use super::registers::{Candidacy, ProcessId, Vars};
+use super::registers::Candidacy;
 use super::{Member, Record, Waiting};
-use crate::Label;
 
 /// How many events are kept of each election.
 pub(super) const EVENTS_KEPT: u32 = 1_000;
-
-/// Gives the next number to a process that has none.
-pub(super) fn joined(vars: &Vars, came_back: Option<Duration>) -> Vars {
-    Vars {
-        max_id: vars.max_id + 1,
-        comebacks: vars.comebacks + u64::from(came_back.is_some()),
-        slowest: vars.slowest.max(came_back.unwrap_or_default()),
-        ..*vars
-    }
-}
-
-/// VARS after a change of the round time, or `None` if it has changed since that was decided.
-pub(super) fn paced(vars: &Vars, round: Duration, changes: u64) -> Option<Vars> {
-    let next = Vars { round, changes: changes + 1, heard: vars.comebacks, slowest: Duration::ZERO, ..*vars };
-    (vars.changes == changes).then_some(next)
-}
-
-/// What people call a process: as its first candidate, or by its identity if it has none.
-pub(super) fn label_of(process: ProcessId, candidates: &[Candidacy]) -> Label {
-    let own = || Label::new(process.to_string()).expect("32 digits are a label");
-    candidates.first().map_or_else(own, |candidate| candidate.label.clone())
-}
 
 /// For how long after its last beat a process counts as alive for observers: three leases of the usual two rounds. A
 /// leader decides by counters and its own clock, and sooner.

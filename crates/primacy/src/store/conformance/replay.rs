@@ -159,7 +159,7 @@ mod tests {
 
     fn grant(called: u64, answered: u64, me: &Holder, before: Option<&Record>) -> (Entry, Record) {
         let expect = before.map(Record::expectation);
-        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE, &me, LEASE);
+        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE, me, LEASE);
         let record = record.expect("tokens are left").expect("as expected");
         let step = Step::Acquired { expect, floor: Token::NONE, holder: me.clone(), record: record.clone() };
         (entry(called, answered, me, step), record)

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use super::super::registers::{Candidacy, ProcessId};
-use super::super::roster::{self, EVENTS_KEPT};
+use super::super::registers::{Candidacy, ProcessId, process_label};
+use super::super::roster::EVENTS_KEPT;
 use super::packet::{id, label, nanos, number, process as process_id, text};
 use super::rows::{COLUMNS, Change, IF_COUNTED, KEEP_COUNT, WRITABLE, unix_ms};
 use crate::{CandidateId, ElectionName, Token};
@@ -233,7 +233,7 @@ pub(super) fn join(
             rows.collect::<Vec<_>>().join(" UNION ALL ")
         ));
     }
-    statements.push(event(&name, JOINED, &who, &label(&roster::label_of(process, candidates)), came_back));
+    statements.push(event(&name, JOINED, &who, &label(&process_label(process, candidates)), came_back));
     statements.push(trim(&name));
     statements.push(format!(
         "SELECT p.id, {VARS} FROM primacy_round AS v \

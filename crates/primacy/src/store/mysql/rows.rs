@@ -17,6 +17,7 @@ use super::line::{Answer, Fields};
 use super::packet::{bytes, id, label, nanos, number, text};
 use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Label, Token};
+use primacy_core::lease::row::token_of_forgetting;
 use primacy_core::lease::wait_queue::FORGOTTEN_AFTER;
 
 const NEW_ELECTION: &str = "new-election";
@@ -424,7 +425,7 @@ fn left(row: &mut Fields) -> Result<(Token, Option<Term>), Fault> {
 pub(super) fn forget_election(election: &ElectionName, before: &Snapshot, seen: &Seen) -> Result<Change, StoreError> {
     let (name, nobody) = (text(election.as_str()), id(CandidateId::from_bits(0)));
     let remembered = seen.sighting.remembered;
-    let left = number(row::token_of_forgetting(remembered.max(before.record.version.token))?.get());
+    let left = number(token_of_forgetting(remembered.max(before.record.version.token))?.get());
     let mut statements = Vec::new();
     if !seen.has_fence {
         statements.push(make_fence(&name));

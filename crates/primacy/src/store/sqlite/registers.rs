@@ -5,8 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::super::history::unix_ms;
-use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Vars};
-use super::super::roster::{self, EVENTS_KEPT};
+use super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Vars, process_label};
+use super::super::roster::EVENTS_KEPT;
 use super::super::{Member, MemberEvent, MemberEventKind, Members};
 use super::fault::Fault;
 use super::host::{Host, Stamp};
@@ -214,7 +214,7 @@ pub(super) fn remove(
     )?;
     let first = statement.query_row(params![election.as_str(), bytes(who)], |row| row.get(0)).optional()?;
     forget_candidates(conn, election, who)?;
-    first.map_or_else(|| Ok(roster::label_of(who, &[])), label).map(Some)
+    first.map_or_else(|| Ok(process_label(who, &[])), label).map(Some)
 }
 
 /// Words of the column `kind`.

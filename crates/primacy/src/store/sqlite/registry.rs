@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::super::registers::{Candidacy, Eviction, ProcessId, Reply, Request};
-use super::super::{BoxFuture, MemberEventKind, Registry, Sighting, Standing, StoreError, roster};
+use super::super::registers::{Candidacy, Eviction, ProcessId, Reply, Request, process_label};
+use super::super::{BoxFuture, MemberEventKind, Registry, Sighting, Standing, StoreError};
 use super::board::Board;
 use super::db::{Db, Durability, End};
 use super::fault::Fault;
@@ -102,11 +102,11 @@ impl Rounds {
                 registers::set_candidates(conn, election, process, candidates)?;
                 return Ok(End::Commit(Reply::Joined { id, vars }));
             }
-            let vars = roster::joined(&vars, came_back);
+            let vars = vars.joined(came_back);
             registers::set_vars(conn, election, &vars)?;
             registers::insert(conn, election, process, vars.max_id, rank, &host)?;
             registers::set_candidates(conn, election, process, candidates)?;
-            let label = roster::label_of(process, candidates);
+            let label = process_label(process, candidates);
             registers::happens(conn, election, &MemberEventKind::Joined { process, label, came_back })?;
             Ok(End::Commit(Reply::Joined { id: vars.max_id, vars }))
         })
@@ -161,7 +161,7 @@ impl Rounds {
                 }
             }
             if let Some((round, changes)) = round
-                && let Some(paced) = roster::paced(&vars, round, changes)
+                && let Some(paced) = vars.paced(round, changes)
             {
                 registers::set_vars(conn, election, &paced)?;
                 if paced.round != vars.round {

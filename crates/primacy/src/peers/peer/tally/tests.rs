@@ -71,7 +71,7 @@ impl Subject {
             election,
             ask,
             asker: CandidateId::from_bits(candidate),
-            announce: waits.then(|| (notice, Rank::LAST)),
+            announce: waits.then_some((notice, Rank::LAST)),
             lists: false,
             reason: String::new(),
         };
