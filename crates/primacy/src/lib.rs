@@ -55,6 +55,8 @@ pub mod fenced;
 mod group;
 mod leadership;
 mod line;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "peers"))]
+mod loopback;
 mod namesakes;
 mod observer;
 mod opener;

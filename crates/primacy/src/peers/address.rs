@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
+
+use crate::loopback::is_loopback;
 
 /// A peer's name and where it listens, written `NAME@HOST:PORT`, or `HOST:PORT` if it is called like its host.
 ///
@@ -48,7 +49,7 @@ impl PeerAddress {
 
     /// Whether it is on this machine, where nobody else can listen in.
     pub fn is_here(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        is_loopback(&self.host)
     }
 
     /// Host and port.

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use mysql_async::{Opts, OptsBuilder};
 use primacy_core::ids::escape;
 
 use super::super::{StoreError, UrlError};
+use crate::loopback::is_loopback;
 
 const DEFAULT_PORT: u16 = 3306;
 
@@ -76,9 +77,7 @@ impl Host {
     pub(super) fn is_here(&self) -> bool {
         match self {
             Self::Socket(_) => true,
-            Self::Tcp { name, .. } => {
-                name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-            }
+            Self::Tcp { name, .. } => is_loopback(name),
         }
     }
 
@@ -404,7 +403,7 @@ mod tests {
         assert!(refused("mysql://u@db.example/d?ssl-mode=PREFERRED").contains("sslmode=require"));
         assert!(tls("mysql://u@127.0.0.1/d?sslrootcert=/ca.pem"));
         assert!(!tls("mysql://u@db.example/d?sslmode=disable"));
-        for here in ["127.0.0.1", "localhost", "[::1]", "%2Frun%2Fs.sock"] {
+        for here in ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "%2Frun%2Fs.sock"] {
             assert!(!tls(&format!("mysql://u@{here}/d")), "{here}");
         }
     }

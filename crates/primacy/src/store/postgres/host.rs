@@ -1,9 +1,9 @@
 //! One of the hosts that a URL names.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::place::{encode, percent_decoded};
+use crate::loopback::is_loopback;
 
 /// Where a server may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +74,7 @@ impl Host {
     pub(super) fn is_local(&self) -> bool {
         match self {
             Self::Socket { .. } => true,
-            Self::Tcp { name, .. } => {
-                name.eq_ignore_ascii_case("localhost")
-                    || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-            }
+            Self::Tcp { name, .. } => is_loopback(name),
         }
     }
 
