@@ -14,6 +14,7 @@ mod pace;
 mod port;
 mod role;
 mod roll;
+mod state;
 mod views;
 mod voter;
 
@@ -27,4 +28,5 @@ pub use pace::Pace;
 pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
 pub use role::Role;
 pub use roll::{Ballot, Configuration, Elections, LEAP_MOST, Report, Roll, RollAnswer, RollAsk, Testimony};
+pub use state::{Outcome, VoterState};
 pub use voter::{Durable, Verdict, Voter};

@@ -98,8 +98,8 @@ impl World {
             let in_memory = match &booth.life {
                 Some(life) => {
                     let own = life.clock.read(self.now);
-                    let bound = life.voter.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
-                    supports(life.voter.durable()) && lasts(u128::from(bound))
+                    let bound = life.state.voter.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
+                    supports(life.state.voter.durable()) && lasts(u128::from(bound))
                 }
                 None => supports(&booth.kept.promise) && lasts(restarted(&booth.kept.promise)),
             };
@@ -205,7 +205,7 @@ impl World {
         }
         let has = |booth: &Booth| {
             booth.life.as_ref().is_some_and(|life| {
-                let view = life.voter.clone().handle(&Ask::Read, Instant::ZERO).answer.view;
+                let view = life.state.voter.clone().handle(&Ask::Read, Instant::ZERO).answer.view;
                 view.term == *term && view.beat >= *beat
             })
         };
@@ -232,8 +232,9 @@ impl Booth {
             None => format!("({on_disk} on its disk, is down)"),
             Some(life) => {
                 let own = life.clock.read(now);
-                let bound = life.voter.bound_until(own).map_or(std::time::Duration::ZERO, |until| until.since(own));
-                format!("({on_disk} on its disk, {}, bound for {bound:?})", holder(life.voter.durable()))
+                let bound =
+                    life.state.voter.bound_until(own).map_or(std::time::Duration::ZERO, |until| until.since(own));
+                format!("({on_disk} on its disk, {}, bound for {bound:?})", holder(life.state.voter.durable()))
             }
         }
     }

@@ -147,11 +147,11 @@ impl World {
         {
             return Some((Told::Refused, false));
         }
-        let promise = life.voter.durable().clone();
+        let promise = life.state.voter.durable().clone();
         let _ = post;
         let (answer, has_changed) = self.change_roll(v, |roll, voter| roll.handle(ask, &mut (&name(), voter), own))?;
         let life = self.peers.booths[v].life.as_ref()?;
-        let has_inherited = promise != *life.voter.durable();
+        let has_inherited = promise != *life.state.voter.durable();
         self.tell_end_of(v, own);
         self.trace.hash(&(self.now, v, &answer));
         self.log(None, || format!("  v{v}: {asked}: {answer:?}"));
@@ -168,7 +168,7 @@ impl World {
         let life = self.peers.booths[v].life.as_mut()?;
         let post = life.post.as_mut()?;
         let before = post.roll.clone();
-        let done = does(&mut post.roll, &mut life.voter);
+        let done = does(&mut post.roll, &mut life.state.voter);
         let has_changed = post.roll != before;
         if has_changed {
             let (promised, taken) = post.roll.next();

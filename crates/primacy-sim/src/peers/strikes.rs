@@ -212,7 +212,7 @@ impl World {
     fn backs(&self, v: usize, (leader, token): (usize, Token)) -> bool {
         let booth = &self.peers.booths[v];
         let client = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));
-        let term = booth.life.as_ref().map(|life| life.voter.durable().term);
+        let term = booth.life.as_ref().map(|life| life.state.voter.durable().term);
         client.is_some_and(|client| client.reaches(booth.id)) && term.is_some_and(|term| term <= token)
     }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use primacy_core::lease::{Standing, WaitQueue};
-use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter, VoterId};
+use primacy_core::lease::Standing;
+use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter, VoterId, VoterState};
 use primacy_core::{CandidateId, Instant};
 
 use super::What;
@@ -53,12 +53,12 @@ pub(super) struct Disk {
 pub(super) struct Life {
     pub(super) number: u64,
     pub(super) clock: Clock,
-    pub(super) voter: Voter,
+    /// Its promise, and who waits.
+    pub(super) state: VoterState<()>,
     /// Where voters are exchanged.
     pub(super) post: Option<Post>,
     inbox: VecDeque<(u64, Frame)>,
     flush: Option<Flush>,
-    waiting: WaitQueue<()>,
     /// Until when it was bound when that was last told of.
     bound_until: Option<Instant>,
     /// For when it is to be told of that this ends.
@@ -94,7 +94,7 @@ impl Booth {
     pub(super) fn tell_orders(&self, known: &mut Orders) {
         known.merge(&self.kept.promise.orders);
         if let Some(life) = &self.life {
-            known.merge(&life.voter.durable().orders);
+            known.merge(&life.state.voter.durable().orders);
         }
     }
 
@@ -113,7 +113,7 @@ impl Booth {
     /// Those who have said lately that they wait.
     pub(super) fn waiting(&self, now: u64) -> Vec<CandidateId> {
         let Some(life) = &self.life else { return Vec::new() };
-        life.waiting.list(None, life.clock.read(now)).into_iter().map(|entry| entry.id).collect()
+        life.state.waiting.list(None, life.clock.read(now)).into_iter().map(|entry| entry.id).collect()
     }
 }
 
@@ -140,8 +140,8 @@ impl World {
             self.saw(Sometimes::BootWait);
         }
         let booth = &mut self.peers.booths[v];
-        let (inbox, waiting) = (VecDeque::new(), WaitQueue::default());
-        booth.life = Some(Life { number, clock, voter, post, inbox, flush: None, waiting, bound_until, armed: None });
+        let (inbox, state) = (VecDeque::new(), VoterState::new(voter));
+        booth.life = Some(Life { number, clock, state, post, inbox, flush: None, bound_until, armed: None });
         self.log(None, || format!("v{v} starts with term {}", disk.promise.term));
         // A disk that does not work is known at once, and nothing is said before.
         self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
@@ -198,7 +198,11 @@ impl World {
         let (mut must_flush, mut is_news) = (false, false);
         for (connection, frame) in works {
             match frame {
-                Frame::Leave(id) => drop(self.waiting_at(v).map(|waiting| waiting.leave(id))),
+                Frame::Leave(id) => {
+                    if let Some(life) = &mut self.peers.booths[v].life {
+                        life.state.waiting.leave(id);
+                    }
+                }
                 // Another voter was there when this was asked.
                 Frame::Ask { to, .. } | Frame::Roll { to, .. } | Frame::Behind { to, .. }
                     if to != self.peers.booths[v].id => {}
@@ -254,59 +258,30 @@ impl World {
         self.flush(v, Flush { disk, answers: Vec::new(), is_news: true });
     }
 
-    fn waiting_at(&mut self, v: usize) -> Option<&mut WaitQueue<()>> {
-        self.peers.booths[v].life.as_mut().map(|life| &mut life.waiting)
-    }
-
     /// What it answers; whether that must be flushed first; and whether others should hear of it.
     fn answer_as(&mut self, v: usize, question: &Question, own: Instant) -> Option<(Answer, Standing, bool, bool)> {
         let life = self.peers.booths[v].life.as_mut()?;
         let Question { ask, asker, waits, .. } = question;
-        let lease = life.voter.durable().lease;
-        if let Some(rank) = waits {
-            life.waiting.announce(*asker, *rank, (), (!lease.is_zero()).then_some(lease), own);
-        }
-        let was_bound = life.voter.bound_until(own);
-        let before = life.voter.durable().support();
-        let verdict = life.voter.handle(ask, own);
-        let accepted = verdict.answer.accepted;
-        let is_news = match ask {
-            Ask::Claim { term, holder, granted, .. } if accepted => {
-                life.waiting.leave(holder.id);
-                let is_new = life.voter.durable().support() != before;
-                if granted.is_some() && is_new {
-                    self.tally.saw(Sometimes::CaughtUp);
-                    if *term == before.0 {
-                        self.tally.saw(Sometimes::WonOver);
-                    }
+        let bound_before = life.state.voter.bound_until(own);
+        let outcome = life.state.answer(ask, *asker, waits.map(|rank| (*asker, rank, ())), own);
+        life.bound_until = outcome.bound_until;
+        match (ask, &outcome.supported) {
+            (Ask::Claim { term, granted: Some(_), .. }, Some((before, _))) => {
+                self.tally.saw(Sometimes::CaughtUp);
+                if term == before {
+                    self.tally.saw(Sometimes::WonOver);
                 }
-                is_new
             }
-            Ask::Release { .. } if accepted => was_bound.is_some(),
-            Ask::Withdraw { .. } => {
-                let bound = life.voter.bound_until(own);
-                if bound < was_bound {
-                    self.tally.saw(Sometimes::Withdrawn);
-                }
-                bound.is_none() && was_bound.is_some()
-            }
-            Ask::Order { .. } => verdict.must_flush,
-            _ => false,
-        };
-        let life = self.peers.booths[v].life.as_mut()?;
-        if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = ask {
-            life.waiting.leave(*id);
+            (Ask::Withdraw { .. }, _) if outcome.bound_until < bound_before => self.tally.saw(Sometimes::Withdrawn),
+            _ => {}
         }
-        life.bound_until = life.voter.bound_until(own);
-        let holder = life.bound_until.and(life.voter.durable().holder.as_ref()).map(|holder| holder.id);
-        let standing = life.waiting.standing_by_id(*asker, holder, own);
-        self.trace.hash(&(self.now, v, ask, &verdict.answer));
-        self.log(None, || format!("  v{v}: {}", describe(ask, &verdict.answer)));
+        self.trace.hash(&(self.now, v, ask, &outcome.answer));
+        self.log(None, || format!("  v{v}: {}", describe(ask, &outcome.answer)));
         if !matches!(ask, Ask::Read) {
             self.check_promises();
             self.note_renewal(ask);
         }
-        Some((verdict.answer, standing, verdict.must_flush, is_news))
+        Some((outcome.answer, outcome.standing, outcome.must_flush, outcome.is_news))
     }
 
     /// What was done may be told of: the answers leave, and hints.
@@ -404,7 +379,7 @@ impl World {
     /// Its promise may end at another time than it was going to.
     pub(super) fn tell_end_of(&mut self, v: usize, own: Instant) {
         if let Some(life) = &mut self.peers.booths[v].life {
-            life.bound_until = life.voter.bound_until(own);
+            life.bound_until = life.state.voter.bound_until(own);
         }
     }
 
@@ -470,10 +445,10 @@ impl World {
 
 impl Life {
     fn bind_anew(&mut self, own: Instant) {
-        self.voter.bind_anew(own);
-        self.bound_until = self.voter.bound_until(own);
+        self.state.voter.bind_anew(own);
+        self.bound_until = self.state.voter.bound_until(own);
         if let Some(post) = &mut self.post {
-            post.bound_anew(&mut self.voter, own);
+            post.bound_anew(&mut self.state.voter, own);
         }
     }
 
@@ -484,7 +459,10 @@ impl Life {
 
     /// What is to be on disk.
     fn disk(&self) -> Disk {
-        Disk { promise: self.voter.durable().clone(), roll: self.post.as_ref().map(|post| Arc::clone(&post.disk)) }
+        Disk {
+            promise: self.state.voter.durable().clone(),
+            roll: self.post.as_ref().map(|post| Arc::clone(&post.disk)),
+        }
     }
 }
 

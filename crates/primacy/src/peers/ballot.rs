@@ -6,7 +6,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::time::Duration;
 
-use primacy_core::quorum::{Ask, Durable, Elections, Roll, RollAnswer, RollAsk, Testimony, Voter, VoterId};
+use primacy_core::quorum::{
+    Ask, Durable, Elections, Outcome as Answered, Roll, RollAnswer, RollAsk, Testimony, Voter, VoterId, VoterState,
+};
 use prost::Message as _;
 
 use super::annals::Annals;
@@ -15,7 +17,7 @@ use super::kept::Kept;
 use super::wire::{self, Malformed, NextKept, Told};
 use crate::select::Rank;
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
-use crate::store::waiting::{self, Notice, WaitQueue};
+use crate::store::waiting::{self, Notice};
 use crate::store::{Holder, Term, nobody};
 use crate::{CandidateId, ElectionName, Instant};
 
@@ -119,11 +121,11 @@ impl Ends {
 
 impl Elections for Promises {
     fn bound_until(&self, now: Instant) -> Option<Instant> {
-        self.elections.values().filter_map(|ballot| ballot.voter.bound_until(now)).max()
+        self.elections.values().filter_map(|ballot| ballot.state.voter.bound_until(now)).max()
     }
 
     fn kept(&self) -> BTreeMap<ElectionName, Durable> {
-        let kept = self.elections.iter().map(|(name, ballot)| (name.clone(), ballot.voter.durable().clone()));
+        let kept = self.elections.iter().map(|(name, ballot)| (name.clone(), ballot.state.voter.durable().clone()));
         // Who only looked has left nothing behind.
         kept.filter(|(_, durable)| *durable != Durable::default()).collect()
     }
@@ -135,10 +137,10 @@ impl Elections for Promises {
         let drift_ppm = self.drift_ppm;
         let new = || Ballot::new(Durable::default(), drift_ppm, now);
         let ballot = self.elections.entry(election.clone()).or_insert_with(new);
-        let was_unclaimed = ballot.is_unclaimed() && !ballot.waiting.is_empty();
-        let taken = ballot.voter.inherit(given, now);
-        let until = ballot.voter.bound_until(now);
-        self.unclaimed -= usize::from(was_unclaimed && !ballot.is_unclaimed());
+        let was_unclaimed = ballot.state.is_unclaimed() && !ballot.state.waiting.is_empty();
+        let taken = ballot.state.voter.inherit(given, now);
+        let until = ballot.state.voter.bound_until(now);
+        self.unclaimed -= usize::from(was_unclaimed && !ballot.state.is_unclaimed());
         self.ends.note(election, ballot, until);
         if ballot.is_blank() {
             self.elections.remove(election);
@@ -166,10 +168,10 @@ impl Promises {
         let is_full = |own: &Self| own.waiting >= WAITING_MOST || (is_new && own.unclaimed >= UNCLAIMED_MOST);
         if is_full(self) && now.since(self.swept) >= SWEEP {
             self.swept = now;
-            self.elections.values_mut().for_each(|ballot| ballot.waiting.remove_old(now));
+            self.elections.values_mut().for_each(|ballot| ballot.state.waiting.remove_old(now));
             self.elections.retain(|_, ballot| !ballot.is_blank());
-            self.waiting = self.elections.values().map(|ballot| ballot.waiting.len()).sum();
-            self.unclaimed = self.elections.values().filter(|ballot| ballot.is_unclaimed()).count();
+            self.waiting = self.elections.values().map(|ballot| ballot.state.waiting.len()).sum();
+            self.unclaimed = self.elections.values().filter(|ballot| ballot.state.is_unclaimed()).count();
         }
         !is_full(self)
     }
@@ -177,8 +179,7 @@ impl Promises {
 
 /// One of them.
 struct Ballot {
-    voter: Voter,
-    waiting: WaitQueue,
+    state: VoterState<Notice>,
     past: TermHistory,
     /// When it came to support the present term.
     since: Option<Instant>,
@@ -190,17 +191,58 @@ impl Ballot {
     fn new(durable: Durable, drift_ppm: u32, now: Instant) -> Self {
         let voter = Voter::restarted(durable, drift_ppm, now);
         let bound_until = voter.bound_until(now);
-        Self { voter, waiting: WaitQueue::default(), past: TermHistory::default(), since: None, bound_until }
-    }
-
-    /// Nobody has claimed it, or ordered anything in it.
-    fn is_unclaimed(&self) -> bool {
-        *self.voter.durable() == Durable::default()
+        Self { state: VoterState::new(voter), past: TermHistory::default(), since: None, bound_until }
     }
 
     /// Nothing is known of it.
     fn is_blank(&self) -> bool {
-        self.is_unclaimed() && self.waiting.is_empty()
+        self.state.is_unclaimed() && self.state.waiting.is_empty()
+    }
+
+    /// Writes down who leads, for people.
+    fn note_history(
+        &mut self,
+        ask: &Ask,
+        answered: &Answered,
+        reason: &str,
+        now: Instant,
+        election: &ElectionName,
+        annals: &mut Annals,
+    ) {
+        match ask {
+            Ask::Claim { term, holder, .. } if answered.supported.is_some() => {
+                if answered.supported.is_some_and(|(before, _)| *term == before) {
+                    // The candidate that it supported first was not granted the term.
+                    self.past.strike(*term);
+                    annals.strike(election, *term);
+                }
+                self.past.open(*term, holder, if answered.was_bound { "removed" } else { TAKEN_OVER });
+                self.since = Some(now);
+                // The one that has ended, and the one that begins.
+                self.past.newest(2).for_each(|term| annals.note(election, term));
+            }
+            // What was taken back has never led.
+            Ask::Release { term, beat: 0, .. } if answered.answer.accepted => {
+                self.past.strike(*term);
+                annals.strike(election, *term);
+            }
+            Ask::Release { term, .. } if answered.answer.accepted => {
+                self.past.close(*term, reason);
+                self.past.newest(1).for_each(|term| annals.note(election, term));
+            }
+            Ask::Forget { term } if answered.must_flush => {
+                let nobody = Holder { id: CandidateId::from_bits(0), label: nobody(), data: String::new() };
+                (self.past, self.since) = (TermHistory::default(), None);
+                self.past.open(*term, &nobody, FORGOTTEN);
+                self.past.close(*term, FORGOTTEN);
+                annals.forget(election);
+                self.past.newest(1).for_each(|term| annals.note(election, term));
+            }
+            _ => {}
+        }
+        if let Some(term) = answered.granted.filter(|term| self.past.prove(*term)) {
+            annals.prove(election, term);
+        }
     }
 }
 
@@ -228,8 +270,8 @@ impl Ballots {
     /// The time that has passed is not known: all promises are bound anew, as after a restart.
     pub(super) fn bind_anew(&mut self, now: Instant) {
         for (name, ballot) in &mut self.promises.elections {
-            ballot.voter.bind_anew(now);
-            let until = ballot.voter.bound_until(now);
+            ballot.state.voter.bind_anew(now);
+            let until = ballot.state.voter.bound_until(now);
             self.promises.ends.note(name, ballot, until);
         }
         self.roll.bound_anew(&self.promises, now);
@@ -250,9 +292,9 @@ impl Ballots {
         let answer = self.roll.handle(ask, &mut self.promises, now);
         for name in given {
             if let Some(ballot) = self.promises.elections.get(&name)
-                && self.kept.elections.get(&name) != Some(ballot.voter.durable())
+                && self.kept.elections.get(&name) != Some(ballot.state.voter.durable())
             {
-                self.kept.elections.insert(name.clone(), ballot.voter.durable().clone());
+                self.kept.elections.insert(name.clone(), ballot.state.voter.durable().clone());
                 self.stirred.insert(name);
                 self.must_flush = true;
             }
@@ -331,7 +373,7 @@ impl Ballots {
         let announce = announce.filter(|(notice, _)| {
             let ballot = self.promises.elections.get(&election);
             let is_new = is_unclaimed && ballot.is_none();
-            ballot.is_some_and(|ballot| ballot.waiting.has(notice.who.id)) || self.promises.has_room(is_new, now)
+            ballot.is_some_and(|ballot| ballot.state.waiting.has(notice.who.id)) || self.promises.has_room(is_new, now)
         });
         // A look leaves nothing behind.
         let mut unknown = Ballot::new(Durable::default(), self.promises.drift_ppm, now);
@@ -339,79 +381,17 @@ impl Ballots {
             Some(ballot) => (ballot, true),
             None => (&mut unknown, false),
         };
-        let waited = ballot.waiting.len();
-        if let Some((notice, rank)) = announce {
-            let lease = ballot.voter.durable().lease;
-            let lease = (!lease.is_zero()).then_some(lease);
-            ballot.waiting.announce(notice.who.id, rank, notice, lease, now);
-        }
-        let was_bound = ballot.voter.bound_until(now).is_some();
-        let before = ballot.voter.durable().support();
-        let verdict = ballot.voter.handle(&ask, now);
-        let accepted = verdict.answer.accepted;
-        if let Ask::Renew { id, .. } | Ask::Release { id, beat: 1.., .. } = &ask {
-            // It leads, or has led, though this voter may have missed that.
-            ballot.waiting.leave(*id);
-        }
-        let is_news = match &ask {
-            Ask::Claim { term, holder, .. } if accepted => {
-                let is_new = ballot.voter.durable().support() != before;
-                if is_new && *term == before.0 {
-                    // Whom it supported first was not granted it.
-                    ballot.past.strike(*term);
-                    self.annals.strike(&election, *term);
-                }
-                if is_new {
-                    ballot.past.open(*term, holder, if was_bound { "removed" } else { TAKEN_OVER });
-                    ballot.since = Some(now);
-                    // The one that has ended, and the one that begins.
-                    ballot.past.newest(2).for_each(|term| self.annals.note(&election, term));
-                }
-                ballot.waiting.leave(holder.id);
-                is_new
-            }
-            Ask::Release { term, beat, .. } if accepted => {
-                // What was taken back has never led.
-                if *beat == 0 {
-                    ballot.past.strike(*term);
-                    self.annals.strike(&election, *term);
-                } else {
-                    ballot.past.close(*term, &reason);
-                    ballot.past.newest(1).for_each(|term| self.annals.note(&election, term));
-                }
-                was_bound
-            }
-            Ask::Withdraw { .. } => was_bound && ballot.voter.bound_until(now).is_none(),
-            Ask::Order { .. } => verdict.must_flush,
-            Ask::Forget { term } if verdict.must_flush => {
-                let nobody = Holder { id: CandidateId::from_bits(0), label: nobody(), data: String::new() };
-                (ballot.past, ballot.since) = (TermHistory::default(), None);
-                ballot.past.open(*term, &nobody, FORGOTTEN);
-                ballot.past.close(*term, FORGOTTEN);
-                self.annals.forget(&election);
-                ballot.past.newest(1).for_each(|term| self.annals.note(&election, term));
-                true
-            }
-            _ => false,
-        };
-        let granted = match &ask {
-            Ask::Renew { term, .. }
-            | Ask::Claim { term, granted: Some(_), .. }
-            | Ask::Release { term, beat: 1.., .. } => Some(*term),
-            _ => None,
-        };
-        // Nobody renews or gives back what it was not granted.
-        if let Some(term) = granted.filter(|term| accepted && ballot.past.prove(*term)) {
-            self.annals.prove(&election, term);
-        }
-        let until = ballot.voter.bound_until(now);
-        self.promises.ends.note(&election, ballot, until);
-        let holder = ballot.bound_until.and(ballot.voter.durable().holder.as_ref()).map(|holder| holder.id);
+        let waited = ballot.state.waiting.len();
+        let announce = announce.map(|(notice, rank)| (notice.who.id, rank, notice));
+        let answered = ballot.state.answer(&ask, asker, announce, now);
+        ballot.note_history(&ask, &answered, &reason, now, &election, &mut self.annals);
+        self.promises.ends.note(&election, ballot, answered.bound_until);
+        let holder = answered.bound_until.and(ballot.state.voter.durable().holder.as_ref()).map(|holder| holder.id);
         let told = Told {
-            answer: verdict.answer,
-            standing: ballot.waiting.standing_by_id(asker, holder, now),
+            answer: answered.answer,
+            standing: answered.standing,
             waiting: if lists {
-                waiting::list(&ballot.waiting, holder, now).take(LISTED_MOST).collect()
+                waiting::list(&ballot.state.waiting, holder, now).take(LISTED_MOST).collect()
             } else {
                 Vec::new()
             },
@@ -419,19 +399,19 @@ impl Ballots {
             proven: ballot.past.proven().filter(|_| lists).cloned(),
             claimed: ballot.past.claimed().filter(|_| lists).cloned(),
         };
-        if verdict.must_flush {
-            self.kept.elections.insert(election.clone(), ballot.voter.durable().clone());
+        if answered.must_flush {
+            self.kept.elections.insert(election.clone(), ballot.state.voter.durable().clone());
             self.must_flush = true;
         }
-        let (waits, was_unclaimed) = (ballot.waiting.len(), is_known && is_unclaimed);
-        let (is_unclaimed, is_blank) = (ballot.is_unclaimed(), ballot.is_blank());
+        let (waits, was_unclaimed) = (ballot.state.waiting.len(), is_known && is_unclaimed);
+        let (is_unclaimed, is_blank) = (ballot.state.is_unclaimed(), ballot.is_blank());
         if is_blank && is_known {
             self.promises.elections.remove(&election);
         } else if !is_blank && !is_known {
             self.promises.elections.insert(election.clone(), unknown);
         }
         self.promises.recount(waited, waits, was_unclaimed, is_unclaimed && !is_blank);
-        if is_news {
+        if answered.is_news {
             self.stirred.insert(election);
         }
         Outcome::Told(Box::new(told))
@@ -439,9 +419,9 @@ impl Ballots {
 
     pub(super) fn leave(&mut self, election: &ElectionName, id: CandidateId) {
         let Some(ballot) = self.promises.elections.get_mut(election) else { return };
-        let (waited, was_unclaimed) = (ballot.waiting.len(), !self.kept.elections.contains_key(election));
-        ballot.waiting.leave(id);
-        let (waits, is_blank) = (ballot.waiting.len(), ballot.is_blank());
+        let (waited, was_unclaimed) = (ballot.state.waiting.len(), !self.kept.elections.contains_key(election));
+        ballot.state.waiting.leave(id);
+        let (waits, is_blank) = (ballot.state.waiting.len(), ballot.is_blank());
         if is_blank {
             self.promises.elections.remove(election);
         }
