@@ -1,7 +1,7 @@
 //! The rules of an election's record against an oracle.
 //!
 //! The oracle is a naive store, written apart on purpose from the descriptions of [`Request`] and [`OrderKind`]: it changes
-//! its record in place, field by field, and shares no code with the rules. All other stores share the rules.
+//! its record in place, field by field, and shares no code with the rules. The other stores in memory share them.
 
 use std::time::Duration;
 
@@ -15,6 +15,14 @@ use proptest::prelude::*;
 struct NaiveStore {
     record: Option<Record>,
     remembered: u64,
+}
+
+/// What became of an order; and why the term has ended, if it has.
+#[derive(Clone, Debug, PartialEq)]
+enum Naive {
+    Written(Option<EndReason>),
+    Already,
+    TokenChanged,
 }
 
 impl NaiveStore {
@@ -79,11 +87,11 @@ impl NaiveStore {
         (holder.id == id && record.version == version).then_some(record)
     }
 
-    /// Takes an order, and says whether it changed anything. Another token than the order means changes nothing.
-    fn order(&mut self, live: bool, order: &Order) -> bool {
-        let Some(record) = &mut self.record else { return false };
+    /// Takes an order on a record, and says what became of it.
+    fn order(&mut self, live: bool, order: &Order) -> Naive {
+        let record = self.record.as_mut().expect("there is one");
         if order.token.is_some_and(|token| token != record.version.token) {
-            return false;
+            return Naive::TokenChanged;
         }
         let before = record.clone();
         let mut is_emptied = false;
@@ -106,11 +114,14 @@ impl NaiveStore {
             record.holder = None;
             record.version.beat += 1;
         }
-        let is_changed = *record != before;
-        if is_changed {
-            record.intent += 1;
+        if *record == before {
+            return Naive::Already;
         }
-        is_changed
+        record.intent += 1;
+        Naive::Written(is_emptied.then(|| match &order.kind {
+            OrderKind::Promote { successor, .. } => EndReason::Promoted { successor: successor.clone() },
+            _ => EndReason::Deposed,
+        }))
     }
 }
 
@@ -180,12 +191,15 @@ proptest! {
         for (is_order, draw) in draws {
             let before = oracle.clone();
             let (is_changed, next) = if is_order {
+                let Some(judged) = &record else { continue };
                 let (live, order) = (draw.3 > 1, order(draw, record.as_ref()));
-                let next = record.as_ref().and_then(|record| match row::order(record, live, &order) {
-                    Verdict::Write(next, _) => Some(next),
-                    Verdict::Already | Verdict::TokenChanged => None,
-                });
-                (oracle.order(live, &order), next)
+                let (became, next) = match row::order(judged, live, &order) {
+                    Verdict::Write(next, reason) => (Naive::Written(reason), Some(next)),
+                    Verdict::Already => (Naive::Already, None),
+                    Verdict::TokenChanged => (Naive::TokenChanged, None),
+                };
+                prop_assert_eq!(oracle.order(live, &order), became, "{:?} of {:?}", order, &before);
+                (next.is_some(), next)
             } else {
                 let request = request(draw, &oracle);
                 let next = row::change(record.as_ref(), remembered, 0, &request).expect("tokens are left");

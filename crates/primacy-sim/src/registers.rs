@@ -19,6 +19,9 @@ pub(crate) struct Registers {
 struct Beside {
     /// The counter that a crash leaves.
     durable: u64,
+    /// The counter now, and since when it is that: what the checkers go by, whatever the table says.
+    counter: u64,
+    beaten_at: u64,
     joined_at: u64,
     lost_at: Option<u64>,
 }
@@ -60,8 +63,7 @@ impl Registers {
     }
 
     fn known(&self, member: &TableMember) -> Row {
-        let Beside { joined_at, lost_at, .. } = self.beside[&member.descriptor.process];
-        let beaten_at = member.beaten_at.as_nanos();
+        let Beside { beaten_at, joined_at, lost_at, .. } = self.beside[&member.descriptor.process];
         Row { descriptor: member.descriptor.clone(), beaten_at, joined_at, lost_at }
     }
 
@@ -81,7 +83,7 @@ impl Registers {
             let counter = self.table.member(*process).map(|member| member.descriptor.counter);
             if counter.is_some_and(|counter| beside.durable < counter) {
                 self.table.lose_beats(*process, beside.durable);
-                beside.lost_at = Some(now);
+                (beside.counter, beside.lost_at) = (beside.durable, Some(now));
                 lost = true;
             }
         }
@@ -104,7 +106,8 @@ impl Registers {
         for event in events {
             match event {
                 MemberEventKind::Joined { process, .. } => {
-                    self.beside.insert(process, Beside { durable: 1, joined_at: now, lost_at: None });
+                    let beside = Beside { durable: 1, counter: 1, beaten_at: now, joined_at: now, lost_at: None };
+                    self.beside.insert(process, beside);
                     done.numbered = self.vars().map(|vars| vars.max_id);
                 }
                 MemberEventKind::Left { process, .. } => drop(self.beside.remove(&process)),
@@ -113,6 +116,16 @@ impl Registers {
                     done.evicted.extend(named.remove(&process));
                 }
                 MemberEventKind::Round { round: next } => done.paced = round.map(|round| (round, next)),
+            }
+        }
+        let members = || self.table.members().map(|member| member.descriptor.process);
+        assert!(members().eq(self.beside.keys().copied()), "somebody came or went, and no event tells of it");
+        for member in self.table.members() {
+            let counter = member.descriptor.counter;
+            if let Some(beside) = self.beside.get_mut(&member.descriptor.process)
+                && beside.counter != counter
+            {
+                (beside.counter, beside.beaten_at) = (counter, now);
             }
         }
         let is_durable = match request {

@@ -1,7 +1,9 @@
 //! What each step and each order makes of an election's record: the rules that every store follows.
 //!
-//! The stores in memory, the simulator and the model checks run these functions. A store with a database writes what they
-//! return by a statement that insists on the record which they were given.
+//! The stores in memory and the simulator run these functions; the model check and the scenario tests do for requests, and
+//! write orders by hand, also some that no operator could give. SQLite and MySQL write what these functions return, by a
+//! statement that insists on the record which they were given. PostgreSQL does the same for orders; its steps are one
+//! statement each, which the conformance suite compares with these functions.
 
 use core::time::Duration;
 
