@@ -81,12 +81,7 @@ impl World {
 
     /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
     pub(super) fn silence_bound(&self) -> u64 {
-        let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
-        let stale = if self.has_peers() {
-            self.dead_announcements(live)
-        } else {
-            self.store.stale_announcements(self.now, live)
-        };
+        let stale = self.announced_by_dead();
         // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
         let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
         let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));
@@ -164,9 +159,15 @@ impl World {
         self.on_slowest_clock(round + self.longest(Timing::window) + joins) + crate::nanos(self.latency() * 8)
     }
 
+    /// How many announcements count of candidates that do not live: those who wait leave them their turn.
+    fn announced_by_dead(&self) -> u32 {
+        let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
+        if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(self.now, live) }
+    }
+
     /// From an order, or a stop, to the next leader: the time that work may take to stop, and a few calls.
     pub(super) fn hand_over_bound(&self) -> u64 {
-        let count = self.nodes.len() as u32 * 2;
+        let count = self.nodes.len() as u32 * 2 + self.announced_by_dead();
         let own = self.longest(|timing| timing.grace() + timing.kill() + timing.slot() * count);
         let reserve = self.scenario.company.map_or(0, |company| self.reserve_bound(&company));
         let opening = self.opening_bound();
