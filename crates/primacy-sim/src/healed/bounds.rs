@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use primacy_core::Timing;
+use primacy_core::lease::Standing;
 
 use super::{LATENESS, PEERS_SETTLE};
-use crate::node::{Node, Process};
+use crate::node::Node;
 use crate::protocol::Company;
 use crate::registers::Row;
 use crate::scenario::Profile;
@@ -81,11 +82,7 @@ impl World {
 
     /// From the silent loss of a leader to the next: what `Timing` publishes, if all have one timing.
     pub(super) fn silence_bound(&self) -> u64 {
-        let stale = self.announced_by_dead();
-        // Where nobody who lives has heard yet that it is next in line, nobody looks as often as the next do.
-        let next = |process: &Process| !process.is_deaf() && process.candidate.standing().is_some_and(|s| s.is_next());
-        let watched = self.nodes.iter().any(|node| node.is_eligible() && node.process.as_ref().is_some_and(next));
-        let ahead = if watched { stale } else { stale.max(2) };
+        let ahead = self.announced_by_dead().max(self.least_ahead());
         if let Some(company) = self.scenario.company {
             return self.succession_bound(&company, ahead);
         }
@@ -96,8 +93,9 @@ impl World {
             let bound = timing.map_or(Duration::ZERO, |timing| timing.failover_bound(ahead, self.latency()));
             return crate::nanos(bound + starts) + self.opening_bound();
         }
+        let standing = Standing { ahead, ..Standing::default() };
         let own = self.longest(|timing| timing.stretched(self.scenario.longest))
-            + self.longest(Timing::renew_every)
+            + self.longest(|timing| timing.watch_every(standing))
             + self.longest(Timing::look_lag) * 4
             + self.longest(Timing::slot) * (ahead + self.nodes.len() as u32);
         self.on_slowest_clock(own) + crate::nanos(self.latency() * 8) + self.opening_bound()
@@ -163,6 +161,16 @@ impl World {
     fn announced_by_dead(&self) -> u32 {
         let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
         if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(self.now, live) }
+    }
+
+    /// How many candidates come before the first one that lives and hears of the store, by what each was told when it last
+    /// looked: until it looks again, it looks as seldom as that place asks of it.
+    fn least_ahead(&self) -> u32 {
+        let told = self.nodes.iter().filter(|node| node.is_eligible()).filter_map(|node| {
+            let process = node.process.as_ref().filter(|process| !process.is_deaf())?;
+            Some(process.candidate.standing()?.ahead)
+        });
+        told.min().unwrap_or(2)
     }
 
     /// From an order, or a stop, to the next leader: the time that work may take to stop, and a few calls.
