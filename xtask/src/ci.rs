@@ -41,6 +41,7 @@ const STEPS: &[Step] = &[
         run: model,
     },
     Step { name: "simulation", about: "seeded worlds with faults, and planted bugs found in them", run: simulation },
+    Step { name: "papers", about: "published forms break as they are known to, and repaired ones do not", run: papers },
 ];
 
 /// `cargo xtask ci`, with the names of steps to run only those; `--nightly` for what is too long for every change.
@@ -146,9 +147,10 @@ fn docs(shell: &Shell) -> Result<(), String> {
     shell.run("cargo", &args, &[("RUSTDOCFLAGS", "--deny warnings")])
 }
 
-/// Fences for drivers that nothing of the workspace uses, and the planted bugs of chaos, which do nothing until they are
-/// asked for. Whatever runs tests or chaos is built with these and the whole workspace, and so only once.
-pub(crate) const FEATURES: &str = "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,primacy-chaos/canary";
+/// Fences for drivers that nothing of the workspace uses, the planted bugs of chaos, which do nothing until they are
+/// asked for, and the benchmarks of the papers. Whatever runs tests or chaos is built with these and the whole workspace, and so only once.
+pub(crate) const FEATURES: &str =
+    "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,primacy-chaos/canary,primacy-papers/bench";
 
 /// Tests that need just any server share one of each kind; those that kill servers start their own.
 fn test(shell: &Shell) -> Result<(), String> {
@@ -161,7 +163,8 @@ fn test(shell: &Shell) -> Result<(), String> {
     // It runs everything but the examples in the documentation.
     shell.cargo(&["test", "--workspace", "--locked", "--doc", "--features", FEATURES])?;
     // Searches and hunts that the steps after this do with optimization, and larger.
-    let twice = "not (package(primacy-sim) & (test(small_searches) | test(every_planted_bug)))";
+    let twice =
+        "not ((package(primacy-sim) | package(primacy-papers)) & (test(small_searches) | test(every_planted_bug)))";
     // Most tests wait for something, so that twice as many as there are processors leave none idle.
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * 2;
     let threads = format!("--test-threads={threads}");
@@ -178,15 +181,24 @@ pub(crate) fn simulator(shell: &Shell, binary: &str) -> Result<String, String> {
     Ok(shell.target().join(PROFILE).join(binary).to_string_lossy().into_owned())
 }
 
+/// Builds the searches of the published forms, without their benchmark, and gives their place.
+fn papers_program(shell: &Shell) -> Result<String, String> {
+    shell.cargo(&["build", "--profile", PROFILE, "--locked", "--package", PAPERS, "--bin", PAPERS])?;
+    Ok(shell.target().join(PROFILE).join(PAPERS).to_string_lossy().into_owned())
+}
+
+const PAPERS: &str = "primacy-papers";
 const MODEL: &str = "primacy-model";
 const SIMULATOR: &str = "primacy-sim";
 
-/// The steps `model` and `simulation`, begun.
+/// The steps `model`, `simulation` and `papers`, begun.
 fn searches(shell: &Shell) -> Result<Vec<(&'static str, Aside)>, String> {
     let [model, simulation] = [simulator(shell, MODEL)?, simulator(shell, SIMULATOR)?];
+    let papers = papers_program(shell)?;
     Ok(vec![
         ("model", Aside::begin(shell, "model", &model, LARGEST)?),
         ("simulation", Aside::begin(shell, "simulation", &simulation, &["run", "--ci"])?),
+        ("papers", Aside::begin(shell, "papers", &papers, &["check"])?),
     ])
 }
 
@@ -215,6 +227,10 @@ fn model(shell: &Shell) -> Result<(), String> {
 
 fn simulation(shell: &Shell) -> Result<(), String> {
     shell.run(&simulator(shell, SIMULATOR)?, &["run", "--ci"], &[])
+}
+
+fn papers(shell: &Shell) -> Result<(), String> {
+    shell.run(&papers_program(shell)?, &["check"], &[])
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ usage: cargo xtask COMMAND
   services down     end them
   servers [NAME...] fetch servers of other versions, and run the tests of the stores against them
   bench [ARG...]    run the benchmarks; arguments are passed on
+  bench papers [ARG...]
+                    the published forms of elections beside primacy's
   chaos [ARG...]    strike real candidates on real stores; arguments are passed on, --help tells which";
 
 fn main() -> ExitCode {

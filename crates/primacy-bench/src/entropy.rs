@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
-pub(crate) struct Entropy(pub(crate) u64);
+pub struct Entropy(pub u64);
 
 impl Entropy {
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, and nobody iterates over it")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -14,7 +16,7 @@ impl Entropy {
     }
 
     /// A time between these, any as likely.
-    pub(crate) fn between(&mut self, (least, most): (Duration, Duration)) -> Duration {
+    pub fn between(&mut self, (least, most): (Duration, Duration)) -> Duration {
         let room = u64::try_from(most.saturating_sub(least).as_nanos()).unwrap_or(u64::MAX);
         least + Duration::from_nanos(self.next() % room.saturating_add(1))
     }

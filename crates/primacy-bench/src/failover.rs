@@ -16,7 +16,7 @@ use crate::spread::Spread;
 /// What happens to a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Event {
+pub enum Event {
     /// SIGTERM to the runner.
     GracefulStop,
     /// kill -9 of the program.
@@ -57,11 +57,11 @@ pub(crate) struct Failover {
 
 /// How long nobody led, after each event.
 #[derive(Default, Serialize)]
-pub(crate) struct Gaps {
+pub struct Gaps {
     /// To the next grant. None for crews.
-    pub(crate) grants_nanos: Vec<u64>,
+    pub grants_nanos: Vec<u64>,
     /// To the first instruction of the next leader's program, or of its work in a crew.
-    pub(crate) gaps_nanos: Vec<u64>,
+    pub gaps_nanos: Vec<u64>,
 }
 
 impl Failover {
@@ -85,7 +85,7 @@ impl Failover {
 
 /// How long nobody led after each of so many events. Before each the fleet is whole again, and then left alone for as long as
 /// `pause` says of the nth.
-pub(crate) fn gaps(
+pub fn gaps(
     fleet: &mut Fleet,
     mut leader: Start,
     event: Event,

@@ -23,13 +23,18 @@ use crate::{crew, log, proc};
 /// How a fleet's runners take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Manner {
+pub enum Manner {
     /// By the `lease` protocol, with a lease of so many milliseconds.
     Lease(u64),
     /// By the `registers` protocol, with rounds of so many milliseconds, two of which may be missed.
     Registers(u64),
     /// The same, as services that use the library: so many candidates in each process, and no runner.
-    Crew { round: u64, each: usize },
+    Crew {
+        /// The rounds at first, in milliseconds.
+        round: u64,
+        /// Candidates in each process.
+        each: usize,
+    },
 }
 
 impl Manner {
@@ -63,8 +68,9 @@ impl fmt::Display for Manner {
 }
 
 /// Runners, or crews, that campaign in one election.
-pub(crate) struct Fleet {
-    pub(crate) site: Site,
+pub struct Fleet {
+    /// Where they campaign.
+    pub site: Site,
     primacy: PathBuf,
     manner: Manner,
     lines: Receiver<Start>,
@@ -79,16 +85,19 @@ const SLACK: Duration = Duration::from_secs(180);
 
 /// A program has started.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
-    pub(crate) token: u64,
-    pub(crate) pid: i32,
-    pub(crate) name: String,
+pub struct Start {
+    /// The leadership's token.
+    pub token: u64,
+    /// The program, or the crew.
+    pub pid: i32,
+    /// Whose it is.
+    pub name: String,
     /// The machine's boot clock when it told so.
-    pub(crate) nanos: u64,
+    pub nanos: u64,
 }
 
 /// The program: tells that it has started, and lives until it is ended.
-pub(crate) fn sentry() -> Result<()> {
+pub fn sentry() -> Result<()> {
     let nanos = clock::boot_nanos().context("no boot clock")?;
     let [token, name] = ["PRIMACY_TOKEN", "PRIMACY_NAME"].map(|key| std::env::var(key).unwrap_or_default());
     let line = format!("{token} {} {name} {nanos}\n", std::process::id());
@@ -115,7 +124,11 @@ pub(crate) fn starts() -> Result<(PipeWriter, Receiver<Start>)> {
 }
 
 impl Fleet {
-    pub(crate) fn launch(primacy: &Path, site: Site, candidates: usize, manner: Manner) -> Result<Self> {
+    /// Starts so many processes with the binary `primacy`.
+    ///
+    /// # Errors
+    /// When the binary is not there, or a process does not start.
+    pub fn launch(primacy: &Path, site: Site, candidates: usize, manner: Manner) -> Result<Self> {
         let (writer, lines) = starts()?;
         let primacy = primacy
             .canonicalize()
@@ -170,7 +183,7 @@ impl Fleet {
     }
 
     /// Waits for a program to start with a token above this one.
-    pub(crate) fn await_start(&self, token: u64) -> Result<Start> {
+    pub fn await_start(&self, token: u64) -> Result<Start> {
         let end = Instant::now() + self.manner.lease() * 2 + SLACK;
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -194,7 +207,7 @@ impl Fleet {
     }
 
     /// Waits until the candidates of so many processes, all but the leader, have announced themselves, or are members with it.
-    pub(crate) fn await_waiting(&self, processes: usize) -> Result<()> {
+    pub fn await_waiting(&self, processes: usize) -> Result<()> {
         let count = processes * self.manner.each() - 1;
         let end = Instant::now() + self.manner.lease() * 3 + SLACK;
         loop {
@@ -238,14 +251,14 @@ impl Fleet {
     }
 
     /// CPU time that all runners and wardens have used.
-    pub(crate) fn cpu(&self) -> Duration {
+    pub fn cpu(&self) -> Duration {
         // The warden is the runner's child, the program the warden's.
         let of_two = |runner| proc::cpu(runner) + proc::children(runner).into_iter().map(proc::cpu).sum::<Duration>();
         self.runners.values().map(Child::id).map(of_two).sum()
     }
 
     /// Memory that all runners, or crews, keep for themselves, in bytes; and their threads.
-    pub(crate) fn memory_and_threads(&self) -> (u64, usize) {
+    pub fn memory_and_threads(&self) -> (u64, usize) {
         let each = self.runners.values().map(|child| (proc::memory(child.id()), proc::threads(child.id())));
         each.fold((0, 0), |(memory, threads), (more, others)| (memory + more, threads + others))
     }

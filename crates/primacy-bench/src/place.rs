@@ -17,10 +17,14 @@ use crate::peers::Peers;
 /// Which kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A file.
     Sqlite,
+    /// One server.
     Postgres,
+    /// One server.
     Mariadb,
+    /// Three voters.
     Peers,
 }
 
@@ -36,8 +40,9 @@ impl fmt::Display for Kind {
 }
 
 /// A store that exists for as long as it is measured.
-pub(crate) struct Place {
-    pub(crate) kind: Kind,
+pub struct Place {
+    /// What it is.
+    pub kind: Kind,
     held: Held,
     elections: Cell<u32>,
 }
@@ -51,9 +56,11 @@ enum Held {
 
 /// One election in a store.
 #[derive(Clone)]
-pub(crate) struct Site {
-    pub(crate) url: String,
-    pub(crate) election: String,
+pub struct Site {
+    /// The store.
+    pub url: String,
+    /// Its name there.
+    pub election: String,
 }
 
 /// For eight hundred candidates, their wardens and the measuring connections.
@@ -61,7 +68,7 @@ const CONNECTIONS: &str = "3000";
 
 impl Place {
     /// Starts it, with the settings of a production server: every commit is flushed.
-    pub(crate) fn start(kind: Kind, primacy: &Path) -> Result<Self> {
+    pub fn start(kind: Kind, primacy: &Path) -> Result<Self> {
         let held = match kind {
             Kind::Sqlite => Held::File(tempfile::tempdir()?),
             Kind::Postgres => {
@@ -75,7 +82,8 @@ impl Place {
         Ok(Self { kind, held, elections: Cell::new(0) })
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The store, as `primacy` is told of it.
+    pub fn url(&self) -> String {
         match &self.held {
             Held::File(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
             Held::Postgres(server) => server.url(),
@@ -85,14 +93,14 @@ impl Place {
     }
 
     /// An election that nobody has campaigned in.
-    pub(crate) fn site(&self) -> Site {
+    pub fn site(&self) -> Site {
         self.elections.set(self.elections.get() + 1);
         Site { url: self.url(), election: format!("bench-{}", self.elections.get()) }
     }
 
     /// How many statements the server has carried out, where it counts them: transactions on PostgreSQL, where each of
     /// primacy's statements is one.
-    pub(crate) fn statements(&self) -> Result<Option<u64>> {
+    pub fn statements(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
         match &self.held {
             Held::File(_) | Held::Peers(_) => Ok(None),
@@ -108,7 +116,7 @@ impl Place {
     }
 
     /// Runs statements as the server's administrator.
-    pub(crate) fn sql(&self, sql: &str) -> Result<String> {
+    pub fn sql(&self, sql: &str) -> Result<String> {
         Ok(match &self.held {
             Held::File(_) | Held::Peers(_) => anyhow::bail!("{} has no administrator", self.kind),
             Held::Postgres(server) => server.sql(sql)?,
@@ -117,7 +125,7 @@ impl Place {
     }
 
     /// How many rows the server has read, where it counts them.
-    pub(crate) fn rows_read(&self) -> Result<Option<u64>> {
+    pub fn rows_read(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
         match &self.held {
             Held::File(_) | Held::Peers(_) => Ok(None),
@@ -135,12 +143,12 @@ impl Place {
     }
 
     /// CPU time that the server's processes have used.
-    pub(crate) fn cpu(&self) -> Duration {
+    pub fn cpu(&self) -> Duration {
         self.servers().into_iter().map(crate::proc::cpu_with_children).sum()
     }
 
     /// Memory of the server's processes, in bytes.
-    pub(crate) fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         self.servers().into_iter().map(crate::proc::memory_with_children).sum()
     }
 

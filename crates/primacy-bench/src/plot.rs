@@ -52,7 +52,7 @@ fn distribution(file: &Path, store: Kind, event: Event, results: &[&Failover]) -
 }
 
 /// Which share of these was over after which time, as a line of steps.
-pub(crate) fn steps(mut times: Vec<f64>) -> Vec<(f64, f64)> {
+pub fn steps(mut times: Vec<f64>) -> Vec<(f64, f64)> {
     times.sort_by(f64::total_cmp);
     let count = times.len() as f64;
     let step = |(rank, time): (usize, &f64)| [(*time, rank as f64 / count), (*time, (rank + 1) as f64 / count)];

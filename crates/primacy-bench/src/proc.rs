@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 /// CPU time of every thread of a process.
-pub(crate) fn cpu(pid: u32) -> Duration {
+pub fn cpu(pid: u32) -> Duration {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
     let times = tasks.flatten().filter_map(|task| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;

@@ -4,16 +4,17 @@ use std::fmt;
 use std::time::Duration;
 
 /// Durations in ascending order.
-pub(crate) struct Spread(Vec<Duration>);
+pub struct Spread(Vec<Duration>);
 
 impl Spread {
-    pub(crate) fn of(mut durations: Vec<Duration>) -> Self {
+    /// Of these, in any order.
+    pub fn of(mut durations: Vec<Duration>) -> Self {
         durations.sort_unstable();
         Self(durations)
     }
 
     /// The smallest duration that at least this share of all do not exceed.
-    pub(crate) fn percentile(&self, percent: usize) -> Duration {
+    pub fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
     }

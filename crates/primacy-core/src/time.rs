@@ -79,14 +79,14 @@ pub(crate) fn stretched(span: Duration, drift_ppm: u32) -> Duration {
 }
 
 /// A random part of `span`.
-pub(crate) fn spread(span: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
+pub fn spread(span: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
     let nanos = nanos(span);
     Duration::from_nanos(if nanos == 0 { 0 } else { entropy() % nanos })
 }
 
 /// A time with exponential distribution (J. von Neumann, *Various Techniques Used in Connection with Random Digits*, 1951):
 /// exact, and only by comparing, so that all machines draw the same without floating-point numbers.
-pub(crate) fn exponential(mean: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
+pub fn exponential(mean: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
     if mean.is_zero() {
         return mean;
     }
@@ -110,13 +110,13 @@ pub(crate) fn exponential(mean: Duration, entropy: &mut dyn FnMut() -> u64) -> D
 }
 
 /// `bits` scaled to a number below `end`.
-pub(crate) fn below(bits: u64, end: u64) -> u64 {
+pub fn below(bits: u64, end: u64) -> u64 {
     let scaled = (u128::from(bits) * u128::from(end)) >> 64;
     u64::try_from(scaled).unwrap_or_default()
 }
 
 /// How long to wait after so many failures in a row: 10 ms, doubled with each up to `most`, half of it random.
-pub(crate) fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
+pub fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
     let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
     step / 2 + spread(step / 2, entropy)
 }

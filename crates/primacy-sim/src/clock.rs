@@ -7,7 +7,7 @@ const MILLION: i128 = 1_000_000;
 
 /// A clock whose rate is wrong by some parts per million.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     real: u64,
     local: u64,
     ppm: i32,
@@ -15,12 +15,12 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// A clock that shows `local` nanoseconds at the real time `real`.
-    pub(crate) fn new(real: u64, local: u64, ppm: i32) -> Self {
+    pub fn new(real: u64, local: u64, ppm: i32) -> Self {
         Self { real, local, ppm }
     }
 
     /// What it shows at a real time, which must not lie before its start.
-    pub(crate) fn read(&self, real: u64) -> Instant {
+    pub fn read(&self, real: u64) -> Instant {
         let elapsed = real.saturating_sub(self.real);
         let rate = MILLION + i128::from(self.ppm);
         // Some hours fit, and are divided much faster.
@@ -30,7 +30,7 @@ impl Clock {
     }
 
     /// The earliest real time at which it shows at least `local`.
-    pub(crate) fn real_at(&self, local: Instant) -> u64 {
+    pub fn real_at(&self, local: Instant) -> u64 {
         let left = local.as_nanos().saturating_sub(self.local);
         let rate = MILLION + i128::from(self.ppm);
         if let (Some(small), Ok(rate)) = (left.checked_mul(1_000_000), u64::try_from(rate)) {
@@ -42,7 +42,7 @@ impl Clock {
 
     /// How much time it has shown between two real times; at most that, at a rate wrong by `ppm`, where it has been slewed
     /// in between.
-    pub(crate) fn between(&self, from: u64, to: u64, ppm: u32) -> u64 {
+    pub fn between(&self, from: u64, to: u64, ppm: u32) -> u64 {
         if from >= self.real {
             return crate::nanos(self.read(to).since(self.read(from)));
         }
@@ -51,17 +51,17 @@ impl Clock {
     }
 
     /// Goes on at another rate, without a step.
-    pub(crate) fn slew(&mut self, real: u64, ppm: i32) {
+    pub fn slew(&mut self, real: u64, ppm: i32) {
         *self = Self { real, local: self.read(real).as_nanos(), ppm };
     }
 
     /// Steps ahead, as a boot clock may when its machine resumes: the clock that counts a suspend counts whole seconds.
-    pub(crate) fn step(&mut self, real: u64, ahead: u64) {
+    pub fn step(&mut self, real: u64, ahead: u64) {
         *self = Self { real, local: self.read(real).as_nanos().saturating_add(ahead), ppm: self.ppm };
     }
 
     /// Takes back what passed since `since`, as a clock that stops in suspend does. Such a clock is a planted bug.
-    pub(crate) fn forget(&mut self, since: u64, now: u64) {
+    pub fn forget(&mut self, since: u64, now: u64) {
         *self = Self { real: now, local: self.read(since).as_nanos(), ppm: self.ppm };
     }
 }

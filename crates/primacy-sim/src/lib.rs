@@ -12,13 +12,8 @@
 #[cfg(feature = "model")]
 pub mod company;
 #[cfg(feature = "model")]
-pub mod contest;
-#[cfg(feature = "model")]
 pub mod model;
-pub mod odds;
 mod opening;
-#[cfg(feature = "canaries")]
-pub mod published;
 #[cfg(feature = "model")]
 pub mod quorum;
 pub mod scale;
@@ -63,7 +58,16 @@ pub use tally::{Fault, Sometimes, Tally};
 pub use trace::Line;
 pub use world::Outcome;
 
+/// What other simulated worlds are built from: one queue, one seed, clocks with a rate of their own, and a log.
+pub mod engine {
+    pub use crate::clock::Clock;
+    pub use crate::nanos;
+    pub use crate::queue::Queue;
+    pub use crate::rng::Rng;
+    pub use crate::trace::{Line, Trace};
+}
+
 /// `span` in nanoseconds, at most `u64::MAX` (584 years).
-pub(crate) fn nanos(span: std::time::Duration) -> u64 {
+pub fn nanos(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -7,23 +7,23 @@ use std::time::Duration;
 /// Written out here (Steele, Lea and Flood, 2014) rather than taken from a library, because a replay command that is
 /// pasted into a report must not depend on which version of a generator was current.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng {
+pub struct Rng {
     state: u64,
 }
 
 impl Rng {
     /// The stream of this seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
     /// Another stream, which does not change what this one gives beside one number.
-    pub(crate) fn fork(&mut self) -> Self {
+    pub fn fork(&mut self) -> Self {
         Self::new(self.bits())
     }
 
     /// 64 random bits.
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -31,22 +31,22 @@ impl Rng {
     }
 
     /// A number below `n`, or 0 if `n` is 0.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
     /// A number from `low` to `high`, both included; `low` if they are the wrong way round.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
     /// True in so many of a million cases.
-    pub(crate) fn chance(&mut self, ppm: u32) -> bool {
+    pub fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.below(1_000_000) < u64::from(ppm)
     }
 
     /// A number from `low` to `high` of which every order of magnitude is as likely as any other.
-    pub(crate) fn spread(&mut self, low: u64, high: u64) -> u64 {
+    pub fn spread(&mut self, low: u64, high: u64) -> u64 {
         let (low, high) = (low.max(1), high.max(low).max(1));
         let bits = self.between(u64::from(low.ilog2()), u64::from(high.ilog2()));
         let floor = 1_u64 << bits;
@@ -54,17 +54,17 @@ impl Rng {
     }
 
     /// As [`spread`](Self::spread), for spans of time.
-    pub(crate) fn span(&mut self, low: Duration, high: Duration) -> u64 {
+    pub fn span(&mut self, low: Duration, high: Duration) -> u64 {
         self.spread(crate::nanos(low), crate::nanos(high))
     }
 
     /// One of the choices, which must not be empty.
-    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }
 
     /// One of the indexes of `weights`, each as likely as its weight; `None` if all are 0.
-    pub(crate) fn weighted(&mut self, weights: impl Iterator<Item = u32> + Clone) -> Option<usize> {
+    pub fn weighted(&mut self, weights: impl Iterator<Item = u32> + Clone) -> Option<usize> {
         let total: u64 = weights.clone().map(u64::from).sum();
         if total == 0 {
             return None;

@@ -32,41 +32,41 @@ impl std::fmt::Display for Line {
 
 /// The log of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
+pub struct Trace {
     hash: Mixer,
     lines: Option<Vec<Line>>,
 }
 
 impl Trace {
     /// A log that keeps its lines if `keep` is set, and else only their hash.
-    pub(crate) fn new(keep: bool) -> Self {
+    pub fn new(keep: bool) -> Self {
         Self { hash: Mixer::default(), lines: keep.then(Vec::new) }
     }
 
     /// Takes something into the hash.
-    pub(crate) fn hash(&mut self, what: &impl Hash) {
+    pub fn hash(&mut self, what: &impl Hash) {
         what.hash(&mut self.hash);
     }
 
     /// Whether lines are kept.
-    pub(crate) fn keeps(&self) -> bool {
+    pub fn keeps(&self) -> bool {
         self.lines.is_some()
     }
 
     /// Keeps a line.
-    pub(crate) fn line(&mut self, line: Line) {
+    pub fn line(&mut self, line: Line) {
         if let Some(lines) = &mut self.lines {
             lines.push(line);
         }
     }
 
     /// Two runs with the same fingerprint had the same events.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> u64 {
         self.hash.finish()
     }
 
     /// The lines that were kept.
-    pub(crate) fn into_lines(self) -> Vec<Line> {
+    pub fn into_lines(self) -> Vec<Line> {
         self.lines.unwrap_or_default()
     }
 }

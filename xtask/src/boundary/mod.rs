@@ -69,6 +69,9 @@ fn check_trees(shell: &Shell) -> Result<(), String> {
     if shipped.contains("feature \"flaws\"") {
         return Err("primacy-cli is built with the planted bugs (feature `flaws` of primacy-core)".into());
     }
+    if shipped.contains("primacy-papers ") {
+        return Err("primacy-cli depends on primacy-papers; nothing that users run is built with it".into());
+    }
     say("  dependencies run one way: core on thiserror alone, simulator on core, command without planted bugs");
     Ok(())
 }

@@ -7,15 +7,7 @@
 //! Each contest is a state machine without clock, I/O or randomness of its own, like the protocols: the same code runs over
 //! sockets, in the simulator and in the model checker.
 
-pub mod plain;
-
-pub mod pole;
-
 pub mod ring;
-
-pub mod roulette;
-
-mod exclusions;
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -7,10 +7,12 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use primacy_sim::model::{self, Outcome, hunt_in, hunt_merged, search, search_merged};
-use primacy_sim::{company, contest, quorum};
+use primacy_sim::model::{
+    self, Outcome, Search, hunt_in, hunt_merged, print_hunts, print_searches, search, search_merged, timed,
+};
+use primacy_sim::{company, quorum};
 
 /// No canary needs more than seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -45,21 +47,7 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
         is_meant && !except.contains(&name)
     };
     let wanted = |search: &Search| is_wanted(search.name);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut good = true;
-    let mut total = (0, 0);
-
-    writeln!(out, "{:<34} {:>10} {:>11} {:>6} {:>7}", "complete search", "states", "generated", "depth", "time")?;
-    for search in searches(quick, longer).into_iter().filter(wanted) {
-        let (outcome, took) = timed(|| (search.run)(threads));
-        let Outcome { name, states, generated, depth, .. } = outcome;
-        writeln!(out, "{name:<34} {states:>10} {generated:>11} {depth:>6} {:>6.1}s", took.as_secs_f64())?;
-        write!(out, "{outcome}")?;
-        out.flush()?;
-        good &= outcome.is_good();
-        total = (total.0 + states, total.1 + generated);
-    }
-    writeln!(out, "{:<34} {:>10} {:>11}\n", "together", total.0, total.1)?;
+    let mut good = print_searches(out, searches(quick, longer).into_iter().filter(wanted))?;
 
     writeln!(out, "{:<40} {:>9} {:>9} {:>7}", "merged and not", "states", "merged", "time")?;
     for setup in quorum::compared().into_iter().filter(|setup| is_wanted(setup.name)) {
@@ -72,22 +60,8 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
         out.flush()?;
     }
 
-    writeln!(out, "\n{:<40} {:>9} {:>6} {:>7}  breaks", "planted bug", "states", "steps", "time")?;
-    for bug in bugs().into_iter().filter(wanted) {
-        let (outcome, took) = timed(|| (bug.run)(threads));
-        let Outcome { name, states, .. } = outcome;
-        let (property, steps) = outcome.counterexample().unwrap_or(("NOT FOUND", 0));
-        good &= steps > 0;
-        writeln!(out, "{name:<40} {states:>9} {steps:>6} {:>6.1}s  {property}", took.as_secs_f64())?;
-        out.flush()?;
-    }
-    Ok(good)
-}
-
-/// One line of the table.
-struct Search {
-    name: &'static str,
-    run: Box<dyn FnOnce(usize) -> Outcome>,
+    writeln!(out)?;
+    Ok(good & print_hunts(out, bugs().into_iter().filter(wanted))?)
 }
 
 /// The complete searches, each for so many more ticks.
@@ -105,13 +79,10 @@ fn searches(quick: bool, longer: i8) -> Vec<Search> {
         setup.horizon = setup.horizon.saturating_add_signed(longer);
         all.push(Search { name: setup.name, run: Box::new(|threads| search_grant(setup, threads)) });
     }
-    all.extend(
-        contest::held().into_iter().map(|held| Search { name: held.name, run: Box::new(|threads| held.run(threads)) }),
-    );
     all
 }
 
-/// The planted bugs, and what is wrong with the elections among peers as published.
+/// The planted bugs.
 fn bugs() -> Vec<Search> {
     let mut all = Vec::new();
     for canary in model::canaries() {
@@ -128,9 +99,6 @@ fn bugs() -> Vec<Search> {
         let hunt = move |_| if is_merged { hunt_merged(model, breaks) } else { hunt_in(model, breaks, PATIENCE) };
         all.push(Search { name, run: Box::new(hunt) });
     }
-    all.extend(
-        contest::hunts().into_iter().map(|hunt| Search { name: hunt.name, run: Box::new(|_| hunt.run(PATIENCE)) }),
-    );
     all
 }
 
@@ -142,11 +110,4 @@ fn search_grant(setup: quorum::Setup, threads: usize) -> Outcome {
 
 fn is_number(text: &str) -> bool {
     text.parse::<i8>().is_ok()
-}
-
-#[expect(clippy::disallowed_methods, reason = "it times the search, and no election")]
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let start = Instant::now();
-    let done = work();
-    (done, start.elapsed())
 }

@@ -281,8 +281,8 @@ impl<F: Fn(u128) -> u128> Hasher for Prints<F> {
     }
 }
 
-/// All of it.
-pub(crate) fn print_of(state: &impl Hash) -> u128 {
+/// A fingerprint of all of a state, with which two different ones hardly ever agree.
+pub fn print_of(state: &impl Hash) -> u128 {
     let mut prints = Prints::new(|name| name);
     state.hash(&mut prints);
     prints.print()

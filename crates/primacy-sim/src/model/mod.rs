@@ -10,6 +10,7 @@
 
 mod alike;
 mod compact;
+mod listing;
 mod node;
 mod properties;
 mod row;
@@ -18,8 +19,9 @@ mod setup;
 mod world;
 
 pub use alike::{Likeness, alike};
-pub use compact::{Merged, hunt_merged, search_merged};
-pub(crate) use compact::{Prints, print_of};
+pub(crate) use compact::Prints;
+pub use compact::{Merged, hunt_merged, print_of, search_merged};
+pub use listing::{Search, print_hunts, print_searches, timed};
 pub use search::{Outcome, Searched, Verdict, check, hunt, hunt_in, search};
 pub use setup::{Budget, Canary, Setup, canaries, catalogue, smoke};
 pub use world::{Lease, Step, World};

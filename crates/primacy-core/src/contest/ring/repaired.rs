@@ -34,7 +34,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             hop: Duration::from_millis(20),
-            patience: super::HEARTBEAT,
+            patience: Duration::from_millis(700),
             grant: Duration::from_secs(15),
             exclusion: Duration::from_secs(10),
         }

@@ -69,10 +69,6 @@ fn ring(count: u16) -> Table<Ring> {
     Table::new(count, |me, circle| Ring::new(me, circle, Settings::default(), Kept::default()))
 }
 
-fn published(count: u16) -> Table<Published> {
-    Table::new(count, |me, circle| Published::member(me, circle, HEARTBEAT))
-}
-
 #[test]
 fn the_circle_goes_round_from_each_place() {
     let circle = circle(&[3, 1, 2, 1]);
@@ -80,45 +76,6 @@ fn the_circle_goes_round_from_each_place() {
     assert_eq!((after(3), after(1), after(2)), ([1, 2].into(), [2, 3].into(), [3, 1].into()));
     assert_eq!(after(9), [3, 1, 2], "who has no place sees all");
     assert_eq!(Circle::new([]).after(PeerId(1)).count(), 0);
-}
-
-#[test]
-fn as_published_one_start_makes_the_greatest_id_lead_and_lifts_every_block() {
-    let mut table = published(4);
-    table.tell(2, Event::Vacant);
-    table.settle();
-    assert_eq!(table.opinions(), [(4, 4), (1, 4), (2, 4), (3, 4)]);
-    assert!(table.machines.iter().all(|machine| !machine.is_blocked()));
-}
-
-#[test]
-fn as_published_a_participant_discards_smaller_ids_and_a_blocked_server_all() {
-    let heard = |id| Event::Heard { from: PeerId(1), message: Word::Election(PeerId(id)) };
-    let send = |message| Effect::Send { to: PeerId(3), message };
-    let mut machine = Published::member(PeerId(2), circle(&[1, 2, 3]), HEARTBEAT);
-    assert_eq!(handle(&mut machine, heard(1), Instant::ZERO), [send(Word::Election(PeerId(2)))]);
-    assert_eq!(handle(&mut machine, heard(1), Instant::ZERO), []);
-    assert_eq!(handle(&mut machine, heard(3), Instant::ZERO), [send(Word::Election(PeerId(3)))]);
-    let elected = Event::Heard { from: PeerId(1), message: Word::Elected(PeerId(3)) };
-    let effects = [Effect::Nominate(PeerId(3)), send(Word::Elected(PeerId(3)))];
-    assert_eq!(handle(&mut machine, elected, Instant::ZERO), effects);
-    assert!(machine.is_blocked());
-    assert_eq!(handle(&mut machine, heard(2), Instant::ZERO), []);
-    handle(&mut machine, Event::Heard { from: PeerId(3), message: Word::Unblock }, Instant::ZERO);
-    assert_eq!(handle(&mut machine, heard(2), Instant::ZERO).first(), Some(&Effect::Nominate(PeerId(2))));
-}
-
-#[test]
-fn as_published_a_missing_reply_starts_an_election_and_a_reply_none() {
-    let at = |beats: u32| Instant::ZERO + HEARTBEAT * beats;
-    let ask = Effect::Send { to: PeerId(3), message: Word::Ask };
-    let mut machine = Published::member(PeerId(1), circle(&[1, 2, 3]), HEARTBEAT);
-    handle(&mut machine, Event::Led(PeerId(3)), at(0));
-    assert_eq!(handle(&mut machine, Event::Wake, at(0)), core::slice::from_ref(&ask));
-    handle(&mut machine, Event::Heard { from: PeerId(3), message: Word::Reply }, at(0));
-    assert_eq!(handle(&mut machine, Event::Wake, at(1)), core::slice::from_ref(&ask));
-    let start = Effect::Send { to: PeerId(2), message: Word::Election(PeerId(1)) };
-    assert_eq!(handle(&mut machine, Event::Wake, at(2)), [start, ask]);
 }
 
 #[test]

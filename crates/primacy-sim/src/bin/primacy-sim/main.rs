@@ -9,9 +9,6 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
 use primacy_core::{Timing, TimingSettings};
-#[cfg(feature = "model")]
-use primacy_sim::contest;
-use primacy_sim::published::{self, Choices, PRESETS, Preset, Survey};
 use primacy_sim::{
     CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Steady, Tally,
 };
@@ -50,8 +47,6 @@ enum Command {
     },
     /// Keep one leader among three voters for a long time, while packets are lost and nothing else fails
     Steady(StayArgs),
-    /// Show how the registers protocol splits as published, and what each repair is for
-    Published(Published),
     /// Show how many processes the registers protocol carries on one server, from what its statements cost
     Scale(Scale),
 }
@@ -147,21 +142,6 @@ struct StayArgs {
     loss: u32,
 }
 
-#[derive(clap::Args)]
-struct Published {
-    /// What the paper leaves open, as a list such as `published,timed`; without it, every preset. `help` lists them
-    #[arg(long)]
-    choices: Option<String>,
-    /// How many seeds
-    #[arg(long, default_value_t = 1_000)]
-    seeds: u64,
-    #[command(flatten)]
-    batch: Batch,
-    /// Tell the whole of this seed instead
-    #[arg(long, requires = "choices")]
-    replay: Option<u64>,
-}
-
 /// How long a batch takes, for people. No simulated world sees this clock.
 struct Stopwatch(std::time::Instant);
 
@@ -182,7 +162,6 @@ fn main() -> ExitCode {
         Command::Replay(replay) => replay_seed(&replay),
         Command::Canaries { name, batch, within, mute, share } => hunt(name.as_deref(), &batch, within, &mute, share),
         Command::Steady(args) => stay(&args),
-        Command::Published(published) => show_published(&published),
         Command::Scale(scale) => scale::show(&scale),
     };
     match done {
@@ -208,7 +187,6 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
         batch.from += CI_PEERS_SEEDS;
     }
     good &= hunt(None, &Batch { from: 0, ..run.batch }, None, &[], 0)?;
-    good &= compare_published(run.batch.threads)?;
     Ok(good)
 }
 
@@ -415,20 +393,6 @@ fn hunt(name: Option<&str>, batch: &Batch, within: Option<u64>, mute: &[Oracle],
         }
         writeln!(out)?;
     }
-    #[cfg(feature = "model")]
-    for seeded in contest::SEEDED.iter().filter(|seeded| name.is_none_or(|name| name == seeded.name)) {
-        let within = within.unwrap_or(seeded.within);
-        let found = seeded.hunt(from, within);
-        let by = if found.is_some() { "Leaders" } else { "NOT FOUND" };
-        all &= found.is_some();
-        let seeds = found.unwrap_or(within);
-        write!(out, "{:<26} {seeds:>6} of {within:<7} {by:<12} {}", seeded.name, seeded.symptom)?;
-        if share > 0 {
-            let found = (from..from + share).filter(|seed| seeded.shows(*seed)).count();
-            write!(out, " (in {found} of {share} seeds)")?;
-        }
-        writeln!(out)?;
-    }
     Ok(all)
 }
 
@@ -459,92 +423,4 @@ fn stay(args: &StayArgs) -> io::Result<bool> {
     writeln!(out, "{:>12}  worlds in which the leader did not stay", report.failures.len())?;
     print_failures(&mut out, &report, &setup)?;
     Ok(report.is_clean())
-}
-
-/// Every preset, or one set of choices with the stories of what it did first.
-fn show_published(args: &Published) -> io::Result<bool> {
-    let mut out = io::stdout().lock();
-    let seeds = args.batch.seeds(args.seeds);
-    let Some(list) = &args.choices else {
-        let survey = |preset: &Preset| published::survey(seeds.clone(), args.batch.threads, preset.choices);
-        print_heads(&mut out)?;
-        for preset in PRESETS {
-            print_survey(&mut out, preset.name, &survey(preset), preset.text)?;
-        }
-        return Ok(true);
-    };
-    if list == "help" {
-        return writeln!(out, "{}", Choices::help()).map(|()| true);
-    }
-    let choices = match Choices::parse(list) {
-        Ok(choices) => choices,
-        Err(error) => return writeln!(io::stderr(), "{error}").map(|()| false),
-    };
-    if let Some(seed) = args.replay {
-        for line in published::run_seed(seed, choices, true).lines {
-            writeln!(out, "{line}")?;
-        }
-        return Ok(true);
-    }
-    writeln!(out, "{choices}")?;
-    let survey = published::survey(seeds, args.batch.threads, choices);
-    print_heads(&mut out)?;
-    print_survey(&mut out, "", &survey, "")?;
-    writeln!(out, "{:#?}", survey.counts)?;
-    if let Some(seed) = survey.splits.0 {
-        let outcome = published::run_seed(seed, choices, true);
-        writeln!(out, "\nseed {seed}: two leaders")?;
-        print_story(&mut out, &outcome, outcome.overlap.as_ref().map(|overlap| overlap.at))?;
-    }
-    if let Some(seed) = survey.evictions.0 {
-        let outcome = published::run_seed(seed, choices, true);
-        writeln!(out, "\nseed {seed}: a live process is evicted")?;
-        print_story(&mut out, &outcome, outcome.eviction.as_ref().map(|eviction| eviction.at))?;
-    }
-    Ok(true)
-}
-
-fn print_story(out: &mut impl Write, outcome: &published::Outcome, moment: Option<u64>) -> io::Result<()> {
-    for line in moment.into_iter().flat_map(|moment| outcome.story(moment)) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
-}
-
-/// The registers protocol as published must go on failing where it is known to, and its repaired form nowhere.
-fn compare_published(threads: usize) -> io::Result<bool> {
-    const SEEDS: u64 = 500;
-    let mut out = io::stdout().lock();
-    let mut good = true;
-    print_heads(&mut out)?;
-    for preset in PRESETS {
-        let survey = published::survey(0..SEEDS, threads, preset.choices);
-        print_survey(&mut out, preset.name, &survey, preset.text)?;
-        if !preset.agrees(&survey) {
-            good = false;
-            let (splits, evicts) = (preset.splits, preset.evicts);
-            writeln!(out, "VOID: the table of presets says {splits:?} and {evicts:?} of {}", preset.name)?;
-        }
-    }
-    Ok(good)
-}
-
-fn print_heads(out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:<24} {:>7} {:>12} {:>7} {:>9} {:>9} {:>7}",
-        "registers as published", "seeds", "two leaders", "first", "longest", "evicted", "first"
-    )
-}
-
-fn print_survey(out: &mut impl Write, name: &str, survey: &Survey, text: &str) -> io::Result<()> {
-    let first = |seed: Option<u64>| seed.map_or_else(|| "-".to_owned(), |seed| seed.to_string());
-    let ((split, splits), (evicted, evictions)) = (survey.splits, survey.evictions);
-    let (split, evicted) = (first(split), first(evicted));
-    let longest = survey.longest as f64 / 1e9;
-    writeln!(
-        out,
-        "{name:<24} {:>7} {splits:>12} {split:>7} {longest:>7.3} s {evictions:>9} {evicted:>7}  {text}",
-        survey.seeds
-    )
 }

@@ -1,0 +1,124 @@
+//! The command `primacy-papers`: search the published forms, hunt their flaws by seed, tell their stories.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use primacy_papers::searches::{SEEDED, held, hunts};
+use primacy_sim::model::{Search, print_hunts, print_searches};
+use registers::Registers;
+
+mod registers;
+
+#[derive(Parser)]
+#[command(about = "The elections of five papers as they were published, and what breaks them", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// All that continuous integration runs: every search, every flaw by seed, the registers protocol as published
+    Check {
+        /// How many threads
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
+    /// Search the repaired forms to the end, and the published ones for the shortest history of each flaw
+    Search {
+        /// Only those whose names contain one of these
+        words: Vec<String>,
+    },
+    /// Hunt the flaws of the published forms by seed, every one or one
+    Canaries {
+        /// Only this one
+        name: Option<String>,
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Go on this long instead of the stated number of seeds
+        #[arg(long)]
+        within: Option<u64>,
+        /// Also count in how many of so many seeds each is found
+        #[arg(long, default_value_t = 0)]
+        share: u64,
+    },
+    /// Show how the registers protocol splits as published, and what each repair is for
+    Registers(Registers),
+}
+
+/// Where a batch begins, and on how many threads.
+#[derive(clap::Args, Clone)]
+struct Batch {
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+impl Batch {
+    /// So many seeds.
+    fn seeds(&self, count: u64) -> Range<u64> {
+        self.from..self.from.saturating_add(count)
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Check { threads } => check(threads),
+        Command::Search { words } => search(&words),
+        Command::Canaries { name, from, within, share } => hunt(name.as_deref(), from, within, share),
+        Command::Registers(args) => registers::show(&args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever reads the output has gone.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(2),
+    }
+}
+
+fn check(threads: usize) -> io::Result<bool> {
+    let searched = search(&[])?;
+    let hunted = hunt(None, 0, None, 0)?;
+    Ok(registers::compare(threads)? && searched && hunted)
+}
+
+/// No hunt needs more than seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn search(words: &[String]) -> io::Result<bool> {
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let complete = held().into_iter().filter(|held| wanted(held.name));
+    let complete = complete.map(|held| Search { name: held.name, run: Box::new(|threads| held.run(threads)) });
+    let flaws = hunts().into_iter().filter(|hunt| wanted(hunt.name));
+    let flaws = flaws.map(|hunt| Search { name: hunt.name, run: Box::new(|_| hunt.run(PATIENCE)) });
+    let mut out = io::stdout().lock();
+    Ok(print_searches(&mut out, complete)? & print_hunts(&mut out, flaws)?)
+}
+
+fn hunt(name: Option<&str>, from: u64, within: Option<u64>, share: u64) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    let mut all = true;
+    writeln!(out, "{:<26} {:>6} of {:<6} {:<12} flaw", "as published", "seeds", "at most", "found by")?;
+    for seeded in SEEDED.iter().filter(|seeded| name.is_none_or(|name| name == seeded.name)) {
+        let within = within.unwrap_or(seeded.within);
+        let found = seeded.hunt(from, within);
+        let by = if found.is_some() { "Leaders" } else { "NOT FOUND" };
+        all &= found.is_some();
+        let seeds = found.unwrap_or(within);
+        write!(out, "{:<26} {seeds:>6} of {within:<7} {by:<12} {}", seeded.name, seeded.symptom)?;
+        if share > 0 {
+            let found = (from..from + share).filter(|seed| seeded.shows(*seed)).count();
+            write!(out, " (in {found} of {share} seeds)")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,12 @@
+//! Contests among peers in a simulated network: what they cost, how often they split, and how they go wrong.
+
+pub(crate) mod hunts;
+#[cfg(test)]
+mod hunts_tests;
+mod seeded;
+pub(crate) mod way;
+mod world;
+
+pub use hunts::{Held, Hunt, held, hunts};
+pub use seeded::{SEEDED, Seeded, Symptom};
+pub use world::{Link, Nomination, World};
