@@ -147,6 +147,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
+    ("cargo xtask bench papers registers", No(BUILDS)),
     ("cargo xtask bench papers peers", No(BUILDS)),
     ("cargo xtask bench papers peers --lease 60", No(BUILDS)),
     ("cargo xtask bench papers peers --paper", No(BUILDS)),
