@@ -6,6 +6,7 @@
 //! ([`primacy_core::contest::ring`]), and the searches here go over it too. `docs/papers.md` says for each paper what is
 //! reproduced, how, beside which number, and what is not.
 
+pub mod mysql;
 pub mod plain;
 pub mod pole;
 #[cfg(feature = "search")]

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{pole, ring, roulette};
+use crate::{mysql, pole, ring, roulette};
 use primacy_sim::model::{Outcome, Searched, hunt_in, search};
 
 /// A published form, what may happen to it, and what that must break.
@@ -61,10 +61,16 @@ impl Held {
 
 /// All counterexamples.
 pub fn hunts() -> Vec<Hunt> {
-    [pole::searches::hunts(), roulette::searches::hunts(), ring::searches::hunts()].into_iter().flatten().collect()
+    [pole::searches::hunts(), roulette::searches::hunts(), ring::searches::hunts(), mysql::searches::hunts()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The repaired forms.
 pub fn held() -> Vec<Held> {
-    [pole::searches::held(), roulette::searches::held(), ring::searches::held()].into_iter().flatten().collect()
+    [pole::searches::held(), roulette::searches::held(), ring::searches::held(), mysql::searches::held()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
