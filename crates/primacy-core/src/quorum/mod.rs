@@ -8,6 +8,7 @@
 mod change;
 mod clerk;
 mod flaws;
+mod host;
 mod membership;
 mod order;
 mod pace;
@@ -22,6 +23,7 @@ pub use change::{Change, ChangeOutput};
 pub use clerk::{Clerk, Output, Round};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
+pub use host::{DurableState, ELECTIONS_MAX, Query, Refusal, UNCLAIMED_MAX, VoterHost, WAITING_MAX};
 pub use membership::{Membership, MembershipError, VoterId};
 pub use order::{OrderVerdict, Telling};
 pub use pace::Pace;

@@ -48,6 +48,11 @@ impl<T> VoterState<T> {
         *self.voter.durable() == Durable::default()
     }
 
+    /// To whom the voter is bound at that time.
+    pub fn present_holder(&self, now: Instant) -> Option<CandidateId> {
+        self.voter.bound_until(now).and(self.voter.durable().holder.as_ref()).map(|holder| holder.id)
+    }
+
     /// Answers what a candidate, operator or observer asks at that time. `announce` is what a candidate that waits says of
     /// itself with it.
     pub fn answer(
@@ -86,7 +91,7 @@ impl<T> VoterState<T> {
             | Ask::Release { term, beat: 1.., .. } => Some(*term).filter(|_| accepted),
             _ => None,
         };
-        let holder = bound_until.and(self.voter.durable().holder.as_ref()).map(|holder| holder.id);
+        let holder = self.present_holder(now);
         Outcome {
             answer: verdict.answer,
             standing: self.waiting.standing_by_id(asker, holder, now),

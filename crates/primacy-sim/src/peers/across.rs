@@ -5,7 +5,7 @@ use primacy_core::quorum::{Membership, VoterId};
 
 use super::index_of;
 use super::rolls::places;
-use super::voter::Booth;
+use super::voter::{Booth, promise_on};
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
 use crate::world::World;
@@ -49,7 +49,7 @@ impl World {
         if self.peers.exchange.is_none() || led == Token::NONE || !self.scenario.sound() {
             return;
         }
-        if !self.blocks(|booth| booth.synced.promise.term >= led) {
+        if !self.blocks(|booth| promise_on(&booth.synced).term >= led) {
             self.violate(Oracle::Order, None, || {
                 format!("voters may grant something who do not know of term {led}, in which somebody has led")
             });

@@ -1,14 +1,12 @@
 //! Voters that are exchanged while everything else goes on: who could vote, who goes about it, and how it ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use primacy_core::quorum::{Membership, VoterId};
 use primacy_core::{Timing, Token};
 
 use super::client::Who;
 use super::drive::Swap;
-use super::rolls::RollDisk;
 use super::setting::Setting;
 use super::{What, index_of};
 use crate::oracle::Oracle;
@@ -160,15 +158,10 @@ impl Exchange {
 
 impl World {
     pub(super) fn begin_exchange(&mut self) {
-        let Some(Exchanging { first, .. }) = self.scenario.peers.as_ref().and_then(|setting| setting.exchange) else {
+        if self.scenario.peers.as_ref().is_none_or(|setting| setting.exchange.is_none()) {
             return;
-        };
-        let voters = self.membership();
-        for (v, booth) in self.peers.booths.iter_mut().enumerate() {
-            let roll = if v < first { RollDisk::of(voters.clone()) } else { RollDisk::default() };
-            booth.synced.roll = Some(Arc::new(roll));
-            booth.kept = booth.synced.clone();
         }
+        let voters = self.membership();
         self.peers.exchange = Some(Box::new(Exchange::new(voters)));
         self.plan_exchange();
     }

@@ -1,9 +1,9 @@
 //! Elections among peers: the production voters and clerks beside the candidates, on disks that fail and over a network that
 //! loses, delays and is cut.
 //!
-//! Who carries frames is written anew here, after `crates/primacy/src/peers`: one connection for each asker and voter, made
-//! again when it breaks; one task for each voter that flushes before it answers. What is simulated and what is checked:
-//! `docs/design/simulation.md`.
+//! A voter's process is that of the product ([`VoterHost`](primacy_core::quorum::VoterHost)). Who carries frames is written anew here,
+//! after `crates/primacy/src/peers`: one connection for each asker and voter, made again when it breaks. What is simulated and what is
+//! checked: `docs/design/simulation.md`.
 
 mod across;
 mod chooser;
@@ -28,7 +28,7 @@ use crate::world::World;
 use client::Client;
 use exchange::Exchange;
 use promises::Ledger;
-use voter::Booth;
+use voter::{Booth, Disk};
 use wire::{Connection, Cuts, Frame};
 
 pub use chooser::Chooser;
@@ -115,6 +115,11 @@ impl World {
         let hosts = setting.voters + self.nodes.len() + 1;
         self.peers.cuts = Cuts::among(hosts);
         self.peers.booths = setting.ppm.iter().zip(0..).map(|(ppm, v)| Booth::new(*ppm, voter_id(v))).collect();
+        let (voters, first) = (self.membership(), setting.first());
+        for booth in self.peers.booths.iter_mut().take(first) {
+            booth.synced = Disk::of(voters.clone());
+            booth.kept = booth.synced.clone();
+        }
         self.begin_exchange();
         for voter in 0..self.peers.booths.len() {
             let soon = self.rng.below(crate::nanos(self.scenario.longest) / 8);

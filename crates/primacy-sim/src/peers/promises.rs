@@ -8,7 +8,7 @@ use primacy_core::quorum::{Answer, Ask, Counts, Durable, VoterId};
 use primacy_core::{CandidateId, Instant, Token};
 
 use super::client::Client;
-use super::voter::Booth;
+use super::voter::{Booth, Life, promise_on};
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
 use crate::world::World;
@@ -94,14 +94,14 @@ impl World {
         let restarted = |durable: &Durable| u128::from(crate::nanos(durable.lease)) * fastest / 1_000_000;
         let lasts = |bound: u128| bound * slowest >= left * fastest;
         let keeps = |booth: &Booth| {
-            let on_disk = supports(&booth.synced.promise) && lasts(restarted(&booth.synced.promise));
+            let on_disk = supports(promise_on(&booth.synced)) && lasts(restarted(promise_on(&booth.synced)));
             let in_memory = match &booth.life {
                 Some(life) => {
                     let own = life.clock.read(self.now);
-                    let bound = life.state.voter.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
-                    supports(life.state.voter.durable()) && lasts(u128::from(bound))
+                    let bound = life.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
+                    life.voter().is_some_and(|voter| supports(voter.durable())) && lasts(u128::from(bound))
                 }
-                None => supports(&booth.kept.promise) && lasts(restarted(&booth.kept.promise)),
+                None => supports(promise_on(&booth.kept)) && lasts(restarted(promise_on(&booth.kept))),
             };
             on_disk && in_memory
         };
@@ -204,8 +204,8 @@ impl World {
             return;
         }
         let has = |booth: &Booth| {
-            booth.life.as_ref().is_some_and(|life| {
-                let view = life.state.voter.clone().handle(&Ask::Read, Instant::ZERO).answer.view;
+            booth.life.as_ref().and_then(Life::voter).is_some_and(|voter| {
+                let view = voter.clone().handle(&Ask::Read, Instant::ZERO).answer.view;
                 view.term == *term && view.beat >= *beat
             })
         };
@@ -227,14 +227,14 @@ impl Booth {
             let holder = durable.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
             format!("{} of {holder}{}", durable.term, if durable.released.is_some() { ", released" } else { "" })
         };
-        let on_disk = holder(&self.synced.promise) + &self.number_on_disk();
+        let on_disk = holder(promise_on(&self.synced)) + &self.number_on_disk();
         match &self.life {
             None => format!("({on_disk} on its disk, is down)"),
             Some(life) => {
                 let own = life.clock.read(now);
-                let bound =
-                    life.state.voter.bound_until(own).map_or(std::time::Duration::ZERO, |until| until.since(own));
-                format!("({on_disk} on its disk, {}, bound for {bound:?})", holder(life.state.voter.durable()))
+                let bound = life.bound_until(own).map_or(std::time::Duration::ZERO, |until| until.since(own));
+                let held = life.voter().map_or_else(|| "nothing".to_owned(), |voter| holder(voter.durable()));
+                format!("({on_disk} on its disk, {held}, bound for {bound:?})")
             }
         }
     }

@@ -1,14 +1,11 @@
-//! A voter's part in who votes, on the simulated disk: as `crates/primacy/src/peers/ballot.rs` and `peer/` keep it.
+//! A voter's part in who votes, beside its host: whom it asks after a start, and whom it tells, as `crates/primacy/src/peers/peer/` does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use primacy_core::Instant;
 #[cfg(feature = "canaries")]
 use primacy_core::quorum::Flaw;
-use primacy_core::quorum::{
-    Ballot, Configuration as _, Membership, Role, Roll, RollAnswer, RollAsk, Testimony, Voter, VoterId,
-};
-use primacy_core::{ElectionName, Instant};
+use primacy_core::quorum::{Configuration as _, Membership, Role, RollAnswer, RollAsk, Testimony, VoterHost, VoterId};
 
 use super::client::Who;
 use super::voter::{Booth, Disk};
@@ -22,6 +19,8 @@ use crate::world::World;
 /// So long what a voter has answered can still leave when it votes no more.
 const LINGER: u64 = 1_000_000_000;
 
+type Host = VoterHost<Membership, (), (u64, Frame)>;
+
 /// A planted bug of a voter that was away.
 #[derive(Clone, Copy)]
 enum RollFlaw {
@@ -29,22 +28,9 @@ enum RollFlaw {
     BelievesOne,
 }
 
-/// What of who votes is on a voter's disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RollDisk {
-    pub(super) configuration: Option<Membership>,
-    promised: Ballot,
-    pub(super) taken: Option<(Ballot, Membership)>,
-    /// Those that it had before.
-    past: Vec<Membership>,
-}
-
-/// The same in a voter's process.
+/// What a voter's process knows where voters are exchanged, beside its [`VoterHost`](primacy_core::quorum::VoterHost).
 #[derive(Debug)]
 pub(super) struct Post {
-    pub(super) roll: Roll<Membership>,
-    /// What is to be on disk.
-    pub(super) disk: Arc<RollDisk>,
     /// What is told to whoever connects.
     published: Option<Membership>,
     /// It was taken out, and says nothing more.
@@ -55,36 +41,17 @@ pub(super) struct Post {
     is_behind: bool,
 }
 
-fn name() -> ElectionName {
-    ElectionName::new("e").expect("a letter is a valid name")
-}
-
 fn number_of(configuration: Option<&Membership>) -> Option<u64> {
     configuration.map(Membership::number)
 }
 
-impl RollDisk {
-    /// That of one of these voters.
-    pub(super) fn of(configuration: Membership) -> Self {
-        Self { configuration: Some(configuration), ..Self::default() }
-    }
-}
-
 impl Post {
-    pub(super) fn restarted(disk: &RollDisk, voter: &mut Voter, now: Instant) -> Self {
-        let RollDisk { configuration, promised, taken, .. } = disk.clone();
-        let published = configuration.clone();
-        let roll = Roll::restarted(configuration, promised, taken, &(&name(), voter), now);
-        Self { roll, disk: Arc::new(disk.clone()), published, is_out: false, heard: BTreeSet::new(), is_behind: false }
-    }
-
-    /// The voter's promises were bound anew.
-    pub(super) fn bound_anew(&mut self, voter: &mut Voter, now: Instant) {
-        self.roll.bound_anew(&(&name(), voter), now);
+    pub(super) const fn new(published: Option<Membership>) -> Self {
+        Self { published, is_out: false, heard: BTreeSet::new(), is_behind: false }
     }
 
     /// What it tells of the voters to whoever connects.
-    pub(super) fn published(&self) -> Option<&Membership> {
+    pub(super) const fn published(&self) -> Option<&Membership> {
         self.published.as_ref()
     }
 }
@@ -92,7 +59,7 @@ impl Post {
 impl Booth {
     /// The number of the voters that its disk has, whatever happens.
     pub(super) fn number(&self) -> Option<u64> {
-        self.synced.roll.as_ref().and_then(|roll| number_of(roll.configuration.as_ref()))
+        number_of(self.synced.configuration.as_ref())
     }
 
     pub(super) fn number_on_disk(&self) -> String {
@@ -101,21 +68,13 @@ impl Booth {
 
     /// All voters that it may have heard of, or taken for the next.
     pub(super) fn proposals(&self) -> impl Iterator<Item = &Membership> {
-        let disks = [self.synced.roll.as_ref(), self.kept.roll.as_ref()].into_iter().flatten();
-        let process = self.life.as_ref().and_then(|life| life.post.as_ref()).map(|post| &post.disk);
-        disks.chain(process).filter_map(|roll| roll.taken.as_ref()).map(|(_, taken)| taken)
+        let disks = [self.synced.taken.as_ref(), self.kept.taken.as_ref()].into_iter().flatten();
+        let process = self.life.as_ref().and_then(|life| life.host.roll().next().1);
+        disks.chain(process).map(|(_, taken)| taken)
     }
 }
 
 impl World {
-    /// Whether a voter answers who counts with the voters of this number.
-    pub(super) fn admits(&self, v: usize, number: u64) -> bool {
-        let Some(life) = &self.peers.booths[v].life else { return false };
-        let Some(post) = &life.post else { return true };
-        let is_late = number_of(post.roll.configuration()).is_some_and(|own| own > number);
-        post.roll.admits(number) || (is_late && self.admits_old())
-    }
-
     /// Whether voters answer also those who count with the voters before them, who then need not hear of later ones.
     #[cfg(feature = "canaries")]
     fn admits_old(&self) -> bool {
@@ -130,63 +89,42 @@ impl World {
 
     /// Why it does not answer.
     pub(super) fn tell_voters(&self, v: usize) -> Told {
-        let post = self.peers.booths[v].life.as_ref().and_then(|life| life.post.as_ref());
-        let voters = post.and_then(|post| post.roll.configuration());
+        let voters = self.peers.booths[v].life.as_ref().and_then(|life| life.host.configuration());
         voters.map_or(Told::Refused, |voters| Told::Moved(voters.clone()))
     }
 
-    /// What it answers to something about who votes, and whether that must be flushed first.
-    pub(super) fn answer_roll(&mut self, v: usize, ask: RollAsk<Membership>, own: Instant) -> Option<(Told, bool)> {
+    /// What it answers to something about who votes.
+    pub(super) fn answer_roll(&mut self, v: usize, ask: RollAsk<Membership>, own: Instant) -> Option<Told> {
         let id = self.peers.booths[v].id;
         let asked = if self.trace.keeps() { describe(&ask) } else { String::new() };
-        let life = self.peers.booths[v].life.as_mut()?;
-        let post = life.post.as_mut()?;
+        let host = &self.peers.booths[v].life.as_ref()?.host;
         if let RollAsk::Adopt(voters) = &ask
-            && post.roll.configuration().is_none()
+            && host.configuration().is_none()
             && (voters.number() == 0 || !voters.voters().any(|voter| voter == id))
         {
-            return Some((Told::Refused, false));
+            return Some(Told::Refused);
         }
-        let promise = life.state.voter.durable().clone();
-        let _ = post;
-        let (answer, has_changed) = self.change_roll(v, |roll, voter| roll.handle(ask, &mut (&name(), voter), own))?;
-        let life = self.peers.booths[v].life.as_ref()?;
-        let has_inherited = promise != *life.state.voter.durable();
-        self.tell_end_of(v, own);
+        let answer = self.change_voters(v, |host| host.answer_roll(ask, own))?;
         self.trace.hash(&(self.now, v, &answer));
         self.log(None, || format!("  v{v}: {asked}: {answer:?}"));
         self.check_promises();
-        Some((Told::Rolled(answer), has_changed || has_inherited))
+        Some(Told::Rolled(answer))
     }
 
-    /// Does something with a voter's roll, and keeps what it has become. Whether that is something else.
-    fn change_roll<T>(
-        &mut self,
-        v: usize,
-        does: impl FnOnce(&mut Roll<Membership>, &mut Voter) -> T,
-    ) -> Option<(T, bool)> {
+    /// Does something with who votes, for all that a voter knows, and takes note of what it knows after that.
+    fn change_voters<T>(&mut self, v: usize, does: impl FnOnce(&mut Host) -> T) -> Option<T> {
         let life = self.peers.booths[v].life.as_mut()?;
-        let post = life.post.as_mut()?;
-        let before = post.roll.clone();
-        let done = does(&mut post.roll, &mut life.state.voter);
-        let has_changed = post.roll != before;
-        if has_changed {
-            let (promised, taken) = post.roll.next();
-            let configuration = post.roll.configuration().cloned();
-            let left = before.configuration().filter(|left| Some(*left) != configuration.as_ref());
-            let past = post.disk.past.iter().chain(left).cloned().collect();
-            post.disk = Arc::new(RollDisk { configuration, promised, taken: taken.cloned(), past });
-        }
-        let (adopted, started) = (post.roll.configuration().cloned(), life.number);
-        let (was, is) = (number_of(before.configuration()), number_of(adopted.as_ref()));
-        if let Some(voters) = adopted.filter(|_| was != is) {
+        let was = number_of(life.host.configuration());
+        let done = does(&mut life.host);
+        let (adopted, started) = (life.host.configuration().cloned(), life.number);
+        if let Some(voters) = adopted.filter(|voters| was != Some(voters.number())) {
             self.know_voters(&voters);
             let changed_at = self.peers.exchange.as_ref().and_then(|exchange| exchange.changed_at(voters.number()));
             if was.is_some() && changed_at.is_some_and(|at| at < started) {
                 self.saw(Sometimes::LearnedLate);
             }
         }
-        Some((done, has_changed))
+        Some(done)
     }
 
     /// Whether a voter does what somebody with this role asks of it.
@@ -227,14 +165,11 @@ impl World {
     }
 
     /// What another voter's disk says of the steps after this one.
-    fn testimony(&mut self, of: usize, own: &Membership) -> Option<Testimony<Membership>> {
-        let roll = self.peers.booths[of].synced.roll.clone()?;
-        let adopted = roll.past.iter().chain(&roll.configuration);
-        let adopted = adopted.filter(|adopted| adopted.number() > own.number()).cloned().collect();
-        let taken = roll.taken.clone().filter(|_| number_of(roll.configuration.as_ref()) == Some(own.number()));
+    fn testimony(&mut self, of: usize, own: &Membership) -> Testimony<Membership> {
+        let testimony = self.peers.booths[of].synced.testimony(own.number());
         // The key of the first voter is in the wrong hands at times.
         let forged = self.forged(own).filter(|_| of == 0 && self.rng.chance(200_000));
-        Some(forged.map_or(Testimony { adopted, taken }, |forged| Testimony { adopted: vec![forged], taken: None }))
+        forged.map_or(testimony, |forged| Testimony { adopted: vec![forged], taken: None })
     }
 
     /// What it has adopted is on disk: candidates that are connected are told, and whoever was taken out ends.
@@ -243,10 +178,10 @@ impl World {
         let (id, life) = (booth.id, booth.life.as_mut());
         let Some(life) = life else { return };
         let number = life.number;
-        let Some(post) = life.post.as_mut().filter(|post| post.published.as_ref() != post.roll.configuration()) else {
+        let Some(post) = life.post.as_mut().filter(|post| post.published.as_ref() != life.host.configuration()) else {
             return;
         };
-        post.published = post.roll.configuration().cloned();
+        post.published = life.host.configuration().cloned();
         let Some(voters) = post.published.clone() else { return };
         post.is_out = !voters.voters().any(|voter| voter == id);
         let is_out = post.is_out;
@@ -278,12 +213,12 @@ impl World {
     pub(super) fn clear_folder(&mut self, v: usize) {
         let booth = &mut self.peers.booths[v];
         let id = booth.id;
-        let voters = booth.kept.roll.as_ref().and_then(|roll| roll.configuration.as_ref());
+        let voters = booth.kept.configuration.as_ref();
         if voters.is_none_or(|voters| voters.voters().any(|voter| voter == id)) {
             return;
         }
         booth.id = VoterId::from_bits(id.to_bits() + (1 << 32));
-        booth.kept = Disk { roll: Some(Arc::default()), ..Disk::default() };
+        booth.kept = Disk::default();
         booth.synced = booth.kept.clone();
         self.log(None, || format!("v{v} is another voter from now on"));
     }
@@ -303,8 +238,8 @@ impl World {
         let (now, runs) = (self.now, self.peers.booths[v].runs(self.now));
         let Some(life) = self.peers.booths[v].life.as_ref().filter(|life| life.number == number) else { return };
         let Some(post) = life.post.as_ref().filter(|post| !post.is_out) else { return };
-        let (own, known) = (life.clock.read(now), post.roll.configuration());
-        if !runs || life.is_busy() {
+        let (own, known) = (life.clock.read(now), life.host.configuration());
+        if !runs || life.host.is_writing() {
             return self.plan_inquiry(v);
         }
         let asked: Vec<VoterId> = match known {
@@ -324,9 +259,8 @@ impl World {
                 later = post.published.clone().or(later);
                 continue;
             };
-            if booth.is_some_and(|booth| booth.id == voter)
-                && let Some(testimony) = self.testimony(other, own)
-            {
+            if booth.is_some_and(|booth| booth.id == voter) {
+                let testimony = self.testimony(other, own);
                 if testimony.adopted.is_empty() {
                     heard.push(voter);
                 }
@@ -338,32 +272,20 @@ impl World {
             post.is_behind = false;
         }
         if let Some(known) = known {
-            said.extend(self.peers.booths[v].synced.roll.as_ref().map(|disk| {
-                let taken =
-                    disk.taken.clone().filter(|_| number_of(disk.configuration.as_ref()) == Some(known.number()));
-                (id, Testimony { adopted: Vec::new(), taken })
-            }));
             let believes_one = self.plants_roll(RollFlaw::BelievesOne);
             let one = said.values().flat_map(|said| &said.adopted).find(|next| known.leads_to(next)).cloned();
-            let caught_up = self.change_roll(v, |roll, voter| match one {
-                Some(one) if believes_one => {
-                    roll.handle(RollAsk::Adopt(one), &mut (&name(), voter), own) == RollAnswer::Done
-                }
-                _ => roll.catch_up(&said, &(&name(), voter), own),
+            let caught_up = self.change_voters(v, |host| match one {
+                Some(one) if believes_one => host.answer_roll(RollAsk::Adopt(one), own) == RollAnswer::Done,
+                _ => host.catch_up(said, own),
             });
-            if caught_up == Some((true, true)) {
+            if caught_up == Some(true) {
                 self.log(None, || format!("  v{v} has caught up"));
-                self.tell_end_of(v, own);
                 self.check_promises();
-                self.write_down(v);
             }
-            return self.plan_inquiry(v);
+        } else if let Some(later) = later {
+            self.answer_roll(v, RollAsk::Adopt(later), own);
         }
-        if let Some(later) = later
-            && let Some((_, true)) = self.answer_roll(v, RollAsk::Adopt(later), own)
-        {
-            self.write_down(v);
-        }
+        self.write_or_tell(v);
         self.plan_inquiry(v);
     }
 }

@@ -6,7 +6,7 @@ use primacy_core::lease::OrderKind;
 use super::What;
 use super::client::{Client, Who};
 use super::setting::{Rates, Strike};
-use super::voter::Booth;
+use super::voter::{Booth, Life};
 use crate::node::{Node, StallKind};
 use crate::scenario::{Profile, draw_ppm};
 use crate::tally::{Fault, Sometimes};
@@ -212,8 +212,8 @@ impl World {
     fn backs(&self, v: usize, (leader, token): (usize, Token)) -> bool {
         let booth = &self.peers.booths[v];
         let client = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));
-        let term = booth.life.as_ref().map(|life| life.state.voter.durable().term);
-        client.is_some_and(|client| client.reaches(booth.id)) && term.is_some_and(|term| term <= token)
+        let is_later = |life: &Life| life.voter().is_some_and(|voter| voter.durable().term > token);
+        client.is_some_and(|client| client.reaches(booth.id)) && booth.life.as_ref().is_some_and(|life| !is_later(life))
     }
 
     /// This candidate's host hears nothing any more, and is heard; if the others can do without it.

@@ -1,15 +1,16 @@
 //! A voter's host: the process that answers, one question after the other, what its disk has, and how both are lost.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::LazyLock;
 
-use primacy_core::lease::Standing;
-use primacy_core::quorum::{Answer, Ask, Durable, Orders, Voter, VoterId, VoterState};
-use primacy_core::{CandidateId, Instant};
+use primacy_core::quorum::{
+    Answer, Ask, Durable, DurableState, Membership, Orders, Query, Voter, VoterHost, VoterId, VoterState,
+};
+use primacy_core::{CandidateId, ElectionName, Instant};
 
 use super::What;
-use super::rolls::{Post, RollDisk};
-use super::wire::{Frame, Question};
+use super::rolls::Post;
+use super::wire::{Frame, Question, Told};
 use crate::clock::Clock;
 use crate::planted::DriverFlaw;
 #[cfg(feature = "canaries")]
@@ -41,11 +42,12 @@ pub(super) struct Booth {
 }
 
 /// What a voter's file has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Disk {
-    pub(super) promise: Durable,
-    /// Where voters are exchanged: who votes, for all that it knows.
-    pub(super) roll: Option<Arc<RollDisk>>,
+pub(super) type Disk = DurableState<Membership>;
+
+/// What a file has of the one election of a world.
+pub(super) fn promise_on(disk: &Disk) -> &Durable {
+    static NONE: LazyLock<Durable> = LazyLock::new(Durable::default);
+    disk.elections.values().next().unwrap_or(&NONE)
 }
 
 /// One start of a voter.
@@ -53,24 +55,15 @@ pub(super) struct Disk {
 pub(super) struct Life {
     pub(super) number: u64,
     pub(super) clock: Clock,
-    /// Its promise, and who waits.
-    pub(super) state: VoterState<()>,
+    election: ElectionName,
+    pub(super) host: VoterHost<Membership, (), (u64, Frame)>,
     /// Where voters are exchanged.
     pub(super) post: Option<Post>,
     inbox: VecDeque<(u64, Frame)>,
-    flush: Option<Flush>,
-    /// Until when it was bound when that was last told of.
-    bound_until: Option<Instant>,
-    /// For when it is to be told of that this ends.
+    /// What is being written.
+    flush: Option<Disk>,
+    /// For when it is to be told that a promise has ended.
     armed: Option<Instant>,
-}
-
-/// What is being written, and what leaves when it is on disk.
-#[derive(Debug)]
-struct Flush {
-    disk: Disk,
-    answers: Vec<(u64, Frame)>,
-    is_news: bool,
 }
 
 impl Booth {
@@ -92,9 +85,9 @@ impl Booth {
 
     /// All orders that it knows of, beside those that are known.
     pub(super) fn tell_orders(&self, known: &mut Orders) {
-        known.merge(&self.kept.promise.orders);
-        if let Some(life) = &self.life {
-            known.merge(&life.state.voter.durable().orders);
+        known.merge(&promise_on(&self.kept).orders);
+        if let Some(voter) = self.life.as_ref().and_then(Life::voter) {
+            known.merge(&voter.durable().orders);
         }
     }
 
@@ -113,7 +106,8 @@ impl Booth {
     /// Those who have said lately that they wait.
     pub(super) fn waiting(&self, now: u64) -> Vec<CandidateId> {
         let Some(life) = &self.life else { return Vec::new() };
-        life.state.waiting.list(None, life.clock.read(now)).into_iter().map(|entry| entry.id).collect()
+        let waiting = life.state().map(|state| state.waiting.list(None, life.clock.read(now)));
+        waiting.into_iter().flatten().map(|entry| entry.id).collect()
     }
 }
 
@@ -131,20 +125,20 @@ impl World {
         self.clear_folder(v);
         let booth = &mut self.peers.booths[v];
         let clock = Clock::new(self.now, origin, booth.ppm);
-        let disk = booth.kept.clone();
         let own = clock.read(self.now);
-        let mut voter = restarted(disk.promise.clone(), drift_ppm, own, self.scenario.planted);
-        let post = disk.roll.as_deref().map(|roll| Post::restarted(roll, &mut voter, own));
-        let bound_until = voter.bound_until(own);
-        if bound_until.is_some() {
+        let mut host = restarted(booth.id, booth.kept.clone(), drift_ppm, own, self.scenario.planted);
+        let post = self.peers.exchange.is_some().then(|| Post::new(host.configuration().cloned()));
+        let (term, is_bound) = (promise_on(&booth.kept).term, host.next_end().is_some());
+        // A disk that does not work is known at once, and nothing is said before.
+        let disk = host.rewrite();
+        let election = ElectionName::new("e").expect("a letter is a valid name");
+        let (inbox, flush, armed) = (VecDeque::new(), None, None);
+        booth.life = Some(Life { number, clock, election, host, post, inbox, flush, armed });
+        if is_bound {
             self.saw(Sometimes::BootWait);
         }
-        let booth = &mut self.peers.booths[v];
-        let (inbox, state) = (VecDeque::new(), VoterState::new(voter));
-        booth.life = Some(Life { number, clock, state, post, inbox, flush: None, bound_until, armed: None });
-        self.log(None, || format!("v{v} starts with term {}", disk.promise.term));
-        // A disk that does not work is known at once, and nothing is said before.
-        self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
+        self.log(None, || format!("v{v} starts with term {term}"));
+        self.flush(v, disk);
         self.plan_inquiry(v);
         self.check_promises();
     }
@@ -169,7 +163,7 @@ impl World {
         life.clock.step(now, ahead);
         let own = life.clock.read(now);
         if !trusts {
-            life.bind_anew(own);
+            life.host.bind_anew(own);
         }
         self.fault(Fault::ResumedAhead);
         self.log(None, || format!("v{v} resumes, and its clock is {} ms ahead", ahead / 1_000_000));
@@ -190,82 +184,79 @@ impl World {
     fn run_voter(&mut self, v: usize) {
         let (now, at) = (self.now, self.peers.booths[v].runs(self.now));
         let early = self.has(DriverFlaw::AnswersBeforeSync);
-        let ready = |life: &&mut Life| at && life.flush.is_none() && life.post.as_ref().is_none_or(|post| !post.is_out);
+        let ready =
+            |life: &&mut Life| at && !life.host.is_writing() && life.post.as_ref().is_none_or(|post| !post.is_out);
         let Some(life) = self.peers.booths[v].life.as_mut().filter(ready) else { return };
         let own = life.clock.read(now);
-        let works = std::mem::take(&mut life.inbox);
-        let mut answers = Vec::new();
-        let (mut must_flush, mut is_news) = (false, false);
-        for (connection, frame) in works {
-            match frame {
-                Frame::Leave(id) => {
-                    if let Some(life) = &mut self.peers.booths[v].life {
-                        life.state.waiting.leave(id);
-                    }
-                }
-                // Another voter was there when this was asked.
-                Frame::Ask { to, .. } | Frame::Roll { to, .. } | Frame::Behind { to, .. }
-                    if to != self.peers.booths[v].id => {}
-                Frame::Behind { number, .. } => {
-                    self.is_told_behind(v);
-                    answers.push((connection, Frame::Told { number, told: Box::new(super::wire::Told::Refused) }));
-                }
-                Frame::Roll { number, by, ask, .. } if !self.may_ask(by, &ask) => {
-                    answers.push((connection, Frame::Told { number, told: Box::new(super::wire::Told::Refused) }));
-                }
-                Frame::Roll { number, ask, .. } => {
-                    let Some((told, flush)) = self.answer_roll(v, *ask, own) else { return };
-                    (must_flush, is_news) = (must_flush | flush, is_news | flush);
-                    answers.push((connection, Frame::Told { number, told: Box::new(told) }));
-                }
-                Frame::Ask { number, question, .. } if !self.admits(v, question.of) => {
-                    let told = Box::new(self.tell_voters(v));
-                    answers.push((connection, Frame::Told { number, told }));
-                }
-                Frame::Ask { number, question, .. } => {
-                    let Some((answer, standing, flush, news)) = self.answer_as(v, &question, own) else { return };
-                    (must_flush, is_news) = (must_flush | flush, is_news | news);
-                    answers.push((connection, Frame::Answer { number, answer: Box::new(answer), standing }));
-                }
-                Frame::Answer { .. } | Frame::Told { .. } | Frame::Reset => {}
-            }
+        for (connection, frame) in std::mem::take(&mut life.inbox) {
+            let answer = self.answer_frame(v, frame, own);
             if self.violation.is_some() {
                 return;
             }
+            let Some(life) = &mut self.peers.booths[v].life else { return };
+            if let Some(answer) = answer {
+                life.host.hold((connection, answer));
+            }
         }
         let Some(life) = &mut self.peers.booths[v].life else { return };
-        if life.bound_until.is_some_and(|until| until <= own) {
-            life.bound_until = None;
-            is_news = true;
+        life.host.expire(own);
+        if early {
+            let (answers, news) = released_early(&mut life.host);
+            self.tell(v, answers, !news.is_empty());
         }
-        if !must_flush {
-            self.tell(v, answers, is_news);
-        } else if early {
-            let disk = life.disk();
-            self.tell(v, answers, is_news);
-            self.flush(v, Flush { disk, answers: Vec::new(), is_news: false });
-        } else {
-            let disk = life.disk();
-            self.flush(v, Flush { disk, answers, is_news });
-        }
+        self.write_or_tell(v);
         self.arm_end(v);
     }
 
-    /// Writes down what has changed by something else than a question, unless a question waits for that already.
-    pub(super) fn write_down(&mut self, v: usize) {
-        let Some(life) = self.peers.booths[v].life.as_ref().filter(|life| life.flush.is_none()) else { return };
-        let disk = life.disk();
-        self.flush(v, Flush { disk, answers: Vec::new(), is_news: true });
+    /// Writes down what has changed, or else tells what may be told.
+    pub(super) fn write_or_tell(&mut self, v: usize) {
+        let Some(life) = &mut self.peers.booths[v].life else { return };
+        if let Some(disk) = life.host.begin_write() {
+            return self.flush(v, disk);
+        }
+        let (answers, news) = life.host.release();
+        self.tell(v, answers, !news.is_empty());
     }
 
-    /// What it answers; whether that must be flushed first; and whether others should hear of it.
-    fn answer_as(&mut self, v: usize, question: &Question, own: Instant) -> Option<(Answer, Standing, bool, bool)> {
+    /// What it answers, if it does.
+    fn answer_frame(&mut self, v: usize, frame: Frame, own: Instant) -> Option<Frame> {
+        let told = |number, told| Some(Frame::Told { number, told: Box::new(told) });
+        match frame {
+            Frame::Leave(id) => {
+                let life = self.peers.booths[v].life.as_mut()?;
+                life.host.leave(&life.election, id);
+                None
+            }
+            // Another voter was there when this was asked.
+            Frame::Ask { to, .. } | Frame::Roll { to, .. } | Frame::Behind { to, .. }
+                if to != self.peers.booths[v].id =>
+            {
+                None
+            }
+            Frame::Behind { number, .. } => {
+                self.is_told_behind(v);
+                told(number, Told::Refused)
+            }
+            Frame::Roll { number, by, ask, .. } if !self.may_ask(by, &ask) => told(number, Told::Refused),
+            Frame::Roll { number, ask, .. } => {
+                let answer = self.answer_roll(v, *ask, own)?;
+                told(number, answer)
+            }
+            Frame::Ask { number, question, .. } => self.answer_as(v, number, *question, own),
+            Frame::Answer { .. } | Frame::Told { .. } | Frame::Reset => None,
+        }
+    }
+
+    fn answer_as(&mut self, v: usize, number: u64, question: Question, own: Instant) -> Option<Frame> {
         let life = self.peers.booths[v].life.as_mut()?;
-        let Question { ask, asker, waits, .. } = question;
-        let bound_before = life.state.voter.bound_until(own);
-        let outcome = life.state.answer(ask, *asker, waits.map(|rank| (*asker, rank, ())), own);
-        life.bound_until = outcome.bound_until;
-        match (ask, &outcome.supported) {
+        let Question { ask, asker, waits, of } = question;
+        let bound_before = life.bound_until(own);
+        let announce = waits.map(|rank| (asker, rank, ()));
+        let query = Query { number: of, election: life.election.clone(), ask: ask.clone(), asker, announce };
+        let Ok(outcome) = life.host.answer(query, own) else {
+            return Some(Frame::Told { number, told: Box::new(self.tell_voters(v)) });
+        };
+        match (&ask, &outcome.supported) {
             (Ask::Claim { term, granted: Some(_), .. }, Some((before, _))) => {
                 self.tally.saw(Sometimes::CaughtUp);
                 if term == before {
@@ -275,13 +266,13 @@ impl World {
             (Ask::Withdraw { .. }, _) if outcome.bound_until < bound_before => self.tally.saw(Sometimes::Withdrawn),
             _ => {}
         }
-        self.trace.hash(&(self.now, v, ask, &outcome.answer));
-        self.log(None, || format!("  v{v}: {}", describe(ask, &outcome.answer)));
+        self.trace.hash(&(self.now, v, &ask, &outcome.answer));
+        self.log(None, || format!("  v{v}: {}", describe(&ask, &outcome.answer)));
         if !matches!(ask, Ask::Read) {
             self.check_promises();
-            self.note_renewal(ask);
+            self.note_renewal(&ask);
         }
-        Some((outcome.answer, outcome.standing, outcome.must_flush, outcome.is_news))
+        Some(Frame::Answer { number, answer: Box::new(outcome.answer), standing: outcome.standing })
     }
 
     /// What was done may be told of: the answers leave, and hints.
@@ -309,7 +300,7 @@ impl World {
         }
     }
 
-    fn flush(&mut self, v: usize, flush: Flush) {
+    fn flush(&mut self, v: usize, disk: Disk) {
         let Some(setting) = &self.scenario.peers else { return };
         let rates = setting.rates.clone();
         let slow = self.rng.chance(rates.flush_slow);
@@ -322,7 +313,7 @@ impl World {
         takes = takes.max(booth.disk_stands_until.saturating_sub(self.now));
         let Some(life) = &mut booth.life else { return };
         let number = life.number;
-        life.flush = Some(flush);
+        life.flush = Some(disk);
         self.after_peers(takes, What::Flushed { voter: v, life: number });
         if self.rng.chance(rates.killed_at_flush) {
             self.fault(Fault::VoterKilled);
@@ -357,14 +348,15 @@ impl World {
             self.log(None, || format!("v{v} cannot write, and ends"));
             return self.kill_voter(v);
         }
-        let Some(Flush { disk, answers, is_news }) = life.flush.take() else { return };
+        let Some(disk) = life.flush.take() else { return };
+        life.host.written();
         let before = booth.number();
         booth.synced = disk.clone();
         booth.kept = disk;
         if booth.number() != before {
             self.note_effect();
         }
-        self.tell(v, answers, is_news);
+        self.write_or_tell(v);
         self.run_voter(v);
     }
 
@@ -376,18 +368,11 @@ impl World {
         self.arm_end(v);
     }
 
-    /// Its promise may end at another time than it was going to.
-    pub(super) fn tell_end_of(&mut self, v: usize, own: Instant) {
-        if let Some(life) = &mut self.peers.booths[v].life {
-            life.bound_until = life.state.voter.bound_until(own);
-        }
-    }
-
     fn arm_end(&mut self, v: usize) {
         let now = self.now;
         // While it waits for its disk it notices nothing, and looks again after that.
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| life.flush.is_none()) else { return };
-        let Some(until) = life.bound_until.filter(|until| life.armed.is_none_or(|armed| *until < armed)) else {
+        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| !life.host.is_writing()) else { return };
+        let Some(until) = life.host.next_end().filter(|until| life.armed.is_none_or(|armed| *until < armed)) else {
             return;
         };
         life.armed = Some(until);
@@ -403,7 +388,7 @@ impl World {
         let Some(life) = self.peers.booths[v].life.take() else { return };
         self.log(None, || format!("v{v} is killed"));
         if let Some(flush) = life.flush.filter(|_| written) {
-            self.peers.booths[v].kept = flush.disk;
+            self.peers.booths[v].kept = flush;
         }
         self.break_connections(v, None, true);
         self.voter_comes_back(v);
@@ -418,7 +403,7 @@ impl World {
         let booth = &mut self.peers.booths[v];
         let life = booth.life.take();
         if let Some(flush) = life.and_then(|life| life.flush).filter(|_| written) {
-            booth.synced = flush.disk;
+            booth.synced = flush;
         }
         if booth.kept != booth.synced {
             booth.kept = booth.synced.clone();
@@ -444,40 +429,56 @@ impl World {
 }
 
 impl Life {
-    fn bind_anew(&mut self, own: Instant) {
-        self.state.voter.bind_anew(own);
-        self.bound_until = self.state.voter.bound_until(own);
-        if let Some(post) = &mut self.post {
-            post.bound_anew(&mut self.state.voter, own);
-        }
+    /// What it knows of the election, if that is anything.
+    fn state(&self) -> Option<&VoterState<()>> {
+        self.host.elections().next().map(|(_, state)| state)
     }
 
-    /// Whether it waits for its disk.
-    pub(super) fn is_busy(&self) -> bool {
-        self.flush.is_some()
+    /// Its promise.
+    pub(super) fn voter(&self) -> Option<&Voter> {
+        self.state().map(|state| &state.voter)
     }
 
-    /// What is to be on disk.
-    fn disk(&self) -> Disk {
-        Disk {
-            promise: self.state.voter.durable().clone(),
-            roll: self.post.as_ref().map(|post| Arc::clone(&post.disk)),
-        }
+    pub(super) fn bound_until(&self, own: Instant) -> Option<Instant> {
+        self.voter().and_then(|voter| voter.bound_until(own))
     }
+}
+
+/// What leaves before the disk has what it rests on.
+#[cfg(feature = "canaries")]
+fn released_early<T, A>(host: &mut VoterHost<Membership, T, A>) -> (Vec<A>, BTreeSet<ElectionName>) {
+    host.release_early()
+}
+
+#[cfg(not(feature = "canaries"))]
+fn released_early<T, A>(host: &mut VoterHost<Membership, T, A>) -> (Vec<A>, BTreeSet<ElectionName>) {
+    host.release()
 }
 
 /// The voter as its process starts.
 #[cfg(feature = "canaries")]
-fn restarted(durable: Durable, drift_ppm: u32, now: Instant, planted: Option<Planted>) -> Voter {
+fn restarted<T, A>(
+    id: VoterId,
+    disk: Disk,
+    drift_ppm: u32,
+    now: Instant,
+    planted: Option<Planted>,
+) -> VoterHost<Membership, T, A> {
     match planted {
-        Some(Planted::Quorum(flaw)) => Voter::flawed(durable, drift_ppm, now, Some(flaw)),
-        _ => Voter::restarted(durable, drift_ppm, now),
+        Some(Planted::Quorum(flaw)) => VoterHost::flawed(id, disk, drift_ppm, now, Some(flaw)),
+        _ => VoterHost::restarted(id, disk, drift_ppm, now),
     }
 }
 
 #[cfg(not(feature = "canaries"))]
-fn restarted(durable: Durable, drift_ppm: u32, now: Instant, _: Option<crate::planted::Planted>) -> Voter {
-    Voter::restarted(durable, drift_ppm, now)
+fn restarted<T, A>(
+    id: VoterId,
+    disk: Disk,
+    drift_ppm: u32,
+    now: Instant,
+    _: Option<crate::planted::Planted>,
+) -> VoterHost<Membership, T, A> {
+    VoterHost::restarted(id, disk, drift_ppm, now)
 }
 
 fn describe(ask: &Ask, answer: &Answer) -> String {

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use crc::{CRC_32_ISCSI, Crc};
 use primacy_core::lease::{Holder, Wish};
-use primacy_core::quorum::{Durable, Ordered, Orders, VoterId};
+use primacy_core::quorum::{Ballot, Durable, DurableState, Ordered, Orders, VoterId};
 use primacy_core::{CandidateId, ElectionName, Label, Token};
 use prost::Message as _;
+
+use super::cluster::Cluster;
+use super::wire::{self, Malformed, NextKept};
 
 /// The first bytes of every voter's file, of whatever format.
 const MAGIC: &[u8] = b"primacy voter\n";
@@ -41,6 +44,41 @@ impl Kept {
     /// That of a voter that knows of nothing.
     pub(super) const fn of(voter: VoterId) -> Self {
         Self { voter, cluster: None, next: None, past: Vec::new(), elections: BTreeMap::new(), generation: 0 }
+    }
+
+    /// What a voter keeps of this many writes.
+    pub(super) fn with(voter: VoterId, generation: u64, state: DurableState<Cluster>) -> Self {
+        let encoded = |cluster: &Cluster| wire::Cluster::from(cluster).encode_to_vec();
+        let DurableState { configuration, promised, taken, past, elections } = state;
+        let has_next = taken.is_some() || promised != Ballot::default();
+        Self {
+            voter,
+            cluster: configuration.as_ref().map(encoded),
+            next: has_next.then(|| NextKept::of((promised, taken.as_ref())).encode_to_vec()),
+            past: past.iter().map(encoded).collect(),
+            elections,
+            generation,
+        }
+    }
+
+    /// What it keeps of who votes, decoded, and its promises. Voters of the past that cannot be read are left out: nothing rests
+    /// on them.
+    ///
+    /// # Errors
+    /// If the present or the next voters cannot be read.
+    pub(super) fn into_state(self) -> Result<DurableState<Cluster>, Malformed> {
+        let decoded = |_| Malformed("what a voter has kept of the voters");
+        let configuration = self.cluster.as_deref().map(wire::Cluster::decode).transpose().map_err(decoded)?;
+        let next = self.next.as_deref().map(NextKept::decode).transpose().map_err(decoded)?;
+        let (promised, taken) = next.map(NextKept::checked).transpose()?.unwrap_or_default();
+        let past = self.past.iter().filter_map(|past| wire::Cluster::decode(&**past).ok()?.try_into().ok());
+        Ok(DurableState {
+            configuration: configuration.map(Cluster::try_from).transpose()?,
+            promised,
+            taken,
+            past: past.collect(),
+            elections: self.elections,
+        })
     }
 
     /// Who it is. It never changes: a voter without its file is another voter.

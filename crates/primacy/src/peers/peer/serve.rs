@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use primacy_core::quorum::{RollAsk, VoterId};
+use primacy_core::quorum::{Query, RollAsk, VoterId};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -405,17 +405,17 @@ fn question(asked: wire::Question) -> Result<Question, Malformed> {
     let announce = asked.waits.as_ref().map(|waits| {
         let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
         let note = waits.note.chars().take(256).collect();
-        Ok((Notice { who: who.try_into()?, note }, wire::rank(&waits.rank)?))
+        let notice = Notice { who: who.try_into()?, note };
+        Ok((notice.who.id, wire::rank(&waits.rank)?, notice))
     });
-    Ok(Question {
-        voters: asked.voters,
+    let query = Query {
+        number: asked.voters,
         election: wire::election(&asked.election)?,
         ask: asked.asked.as_ref().ok_or(Malformed("a question that asks nothing"))?.try_into()?,
         asker: wire::candidate(&asked.asker)?,
         announce: announce.transpose()?,
-        lists: asked.lists,
-        reason: asked.reason.chars().take(64).collect(),
-    })
+    };
+    Ok(Question { query, lists: asked.lists, reason: asked.reason.chars().take(64).collect() })
 }
 
 /// A name that somebody gives itself, as people can be told of it.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use primacy_core::quorum::{Answer, RollAsk, Testimony, VoterId};
+use primacy_core::quorum::{Answer, ELECTIONS_MAX, Refusal, RollAsk, Testimony, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::super::ballot::{Ballots, ELECTIONS_MOST, Outcome, Question};
+use super::super::ballot::{Ballots, Question};
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::kept::Kept;
@@ -160,15 +160,21 @@ const CLOCK_AGAIN: Duration = Duration::from_millis(100);
 /// So long what a voter has answered can still leave when it votes no more.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// What leaves when all that it rests on is on disk.
+#[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
+pub(super) enum Held {
+    /// An answer, by its number, for a connection.
+    Answer(Out, u64, Body),
+    /// Word that something of this process has been done.
+    Done(oneshot::Sender<()>),
+}
+
 pub(super) struct Tally {
-    ballots: Ballots,
+    ballots: Ballots<Held>,
     watchers: Watchers,
     known: watch::Sender<Option<Cluster>>,
     /// Rung when somebody says that there are later voters than it knows.
     behind: Arc<Notify>,
-    /// What leaves after the next flush.
-    answers: Vec<(Out, u64, Body)>,
-    founded: Vec<oneshot::Sender<()>>,
     /// How long the last flushes took, in nanoseconds.
     flushes: VecDeque<u64>,
     process: Arc<Process>,
@@ -187,7 +193,7 @@ pub(super) struct Tally {
 pub(super) async fn keep(
     mut file: VoterFile,
     voter: VoterId,
-    ballots: Ballots,
+    ballots: Ballots<Held>,
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
     (process, alone): (Arc<Process>, oneshot::Receiver<()>),
@@ -196,7 +202,7 @@ pub(super) async fn keep(
     let mut tally = Tally::new(ballots, known, process);
     tally.behind = behind;
     // A disk that does not work is known at once, and how long it takes.
-    let kept = tally.ballots.written_anew();
+    let kept = tally.ballots.rewrite();
     file = tally.flush(file, kept).await?;
     // A copy of another's folder ends before it has answered, if its own address can be reached. Nothing is concluded if not.
     let _ = tokio::time::timeout(ALONE_MOST, alone).await;
@@ -222,7 +228,7 @@ pub(super) async fn keep(
             }
             None => works.drain(..).for_each(|work| tally.put_off(&work)),
         }
-        if let Some(kept) = tally.ballots.unflushed() {
+        if let Some(kept) = tally.ballots.begin_write() {
             file = tally.flush(file, kept).await?;
         }
         tally.tell();
@@ -235,11 +241,11 @@ pub(super) async fn keep(
 }
 
 impl Tally {
-    pub(super) fn new(ballots: Ballots, known: watch::Sender<Option<Cluster>>, process: Arc<Process>) -> Self {
-        let (watchers, answers, founded) = (Watchers::default(), Vec::new(), Vec::new());
+    pub(super) fn new(ballots: Ballots<Held>, known: watch::Sender<Option<Cluster>>, process: Arc<Process>) -> Self {
+        let watchers = Watchers::default();
         let (flushes, is_full, has_begun, is_timeless) = (VecDeque::new(), false, false, false);
         let behind = Arc::default();
-        Self { ballots, watchers, known, behind, answers, founded, flushes, process, is_full, has_begun, is_timeless }
+        Self { ballots, watchers, known, behind, flushes, process, is_full, has_begun, is_timeless }
     }
 
     async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
@@ -253,7 +259,9 @@ impl Tally {
             self.flushes.pop_front();
         }
         self.process.wrote(generation);
-        written.inspect_err(|error| error!(%error, "this voter answers nothing more"))
+        let file = written.inspect_err(|error| error!(%error, "this voter answers nothing more"))?;
+        self.ballots.written();
+        Ok(file)
     }
 
     /// The time at which works are done that have arrived before; `None` while it is not known. All that follows from time is
@@ -288,31 +296,37 @@ impl Tally {
         }
     }
 
+    fn answer(&mut self, out: Out, number: u64, body: Body) {
+        self.ballots.hold(Held::Answer(out, number, body));
+    }
+
     pub(super) fn take(&mut self, work: Work, now: Instant) {
         match work {
             Work::Ask { number, question, out } => {
                 let answer = match self.ballots.answer(*question, now) {
-                    Outcome::Told(told) => {
+                    Ok(told) => {
                         let Answer { accepted, view } = &told.answer;
                         debug!(accepted, term = %view.term, "answered");
-                        Some(Body::Answer((&*told).into()))
+                        Some(Body::Answer((&told).into()))
                     }
-                    Outcome::OtherVoters => self.ballots.cluster().map(|cluster| Body::Moved(cluster.into())),
-                    Outcome::Full => {
+                    Err(Refusal::OtherVoters) => self.ballots.cluster().map(|cluster| Body::Moved(cluster.into())),
+                    Err(Refusal::Full) => {
                         if !mem::replace(&mut self.is_full, true) {
                             warn!(
-                                "claims of new elections are refused: there are {ELECTIONS_MOST}, and no more are kept"
+                                "claims of new elections are refused: there are {ELECTIONS_MAX}, and no more are kept"
                             );
                         }
-                        let why = format!("there are {ELECTIONS_MOST} elections, and no voter keeps more");
+                        let why = format!("there are {ELECTIONS_MAX} elections, and no voter keeps more");
                         Some(Body::Refused(Refused { why, is_passing: true, is_denied: false }))
                     }
                 };
-                self.answers.extend(answer.map(|answer| (out, number, answer)));
+                if let Some(answer) = answer {
+                    self.answer(out, number, answer);
+                }
             }
             Work::Watch { election, out } => {
                 // Whoever begins to listen looks once, and so misses nothing.
-                self.answers.push((out.clone(), 0, Body::Hint(election.as_str().to_owned())));
+                self.answer(out.clone(), 0, Body::Hint(election.as_str().to_owned()));
                 if !self.watchers.add(election, out) {
                     debug!("more is watched than hints are sent for");
                 }
@@ -320,45 +334,45 @@ impl Tally {
             Work::Gone { id } => self.watchers.remove(id),
             Work::Leave { number, election, id, out } => {
                 self.ballots.leave(&election, id);
-                self.answers.push((out, number, Body::Left(true)));
+                self.answer(out, number, Body::Left(true));
             }
             Work::List { number, after, out } => {
                 let names =
                     self.ballots.names(after.as_ref()).take(NAMES_MOST).map(|name| name.as_str().to_owned()).collect();
-                self.answers.push((out, number, Body::Listed(Names { names })));
+                self.answer(out, number, Body::Listed(Names { names }));
             }
             Work::Recall { number, election, limit, out } => {
                 let terms = self.ballots.past(&election, limit).iter().map(Into::into).collect();
-                self.answers.push((out, number, Body::Recalled(Terms { terms })));
+                self.answer(out, number, Body::Recalled(Terms { terms }));
             }
             Work::Probe { number, out } => {
                 let product = concat!("primacy peer ", env!("CARGO_PKG_VERSION")).to_owned();
                 let flushes_ns = self.flushes.iter().copied().collect();
-                self.answers.push((out, number, Body::Probed(Probed { product, flushes_ns })));
+                self.answer(out, number, Body::Probed(Probed { product, flushes_ns }));
             }
             Work::Roll { number, page, out } => {
                 let Page { ask, after } = *page;
                 let answer = self.ballots.roll(ask, now);
-                self.answers.push((out, number, Body::Rolled(RollReply::of(&answer, after.as_ref()))));
+                self.answer(out, number, Body::Rolled(RollReply::of(&answer, after.as_ref())));
             }
             Work::Behind { number, voters, out } => {
                 let own = self.ballots.cluster().map_or(0, Cluster::number);
                 if voters > own {
                     self.behind.notify_one();
                 }
-                self.answers.push((out, number, Body::Behind(own)));
+                self.answer(out, number, Body::Behind(own));
             }
             Work::Testify { number, after, out } => {
                 let said = self.ballots.testimony(after);
-                self.answers.push((out, number, Body::Testified((&said).into())));
+                self.answer(out, number, Body::Testified((&said).into()));
             }
             Work::Learn { said, done } => {
                 self.ballots.catch_up(said, now);
-                self.founded.push(done);
+                self.ballots.hold(Held::Done(done));
             }
             Work::Found { cluster, done } => {
                 self.ballots.roll(RollAsk::Adopt(cluster), now);
-                self.founded.push(done);
+                self.ballots.hold(Held::Done(done));
             }
         }
     }
@@ -366,13 +380,16 @@ impl Tally {
     /// What is to be kept of what was done. Its answers are thrown away, each of which must fit into so many bytes.
     #[cfg(test)]
     pub(super) fn done(&mut self, most: usize) -> Option<Kept> {
-        for (_, number, body) in self.answers.drain(..) {
-            let frame = wire::Frame { number, body: Some(body) };
-            assert!(prost::Message::encoded_len(&frame) <= most);
-        }
-        self.founded.clear();
         self.ballots.expire(clock::now());
-        self.ballots.unflushed()
+        let kept = self.ballots.begin_write();
+        self.ballots.written();
+        for held in self.ballots.release().0 {
+            if let Held::Answer(_, number, body) = held {
+                let frame = wire::Frame { number, body: Some(body) };
+                assert!(prost::Message::encoded_len(&frame) <= most);
+            }
+        }
+        kept
     }
 
     /// What was done is on disk: now others may hear of it.
@@ -393,14 +410,15 @@ impl Tally {
                 out.post(0, Body::Moved(cluster.into()));
             }
         }
-        for done in self.founded.drain(..) {
-            // Whoever has asked may be gone.
-            let _ = done.send(());
+        let (held, news) = self.ballots.release();
+        for held in held {
+            match held {
+                Held::Answer(out, number, body) => drop(out.post(number, body)),
+                // Whoever has asked may be gone.
+                Held::Done(done) => drop(done.send(())),
+            }
         }
-        for (out, number, body) in self.answers.drain(..) {
-            out.post(number, body);
-        }
-        for election in self.ballots.stirred() {
+        for election in news {
             for out in self.watchers.of(&election) {
                 out.post(0, Body::Hint(election.as_str().to_owned()));
             }

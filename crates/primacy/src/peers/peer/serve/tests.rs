@@ -391,7 +391,7 @@ impl Subject {
         if let Some(kept) = self.tally.done(FRAME_BYTES_MAX) {
             let read = Kept::from_bytes(&kept.to_bytes());
             assert_eq!(read.as_ref(), Ok(&kept), "it is written as it can be read");
-            let again = Ballots::restarted(kept, self.folder.path(), 20_000, clock::now());
+            let again = Ballots::<()>::restarted(kept, self.folder.path(), 20_000, clock::now());
             assert!(again.is_ok(), "it starts again");
         }
         true
@@ -525,7 +525,7 @@ fn no_file_that_somebody_has_changed_does_any_harm() {
             content.cluster = content.cluster.map(|bytes| draw.spoilt(bytes));
             content.next = content.next.map(|bytes| draw.spoilt(bytes));
             let whole = Kept::from_bytes(&draw.spoilt(content.to_bytes()));
-            let is_started = |kept| Ballots::restarted(kept, folder.path(), 20_000, clock::now()).is_ok();
+            let is_started = |kept: Kept| Ballots::<()>::restarted(kept, folder.path(), 20_000, clock::now()).is_ok();
             is_started(content) | whole.is_ok_and(is_started)
         }));
         *if harmless.unwrap_or_else(|_| panic!("seed {seed}")) { &mut read } else { &mut refused } += 1;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use primacy_core::quorum::{Ask, Counts};
+use primacy_core::quorum::{Ask, Counts, Query, UNCLAIMED_MAX, WAITING_MAX};
 
 use super::super::watchers;
 use super::*;
-use crate::peers::ballot::{UNCLAIMED_MOST, WAITING_MOST};
 use crate::peers::cluster::{Cluster, Roster};
 use crate::select::Rank;
 use crate::store::Holder;
@@ -46,6 +45,13 @@ impl Subject {
         Self { tally, out, answers, folder }
     }
 
+    /// What it has changed is on disk, and its answers leave.
+    fn writes(&mut self) {
+        let _kept = self.tally.ballots.begin_write();
+        self.tally.ballots.written();
+        self.tally.tell();
+    }
+
     /// What is answered at this time to a candidate.
     fn asks(&mut self, candidate: u128, ask: Ask, reading: Reading) -> Option<Answer> {
         let work = self.question(name("jobs"), candidate, ask, false);
@@ -53,7 +59,7 @@ impl Subject {
             Some(now) => self.tally.take(work, now),
             None => self.tally.put_off(&work),
         }
-        self.tally.tell();
+        self.writes();
         match self.answers.inbox.try_recv().expect("it answers").1 {
             Body::Answer(reply) => Some(wire::Told::try_from(&reply).expect("an answer").answer),
             Body::Refused(refused) => {
@@ -66,22 +72,21 @@ impl Subject {
 
     fn question(&self, election: ElectionName, candidate: u128, ask: Ask, waits: bool) -> Work {
         let notice = Notice { who: holder(candidate), note: "waits".to_owned() };
-        let question = Question {
-            voters: 0,
-            election,
-            ask,
-            asker: CandidateId::from_bits(candidate),
-            announce: waits.then_some((notice, Rank::LAST)),
-            lists: false,
-            reason: String::new(),
-        };
+        let asker = CandidateId::from_bits(candidate);
+        let announce = waits.then_some((asker, Rank::LAST, notice));
+        let query = Query { number: 0, election, ask, asker, announce };
+        let question = Question { query, lists: false, reason: String::new() };
         Work::Ask { number: 7, question: Box::new(question), out: self.out.clone() }
     }
 
     /// Does this at that time, and reads the answers.
     fn takes(&mut self, work: Work, now: Instant) -> Vec<Body> {
         self.tally.take(work, now);
-        self.tally.tell();
+        self.writes();
+        self.reads()
+    }
+
+    fn reads(&mut self) -> Vec<Body> {
         std::iter::from_fn(|| self.answers.inbox.try_recv().ok()).map(|(_, body)| body).collect()
     }
 }
@@ -150,7 +155,7 @@ fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() 
     assert_eq!(told(&mut voter, renewal, 3), (Some(5), None), "who renews was granted it");
     assert_eq!(told(&mut voter, claim(2, 6), 60_000), (Some(5), Some(6)));
     voter.tally.ballots.write_history();
-    let kept = voter.tally.ballots.unflushed().expect("a claim is flushed");
+    let kept = voter.tally.ballots.rewrite();
     let restarted = Ballots::restarted(kept, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
     voter.tally.ballots = restarted;
     assert_eq!(told(&mut voter, Ask::Read, 60_002), (Some(5), Some(6)), "after a restart too");
@@ -172,7 +177,7 @@ fn looks_at_unknown_elections_leave_nothing_behind() {
     assert_eq!(voter.tally.ballots.counts(), (1, 0, 1), "one election, nobody waits, and one promise ends");
     let end = voter.tally.ballots.next_end().expect("it is bound");
     voter.tally.ballots.expire(end);
-    assert_eq!(voter.tally.ballots.stirred().len(), 1);
+    assert_eq!(voter.tally.ballots.release().1.len(), 1);
     assert_eq!(voter.tally.ballots.next_end(), None);
 }
 
@@ -180,14 +185,14 @@ fn looks_at_unknown_elections_leave_nothing_behind() {
 fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_time() {
     let mut voter = Subject::new();
     voter.asks(1, claim(1, 1), Reading::Stepped(at(1)));
-    let names = UNCLAIMED_MOST + UNCLAIMED_MOST / 4;
+    let names = UNCLAIMED_MAX + UNCLAIMED_MAX / 4;
     for n in 0..3 * names {
         let (election, candidate) = (name(&format!("unknown-{}", n % names)), 10 + u128::try_from(n).expect("it fits"));
         let work = voter.question(election, candidate, Ask::Read, true);
         assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_), ..]));
     }
     let (elections, waiting, _) = voter.tally.ballots.counts();
-    assert_eq!((elections, waiting), (UNCLAIMED_MOST + 1, WAITING_MOST));
+    assert_eq!((elections, waiting), (UNCLAIMED_MAX + 1, WAITING_MAX));
     // A watcher that leaves makes room.
     let (election, id, out) = (name("unknown-0"), CandidateId::from_bits(10), voter.out.clone());
     voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
@@ -204,9 +209,16 @@ fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_t
 fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
     let mut voter = Subject::new();
     let now = at(2);
-    for n in 0..ELECTIONS_MOST {
-        let work = voter.question(name(&format!("claimed-{n}")), 1, claim(1, 1), false);
-        assert!(matches!(voter.takes(work, now)[..], [Body::Answer(_)]));
+    // As many at a time as a connection takes answers: all of them are on disk after one write.
+    let names: Vec<_> = (0..ELECTIONS_MAX).map(|n| name(&format!("claimed-{n}"))).collect();
+    for names in names.chunks(ANSWERS_MOST) {
+        for election in names {
+            let work = voter.question(election.clone(), 1, claim(1, 1), false);
+            voter.tally.take(work, now);
+        }
+        voter.writes();
+        let answers = voter.reads();
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Body::Answer(_))).count(), names.len());
     }
     for n in 0..1_000 {
         let work = voter.question(name(&format!("more-{n}")), 1, claim(1, 1), false);
@@ -214,7 +226,7 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
     }
     let again = voter.question(name("claimed-0"), 1, claim(1, 2), false);
     assert!(matches!(voter.takes(again, now)[..], [Body::Answer(_)]));
-    assert_eq!(voter.tally.ballots.counts(), (ELECTIONS_MOST, 0, ELECTIONS_MOST));
+    assert_eq!(voter.tally.ballots.counts(), (ELECTIONS_MAX, 0, ELECTIONS_MAX));
     // All of them can be listed, a part at a time.
     let (mut listed, mut after) = (0, None);
     loop {
@@ -226,7 +238,7 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
             None => break,
         }
     }
-    assert_eq!(listed, ELECTIONS_MOST);
+    assert_eq!(listed, ELECTIONS_MAX);
 }
 
 #[test]
