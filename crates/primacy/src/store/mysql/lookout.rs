@@ -22,11 +22,11 @@ use tracing::debug;
 
 use super::super::{BoxFuture, Hints, StoreError};
 use super::fault::Fault;
+use super::hint_state::HintState;
 use super::line::{Answer, Line, Purpose};
 use super::locks;
 use super::packet::Packet;
 use super::place::Place;
-use super::queue_delay::QueueDelay;
 use super::rows;
 use crate::{ElectionName, Instant, clock};
 
@@ -84,12 +84,12 @@ impl Lookout {
     pub(super) async fn start(
         place: &Place,
         election: &ElectionName,
-        delay: Arc<QueueDelay>,
+        hints: Arc<HintState>,
     ) -> Result<Self, StoreError> {
         let mut post = Post {
             place: place.clone(),
             election: election.clone(),
-            delay,
+            hints,
             bell: Arc::default(),
             known: None,
             changed_at: clock::now(),
@@ -138,7 +138,7 @@ enum Rest {
 struct Post {
     place: Place,
     election: ElectionName,
-    delay: Arc<QueueDelay>,
+    hints: Arc<HintState>,
     bell: Arc<Notify>,
     known: Option<rows::Glance>,
     /// When the row was seen to be another.
@@ -193,7 +193,7 @@ impl Post {
             if got && !changed {
                 self.watch(line).await?;
             }
-            let delay = self.delay.get();
+            let delay = self.hints.delay();
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
                 // What has changed meanwhile was passed on to those who were in the queue.

@@ -4,6 +4,7 @@
 
 mod desk;
 mod fault;
+mod hint_state;
 mod line;
 mod locks;
 mod lookout;
@@ -11,7 +12,6 @@ mod packet;
 mod place;
 mod presence;
 mod probe;
-mod queue_delay;
 mod registers;
 mod registry;
 mod roll;
@@ -26,11 +26,11 @@ use std::fmt;
 use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
 use desk::MysqlDesk;
+use hint_state::HintStates;
 use line::Purpose;
 use lookout::Lookout;
 pub use place::Oddities;
 use place::Place;
-use queue_delay::QueueDelays;
 use registry::MysqlRegistry;
 pub use schema::schema_sql;
 use session::MysqlSession;
@@ -62,7 +62,7 @@ use session::MysqlSession;
 #[derive(Clone)]
 pub struct MysqlStore {
     place: Place,
-    delays: QueueDelays,
+    hint_states: HintStates,
 }
 
 impl MysqlStore {
@@ -71,7 +71,7 @@ impl MysqlStore {
     /// # Errors
     /// When the URL is not as described above.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { place: Place::parse(url)?, delays: QueueDelays::default() })
+        Ok(Self { place: Place::parse(url)?, hint_states: HintStates::default() })
     }
 
     /// The same store, through connections as a pooler or another driver would have set them up. For tests.
@@ -89,8 +89,8 @@ impl MysqlStore {
         purpose: Purpose,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let delay = self.delays.of(election);
-            let session = MysqlSession::open(&self.place, election, candidate, purpose, delay).await?;
+            let hints = self.hint_states.of(election);
+            let session = MysqlSession::open(&self.place, election, candidate, purpose, hints).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -137,7 +137,7 @@ impl Store for MysqlStore {
     /// Needs a tokio runtime with I/O and time, in which a task goes on listening until the hints are dropped.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            let lookout = Lookout::start(&self.place, election, self.delays.of(election)).await?;
+            let lookout = Lookout::start(&self.place, election, self.hint_states.of(election)).await?;
             Ok(Box::new(lookout) as Box<dyn Hints>)
         })
     }

@@ -8,11 +8,11 @@ use super::super::{
     Version,
 };
 use super::fault::Fault;
+use super::hint_state::HintState;
 use super::line::{Line, Purpose};
 use super::packet::Packet;
 use super::place::Place;
 use super::presence::Presence;
-use super::queue_delay::QueueDelay;
 use super::rows::{self, Change, Seen, Stamped};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{self, Renewal};
@@ -35,7 +35,7 @@ pub(super) struct MysqlSession {
     known: Option<Record>,
     /// What the last look showed, for the grant that it leads to.
     looked: Option<Seen>,
-    delay: Arc<QueueDelay>,
+    hints: Arc<HintState>,
     announced_at: Option<Instant>,
     announcements: u32,
     unannounced: Unannounced,
@@ -50,7 +50,7 @@ impl MysqlSession {
         election: &ElectionName,
         me: &Holder,
         purpose: Purpose,
-        delay: Arc<QueueDelay>,
+        hints: Arc<HintState>,
     ) -> Result<Self, StoreError> {
         let line = Line::open(place, purpose).await?;
         let (election, me) = (election.clone(), me.clone());
@@ -61,7 +61,7 @@ impl MysqlSession {
             me,
             known: None,
             looked: None,
-            delay,
+            hints,
             announced_at: None,
             announcements: 0,
             unannounced: Unannounced::default(),
@@ -116,7 +116,7 @@ impl MysqlSession {
     fn be_present(&mut self, reply: &Reply) {
         match reply {
             Reply::Applied(record) if self.presence.is_none() => {
-                self.delay.leads();
+                self.hints.leads();
                 let token = record.version.token;
                 self.presence = Some(Presence::start(&self.place, &self.election, self.me.id, token));
             }
@@ -134,7 +134,7 @@ impl MysqlSession {
         let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
         let seen = rows::seen(answer, self.line.host())?;
         self.known.clone_from(&seen.sighting.record);
-        self.delay.waits(seen.sighting.standing);
+        self.hints.waits(seen.sighting.standing);
         self.looked = Some(seen.clone());
         self.has_looked = true;
         Ok(seen)
