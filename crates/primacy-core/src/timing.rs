@@ -315,7 +315,8 @@ impl Timing {
     /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
     /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
     /// nothing else fails. Whoever has only just come to be next in line, since others went, has the bound of its old
-    /// place until its next look. A renewal that a [hint](Self::hint_interval) caused comes when nobody expects it: if the leader
+    /// place until it hears of it: at its next look, or, where the store tells the waiting order only with announcements, at
+    /// its next announcement, a lease and a look later at most. A renewal that a [hint](Self::hint_interval) caused comes when nobody expects it: if the leader
     /// is lost right after that, it takes up to one renewal interval more.
     pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
         let standing = Standing { ahead, ..Standing::default() };

@@ -276,3 +276,40 @@ fn a_candidate_that_heeds_every_hint_is_found() {
         assert!(calls_in_a_flood(waiter, leads) > 3_000);
     }
 }
+
+/// Where the store tells the waiting order only with announcements, who moves up hears of it within a lease and a look.
+#[test]
+fn whoever_moves_up_hears_of_it_with_its_next_announcement_a_lease_and_a_look_later_at_most() {
+    const AGES: f64 = 40.0;
+    let (timing, mut longest) = (timing(), 0.0_f64);
+    for ahead in [1, 2, 7, 8, 20] {
+        let standing = Standing { ahead, ..Standing::default() };
+        let bound = timing.lease() + timing.watch_every(standing) + timing.look_lag() * 2;
+        for luck in 0..200 {
+            let mut waiter = Waiter::new(ahead, timing, 0.0, luck);
+            let moves_up = AGES + luck as f64 / 20.0;
+            let (mut told, mut at) = (ahead, 0.0);
+            let mut wants = waiter.handle(Event::Campaign, at);
+            while waiter.candidate.standing().is_none_or(|standing| standing.ahead > 0) {
+                while let Some((call, request)) = wants {
+                    if matches!(request, Request::Look { announce: Some(_) }) {
+                        told = if at < moves_up { ahead } else { 0 };
+                    }
+                    waiter.ahead = told;
+                    let renewal = timing.renew_every().as_secs_f64();
+                    let beat = (at / renewal) as u64;
+                    let seen = waiter.seen(beat, at - renewal * beat as f64);
+                    wants = waiter.handle(Event::Done { call, result: Ok(Reply::Seen(seen)) }, at);
+                }
+                if told > 0 {
+                    at = waiter.next();
+                    wants = waiter.handle(Event::Wake, at);
+                }
+            }
+            let waited = at - moves_up;
+            assert!(waited <= bound.as_secs_f64(), "{ahead} before it: told after {waited} s, bound {bound:?}");
+            longest = longest.max(waited);
+        }
+    }
+    println!("at most {longest:.2} s after it has moved up");
+}

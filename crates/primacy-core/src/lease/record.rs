@@ -135,6 +135,6 @@ pub struct Sighting {
     /// Set if the store can *prove* that the holder's process no longer exists: an embedded store whose only host has
     /// been restarted since.
     pub holder_gone: bool,
-    /// Where the candidate that looks stands among those that wait.
+    /// Where the candidate that looks stands among those that wait; of now, or of its last announcement at the oldest.
     pub standing: Standing,
 }

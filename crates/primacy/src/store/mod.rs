@@ -51,7 +51,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// * **Linearizable.** Each step of a [`Session`] takes effect at one moment between its call and its answer. An answer
 ///   never tells of a state older than one that was answered before to anyone. (A majority of peers keeps this for grants
-///   and orders; a look by another may show a renewal less: `docs/design/quorum.md`.)
+///   and orders; a look by another may show a renewal less: `docs/design/quorum.md`.) A candidate's [`Standing`] may be as old
+///   as its last announcement: it decides who asks first, never who leads.
 /// * **Exact.** [`Request::Acquire`], [`Request::Renew`] and [`Request::Release`] change the row only if it is byte for
 ///   byte as required, and say which.
 /// * **Durable.** A change is answered only after it would survive the crash of the store (rule R11). An announcement

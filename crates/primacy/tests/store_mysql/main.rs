@@ -24,3 +24,4 @@ mod shadows;
 mod support;
 #[cfg(feature = "mysql-tls")]
 mod tls;
+mod waiting_order;

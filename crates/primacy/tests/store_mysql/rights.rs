@@ -60,13 +60,17 @@ async fn a_candidate_that_cannot_be_announced_says_so_once_until_it_can() {
     let mut a = Actor::join(&at(&server.url()), "unannounced", 1).await;
     let told = ["election=unannounced ", "could not be announced", "no room here"];
     for times in [1, 2] {
-        let refuse = "CREATE TRIGGER crowded BEFORE INSERT ON primacy_candidate FOR EACH ROW \
-                      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no room here'";
-        server.sql(refuse).expect("creates");
+        for event in ["INSERT", "UPDATE"] {
+            let refuse = format!(
+                "CREATE TRIGGER crowded_{event} BEFORE {event} ON primacy_candidate FOR EACH ROW \
+                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no room here'"
+            );
+            server.sql(&refuse).expect("creates");
+        }
         a.announce().await;
         a.announce().await;
         assert_eq!(log.says(&told).await, times);
-        server.sql("DROP TRIGGER crowded").expect("drops");
+        server.sql("DROP TRIGGER crowded_INSERT; DROP TRIGGER crowded_UPDATE").expect("drops");
         a.announce().await;
     }
 }

@@ -37,15 +37,15 @@ pub(super) async fn waiting_order(trial: Trial<'_>) -> Outcome {
 }
 
 /// Where it stands, once the others' ranks have come to all who tell of it: among peers a majority has them at once, and the
-/// next look may ask another one.
-async fn settles_at(actor: &mut Actor, expected: Standing) -> Outcome<Standing> {
+/// next look may ask another one. It says its rank each time: a look that says nothing may tell what the last that did has shown.
+async fn settles_at(actor: &mut Actor, rank: Rank, expected: Standing) -> Outcome<Standing> {
     const LOOKS: usize = 200;
-    let mut standing = actor.look().await?.standing;
+    let mut standing = actor.announce_as(rank).await?.standing;
     for _ in 0..LOOKS {
         if standing == expected {
             break;
         }
-        standing = actor.look().await?.standing;
+        standing = actor.announce_as(rank).await?.standing;
     }
     Ok(standing)
 }
@@ -61,8 +61,9 @@ pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
     never.announce_as(Rank::LAST).await?;
     plain.announce().await?;
     best.announce_as(rank(&[-1, 7])).await?;
-    for (actor, ahead) in [(&mut best, 0), (&mut plain, 1), (&mut never, 2)] {
-        let standing = settles_at(actor, at(ahead, 2)).await?;
+    let ranked = [(&mut best, rank(&[-1, 7])), (&mut plain, Rank::default()), (&mut never, Rank::LAST)];
+    for ((actor, rank), ahead) in ranked.into_iter().zip(0..) {
+        let standing = settles_at(actor, rank, at(ahead, 2)).await?;
         ensure!(standing == at(ahead, 2), "{} stands at {standing:?}, not at {ahead}", actor.me.label);
     }
     let shown = trial.snapshot().await?.ok_or("the row is missing")?.candidates;
@@ -73,13 +74,13 @@ pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
     // Below zero too, and whoever is moved.
     for (low, high) in [(-2, -1), (-1, 1), (1, 2), (i32::MIN, i32::MAX)] {
         for (first, last) in [(plain.me.id, never.me.id), (never.me.id, plain.me.id)] {
+            let rank_of = |actor: &Actor| rank(&[0, if actor.me.id == first { low } else { high }]);
             for actor in [&mut plain, &mut never] {
-                let element = if actor.me.id == first { low } else { high };
-                actor.announce_as(rank(&[0, element])).await?;
+                actor.announce_as(rank_of(actor)).await?;
             }
             for actor in [&mut plain, &mut never] {
                 let place = if actor.me.id == last { 2 } else { 1 };
-                let standing = settles_at(actor, at(place, 2)).await?;
+                let standing = settles_at(actor, rank_of(actor), at(place, 2)).await?;
                 ensure!(standing == at(place, 2), "of {low} and {high}, one stands at {standing:?} and not at {place}");
             }
         }

@@ -16,6 +16,8 @@ pub(super) struct HintState {
     /// How long a process waits after a change before it queues for hints again, in milliseconds: those who have something
     /// to do come first.
     delay: AtomicU64,
+    /// How many hints there were.
+    hints: AtomicU64,
 }
 
 /// A leader hears of orders soon, and is not the lookout: the lookout would go with it.
@@ -32,7 +34,7 @@ impl HintStates {
         }
         states.retain(|_, state| state.strong_count() > 0);
         // Observers, who never look as a candidate does, have time.
-        let state = Arc::new(HintState { delay: AtomicU64::new(WAITS) });
+        let state = Arc::new(HintState { delay: AtomicU64::new(WAITS), hints: AtomicU64::new(0) });
         states.insert(election.clone(), Arc::downgrade(&state));
         state
     }
@@ -51,6 +53,15 @@ impl HintState {
 
     pub(super) fn delay(&self) -> Duration {
         Duration::from_millis(self.delay.load(Ordering::Relaxed))
+    }
+
+    /// Something has changed.
+    pub(super) fn hinted(&self) {
+        self.hints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn hints(&self) -> u64 {
+        self.hints.load(Ordering::Relaxed)
     }
 }
 

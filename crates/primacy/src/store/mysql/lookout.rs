@@ -306,6 +306,7 @@ impl Post {
         let changed = self.known.replace(seen) != Some(seen);
         if changed {
             self.changed_at = clock::now();
+            self.hints.hinted();
             self.bell.notify_one();
         }
         Ok(changed)

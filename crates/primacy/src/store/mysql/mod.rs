@@ -20,6 +20,7 @@ mod schema;
 mod session;
 #[cfg(feature = "mysql-tls")]
 mod tls;
+mod waiting_order;
 
 use std::fmt;
 

@@ -9,11 +9,12 @@ use super::super::{
 };
 use super::fault::Fault;
 use super::hint_state::HintState;
-use super::line::{Line, Purpose};
+use super::line::{Answer, Line, Purpose};
 use super::packet::Packet;
 use super::place::Place;
 use super::presence::Presence;
 use super::rows::{self, Change, Seen, Stamped};
+use super::waiting_order::WaitingOrder;
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{self, Renewal};
 use primacy_core::lease::wait_queue;
@@ -37,6 +38,9 @@ pub(super) struct MysqlSession {
     looked: Option<Seen>,
     hints: Arc<HintState>,
     announced_at: Option<Instant>,
+    /// Its announcement is there, unless it has been silent for long.
+    is_listed: bool,
+    order: WaitingOrder,
     announcements: u32,
     unannounced: Unannounced,
     /// While it leads.
@@ -63,6 +67,8 @@ impl MysqlSession {
             looked: None,
             hints,
             announced_at: None,
+            is_listed: false,
+            order: WaitingOrder::default(),
             announcements: 0,
             unannounced: Unannounced::default(),
             presence: None,
@@ -71,10 +77,16 @@ impl MysqlSession {
     }
 
     async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
+        if !matches!(request, Request::Look { .. }) {
+            // It leads, or leaves.
+            self.is_listed = false;
+            self.order.forget();
+        }
         match request {
             Request::Look { announce } => {
                 let seen = match announce {
                     Some(said) => self.announce_and_look(&said).await?,
+                    None if self.order.is_known(self.hints.hints()) => self.short_look().await?,
                     None => self.look().await?,
                 };
                 Ok(Reply::Seen(seen.sighting))
@@ -130,14 +142,31 @@ impl MysqlSession {
         self.note(answers.into_iter().next())
     }
 
-    fn note(&mut self, answer: Option<super::line::Answer>) -> Result<Seen, StoreError> {
+    /// Leaves the waiting order unread, if the record turns out to be as it was but for renewals.
+    async fn short_look(&mut self) -> Result<Seen, StoreError> {
+        let answers = self.line.run(&Packet::read(rows::short_look(&self.election))).await?;
+        if let Some(mut row) = answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next()) {
+            let mut seen = rows::seen_by_all(&mut row, self.line.host())?;
+            if let Some(standing) = seen.sighting.record.as_ref().and_then(|record| self.order.standing(record)) {
+                seen.sighting.standing = standing;
+                return Ok(self.keep(seen));
+            }
+        }
+        self.look().await
+    }
+
+    fn note(&mut self, answer: Option<Answer>) -> Result<Seen, StoreError> {
         let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
         let seen = rows::seen(answer, self.line.host())?;
+        Ok(self.keep(seen))
+    }
+
+    fn keep(&mut self, seen: Seen) -> Seen {
         self.known.clone_from(&seen.sighting.record);
         self.hints.waits(seen.sighting.standing);
         self.looked = Some(seen.clone());
         self.has_looked = true;
-        Ok(seen)
+        seen
     }
 
     /// A store that cannot be written just now can still be looked at.
@@ -145,26 +174,46 @@ impl MysqlSession {
         if !self.has_looked {
             self.look().await?;
         }
-        let since_last = self.announced_at.map(|at| clock::now().since(at));
-        let fresh_for = wait_queue::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
-        let mut statements =
-            vec![rows::announce(&self.election, &self.me, said, fresh_for), rows::look(&self.election, self.me.id)];
-        if self.announcements.is_multiple_of(FORGET_EVERY) {
-            statements.insert(0, rows::forget(&self.election));
-        }
-        match self.line.run(&Packet::of(&statements)).await {
-            Ok(mut answers) => {
+        let hints = self.hints.hints();
+        match self.announce(said).await {
+            Ok(answer) => {
                 self.announced_at = Some(clock::now());
+                self.is_listed = true;
                 self.unannounced.end();
                 self.announcements = self.announcements.wrapping_add(1);
-                self.note(answers.pop())
+                let seen = self.note(answer)?;
+                self.order.announced(self.me.id, said.rank, &seen.sighting, hints);
+                Ok(seen)
             }
             Err(fault) if self.line.is_sound() => {
                 self.unannounced.tell(&self.election, fault.error());
+                self.order.forget();
                 self.look().await
             }
             Err(fault) => Err(fault.into()),
         }
+    }
+
+    /// The answer to a look that is in the same packet as the announcement.
+    async fn announce(&mut self, said: &Announcement) -> Result<Option<Answer>, Fault> {
+        let since_last = self.announced_at.map(|at| clock::now().since(at));
+        let fresh_for = wait_queue::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
+        let mut statements = Vec::with_capacity(3);
+        if self.announcements.is_multiple_of(FORGET_EVERY) {
+            statements.push(rows::forget(&self.election));
+        }
+        let at = statements.len();
+        statements.push(rows::announce_again(&self.election, self.me.id, said, fresh_for));
+        statements.push(rows::look(&self.election, self.me.id));
+        if self.is_listed {
+            let mut answers = self.line.run(&Packet::of(&statements)).await?;
+            if answers.get(at).is_some_and(|answer| answer.affected == 1) {
+                return Ok(answers.pop());
+            }
+        }
+        // It is not there: it was silent for long, and has been forgotten.
+        statements[at] = rows::announce(&self.election, &self.me, said, fresh_for);
+        Ok(self.line.run(&Packet::of(&statements)).await?.pop())
     }
 
     /// One statement, unless an operator's order came since the row was last seen: then the statement finds another
