@@ -28,7 +28,8 @@ async fn a_cluster_keeps_the_promises_of_a_store_on_all_nodes_at_once() {
 async fn a_node_outside_the_majority_is_neither_read_nor_written_and_candidates_go_to_another() {
     let cluster = Galera::start(&GaleraOptions::quick()).expect("Galera starts");
     let everywhere = at(&cluster.url());
-    let mut a = Actor::join(&everywhere, "e", 1).await;
+    // The first to answer is used, and on a busy machine that is any of them.
+    let mut a = Actor::join(&at(&cluster.node(0).url()), "e", 1).await;
     let record = a.take().await;
     let record = applied(a.step(a.renewal(&record)).await);
     let mut alone = Actor::join(&at(&cluster.node(0).url()), "e", 2).await;
