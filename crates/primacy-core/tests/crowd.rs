@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use primacy_core::lease::{
-    CallError, CallId, Candidate, Config, Context, Effect, Event, Holder, Record, Reply, Request, Sighting, Standing,
-    Version,
+    CallId, Candidate, Config, Context, Effect, Event, Holder, Record, Reply, Request, Sighting, Standing, Version,
 };
 use primacy_core::{CandidateId, Instant, Label, Timing, TimingSettings, Token};
 
@@ -63,7 +62,7 @@ impl Waiter {
             paused: false,
         };
         let (age, remembered) = (Some(Duration::from_secs_f64(age)), token);
-        let standing = Standing { ahead: self.ahead, others: 800, ..Standing::default() };
+        let standing = Standing { ahead: self.ahead, others: 800 };
         Sighting { record: Some(record), remembered, age, holder_gone: false, standing }
     }
 }
@@ -170,39 +169,6 @@ fn whoever_an_operator_names_has_heard_of_it_while_the_lease_is_left_to_it_howev
         let window = timing.window().as_secs_f64();
         assert!(latest <= window * 0.51, "{ahead} ahead, {lease} s: it looks after {latest} s of {window}");
         assert!(latest - soonest > window * 0.4, "hundreds must not look at once: {soonest} {latest}");
-    }
-}
-
-/// Its process has stopped beating, or has come to stand in line: nobody shows it the record.
-#[test]
-fn whoever_asked_in_vain_in_reserve_and_is_shown_nothing_looks_by_itself_and_asks_again() {
-    let lease = timing().lease().as_secs_f64();
-    for comes_into_line in [false, true] {
-        let mut waiter = Waiter::new(20, timing(), 0.0, 1);
-        let mut free = waiter.seen(1, 0.0);
-        free.record.as_mut().expect("it is there").holder = None;
-        let standing = |reserve| Standing { ahead: 20, others: 800, reserve };
-        waiter.handle(Event::Placed(standing(true)), 0.0);
-        let (mut call, _) = waiter.handle(Event::Campaign, 0.0).expect("it looks");
-        let mut at = 0.0;
-        for attempt in 0..5 {
-            let done = Event::Done { call, result: Ok(Reply::Seen(free.clone())) };
-            let (asks, request) = waiter.handle(done, at).unwrap_or_else(|| {
-                at = waiter.next(); // it waited for its slot
-                waiter.handle(Event::Wake, at).expect("it asks")
-            });
-            assert!(matches!(request, Request::Acquire { .. }), "{request:?}");
-            waiter.handle(Event::Done { call: asks, result: Err(CallError::NotDone) }, at);
-            if comes_into_line && attempt == 0 {
-                waiter.handle(Event::Placed(standing(false)), at);
-            }
-            let failed_at = at;
-            at = waiter.next();
-            assert!(at - failed_at <= lease * 1.02, "attempt {attempt}: it looks after {} s", at - failed_at);
-            let (look, request) = waiter.handle(Event::Wake, at).expect("it looks");
-            assert!(matches!(request, Request::Look { .. }), "{request:?}");
-            call = look;
-        }
     }
 }
 

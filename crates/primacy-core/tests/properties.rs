@@ -73,6 +73,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => prop_oneof![Just(100u64), Just(1_000), 100u64..60_000].prop_map(|lease| {
             Told(Event::Retime(Timing::with_lease(Duration::from_millis(lease)).expect("long enough")))
         }),
+        2 => (0u64..20_000).prop_map(|at| Told(Event::LookAt(Instant::from_nanos(at * 1_000_000)))),
         1 => (0u64..2_000).prop_map(|slot| Told(Event::Space(Duration::from_millis(slot)))),
         12 => Just(Answered),
         2 => Just(CarriedOut),
@@ -419,11 +420,7 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 fn any_sighting() -> impl Strategy<Value = Sighting> {
-    let standing = (any::<u32>(), any::<u32>(), any::<bool>()).prop_map(|(ahead, others, reserve)| Standing {
-        ahead,
-        others,
-        reserve,
-    });
+    let standing = (any::<u32>(), any::<u32>()).prop_map(|(ahead, others)| Standing { ahead, others });
     let (record, age) = (prop::option::of(any_record()), prop::option::of(any_span()));
     (record, any_token(), age, any::<bool>(), standing).prop_map(|(record, remembered, age, holder_gone, standing)| {
         Sighting { record, remembered, age, holder_gone, standing }

@@ -20,10 +20,10 @@ fn the_oldest_stand_in_line_and_all_others_in_reserve() {
     for process in 2..=30u32 {
         let ahead = village.ahead(u128::from(process));
         assert_eq!(ahead, (process - 2 < HEIRS).then_some(process - 2), "{process}");
-        let standing = village.house(u128::from(process)).standings[&candidate(u128::from(process), 0)];
-        assert_eq!(standing.reserve, ahead.is_none());
-        assert!(standing.others > 0);
-        assert!(ahead.is_some() || standing.ahead >= HEIRS, "a reserve asks after those in line");
+        let position = village.house(u128::from(process)).positions[&candidate(u128::from(process), 0)];
+        assert_eq!(position.in_line, ahead.is_some());
+        assert!(position.standing.others > 0);
+        assert!(ahead.is_some() || position.standing.ahead >= HEIRS, "a reserve asks after those in line");
     }
 }
 
@@ -140,9 +140,9 @@ fn many_candidates_of_a_process_beat_as_one() {
     let before = village.beats;
     village.run(ROUND * 10);
     assert!(village.beats - before <= 19 * 11, "{}", village.beats - before);
-    let standings = &village.house(2).standings;
-    assert_eq!(standings.len(), 100);
-    assert_eq!(standings.values().filter(|standing| !standing.reserve).count(), 1, "the others would die with it");
+    let positions = &village.house(2).positions;
+    assert_eq!(positions.len(), 100);
+    assert_eq!(positions.values().filter(|position| position.in_line).count(), 1, "the others would die with it");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn who_never_leads_stands_nowhere_and_is_a_member_all_the_same() {
     village.tell(9, Event::Candidates(vec![candidacy(9, 0, None)]));
     village.run(ROUND * 3);
     assert_eq!(village.ahead(9), None);
-    assert!(village.house(9).standings.is_empty());
+    assert!(village.house(9).positions.is_empty());
     assert!(village.registers.processes().contains(&9));
     village.tell(9, Event::Candidates(vec![candidacy(9, 0, Some(Rank::default()))]));
     village.run(ROUND * 2);

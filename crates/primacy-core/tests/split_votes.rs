@@ -9,7 +9,7 @@ use primacy_core::{CandidateId, Instant, Label, Timing, Token};
 const TOOK: Duration = Duration::from_millis(30);
 
 fn vacant(ahead: u32) -> Sighting {
-    let standing = Standing { ahead, others: ahead + 1, ..Standing::default() };
+    let standing = Standing { ahead, others: ahead + 1 };
     Sighting { record: None, remembered: Token::NONE, age: None, holder_gone: false, standing }
 }
 

@@ -243,7 +243,7 @@ impl World {
         let leader = if self.check_leader("", false) { self.healing.leader } else { None };
         let leads = |n: usize| {
             let process = self.nodes[n].process.as_ref();
-            process.is_some_and(|process| process.candidate.view().role == Role::Leading)
+            process.is_some_and(|process| process.candidate.lease().view().role == Role::Leading)
         };
         if leader.is_some_and(|(n, _)| leads(n)) && leader == seen && !self.is_exchanging() {
             return self.settled(next);

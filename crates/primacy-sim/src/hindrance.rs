@@ -81,7 +81,7 @@ impl World {
     /// Whether a way this long is a hindrance by itself.
     pub(crate) fn is_slow(&self, house: usize, way: u64) -> bool {
         let household = self.houses[house].household.as_ref();
-        let vars = household.and_then(|household| household.group.view().vars);
+        let vars = household.and_then(|household| household.core.group().view().vars);
         let round = vars.map(|vars| vars.round).or(self.scenario.company.map(|company| company.rounds.round()));
         round.is_some_and(|round| way > crate::nanos(round) / 16)
     }

@@ -1,11 +1,12 @@
 //! A process of the `registers` protocol: one group, and the drivers of its candidates, which share it.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use primacy_core::lease::{self, CallError, CallId, Reply, Sighting, Standing, Version};
-use primacy_core::registers::{self, Candidacy, Config, Context, Effect, Event, Group, ProcessId, Request};
-use primacy_core::{CandidateId, Instant, Token};
+use primacy_core::lease::{self, CallError, CallId, Sighting, Version};
+use primacy_core::registers::{
+    self, Candidacy, Config, FromGroup, GroupCandidate, ProcessContext, ProcessEffect, ProcessEvent, ProcessId, ToGroup,
+};
+use primacy_core::{CandidateId, Instant};
 
 use crate::clock::Clock;
 use crate::node::{Process, Stall, StallKind};
@@ -31,37 +32,18 @@ pub(crate) struct House {
 pub(crate) struct Household {
     pub(crate) number: u64,
     pub(crate) process: ProcessId,
-    pub(crate) group: Group,
+    /// What the product runs too.
+    pub(crate) core: registers::Process,
     pub(crate) clock: Clock,
     pub(crate) started_at: u64,
     entropy: Rng,
-    mailbox: VecDeque<ToGroup>,
-    effects: VecDeque<Effect>,
-    call: Option<(CallId, Vec<Member>)>,
-    /// In the order in which they came.
-    members: Vec<(Member, Candidacy)>,
-    /// Those that wait to hear that nothing of them is left.
-    leaving: Vec<Member>,
+    mailbox: VecDeque<ProcessEvent>,
+    effects: VecDeque<ProcessEffect>,
+    call: Option<CallId>,
     pub(crate) armed: Option<Instant>,
     generation: u64,
     /// Calls in the present part of the healed phase.
     pub(crate) calls: u32,
-}
-
-/// A candidate's process on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Member {
-    node: usize,
-    number: u64,
-}
-
-/// What the driver of a group handles.
-#[derive(Debug)]
-enum ToGroup {
-    Enter(Member, Candidacy),
-    Leave(Member),
-    Event(Event),
-    Answer(CallId, Result<registers::Reply, CallError>),
 }
 
 /// What the driver of a candidate handles.
@@ -69,29 +51,8 @@ enum ToGroup {
 pub(crate) enum Letter {
     /// Something for the candidate itself.
     Event(lease::Event),
-    /// The record, asked for at that time.
-    Seen(Sighting, Instant),
-    /// The store gave no answer.
-    NotSeen(CallError),
-    /// Where it stands.
-    Placed(Standing),
-    /// How long its lease is from now on.
-    Round(Duration),
-    /// It is to resign.
-    MakeWay,
-    /// Nothing of it is left.
-    Left,
-}
-
-/// A candidate's seat in its house.
-#[derive(Clone, Debug)]
-pub(crate) struct Seat {
-    house: usize,
-    in_line: bool,
-    look: Option<(CallId, Instant)>,
-    leave: Option<CallId>,
-    /// An operator wanted it to lead when the last event came.
-    pub(crate) chosen: bool,
+    /// What its group says.
+    Said(FromGroup),
 }
 
 impl House {
@@ -123,51 +84,14 @@ impl Letter {
 }
 
 impl Process {
-    /// What the candidate is told by a letter, if anything.
-    pub(crate) fn open(&mut self, letter: Letter) -> Option<lease::Event> {
-        let done = |call, result| lease::Event::Done { call, result };
-        let timing = self.candidate.config().timing;
-        match (letter, &mut self.seat) {
-            (Letter::Event(event), _) => Some(event),
-            (_, None) => None,
-            (Letter::Seen(sighting, asked_at), Some(seat)) => {
-                Some(match seat.look.take_if(|(_, since)| asked_at >= *since) {
-                    Some((call, _)) => done(call, Ok(Reply::Seen(sighting))),
-                    None => lease::Event::Shown { sighting, asked_at },
-                })
-            }
-            (Letter::NotSeen(error), Some(seat)) => seat.look.take().map(|(call, _)| done(call, Err(error))),
-            (Letter::Placed(standing), Some(seat)) => {
-                seat.in_line = !standing.reserve;
-                Some(lease::Event::Placed(standing))
-            }
-            (Letter::Round(lease), Some(_)) => timing.with_other_lease(lease).ok().map(lease::Event::Retime),
-            (Letter::MakeWay, Some(_)) => Some(lease::Event::Resign),
-            (Letter::Left, Some(seat)) => seat.leave.take().map(|call| done(call, Ok(Reply::Left))),
-        }
-    }
-
-    /// Whether an operator wants just this candidate to lead.
-    pub(crate) fn is_chosen(&self) -> bool {
-        let config = self.candidate.config();
-        self.candidate.view().wish.is_some_and(|wish| wish.names(config.id, &config.label))
-    }
-
     /// Whether nobody tells it of changes: it is not in line.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.seat.as_ref().is_some_and(|seat| !seat.in_line && self.belief.is_none())
-    }
-
-    /// Gives up what it waits for.
-    pub(crate) fn hang_up(&mut self) {
-        if let Some(seat) = &mut self.seat {
-            (seat.look, seat.leave) = (None, None);
-        }
+        !self.candidate.listens()
     }
 
     /// Remembers for the checkers what the candidate has just been shown, if it took it for true.
     pub(crate) fn note_shown(&mut self, shown: Option<Sighting>, now: Instant) -> bool {
-        let Some(sighting) = shown.filter(|_| self.candidate.view().seen_at == Some(now)) else { return false };
+        let Some(sighting) = shown.filter(|_| self.candidate.lease().view().seen_at == Some(now)) else { return false };
         let version = sighting.record.as_ref().map_or(Version::default(), |record| record.version);
         self.notes.highest = self.notes.highest.max(version);
         self.notes.token = self.notes.token.max(sighting.remembered);
@@ -192,14 +116,36 @@ impl World {
         household.map(|household| household.clock)
     }
 
+    /// A new candidate of this node: with the others of its house, if it has one.
+    pub(crate) fn candidate(&self, n: usize, config: lease::Config) -> GroupCandidate {
+        let rounds = self.nodes[n].part.house.and(self.scenario.company).map(|company| company.rounds);
+        let candidacy = self.candidacy(n, config.id);
+        match rounds {
+            Some(rounds) => self.flawed(GroupCandidate::new(config, rounds, candidacy)),
+            None => GroupCandidate::alone(config),
+        }
+    }
+
+    #[cfg(feature = "canaries")]
+    fn flawed(&self, candidate: GroupCandidate) -> GroupCandidate {
+        candidate.with_flaw(self.group_flaw())
+    }
+
+    #[cfg(not(feature = "canaries"))]
+    fn flawed(&self, candidate: GroupCandidate) -> GroupCandidate {
+        candidate
+    }
+
+    fn candidacy(&self, n: usize, id: CandidateId) -> Candidacy {
+        let part = &self.nodes[n].part;
+        Candidacy { id, label: part.label.clone(), data: String::new(), rank: part.rank }
+    }
+
     /// A candidate that has just been made takes its seat in its house, and part.
     pub(crate) fn take_seat(&mut self, n: usize, clock: Clock) {
         let Some(house) = self.nodes[n].part.house else { return };
         if self.houses[house].household.is_none() {
             self.found(house, clock);
-        }
-        if let Some(process) = &mut self.nodes[n].process {
-            process.seat = Some(Seat { house, in_line: false, look: None, leave: None, chosen: false });
         }
         self.enter(n);
     }
@@ -212,15 +158,13 @@ impl World {
         let household = Household {
             number: self.number(),
             process,
-            group: self.group(config),
+            core: self.group(config),
             clock,
             started_at: self.now,
             entropy: self.rng.fork(),
             mailbox: VecDeque::new(),
             effects: VecDeque::new(),
             call: None,
-            members: Vec::new(),
-            leaving: Vec::new(),
             armed: None,
             generation: 0,
             calls: 0,
@@ -229,81 +173,41 @@ impl World {
     }
 
     #[cfg(feature = "canaries")]
-    fn group(&self, config: Config) -> Group {
-        let flaw = match self.scenario.planted {
+    fn group_flaw(&self) -> Option<registers::Flaw> {
+        match self.scenario.planted {
             Some(Planted::Group(flaw)) => Some(flaw),
             _ => None,
-        };
-        Group::with_flaw(config, flaw)
+        }
+    }
+
+    #[cfg(feature = "canaries")]
+    fn group(&self, config: Config) -> registers::Process {
+        registers::Process::with_flaw(config, self.group_flaw())
     }
 
     #[cfg(not(feature = "canaries"))]
-    fn group(&self, config: Config) -> Group {
-        Group::new(config)
+    fn group(&self, config: Config) -> registers::Process {
+        registers::Process::new(config)
     }
 
     /// A candidate takes part, or again.
     pub(crate) fn enter(&mut self, n: usize) {
-        let part = &self.nodes[n].part;
-        let Some(house) = part.house else { return };
-        let (rank, label) = (part.rank, part.label.clone());
         let Some(process) = &self.nodes[n].process else { return };
-        let member = Member { node: n, number: process.number };
-        let candidacy = Candidacy { id: process.id, label, data: String::new(), rank };
-        self.tell_group(house, ToGroup::Enter(member, candidacy));
+        let candidacy = self.candidacy(n, process.id);
+        self.tell_group(n, ToGroup::Enter(candidacy));
     }
 
-    /// The handle of a candidate that has stopped is dropped.
-    pub(crate) fn leave_seat(&mut self, n: usize) {
+    /// Puts what a candidate says into its group's mailbox; the group's thread runs a little later.
+    pub(crate) fn tell_group(&mut self, n: usize, said: ToGroup) {
         let Some(house) = self.nodes[n].part.house else { return };
-        if let Some(process) = &self.nodes[n].process {
-            self.tell_group(house, ToGroup::Leave(Member { node: n, number: process.number }));
-        }
-    }
-
-    /// A call that its group answers does not go to the store.
-    pub(crate) fn through_group(&mut self, n: usize, call: CallId, request: lease::Request) -> Option<lease::Request> {
-        let now = self.now;
-        let Some(process) = &mut self.nodes[n].process else { return Some(request) };
-        let (own, number) = (process.clock.read(now), process.number);
-        let Some(seat) = &mut process.seat else { return Some(request) };
-        let house = seat.house;
-        match request {
-            lease::Request::Look { .. } if !seat.in_line => {
-                seat.look = Some((call, own));
-                self.tell_group(house, ToGroup::Event(Event::Look));
-                None
-            }
-            lease::Request::Look { .. } => Some(lease::Request::Look { announce: None }),
-            lease::Request::Leave => {
-                seat.leave = Some(call);
-                self.tell_group(house, ToGroup::Leave(Member { node: n, number }));
-                None
-            }
-            request => Some(request),
-        }
-    }
-
-    /// Its group hears that a candidate leads, with this token, or leads no more.
-    pub(crate) fn tell_lead(&mut self, n: usize, token: Option<Token>) {
-        let Some(process) = &self.nodes[n].process else { return };
-        let Some(seat) = &process.seat else { return };
-        let (house, holder, chosen) = (seat.house, process.id, seat.chosen);
-        let event = match token {
-            Some(token) => Event::Leads { holder, token, chosen },
-            None => Event::LeadEnded { holder },
-        };
-        if token.is_some() && !seat.in_line {
+        if let (ToGroup::Leads { .. }, Some(process)) = (&said, &self.nodes[n].process)
+            && process.candidate.is_in_reserve()
+        {
             self.saw(Sometimes::FromReserve);
         }
-        self.tell_group(house, ToGroup::Event(event));
-    }
-
-    /// Puts something into a group's mailbox; its thread runs a little later.
-    fn tell_group(&mut self, house: usize, what: ToGroup) {
         let hop = self.rng.below(50_000);
         let Some(household) = &mut self.houses[house].household else { return };
-        household.mailbox.push_back(what);
+        household.mailbox.push_back(ProcessEvent::FromCandidate(said));
         let household = household.number;
         self.after(hop, Happening::Group { house, household });
     }
@@ -317,7 +221,7 @@ impl World {
     pub(crate) fn wake_group(&mut self, house: usize, household: u64, generation: u64) {
         let Some(own) = &mut self.houses[house].household else { return };
         if own.number == household && own.generation == generation {
-            own.mailbox.push_back(ToGroup::Event(Event::Wake));
+            own.mailbox.push_back(ProcessEvent::Wake);
             self.run_group(house);
         }
     }
@@ -330,14 +234,14 @@ impl World {
         result: Result<registers::Reply, CallError>,
     ) {
         let Some(own) = self.houses[house].household.as_mut().filter(|own| own.number == household) else { return };
-        if own.call.as_ref().is_none_or(|(awaited, _)| *awaited != call) {
+        if own.call != Some(call) {
             if !self.rng.chance(self.mix.stale_answer) {
                 return;
             }
             self.fault(Fault::StaleAnswer);
         }
         if let Some(own) = &mut self.houses[house].household {
-            own.mailbox.push_back(ToGroup::Answer(call, result));
+            own.mailbox.push_back(ProcessEvent::Done { call, result });
         }
         self.run_group(house);
     }
@@ -352,10 +256,8 @@ impl World {
             let Some(household) = &mut house.household else { return };
             if let Some(effect) = household.effects.pop_front() {
                 self.carry_out_of_group(h, effect);
-            } else if let Some(what) = household.mailbox.pop_front() {
-                if let Some(event) = self.obey(h, what) {
-                    self.step_group(h, event);
-                }
+            } else if let Some(event) = household.mailbox.pop_front() {
+                self.step_group(h, event);
             } else {
                 break;
             }
@@ -363,63 +265,35 @@ impl World {
         self.arm_group(h);
     }
 
-    fn obey(&mut self, h: usize, what: ToGroup) -> Option<Event> {
-        let household = self.houses[h].household.as_mut()?;
-        match what {
-            ToGroup::Enter(member, candidacy) => {
-                household.leaving.retain(|leaving| *leaving != member);
-                if household.members.iter().all(|(known, _)| *known != member) {
-                    household.members.push((member, candidacy));
-                }
-                Some(household.candidates())
-            }
-            ToGroup::Leave(member) => {
-                let index = household.members.iter().position(|(known, _)| *known == member)?;
-                household.members.remove(index);
-                household.leaving.push(member);
-                Some(household.candidates())
-            }
-            ToGroup::Answer(call, result) => {
-                if let Some((_, leaving)) = household.call.take_if(|(awaited, _)| *awaited == call) {
-                    match &result {
-                        Ok(_) => leaving.into_iter().for_each(|member| self.post(member, Letter::Left)),
-                        Err(error) => {
-                            household.leaving.extend(leaving);
-                            self.post_to_all(h, &Letter::NotSeen(*error));
-                        }
-                    }
-                }
-                Some(Event::Done { call, result })
-            }
-            ToGroup::Event(event) => Some(event),
-        }
-    }
-
-    fn step_group(&mut self, h: usize, event: Event) {
+    fn step_group(&mut self, h: usize, event: ProcessEvent) {
         self.log_group(h, || match &event {
-            Event::Done { result: Ok(reply), .. } => format!("hears {}", crate::membership::describe_reply(reply)),
-            Event::Done { result: Err(error), .. } => format!("hears of a failure: {error:?}"),
+            ProcessEvent::Done { result: Ok(reply), .. } => {
+                format!("hears {}", crate::membership::describe_reply(reply))
+            }
+            ProcessEvent::Done { result: Err(error), .. } => format!("hears of a failure: {error:?}"),
             other => format!("handles {other:?}"),
         });
         let real = self.now;
         let Some(household) = &mut self.houses[h].household else { return };
+        if let ProcessEvent::Done { call, .. } = &event {
+            household.call.take_if(|awaited| awaited == call);
+        }
         let now = household.clock.read(real);
         let mut effects = Vec::new();
         let entropy = &mut household.entropy;
-        household.group.handle(event, &mut Context { now, entropy: &mut || entropy.bits(), effects: &mut effects });
+        let mut context = ProcessContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
+        household.core.handle(event, &mut context);
         self.trace.hash(&(real, h, now, effects.len()));
         household.effects.extend(effects);
     }
 
-    fn carry_out_of_group(&mut self, h: usize, effect: Effect) {
+    fn carry_out_of_group(&mut self, h: usize, effect: ProcessEffect) {
         self.log_group(h, || crate::membership::describe_effect(&effect));
         let Some(household) = &mut self.houses[h].household else { return };
         let number = household.number;
         match effect {
-            Effect::Call { call, request, .. } => {
-                let leaves_out = matches!(request, Request::Join { .. } | Request::Leave { .. });
-                let leaving = if leaves_out { std::mem::take(&mut household.leaving) } else { Vec::new() };
-                household.call = Some((call, leaving));
+            ProcessEffect::Call { call, request, .. } => {
+                household.call = Some(call);
                 household.calls += 1;
                 self.send_round(h, number, call, request);
                 if self.rng.chance(self.mix.crash_at_effect)
@@ -429,37 +303,18 @@ impl World {
                     return self.crash(node);
                 }
             }
-            Effect::Abandon { call } => {
-                if let Some((_, leaving)) = household.call.take() {
-                    household.leaving.extend(leaving);
-                }
+            ProcessEffect::Abandon { call } => {
+                household.call = None;
                 self.drop_flights(|flight| flight.is_of_group(number, Some(call)));
-                self.post_to_all(h, &Letter::NotSeen(CallError::Unknown));
             }
-            Effect::Seen { sighting, asked_at } => self.post_to_all(h, &Letter::Seen(sighting, asked_at)),
-            Effect::NotSeen { error, .. } => self.post_to_all(h, &Letter::NotSeen(error)),
-            Effect::Placed { standings } => {
-                for (id, standing) in standings {
-                    self.post_to(h, id, Letter::Placed(standing));
+            ProcessEffect::Tell { to, what } => {
+                if matches!(what, FromGroup::MakeWay { .. }) {
+                    self.saw(Sometimes::MadeWay);
+                    self.healing_hands_over();
                 }
+                return self.post(h, to, what);
             }
-            Effect::Round { round } => {
-                let lease = self.scenario.company.map(|company| company.rounds.lease(round));
-                if let Some(lease) = lease {
-                    self.post_to_all(h, &Letter::Round(lease));
-                }
-            }
-            Effect::Evicted { .. } => self.saw(Sometimes::EvictedAlive),
-            Effect::HandOver { holder, .. } => {
-                self.saw(Sometimes::MadeWay);
-                self.healing_hands_over();
-                self.post_to(h, holder, Letter::MakeWay);
-            }
-            Effect::Stopped => {
-                for member in std::mem::take(&mut household.leaving) {
-                    self.post(member, Letter::Left);
-                }
-            }
+            ProcessEffect::Evicted { .. } => self.saw(Sometimes::EvictedAlive),
         }
         self.hold_up(h);
     }
@@ -477,28 +332,15 @@ impl World {
         }
     }
 
-    fn post_to_all(&mut self, h: usize, letter: &Letter) {
-        let Some(household) = &self.houses[h].household else { return };
-        let members: Vec<Member> = household.members.iter().map(|(member, _)| *member).collect();
-        members.into_iter().for_each(|member| self.post(member, letter.clone()));
-    }
-
-    fn post_to(&mut self, h: usize, id: CandidateId, letter: Letter) {
-        let Some(household) = &self.houses[h].household else { return };
-        let found = household.members.iter().find(|(_, candidacy)| candidacy.id == id).map(|(member, _)| *member);
-        if let Some(member) = found {
-            self.post(member, letter);
-        }
-    }
-
-    fn post(&mut self, to: Member, letter: Letter) {
+    /// Puts what the group says into the mailbox of a candidate, if that still runs.
+    fn post(&mut self, h: usize, to: CandidateId, said: FromGroup) {
         let hop = self.rng.below(50_000);
-        let Member { node, number } = to;
-        let Some(process) = self.nodes[node].process.as_mut().filter(|process| process.number == number) else {
-            return;
-        };
-        process.mailbox.push_back(letter);
-        self.after(hop, Happening::Letter { node, process: number });
+        let is_meant = |node: &usize| self.nodes[*node].process.as_ref().is_some_and(|process| process.id == to);
+        let Some(node) = self.houses[h].nodes.iter().copied().find(is_meant) else { return };
+        let Some(process) = &mut self.nodes[node].process else { return };
+        process.mailbox.push_back(Letter::Said(said));
+        let process = process.number;
+        self.after(hop, Happening::Letter { node, process });
     }
 
     pub(crate) fn read_letters(&mut self, n: usize, number: u64) {
@@ -516,7 +358,7 @@ impl World {
             self.rng.below(200_000)
         };
         let Some(household) = &mut self.houses[h].household else { return };
-        let deadline = household.group.deadline();
+        let deadline = household.core.deadline();
         if household.armed == deadline && deadline.is_some_and(|deadline| deadline > household.clock.read(now)) {
             return;
         }
@@ -540,13 +382,9 @@ impl World {
 }
 
 impl Household {
-    fn candidates(&self) -> Event {
-        Event::Candidates(self.members.iter().map(|(_, candidacy)| candidacy.clone()).collect())
-    }
-
     /// Its machine has slept.
     pub(crate) fn suspended(&mut self, at_once: bool) {
-        let event = ToGroup::Event(Event::Suspended);
+        let event = ProcessEvent::Suspended;
         if at_once {
             self.mailbox.push_front(event);
         } else {
@@ -556,6 +394,6 @@ impl Household {
 
     /// Whether anybody takes part through it.
     pub(crate) fn is_wanted(&self) -> bool {
-        !self.members.is_empty()
+        !self.core.candidates().is_empty()
     }
 }

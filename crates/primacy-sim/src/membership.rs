@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use primacy_core::Token;
 use primacy_core::lease::{self, EndReason, Why};
-use primacy_core::registers::{Effect, ProcessId, Reply, Request};
+use primacy_core::registers::{ProcessEffect, ProcessId, Reply, Request};
 
-use crate::house::House;
+use crate::house::{House, Household};
 use crate::network::Flight;
 use crate::oracle::Oracle;
 use crate::registers::Row;
@@ -71,7 +71,8 @@ impl World {
         let process = row.descriptor.process;
         let lives = |house: &&House| house.household.as_ref().is_some_and(|own| own.process == process);
         let spared = self.houses.iter().find(lives).map(|house| {
-            let member = house.household.as_ref().is_some_and(|own| own.group.view().id == Some(row.descriptor.id));
+            let member =
+                house.household.as_ref().is_some_and(|own| own.core.group().view().id == Some(row.descriptor.id));
             member && house.hindered_until < row.beaten_at
         });
         if spared.is_none() {
@@ -178,8 +179,13 @@ impl World {
             let Some(own) = house.household.as_ref().filter(|own| own.is_wanted()) else { continue };
             if self.now < own.started_at.max(healed_at) + soon {
                 all = false;
-            } else if self.store.registers.row(own.process).is_none() || own.group.view().id.is_none() {
+            } else if self.store.registers.row(own.process).is_none() || own.core.group().view().id.is_none() {
                 violation = Some(format!("the process of house {index} lives and is no member"));
+            }
+            if self.now >= self.roll.changed_at.max(healed_at) + soon
+                && let Some(node) = house.nodes.iter().find(|node| self.is_behind_the_rounds(**node, own))
+            {
+                violation = Some(format!("the lease of n{node} is not that of its process's rounds"));
             }
         }
         for row in self.store.registers.rows() {
@@ -209,6 +215,15 @@ impl World {
         }
     }
 
+    /// Whether the candidate of this node has heard of the record from its group, and not of how long rounds are.
+    fn is_behind_the_rounds(&self, n: usize, own: &Household) -> bool {
+        let (Some(process), Some(company)) = (&self.nodes[n].process, self.scenario.company) else { return false };
+        let (candidate, round) = (process.candidate.lease(), own.core.group().view().vars.map(|vars| vars.round));
+        let timing = candidate.config().timing;
+        let wanted = round.and_then(|round| timing.with_other_lease(company.rounds.lease(round)).ok());
+        candidate.view().seen_at.is_some() && wanted.is_some_and(|wanted| wanted.lease() != timing.lease())
+    }
+
     /// The longest time-out that a call of this node's candidate may have been given.
     pub(crate) fn longest_call(&self, n: usize) -> Duration {
         let (timing, company) = (self.nodes[n].part.timing, self.scenario.company);
@@ -224,7 +239,7 @@ impl World {
         let Some(process) = &self.nodes[n].process else { return };
         let ended =
             effects.iter().any(|effect| matches!(effect, lease::Effect::End { reason: EndReason::StoreRegressed }));
-        if ended || process.candidate.view().why == Some(Why::StoreRegressed) {
+        if ended || process.candidate.lease().view().why == Some(Why::StoreRegressed) {
             self.violate(Oracle::Recent, Some(n), || "takes an old record for the present one".to_owned());
         }
     }
@@ -267,9 +282,9 @@ pub(crate) fn describe_reply(reply: &Reply) -> String {
     }
 }
 
-pub(crate) fn describe_effect(effect: &Effect) -> String {
+pub(crate) fn describe_effect(effect: &ProcessEffect) -> String {
     match effect {
-        Effect::Call { request, .. } => format!("sends {}", describe_request(request)),
+        ProcessEffect::Call { request, .. } => format!("sends {}", describe_request(request)),
         other => format!("does {other:?}"),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use primacy_core::lease::{CallId, Candidate, Effect, Version};
+use primacy_core::lease::{CallId, Version};
+use primacy_core::registers::{CandidateEffect, GroupCandidate};
 use primacy_core::{CandidateId, Instant, Timing, Token};
 
 use crate::clock::Clock;
-use crate::house::{Letter, Seat};
+use crate::house::Letter;
 use crate::opening::Connection;
 use crate::rng::Rng;
 use crate::scenario::Part;
@@ -66,15 +67,13 @@ pub(crate) struct Remains {
 pub(crate) struct Process {
     pub(crate) number: u64,
     pub(crate) id: CandidateId,
-    pub(crate) candidate: Candidate,
+    pub(crate) candidate: GroupCandidate,
     pub(crate) clock: Clock,
     pub(crate) entropy: Rng,
-    /// Where it sits in its house, in the `registers` protocol.
-    pub(crate) seat: Option<Seat>,
     /// What awaits its handling.
     pub(crate) mailbox: VecDeque<Letter>,
     /// Effects that await being carried out.
-    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) effects: VecDeque<CandidateEffect>,
     /// The call whose answer the driver waits for.
     pub(crate) call: Option<Awaited>,
     /// Its connection to the store, in worlds in which opening takes time.
@@ -151,7 +150,7 @@ impl Node {
 
     /// Its timing as it is now: rounds may have changed it.
     pub(crate) fn timing(&self) -> Timing {
-        self.process.as_ref().map_or(self.part.timing, |process| process.candidate.config().timing)
+        self.process.as_ref().map_or(self.part.timing, |process| process.candidate.lease().config().timing)
     }
 
     /// Whether it may lead at all.

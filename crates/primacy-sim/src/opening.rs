@@ -30,7 +30,7 @@ impl World {
         if process.connection.is_open {
             return Some(request);
         }
-        let limit = process.candidate.config().timing.opening_timeout();
+        let limit = process.candidate.lease().config().timing.opening_timeout();
         let entropy = &mut process.entropy;
         let wanted = process.connection.rule.wanted(process.clock.read(now), limit, &mut || entropy.bits());
         process.connection.waiting = Some((call, request));

@@ -119,7 +119,7 @@ impl Step {
             Reply::Left => return,
         };
         if matches!(reply, Reply::Conflict(_)) {
-            let view = process.candidate.view();
+            let view = process.candidate.lease().view();
             let is_own = |record: &&Record| record.is_held_by(process.id) && Some(record.version.token) == view.token;
             self.loses = view.until.is_some() && record.filter(is_own).is_none();
             self.adopts = view.until.is_some() && !self.loses;
@@ -189,7 +189,7 @@ impl World {
     /// R8: no call may take longer than the time-out, or than the leadership lasts.
     fn check_call(&mut self, n: usize, before: &Step, deadline: Instant) {
         let Some(process) = &self.nodes[n].process else { return };
-        let view = process.candidate.view();
+        let view = process.candidate.lease().view();
         // A candidate that withdraws has two time-outs to leave nothing behind.
         let call_timeout = self.nodes[n].timing().call_timeout();
         // Rounds may have become shorter since it withdrew.
@@ -386,7 +386,7 @@ impl World {
     fn check_room(&mut self, p: usize, q: usize) {
         let (Some(leader), Some(challenger)) = (&self.nodes[p].process, &self.nodes[q].process) else { return };
         let Some(belief) = leader.belief(self.now) else { return };
-        let view = challenger.candidate.view();
+        let view = challenger.candidate.lease().view();
         let row = self.store.row().map(|row| row.version);
         // An absence is the one that was seen only if nothing has been granted since.
         let watches = view.version == row && (row.is_some() || challenger.notes.token >= self.store.remembered());

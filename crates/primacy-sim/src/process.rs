@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use primacy_core::lease::{Candidate, Config, Context, Effect, Event};
+use primacy_core::lease::{Config, Effect, EndReason, Event};
+use primacy_core::registers::{CandidateContext, CandidateEffect, FromGroup};
 use primacy_core::select::{Rank, Turn};
 use primacy_core::{CandidateId, Instant};
 
@@ -10,7 +11,7 @@ use crate::clock::Clock;
 use crate::house::Letter;
 use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
 use crate::opening::Connection;
-use crate::oracle::Step;
+use crate::oracle::{Oracle, Step};
 use crate::planted::{DriverFlaw, Planted};
 use crate::scenario::Part;
 use crate::store::Asker;
@@ -34,16 +35,15 @@ impl World {
         let origin = if self.rng.chance(300_000) { self.rng.spread(1, 3_600_000_000_000) } else { 0 };
         let entropy = self.rng.fork();
         let clock = self.clock_of(n).unwrap_or(Clock::new(self.now, origin, self.nodes[n].ppm));
-        let node = &mut self.nodes[n];
         let preference =
             self.scenario.chooser.map_or_else(|| preference(id), |chooser| chooser.prefer(n, &mut self.rng));
-        let config = config(id, &node.part, preference, self.scenario.planted);
-        node.process = Some(Process {
+        let config = config(id, &self.nodes[n].part, preference, self.scenario.planted);
+        let candidate = self.candidate(n, config);
+        self.nodes[n].process = Some(Process {
             number,
             id,
-            candidate: Candidate::new(config),
+            candidate,
             clock,
-            seat: None,
             entropy,
             mailbox: VecDeque::new(),
             effects: VecDeque::new(),
@@ -153,9 +153,7 @@ impl World {
             if let Some(effect) = process.effects.pop_front() {
                 self.carry_out(n, effect);
             } else if let Some(letter) = process.mailbox.pop_front() {
-                if let Some(event) = process.open(letter) {
-                    self.step(n, event);
-                }
+                self.step(n, letter);
             } else {
                 break;
             }
@@ -164,47 +162,65 @@ impl World {
     }
 
     /// One step of the state machine.
-    fn step(&mut self, n: usize, event: Event) {
+    fn step(&mut self, n: usize, letter: Letter) {
         let stale_now = self.has(DriverFlaw::StaleNow);
         let Some(process) = &mut self.nodes[n].process else { return };
         let mut now = process.clock.read(self.now);
-        let awaited = match &event {
-            Event::Done { call, .. } => process.call.take_if(|awaited| awaited.call == *call),
+        let event = match &letter {
+            Letter::Event(event) => Some(event),
+            Letter::Said(_) => None,
+        };
+        let awaited = match event {
+            Some(Event::Done { call, .. }) => process.call.take_if(|awaited| awaited.call == *call),
             _ => None,
         };
         // An answer that is handled after the call's deadline is none: the candidate gives the call up first.
-        let told = awaited.filter(|awaited| now < awaited.deadline).and(Some(&event));
+        let told = awaited.filter(|awaited| now < awaited.deadline).and(event);
         if let Some(awaited) = awaited
             && stale_now
         {
             now = awaited.sent;
         }
         let before = Step::before(process, told, now);
-        let chosen = process.seat.is_some() && process.is_chosen();
-        if event == Event::Hint {
+        if event == Some(&Event::Hint) {
             process.notes.hinted_at = Some(self.now);
         }
         let mut effects = Vec::new();
-        self.log_event(n, &event);
+        self.log_letter(n, &letter);
         let Some(process) = &mut self.nodes[n].process else { return };
-        let shown = match &event {
-            Event::Shown { sighting, .. } => Some(sighting.clone()),
+        let shown = match &letter {
+            Letter::Said(FromGroup::Seen { sighting, .. }) => Some(sighting.clone()),
             _ => None,
         };
-        let shown = shown.filter(|_| process.candidate.view().seen_at != Some(now));
+        let view = process.candidate.lease().view();
+        let shown = shown.filter(|_| view.seen_at != Some(now));
+        let may_make_way = !view.paused && view.wish.is_none();
+        let makes_way = matches!(letter, Letter::Said(FromGroup::MakeWay { .. }));
         let entropy = &mut process.entropy;
-        let mut context = Context { now, entropy: &mut || entropy.bits(), effects: &mut effects };
-        process.candidate.handle(event, &mut context);
-        if let Some(seat) = &mut process.seat {
-            seat.chosen = chosen;
+        let mut context = CandidateContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
+        match letter {
+            Letter::Event(event) => process.candidate.handle(event, &mut context),
+            // Its lease stays as it is where none can follow the rounds.
+            Letter::Said(said) => drop(process.candidate.hear(said, &mut context)),
         }
         let was_shown = process.note_shown(shown, now);
-        self.trace.hash(&(self.now, n, now, &effects));
+        let own = effects.iter().filter_map(|effect| match effect {
+            CandidateEffect::Lease(effect) => Some(effect.clone()),
+            CandidateEffect::Tell(_) => None,
+        });
+        let own: Vec<Effect> = own.collect();
+        self.trace.hash(&(self.now, n, now, &own));
         if was_shown {
             self.saw(Sometimes::Shown);
         }
-        self.check_step(n, &before, &effects);
-        self.check_recent(n, &effects);
+        self.check_step(n, &before, &own);
+        self.check_recent(n, &own);
+        let resigns = |effect: &Effect| matches!(effect, Effect::Drain { reason: EndReason::Resigned, .. });
+        if makes_way && !may_make_way && own.iter().any(resigns) {
+            self.violate(Oracle::Obedience, Some(n), || {
+                "makes way although an operator wants something else".to_owned()
+            });
+        }
         if let Some(process) = &mut self.nodes[n].process {
             process.effects.extend(effects);
         }
@@ -233,7 +249,11 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, n: usize, effect: Effect) {
+    fn carry_out(&mut self, n: usize, effect: CandidateEffect) {
+        let effect = match effect {
+            CandidateEffect::Lease(effect) => effect,
+            CandidateEffect::Tell(said) => return self.tell_group(n, said),
+        };
         self.log(Some(n), || describe(&effect));
         let risky = matches!(effect, Effect::Call { .. }) && self.nodes[n].belief(self.now).is_some();
         match effect {
@@ -241,21 +261,17 @@ impl World {
                 let Some(process) = &mut self.nodes[n].process else { return };
                 process.call = Some(Awaited { call, sent: process.clock.read(self.now), deadline });
                 process.notes.calls += 1;
-                if let Some(request) = self.through_group(n, call, request) {
-                    self.send(n, call, request);
-                }
+                self.send(n, call, request);
             }
             Effect::Abandon { call } => {
                 let Some(process) = &mut self.nodes[n].process else { return };
                 process.call.take_if(|awaited| awaited.call == call);
-                process.hang_up();
                 let number = process.number;
                 self.hang_up_connection(n);
                 self.drop_flights(|flight| flight.is_of(number, call));
                 self.abandon_peers(number);
             }
             Effect::Lead { token, until, version } => {
-                self.tell_lead(n, Some(token));
                 self.lead(n, Belief { token, until, version, renewed: false });
                 if self.rng.chance(self.mix.delete_after_lead) {
                     self.delete_row();
@@ -275,10 +291,7 @@ impl World {
                 self.check_bound(n);
             }
             Effect::Drain { by, .. } => self.drain(n, by),
-            Effect::End { .. } => {
-                self.tell_lead(n, None);
-                self.end(n);
-            }
+            Effect::End { .. } => self.end(n),
             Effect::Stopped => return self.stopped(n),
         }
         self.strike_at_effect(n, risky);
@@ -357,7 +370,6 @@ impl World {
         let pause = self.rng.spread(lease / 1_000, lease / 2);
         let Some(process) = &self.nodes[n].process else { return };
         let number = process.number;
-        self.leave_seat(n);
         if self.rng.chance(500_000) {
             self.after(pause, Happening::Campaign { node: n, process: number });
         } else {
@@ -397,11 +409,14 @@ impl World {
         self.after(pause, Happening::Start { node: n });
     }
 
-    fn log_event(&mut self, n: usize, event: &Event) {
-        self.log(Some(n), || match event {
-            Event::Done { result: Ok(reply), .. } => format!("hears {}", crate::network::describe_reply(reply)),
-            Event::Done { result: Err(error), .. } => format!("hears of a failure: {error:?}"),
-            other => format!("handles {other:?}"),
+    fn log_letter(&mut self, n: usize, letter: &Letter) {
+        self.log(Some(n), || match letter {
+            Letter::Event(Event::Done { result: Ok(reply), .. }) => {
+                format!("hears {}", crate::network::describe_reply(reply))
+            }
+            Letter::Event(Event::Done { result: Err(error), .. }) => format!("hears of a failure: {error:?}"),
+            Letter::Event(other) => format!("handles {other:?}"),
+            Letter::Said(said) => format!("is told {said:?}"),
         });
     }
 }

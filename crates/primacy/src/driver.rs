@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy_core::lease::{self, CallId, Context, Effect, EndReason, Event, Holder, Role, Why};
+use primacy_core::lease::{self, CallId, Effect, EndReason, Event, Holder, Role, Why};
+use primacy_core::registers::{CandidateContext, CandidateEffect, FromGroup, GroupCandidate};
 use primacy_core::select::{FailBack, FailBackWatch, Rank};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -13,14 +14,14 @@ use tracing::{debug, info, trace, warn};
 
 use crate::better::BetterWatch;
 use crate::clock::{self, Stride, SuspendWatch};
-use crate::group::{FromGroup, ToGroup};
+use crate::group::GroupMessage;
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::line::{Line, Seat, from_group, sleep_until};
 use crate::namesakes;
 use crate::opener::CallTime;
 use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
-use crate::store::{Reply, Store, StoreError, Survey};
+use crate::store::{Reply, Request, Store, StoreError, Survey};
 use crate::{CandidateId, ElectionName, Instant, Token};
 
 /// What the handles ask of the driver.
@@ -42,6 +43,15 @@ pub(crate) enum Command {
     MayLookForNamesakes { answer: oneshot::Sender<bool> },
 }
 
+/// What the state machine is told.
+#[derive(Debug)]
+enum Input {
+    Event(Event),
+    Said(FromGroup),
+    /// The thread of its group has gone.
+    GroupEnded,
+}
+
 /// What the handles hold of a driver.
 pub(crate) struct Handles {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
@@ -57,7 +67,7 @@ pub(crate) struct Handles {
 pub(crate) fn start(
     store: Arc<dyn Store>,
     election: ElectionName,
-    config: lease::Config,
+    core: GroupCandidate,
     fail_back: FailBack,
     seat: Option<Seat>,
     measured: Option<(Oracles, Box<dyn Survey>)>,
@@ -67,10 +77,11 @@ pub(crate) fn start(
     let waiting = Status::Waiting { why: Why::NotLooked, leader: None, trouble: None };
     let (status_outbox, status) = watch::channel(waiting);
     let group = seat.as_ref().map(Seat::group);
+    let config = core.lease().config();
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
     let (label, own) = (config.label.clone(), me.clone());
     let mut driver = Driver {
-        core: lease::Candidate::new(config),
+        core,
         line: Line::new(store, election, me, seat),
         commands: commands.clone(),
         leaderships: leadership_outbox,
@@ -90,7 +101,7 @@ pub(crate) fn start(
             beside.spawn(oracles.follow(label, survey, driver.commands.clone()));
         }
         let Line { store, election, .. } = &driver.line;
-        let (store, election, timing) = (Arc::clone(store), election.clone(), driver.core.config().timing);
+        let (store, election, timing) = (Arc::clone(store), election.clone(), driver.core.lease().config().timing);
         beside.spawn(namesakes::watch(store, election, own, timing, driver.commands.clone()));
         driver.run(command_inbox).await;
     };
@@ -119,7 +130,7 @@ impl Drop for StatusOutbox {
 /// The order of the fields is that of the end: belief first, then the last status, and only then does whoever awaits a
 /// leadership learn that there will be none.
 struct Driver {
-    core: lease::Candidate,
+    core: GroupCandidate,
     line: Line,
     tenure: Option<Tenure>,
     status: StatusOutbox,
@@ -165,13 +176,13 @@ impl Drop for Tenure {
 impl Driver {
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
         let mut suspend = SuspendWatch::start();
-        let mut events = VecDeque::from([Event::Campaign]);
+        let mut events = VecDeque::from([Input::Event(Event::Campaign)]);
         loop {
             match suspend.check() {
                 Stride::Steady => {}
                 Stride::Slept(span) => {
                     warn!(?span, "the machine was suspended; a leadership ends with that");
-                    events.push_front(Event::Suspended);
+                    events.push_front(Input::Event(Event::Suspended));
                 }
                 Stride::Backwards => {
                     self.status.reason = StopReason::ClockWentBackwards;
@@ -180,7 +191,7 @@ impl Driver {
             }
             while let Some(event) = events.pop_front() {
                 if self.handle(event) {
-                    self.line.leave_group(self.core.config().timing.call_timeout()).await;
+                    self.line.leave_group(self.core.lease().config().timing.call_timeout()).await;
                     self.status.reason = StopReason::Withdrawn;
                     return;
                 }
@@ -192,35 +203,46 @@ impl Driver {
                 return;
             }
             let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
-            let held = !matches!(self.core.view().role, Role::Idle | Role::Waiting);
-            self.line.listen(held);
+            self.line.listen(&self.core);
             let wake =
                 Instant::earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
-            let heeds_hints = self.core.heeds_hints(clock::now());
+            let heeds_hints = self.core.lease().heeds_hints(clock::now());
             let Line { link, ear, seat, .. } = &mut self.line;
             tokio::select! {
                 biased;
                 command = inbox.recv() => self.obey(command, &mut events),
-                (call, result) = link.answer() => events.push_back(self.note_answer(call, result)),
-                said = from_group(seat) => self.note_group(said, &mut events),
-                () = sleep_until(wake, leads) => events.push_back(Event::Wake),
-                () = ear.hint(), if heeds_hints => events.push_back(Event::Hint),
+                (call, result) = link.answer() => events.push_back(Input::Event(self.note_answer(call, result))),
+                said = from_group(seat) => {
+                    let input = self.note_group(said);
+                    events.push_back(input);
+                }
+                () = sleep_until(wake, leads) => events.push_back(Input::Event(Event::Wake)),
+                () = ear.hint(), if heeds_hints => events.push_back(Input::Event(Event::Hint)),
             }
         }
     }
 
-    /// Lets the state machine handle an event and carries out its effects in order. `true` when it has withdrawn.
-    fn handle(&mut self, event: Event) -> bool {
-        trace!(?event, "event");
+    /// Lets the state machine handle an input and carries out its effects in order. `true` when it has withdrawn.
+    fn handle(&mut self, input: Input) -> bool {
+        trace!(?input, "event");
         let mut effects = Vec::new();
         let mut entropy = || rand::random::<u64>();
         // R1: taken once, before anything is sent.
         let now = clock::now();
-        self.chosen = self.is_chosen();
-        self.core.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
+        self.chosen = self.core.is_chosen();
+        let mut cx = CandidateContext { now, entropy: &mut entropy, effects: &mut effects };
+        match input {
+            Input::Event(event) => self.core.handle(event, &mut cx),
+            Input::Said(said) => {
+                if let Err(error) = self.core.hear(said, &mut cx) {
+                    warn!(%error, "the lease does not follow the round time");
+                }
+            }
+            Input::GroupEnded => self.core.leave_to_itself(&mut cx),
+        }
         let mut stopped = false;
         for effect in effects {
-            stopped |= effect == Effect::Stopped;
+            stopped |= effect == CandidateEffect::Lease(Effect::Stopped);
             let told = tracing::enabled!(tracing::Level::DEBUG).then(|| effect.clone());
             self.carry_out(effect, now);
             // Afterwards: a log can block, and belief must not outlast its end because of that.
@@ -228,7 +250,7 @@ impl Driver {
                 debug!(?effect, "effect");
             }
         }
-        if !matches!(self.core.view().role, Role::Draining | Role::Stopping | Role::Releasing) {
+        if !matches!(self.core.lease().view().role, Role::Draining | Role::Stopping | Role::Releasing) {
             for released in self.on_release.drain(..) {
                 let _ = released.send(()); // whoever asked may have gone
             }
@@ -236,16 +258,27 @@ impl Driver {
         stopped
     }
 
-    fn carry_out(&mut self, effect: Effect, now: Instant) {
+    fn carry_out(&mut self, effect: CandidateEffect, now: Instant) {
+        let effect = match effect {
+            CandidateEffect::Lease(effect) => effect,
+            CandidateEffect::Tell(said) => {
+                if let Some(seat) = &self.line.seat {
+                    seat.tell(said);
+                }
+                return;
+            }
+        };
         match effect {
             Effect::Call { call, request, deadline } => {
-                let opening = self.core.config().timing.opening_timeout();
-                self.line.send(call, request, CallTime { asked_at: now, deadline, opening });
+                let opening = self.core.lease().config().timing.opening_timeout();
+                // None of those in reserve has anything before the others of its process.
+                let in_turn = matches!(request, Request::Acquire { .. }) && self.core.is_in_reserve();
+                self.line.send(call, request, CallTime { asked_at: now, deadline, opening }, in_turn);
             }
             Effect::Abandon { .. } => {
                 let is_opening = self.line.hang_up();
                 // A store that says nothing at all is trouble too, unless nobody waits for its answer any more.
-                if self.core.view().role != Role::Idle {
+                if self.core.lease().view().role != Role::Idle {
                     let what = if is_opening { "the connection is still being opened" } else { "no answer in time" };
                     let silent = format!("{}: {what}", self.line.store.location());
                     self.note_trouble(StoreError::Unknown(silent));
@@ -255,7 +288,7 @@ impl Driver {
             Effect::Extend { until, version } => {
                 if let Some(tenure) = &self.tenure {
                     tenure.belief.set(until);
-                    let timing = self.core.config().timing;
+                    let timing = self.core.lease().config().timing;
                     tenure.phase.send_replace(Phase::Leading { until, version, timing });
                 }
             }
@@ -269,11 +302,6 @@ impl Driver {
             Effect::End { reason } => {
                 if let Some(tenure) = &mut self.tenure {
                     tenure.belief.set(Instant::ZERO);
-                }
-                if let Some(seat) = &self.line.seat {
-                    seat.tell(ToGroup::LeadEnded { id: seat.id() });
-                }
-                if let Some(tenure) = &mut self.tenure {
                     tenure.overdue_at = None;
                     tenure.phase.send_replace(Phase::Ended { reason: reason.clone() });
                     info!(token = %tenure.token, %reason, "the leadership is over");
@@ -285,11 +313,8 @@ impl Driver {
 
     fn lead(&mut self, token: Token, until: Instant, version: lease::Version) {
         info!(election = %self.line.election, %token, "leading");
-        if let Some(seat) = &self.line.seat {
-            seat.tell(ToGroup::Leads { id: seat.id(), token, chosen: self.chosen });
-        }
         let belief = Arc::new(Belief::new(until));
-        let timing = self.core.config().timing;
+        let timing = self.core.lease().config().timing;
         let (phase, phases) = watch::channel(Phase::Leading { until, version, timing });
         self.better.lead_begins();
         let Line { store, election, .. } = &self.line;
@@ -309,105 +334,54 @@ impl Driver {
         let _ = self.leaderships.send(leadership);
     }
 
-    fn obey(&mut self, command: Option<Command>, events: &mut VecDeque<Event>) {
+    fn obey(&mut self, command: Option<Command>, events: &mut VecDeque<Input>) {
         let current = self.tenure.as_ref().map(|tenure| tenure.token);
         match command {
             Some(Command::Resign { token, released }) if Some(token) == current => {
                 self.on_release.push(released);
-                events.push_back(Event::Resign);
+                events.push_back(Input::Event(Event::Resign));
             }
             Some(Command::Drained { token }) if Some(token) == current => {
-                events.push_back(Event::Drained);
+                events.push_back(Input::Event(Event::Drained));
             }
-            Some(Command::Prefer { rank }) => {
-                if let Some(seat) = &mut self.line.seat {
-                    seat.publish(|candidacy| candidacy.rank = rank);
-                }
-                events.push_back(Event::Prefer(rank));
-            }
-            Some(Command::Space { slot }) => events.push_back(Event::Space(slot)),
+            Some(Command::Prefer { rank }) => events.push_back(Input::Event(Event::Prefer(rank))),
+            Some(Command::Space { slot }) => events.push_back(Input::Event(Event::Space(slot))),
             Some(Command::SawWaiting { token, waiting }) if Some(token) == current => {
-                let own = self.core.config().rank.unwrap_or(Rank::LAST);
+                let own = self.core.lease().config().rank.unwrap_or(Rank::LAST);
                 let others = waiting.iter().map(|(id, rank)| (*id, rank));
                 // An operator who wants this one to lead knows better.
                 if !self.tenure.as_ref().is_some_and(|tenure| tenure.chosen)
                     && self.better.observe(clock::now(), &own, others).is_some()
+                    && self.core.may_make_way(token)
                 {
-                    self.make_way(token, events);
+                    events.push_back(Input::Event(Event::Resign));
                 }
             }
             Some(Command::MayLookForNamesakes { answer }) => {
-                let stands_back = self.line.seat.as_ref().is_some_and(|seat| !seat.in_line) && current.is_none();
+                let stands_back = self.core.is_in_reserve() && current.is_none();
                 // The asker may have gone.
                 let _ = answer.send(self.ever_reached && !stands_back);
             }
             // About a leadership of the past.
             Some(Command::Resign { .. } | Command::Drained { .. } | Command::SawWaiting { .. }) => {}
-            Some(Command::Withdraw) | None => events.push_back(Event::Withdraw),
+            Some(Command::Withdraw) | None => events.push_back(Input::Event(Event::Withdraw)),
         }
-    }
-
-    /// Gives the leadership to whoever is first in line.
-    fn make_way(&self, token: Token, events: &mut VecDeque<Event>) {
-        let view = self.core.view();
-        // While nobody may take it, or an operator says who shall, it is not given away.
-        if view.token == Some(token) && !view.paused && view.wish.is_none() {
-            events.push_back(Event::Resign);
-        }
-    }
-
-    /// Whether an operator wants just this candidate to lead.
-    fn is_chosen(&self) -> bool {
-        let config = self.core.config();
-        self.core.view().wish.is_some_and(|wish| wish.names(config.id, &config.label))
     }
 
     /// What the group says. One that has ended unexpectedly leaves its candidates to themselves: they look on their own.
-    fn note_group(&mut self, said: Option<FromGroup>, events: &mut VecDeque<Event>) {
-        let Some(seat) = &mut self.line.seat else { return };
-        let Some(said) = said else {
+    fn note_group(&mut self, said: Option<GroupMessage>) -> Input {
+        let Some(GroupMessage { what, trouble }) = said else {
             warn!("the thread of the registers protocol has ended; this candidate goes on by itself");
-            events
-                .extend(seat.take_any_look().map(|call| Event::Done { call, result: Err(lease::CallError::NotDone) }));
-            events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
-            events.push_back(Event::Unplaced);
             self.line.seat = None;
-            return;
+            return Input::GroupEnded;
         };
-        match said {
-            FromGroup::Seen { sighting, asked_at } => match seat.take_look(asked_at, true) {
-                Some(call) => {
-                    let event = self.note_answer(call, Ok(Reply::Seen(sighting)));
-                    events.push_back(event);
-                }
-                None => {
-                    self.note_reached();
-                    events.push_back(Event::Shown { sighting, asked_at });
-                }
-            },
-            FromGroup::NotSeen { error, asked_at } => match seat.take_look(asked_at, false) {
-                Some(call) => {
-                    let event = self.note_answer(call, Err(error));
-                    events.push_back(event);
-                }
-                None => self.note_trouble(error),
-            },
-            FromGroup::Placed(standing) => {
-                seat.stands(!standing.reserve);
-                events.push_back(Event::Placed(standing));
-            }
-            FromGroup::Round(round) => {
-                let lease = seat.rounds.lease(round);
-                match self.core.config().timing.with_other_lease(lease) {
-                    Ok(timing) => events.push_back(Event::Retime(timing)),
-                    Err(error) => warn!(%error, ?round, "the lease does not follow the round time"),
-                }
-            }
-            FromGroup::MakeWay { token } => self.make_way(token, events),
-            FromGroup::Left => {
-                events.extend(seat.take_leave().map(|call| Event::Done { call, result: Ok(Reply::Left) }));
-            }
+        if let Some(error) = trouble {
+            self.note_trouble(error);
         }
+        if matches!(what, FromGroup::Seen { .. }) {
+            self.note_reached();
+        }
+        Input::Said(what)
     }
 
     /// Keeps who is to be told about trouble with the store, and says it once, not at every retry.
@@ -464,7 +438,7 @@ impl Driver {
     }
 
     fn publish(&mut self) {
-        let view = self.core.view();
+        let view = self.core.lease().view();
         let phase = self.tenure.as_ref().map(|tenure| tenure.phase.borrow().clone());
         let reason = || phase.as_ref().and_then(Phase::stop_reason).cloned().unwrap_or(EndReason::Finished);
         let trouble = self.trouble.clone();

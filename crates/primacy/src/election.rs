@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use primacy_core::lease;
-use primacy_core::registers::Candidacy;
+use primacy_core::registers::{Candidacy, GroupCandidate};
 use primacy_core::select::{FailBack, Rank, Turn};
 use tokio::sync::{mpsc, watch};
 
@@ -165,19 +165,20 @@ impl Election {
             flaw: config.flaw,
             ..lease::Config::new(id, config.label, config.timing)
         };
-        let (seat, config) = match protocol {
-            Protocol::Lease => (None, config),
+        let (seat, core) = match protocol {
+            Protocol::Lease => (None, GroupCandidate::alone(config)),
             Protocol::Registers { rounds } => {
                 let timing = config.timing.with_other_lease(rounds.lease(rounds.round()))?;
                 let group = self.group.join(&self.store, &self.name, Settings { rounds, fail_back })?;
                 let candidacy =
                     Candidacy { id, label: config.label.clone(), data: config.data.clone(), rank: config.rank };
                 let longest = rounds.lease(rounds.most());
-                (Some(Seat::new(group, rounds, candidacy)), lease::Config { timing, longest, ..config })
+                let config = lease::Config { timing, longest, ..config };
+                (Some(Seat::new(group, candidacy.clone())), GroupCandidate::new(config, rounds, candidacy))
             }
         };
         let membership = seat.as_ref().map(Seat::membership);
-        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), config, fail_back, seat, measured)?;
+        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), core, fail_back, seat, measured)?;
         let driver::Handles { commands, leaderships, status } = handles;
         Ok(Candidate { id, commands, leaderships, status, membership })
     }

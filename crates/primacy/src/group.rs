@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use primacy_core::lease::{CallId, Sighting, Standing};
+use primacy_core::lease::CallId;
 use primacy_core::registers::{
-    self, Candidacy, Context, Effect, Event, Eviction, Group, ProcessId, Reply, Request, Rounds,
+    self, Eviction, FromGroup, Process, ProcessContext, ProcessEffect, ProcessEvent, ProcessId, Reply, Request, Rounds,
+    ToGroup,
 };
 use primacy_core::select::FailBack;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -17,40 +19,22 @@ use crate::clock::{self, Stride, SuspendWatch};
 use crate::line::sleep_until;
 use crate::opener::{CallTime, Opener};
 use crate::store::{BoxFuture, Registry, Store, StoreError};
-use crate::{CandidateId, ElectionName, Instant, Timing, Token};
+use crate::{CandidateId, ElectionName, Instant, Timing};
 
-/// What a candidate asks of its group.
+/// What a candidate tells its group.
 #[derive(Debug)]
-pub(crate) enum ToGroup {
-    /// It takes part. Whatever concerns it is told there.
-    Enter { candidacy: Candidacy, outbox: mpsc::UnboundedSender<FromGroup> },
-    /// It publishes something else about itself.
-    Publish { candidacy: Candidacy },
-    /// It wants to see the record.
-    Look,
-    /// It leads; `chosen` by an operator.
-    Leads { id: CandidateId, token: Token, chosen: bool },
-    /// It leads no more.
-    LeadEnded { id: CandidateId },
-    /// It takes part no more. Answered by [`FromGroup::Left`].
-    Leave { id: CandidateId },
+pub(crate) struct CandidateMessage {
+    pub(crate) what: ToGroup,
+    /// With [`ToGroup::Enter`]: where it is told what concerns it.
+    pub(crate) outbox: Option<mpsc::UnboundedSender<GroupMessage>>,
 }
 
 /// What a group tells a candidate.
 #[derive(Clone, Debug)]
-pub(crate) enum FromGroup {
-    /// The record, asked for at that time.
-    Seen { sighting: Sighting, asked_at: Instant },
-    /// The store gave no answer to what was asked for at that time.
-    NotSeen { error: StoreError, asked_at: Instant },
-    /// Where it stands.
-    Placed(Standing),
-    /// How long rounds are now.
-    Round(std::time::Duration),
-    /// A better candidate is there: it is to resign from the leadership with this token.
-    MakeWay { token: Token },
-    /// Nothing of it is left in the store, or it can be left to be evicted.
-    Left,
+pub(crate) struct GroupMessage {
+    pub(crate) what: FromGroup,
+    /// With [`FromGroup::NotSeen`]: what the store has said instead of an answer.
+    pub(crate) trouble: Option<StoreError>,
 }
 
 /// How a group takes part. The same for all candidates of one process in one election: the first one's counts.
@@ -67,7 +51,7 @@ pub(crate) struct GroupSlot(Mutex<Weak<Handle>>);
 /// A running group, for as long as one of its candidates holds it.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    pub(crate) commands: mpsc::UnboundedSender<ToGroup>,
+    pub(crate) commands: mpsc::UnboundedSender<CandidateMessage>,
     drivers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
     membership: watch::Receiver<Membership>,
     /// For a candidate in reserve that asks for the lease: one at a time.
@@ -104,7 +88,7 @@ impl Handle {
     }
 
     /// Tells it. A group whose thread has gone tells its candidates by closing their channels.
-    pub(crate) fn tell(&self, command: ToGroup) {
+    pub(crate) fn tell(&self, command: CandidateMessage) {
         let _ = self.commands.send(command);
     }
 }
@@ -141,8 +125,8 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         rounds: settings.rounds,
         fail_back: settings.fail_back,
     };
-    let core = Group::new(config);
-    let first = Membership { view: core.view(), evictions: 0, last_eviction: None };
+    let core = Process::new(config);
+    let first = Membership { view: core.group().view(), evictions: 0, last_eviction: None };
     let (membership_outbox, membership) = watch::channel(first);
     let driver = GroupDriver {
         core,
@@ -151,8 +135,8 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         election,
         wire: Arc::default(),
         call: None,
-        candidates: Vec::new(),
-        leaving: BTreeMap::new(),
+        outboxes: BTreeMap::new(),
+        round: None,
         trouble: None,
         membership: membership_outbox,
     };
@@ -182,31 +166,24 @@ async fn drive(mut candidates: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) 
 }
 
 struct GroupDriver {
-    core: Group,
+    core: Process,
     rounds: Rounds,
     store: Arc<dyn Store>,
     election: ElectionName,
     /// Locked by the call under way, of which there is one at most.
     wire: Arc<tokio::sync::Mutex<Wire>>,
     call: Option<Call>,
-    /// In the order in which they came.
-    candidates: Vec<Entry>,
-    /// Those that wait to hear that nothing of them is left.
-    leaving: BTreeMap<CandidateId, mpsc::UnboundedSender<FromGroup>>,
+    /// Of each candidate until nothing of it is left.
+    outboxes: BTreeMap<CandidateId, mpsc::UnboundedSender<GroupMessage>>,
+    /// How long rounds last, as was last said to people.
+    round: Option<Duration>,
     /// What the store last said instead of an answer.
     trouble: Option<StoreError>,
     membership: watch::Sender<Membership>,
 }
 
-struct Entry {
-    candidacy: Candidacy,
-    outbox: mpsc::UnboundedSender<FromGroup>,
-}
-
 struct Call {
     id: CallId,
-    /// Those whom this call leaves out: once it is answered, nothing of them is left.
-    leaving: BTreeMap<CandidateId, mpsc::UnboundedSender<FromGroup>>,
     answer: BoxFuture<'static, Result<Reply, StoreError>>,
 }
 
@@ -236,14 +213,14 @@ impl Wire {
 }
 
 impl GroupDriver {
-    async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<ToGroup>) {
+    async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<CandidateMessage>) {
         let mut suspend = SuspendWatch::start();
         let mut events = VecDeque::new();
         let mut open = true;
         loop {
             match suspend.check() {
                 Stride::Steady => {}
-                Stride::Slept(_) => events.push_front(Event::Suspended),
+                Stride::Slept(_) => events.push_front(ProcessEvent::Suspended),
                 // Nothing that a group says is needed for safety; its candidates stop by themselves.
                 Stride::Backwards => return,
             }
@@ -251,101 +228,60 @@ impl GroupDriver {
                 self.handle(event);
             }
             self.publish();
-            if !open && self.candidates.is_empty() && self.leaving.is_empty() && self.call.is_none() {
+            if !open && self.core.is_done() && self.call.is_none() {
                 return;
             }
             let wake = self.core.deadline();
             tokio::select! {
                 biased;
                 command = inbox.recv(), if open => match command {
-                    Some(command) => events.extend(self.obey(command)),
+                    Some(command) => events.push_back(self.note(command)),
                     None => {
                         open = false;
-                        self.candidates.clear();
-                        events.push_back(Event::Candidates(Vec::new()));
+                        events.push_back(ProcessEvent::Abandoned);
                     }
                 },
                 (call, result) = answered(&mut self.call) => {
                     events.push_back(self.note_answer(call, result));
                 }
-                () = sleep_until(wake, false) => events.push_back(Event::Wake),
+                () = sleep_until(wake, false) => events.push_back(ProcessEvent::Wake),
             }
         }
     }
 
-    fn obey(&mut self, command: ToGroup) -> Option<Event> {
-        match command {
-            ToGroup::Enter { candidacy, outbox } => {
-                if let Some(vars) = self.core.view().vars {
-                    // A candidate that has gone already will leave.
-                    let _ = outbox.send(FromGroup::Round(vars.round));
-                }
-                self.candidates.push(Entry { candidacy, outbox });
-                Some(self.candidacies())
-            }
-            ToGroup::Publish { candidacy } => {
-                let entry = self.candidates.iter_mut().find(|entry| entry.candidacy.id == candidacy.id)?;
-                entry.candidacy = candidacy;
-                Some(self.candidacies())
-            }
-            ToGroup::Look => Some(Event::Look),
-            ToGroup::Leads { id, token, chosen } => Some(Event::Leads { holder: id, token, chosen }),
-            ToGroup::LeadEnded { id } => Some(Event::LeadEnded { holder: id }),
-            ToGroup::Leave { id } => {
-                let index = self.candidates.iter().position(|entry| entry.candidacy.id == id)?;
-                let entry = self.candidates.remove(index);
-                self.leaving.insert(id, entry.outbox);
-                Some(self.candidacies())
-            }
+    fn note(&mut self, command: CandidateMessage) -> ProcessEvent {
+        if let (ToGroup::Enter(candidacy), Some(outbox)) = (&command.what, command.outbox) {
+            self.outboxes.insert(candidacy.id, outbox);
         }
+        ProcessEvent::FromCandidate(command.what)
     }
 
-    fn candidacies(&self) -> Event {
-        Event::Candidates(self.candidates.iter().map(|entry| entry.candidacy.clone()).collect())
-    }
-
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: ProcessEvent) {
         let mut effects = Vec::new();
         let mut entropy = || rand::random::<u64>();
         // R1: taken once, before anything is sent.
         let now = clock::now();
-        self.core.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
+        self.core.handle(event, &mut ProcessContext { now, entropy: &mut entropy, effects: &mut effects });
         for effect in effects {
             debug!(?effect, "effect");
             self.carry_out(effect, now);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect, now: Instant) {
+    fn carry_out(&mut self, effect: ProcessEffect, now: Instant) {
         match effect {
-            Effect::Call { call, request, deadline } => {
+            ProcessEffect::Call { call, request, deadline } => {
                 let lease = self.rounds.lease(self.rounds.round());
                 let opening = Timing::opening_timeout_of(lease);
                 self.send(call, request, CallTime { asked_at: now, deadline, opening });
             }
             // R8: dropping the call drops its connection with it, unless that is still being opened.
-            Effect::Abandon { .. } => {
-                self.leaving.extend(self.call.take().map(|call| call.leaving).unwrap_or_default());
+            ProcessEffect::Abandon { .. } => {
+                self.call = None;
                 self.trouble = Some(StoreError::Unknown(format!("{}: no answer in time", self.store.location())));
             }
-            Effect::Seen { sighting, asked_at } => self.tell_all(&FromGroup::Seen { sighting, asked_at }),
-            Effect::NotSeen { error, asked_at } => {
-                let error = self.trouble.clone().unwrap_or_else(|| match error {
-                    registers::CallError::NotDone => StoreError::Unreachable(self.store.location()),
-                    registers::CallError::Unknown => StoreError::Unknown(self.store.location()),
-                });
-                self.tell_all(&FromGroup::NotSeen { error, asked_at });
-            }
-            Effect::Placed { standings } => {
-                for (id, standing) in standings {
-                    self.tell(id, FromGroup::Placed(standing));
-                }
-            }
-            Effect::Round { round } => {
-                info!(election = %self.election, ?round, "rounds last this long");
-                self.tell_all(&FromGroup::Round(round));
-            }
-            Effect::Evicted { eviction } => {
+            ProcessEffect::Tell { to, what } => self.tell(to, what),
+            ProcessEffect::Evicted { eviction } => {
                 let reason = eviction.as_ref().map_or("its register was removed".to_owned(), ToString::to_string);
                 warn!(election = %self.election, %reason, "this process was evicted, and joins again");
                 self.membership.send_modify(|membership| {
@@ -353,16 +289,30 @@ impl GroupDriver {
                     membership.last_eviction = eviction;
                 });
             }
-            Effect::HandOver { holder, token, .. } => self.tell(holder, FromGroup::MakeWay { token }),
-            Effect::Stopped => self.all_have_left(),
+        }
+    }
+
+    fn tell(&mut self, to: CandidateId, what: FromGroup) {
+        let has_left = what == FromGroup::Left;
+        let trouble = match &what {
+            FromGroup::NotSeen { error, .. } => Some(self.trouble.clone().unwrap_or_else(|| match error {
+                registers::CallError::NotDone => StoreError::Unreachable(self.store.location()),
+                registers::CallError::Unknown => StoreError::Unknown(self.store.location()),
+            })),
+            _ => None,
+        };
+        if let Some(outbox) = self.outboxes.get(&to) {
+            // A candidate that has gone will leave.
+            let _ = outbox.send(GroupMessage { what, trouble });
+        }
+        if has_left {
+            self.outboxes.remove(&to);
         }
     }
 
     fn send(&mut self, id: CallId, request: Request, time: CallTime) {
         let (store, election) = (Arc::clone(&self.store), self.election.clone());
         let wire = Arc::clone(&self.wire);
-        let leaves_out = matches!(request, Request::Join { .. } | Request::Leave { .. });
-        let leaving = if leaves_out { std::mem::take(&mut self.leaving) } else { BTreeMap::new() };
         let answer = Box::pin(async move {
             let mut wire = wire.lock().await;
             let mut registry = wire.take(&store, &election, time).await?;
@@ -372,24 +322,19 @@ impl GroupDriver {
             wire.registry = Some(registry);
             Ok(reply)
         });
-        self.call = Some(Call { id, leaving, answer });
+        self.call = Some(Call { id, answer });
     }
 
-    fn note_answer(&mut self, call: Call, result: Result<Reply, StoreError>) -> Event {
-        let Call { id, leaving, .. } = call;
+    fn note_answer(&mut self, call: CallId, result: Result<Reply, StoreError>) -> ProcessEvent {
         let result = match result {
             Ok(reply) => {
                 if self.trouble.take().is_some() {
                     warn!(name: crate::status::TRANSITION, "the store answers again");
                 }
-                for outbox in leaving.into_values() {
-                    let _ = outbox.send(FromGroup::Left);
-                }
                 Ok(reply)
             }
             Err(error) => {
                 let outcome = error.outcome();
-                self.leaving.extend(leaving);
                 if self.trouble.is_none() {
                     let store = self.store.location();
                     warn!(name: crate::status::TRANSITION, %error, %store, "a round failed; trying again");
@@ -398,44 +343,27 @@ impl GroupDriver {
                 Err(outcome)
             }
         };
-        Event::Done { call: id, result }
+        ProcessEvent::Done { call, result }
     }
 
-    fn publish(&self) {
-        let view = self.core.view();
+    fn publish(&mut self) {
+        let view = self.core.group().view();
+        let round = view.vars.map(|vars| vars.round);
+        if let Some(round) = round.filter(|round| self.round.replace(*round) != Some(*round)) {
+            info!(election = %self.election, ?round, "rounds last this long");
+        }
         self.membership.send_if_modified(|membership| {
             let changed = membership.view != view;
             membership.view = view;
             changed
         });
     }
-
-    fn all_have_left(&mut self) {
-        for outbox in std::mem::take(&mut self.leaving).into_values() {
-            let _ = outbox.send(FromGroup::Left);
-        }
-    }
-
-    fn tell(&self, id: CandidateId, what: FromGroup) {
-        if let Some(entry) = self.candidates.iter().find(|entry| entry.candidacy.id == id) {
-            // A candidate that has gone will leave.
-            let _ = entry.outbox.send(what);
-        }
-    }
-
-    fn tell_all(&self, what: &FromGroup) {
-        for entry in &self.candidates {
-            let _ = entry.outbox.send(what.clone());
-        }
-    }
 }
 
 /// Waits for the answer to the call under way, and takes the call.
-async fn answered(slot: &mut Option<Call>) -> (Call, Result<Reply, StoreError>) {
+async fn answered(slot: &mut Option<Call>) -> (CallId, Result<Reply, StoreError>) {
     let Some(call) = slot else { return std::future::pending().await };
-    let result = call.answer.as_mut().await;
-    match slot.take() {
-        Some(call) => (call, result),
-        None => std::future::pending().await,
-    }
+    let (id, result) = (call.id, call.answer.as_mut().await);
+    *slot = None;
+    (id, result)
 }

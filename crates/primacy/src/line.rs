@@ -5,15 +5,15 @@ use std::task::{self, Waker};
 use std::time::Duration;
 
 use primacy_core::lease::{CallId, Holder};
-use primacy_core::registers::{Candidacy, Rounds};
+use primacy_core::registers::{Candidacy, FromGroup, GroupCandidate, ToGroup};
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
 use crate::clock;
-use crate::group::{self, FromGroup, Membership, ToGroup};
+use crate::group::{self, CandidateMessage, GroupMessage, Membership};
 use crate::opener::{CallTime, SharedOpener};
 use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
-use crate::{ElectionName, Instant};
+use crate::{CandidateId, ElectionName, Instant};
 
 /// The candidate's line to the store: one connection, one call at a time, and the hints.
 pub(crate) struct Line {
@@ -25,42 +25,24 @@ pub(crate) struct Line {
     me: Holder,
 }
 
-/// The candidate's seat in its group, in the `registers` protocol.
+/// The candidate's seat in its group, in the `registers` protocol: the channels between their threads.
 pub(crate) struct Seat {
-    pub(crate) rounds: Rounds,
     group: Arc<group::Handle>,
-    candidacy: Candidacy,
-    inbox: mpsc::UnboundedReceiver<FromGroup>,
-    /// Whether it stands among the first in line, and looks by itself.
-    pub(crate) in_line: bool,
-    /// A look that the group is to answer, and since when.
-    look: Option<(CallId, Instant)>,
-    /// Looks in a row that the group did not answer.
-    unanswered: u32,
-    /// The call that takes it out of the group.
-    leave: Option<CallId>,
+    id: CandidateId,
+    inbox: mpsc::UnboundedReceiver<GroupMessage>,
 }
 
-/// After so many looks without an answer from the group, a candidate looks by itself: its own way to the store may be open.
-/// Not sooner: hundreds that start at once wait longer than usual for their groups to get in, and a second connection for each
-/// would keep them out.
-const UNANSWERED_MOST: u32 = 8;
-
 impl Seat {
-    pub(crate) fn new(group: Arc<group::Handle>, rounds: Rounds, candidacy: Candidacy) -> Self {
+    pub(crate) fn new(group: Arc<group::Handle>, candidacy: Candidacy) -> Self {
         // The group alone has the other end, so that its end is heard here.
         let (outbox, inbox) = mpsc::unbounded_channel();
-        group.tell(ToGroup::Enter { candidacy: candidacy.clone(), outbox });
-        Self { rounds, group, candidacy, inbox, in_line: false, look: None, unanswered: 0, leave: None }
+        let id = candidacy.id;
+        group.tell(CandidateMessage { what: ToGroup::Enter(candidacy), outbox: Some(outbox) });
+        Self { group, id, inbox }
     }
 
-    pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Candidacy)) {
-        change(&mut self.candidacy);
-        self.group.tell(ToGroup::Publish { candidacy: self.candidacy.clone() });
-    }
-
-    pub(crate) fn tell(&self, command: ToGroup) {
-        self.group.tell(command);
+    pub(crate) fn tell(&self, what: ToGroup) {
+        self.group.tell(CandidateMessage { what, outbox: None });
     }
 
     /// What its process knows of taking part.
@@ -71,33 +53,11 @@ impl Seat {
     pub(crate) fn group(&self) -> Arc<group::Handle> {
         Arc::clone(&self.group)
     }
-
-    pub(crate) fn id(&self) -> crate::CandidateId {
-        self.candidacy.id
-    }
-
-    /// The look that a record asked for at this time answers.
-    pub(crate) fn take_look(&mut self, asked_at: Instant, answered: bool) -> Option<CallId> {
-        self.unanswered = if answered { 0 } else { self.unanswered };
-        self.look.take_if(|(_, since)| asked_at >= *since).map(|(call, _)| call)
-    }
-
-    pub(crate) fn take_any_look(&mut self) -> Option<CallId> {
-        self.look.take().map(|(call, _)| call)
-    }
-
-    pub(crate) fn take_leave(&mut self) -> Option<CallId> {
-        self.leave.take()
-    }
-
-    pub(crate) fn stands(&mut self, in_line: bool) {
-        self.in_line = in_line;
-    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.group.tell(ToGroup::Leave { id: self.candidacy.id });
+        self.tell(ToGroup::Leave { id: self.id });
     }
 }
 
@@ -132,29 +92,12 @@ impl Line {
         Self { store, election, link: Link::default(), ear: Ear::Deaf, seat, me }
     }
 
-    /// Sends a call to the store, or leaves it to the group.
-    pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime) {
+    /// Sends a call to the store; `in_turn`: after those of its process that have come before.
+    pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime, in_turn: bool) {
         self.ear.drop_hints();
-        let request = match (&mut self.seat, request) {
-            (Some(seat), Request::Look { .. }) if !seat.in_line && seat.unanswered < UNANSWERED_MOST => {
-                seat.unanswered += 1;
-                seat.look = Some((id, clock::now()));
-                seat.tell(ToGroup::Look);
-                return;
-            }
-            // What the members know of each other stands in their registers.
-            (Some(_), Request::Look { .. }) => Request::Look { announce: None },
-            (Some(seat), Request::Leave) => {
-                seat.leave = Some(id);
-                seat.tell(ToGroup::Leave { id: seat.candidacy.id });
-                return;
-            }
-            (_, request) => request,
-        };
         let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
         let session = self.link.session.take();
-        let asks = matches!(request, Request::Acquire { .. });
-        let door = self.seat.as_ref().filter(|seat| asks && !seat.in_line).map(|seat| seat.group.door());
+        let door = self.seat.as_ref().filter(|_| in_turn).map(|seat| seat.group.door());
         let opener = Arc::clone(&self.link.opener);
         self.link.wanted_until = time.asked_at + time.opening * 2;
         let answer = Box::pin(async move {
@@ -197,10 +140,9 @@ impl Line {
     /// left then is there until it is evicted.
     pub(crate) async fn leave_group(&mut self, patience: Duration) {
         let Some(mut seat) = self.seat.take() else { return };
-        seat.tell(ToGroup::Leave { id: seat.candidacy.id });
         let left = async {
             while let Some(said) = seat.inbox.recv().await {
-                if matches!(said, FromGroup::Left) {
+                if said.what == FromGroup::Left {
                     break;
                 }
             }
@@ -213,16 +155,13 @@ impl Line {
     /// next call. Returns whether there is one.
     pub(crate) fn hang_up(&mut self) -> bool {
         (self.link.session, self.link.call) = (None, None);
-        if let Some(seat) = &mut self.seat {
-            (seat.look, seat.leave) = (None, None);
-        }
         self.link.opener.try_lock().is_ok_and(|opener| opener.is_opening())
     }
 
     /// Starts to listen for hints once a call was answered, since before the store may not exist; and stops when it need
     /// not be told, so that a release wakes a few and not all (HAZARDS 55).
-    pub(crate) fn listen(&mut self, holds: bool) {
-        if self.seat.as_ref().is_some_and(|seat| !seat.in_line && !holds) {
+    pub(crate) fn listen(&mut self, candidate: &GroupCandidate) {
+        if !candidate.listens() {
             self.ear = Ear::Deaf;
             self.link.session = None;
             if self.link.call.is_none() && clock::now() > self.link.wanted_until {
@@ -232,7 +171,7 @@ impl Line {
         }
         // Who stands in line was placed there by an answer to its group. Its own first look may be long in coming, and
         // what it is to be told of must not wait for that.
-        let in_line = self.seat.as_ref().is_some_and(|seat| seat.in_line);
+        let in_line = self.seat.is_some() && !candidate.is_in_reserve();
         if !matches!(self.ear, Ear::Deaf) || (self.link.session.is_none() && !in_line) {
             return;
         }
@@ -266,7 +205,7 @@ impl Link {
 }
 
 /// What the group says next, if there is one.
-pub(crate) async fn from_group(seat: &mut Option<Seat>) -> Option<FromGroup> {
+pub(crate) async fn from_group(seat: &mut Option<Seat>) -> Option<GroupMessage> {
     match seat {
         Some(seat) => seat.inbox.recv().await,
         None => std::future::pending().await,
@@ -304,7 +243,7 @@ pub(crate) async fn sleep_until(at: Option<Instant>, leads: bool) {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
-    use primacy_core::registers::RoundsSettings;
+    use primacy_core::registers::{Rounds, RoundsSettings};
     use primacy_core::select::FailBack;
     use tokio::sync::Semaphore;
 
@@ -312,7 +251,7 @@ mod tests {
     use crate::group::{GroupSlot, Settings};
     use crate::store::memory::MemoryStore;
     use crate::store::{Desk, EndReason, Registry};
-    use crate::{CandidateId, Label, Token};
+    use crate::{Label, Token};
 
     const LEASE: Duration = Duration::from_secs(4);
     const NOT_DONE: primacy_core::lease::CallError = primacy_core::lease::CallError::NotDone;
@@ -414,7 +353,7 @@ mod tests {
         let mut other = quay.session(&election, &me).await.expect("opens");
         let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
         let Ok(Reply::Applied(record)) = other.step(acquire).await else { panic!("it is free") };
-        line.send(CallId(1), Request::Look { announce: None }, time(LEASE));
+        line.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
         assert!(matches!(line.link.answer().await, (CallId(1), Ok(Reply::Seen(_)))));
         let hinted = async |line: &mut Line| {
             tokio::select! {
@@ -434,21 +373,21 @@ mod tests {
         let quay = quay();
         let mut line = looking(&quay);
         for call in 1..=3 {
-            line.send(CallId(call), Request::Look { announce: None }, time(LEASE));
+            line.send(CallId(call), Request::Look { announce: None }, time(LEASE), false);
             assert!(tried(&mut line).await.is_none(), "the gate is shut");
             assert!(line.hang_up(), "the opening goes on");
         }
         assert_eq!(quay.came(), ["one"], "one opening for three calls");
         quay.gate.add_permits(1);
         openings().await;
-        line.send(CallId(4), Request::Look { announce: None }, time(LEASE));
+        line.send(CallId(4), Request::Look { announce: None }, time(LEASE), false);
         let answer = line.link.answer().await;
         assert!(matches!(answer, (CallId(4), Ok(Reply::Seen(_)))), "{answer:?}");
         assert_eq!(quay.came(), ["one"]);
         // A connection whose call was given up is not used again.
-        line.send(CallId(5), Request::Look { announce: None }, time(LEASE));
+        line.send(CallId(5), Request::Look { announce: None }, time(LEASE), false);
         assert!(!line.hang_up());
-        line.send(CallId(6), Request::Look { announce: None }, time(LEASE));
+        line.send(CallId(6), Request::Look { announce: None }, time(LEASE), false);
         assert!(tried(&mut line).await.is_none(), "the gate is shut");
         assert_eq!(quay.came(), ["one", "one"]);
     }
@@ -459,12 +398,12 @@ mod tests {
         let mut line = looking(&quay);
         // Most of its time is over before there is a connection.
         let late = CallTime { deadline: clock::now(), ..time(LEASE) };
-        line.send(CallId(1), Request::Look { announce: None }, late);
+        line.send(CallId(1), Request::Look { announce: None }, late, false);
         quay.gate.add_permits(1);
         let answer = line.link.answer().await;
         let is_late = |error: &StoreError| error.to_string().contains("too late") && error.outcome() == NOT_DONE;
         assert!(matches!(&answer, (CallId(1), Err(error)) if is_late(error)), "{answer:?}");
-        line.send(CallId(2), Request::Look { announce: None }, time(LEASE));
+        line.send(CallId(2), Request::Look { announce: None }, time(LEASE), false);
         assert!(line.link.answer().await.1.is_ok());
         assert_eq!(quay.came(), ["one"]);
     }
@@ -473,7 +412,7 @@ mod tests {
     async fn an_opening_ends_with_its_candidate() {
         let quay = quay();
         let mut line = looking(&quay);
-        line.send(CallId(1), Request::Look { announce: None }, time(LEASE));
+        line.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
         assert!(tried(&mut line).await.is_none(), "the gate is shut");
         line.hang_up();
         drop(line);
@@ -493,11 +432,10 @@ mod tests {
             let (id, label) = (CandidateId::from_bits(rand::random()), Label::new(name).expect("valid"));
             let holder = Holder { id, label: label.clone(), data: String::new() };
             let candidacy = Candidacy { id, label, data: String::new(), rank: None };
-            let mut seat = Seat::new(Arc::clone(&group), rounds, candidacy);
-            seat.stands(in_line);
+            let seat = Seat::new(Arc::clone(&group), candidacy);
             let mut line = Line::new(Arc::clone(&store), election.clone(), holder.clone(), Some(seat));
             let request = Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE };
-            line.send(CallId(1), request, time(LEASE));
+            line.send(CallId(1), request, time(LEASE), !in_line);
             line
         });
         settle(&mut lines).await;

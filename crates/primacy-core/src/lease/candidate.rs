@@ -39,6 +39,9 @@ pub struct Config {
     pub turn: Turn,
     /// How much later it asks than the one before it in line: [`Timing::slot`], or longer where ways are long.
     pub slot: Duration,
+    /// Whether others may hear of a change as late as a lease after it. Then a successor that an operator names is left a
+    /// lease of time, and not [`Timing::window`].
+    pub others_hear_late: bool,
     /// Its timing. Other candidates may have another (HAZARDS 9).
     pub timing: Timing,
     /// A planted bug, for proving that the checkers find it.
@@ -57,6 +60,7 @@ impl Config {
             rank: Some(Rank::default()),
             turn: Turn::Arrival,
             slot: timing.slot(),
+            others_hear_late: false,
             timing,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -88,14 +92,10 @@ pub struct Candidate {
     in_flight: Option<InFlight>,
     calls: u64,
     seen: Option<Seen>,
-    /// Where it stands, if somebody else says so than the store.
-    placed: Option<Standing>,
     /// Its turn among those of its rank, reckoned for the leader that it saw last. `None`: not reckoned yet.
     turn: Option<i32>,
     /// Who led when it looked last, though nobody may now.
     last_leader: Option<CandidateId>,
-    /// When its last call ended that may have changed the record, or has shown it: what was asked for by then may be older.
-    settled_at: Instant,
     /// The highest version ever seen (rule R6).
     highest: Version,
     /// The longest lease ever seen: what a lost or regressed record is waited out for.
@@ -198,10 +198,8 @@ impl Candidate {
             in_flight: None,
             calls: 0,
             seen: None,
-            placed: None,
             turn: None,
             last_leader: None,
-            settled_at: Instant::ZERO,
             highest: Version::default(),
             longest,
             quarantine: Instant::ZERO,
@@ -234,11 +232,9 @@ impl Candidate {
             Event::Wake => {}
             Event::Hint => self.hinted(cx),
             Event::Done { call, result } => self.done(call, result, cx),
-            Event::Placed(standing) => self.placed(standing),
-            Event::Unplaced => self.placed = None,
+            Event::LookAt(at) => self.look_at(at, cx),
             Event::Prefer(rank) => self.prefer(rank, cx),
             Event::Space(slot) => self.config.slot = slot.max(self.config.timing.slot()),
-            Event::Shown { sighting, asked_at } => self.shown(sighting, asked_at, cx),
             Event::Retime(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
         }
@@ -271,6 +267,12 @@ impl Candidate {
             State::Leaving => self.withdrawn,
         };
         Instant::earliest(call, own)
+    }
+
+    /// Whether it waits for the lease with no call under way, so that [`Event::LookAt`] with the present time makes it look,
+    /// unless it asks for the lease.
+    pub fn may_look(&self) -> bool {
+        self.state == State::Waiting && self.in_flight.is_none()
     }
 
     /// Where it stands among those that wait, as it has heard last; `None` before its first look.
@@ -320,14 +322,19 @@ impl Candidate {
         if self.withdrawn.is_some() {
             return;
         }
-        if self.is_shown_the_record() {
-            self.next_look = cx.now;
-        }
         self.withdrawn = Some(cx.now + self.config.timing.call_timeout() * 2);
         if self.state == State::Idle {
             self.stopped(cx);
         }
         self.resign_for(EndReason::Withdrawn, cx);
+    }
+
+    /// Somebody else knows better when a look is of use. It decides nothing: whatever a look shows, it is as old as it is.
+    fn look_at(&mut self, at: Instant, cx: &mut Context<'_>) {
+        if let Some(look) = self.in_flight.take_if(|in_flight| in_flight.kind == Kind::Look) {
+            cx.effects.push(Effect::Abandon { call: look.call });
+        }
+        self.next_look = at;
     }
 
     fn resign(&mut self, cx: &mut Context<'_>) {
@@ -403,7 +410,6 @@ impl Candidate {
         match result {
             Ok(reply) => {
                 self.failures = 0;
-                self.settled_at = cx.now;
                 self.answered(&in_flight, reply, cx);
             }
             Err(error) => self.failed(&in_flight, error, cx),
@@ -441,9 +447,6 @@ impl Candidate {
     /// R7: an error never extends a leadership and never ends it while there is room.
     fn failed(&mut self, in_flight: &InFlight, error: CallError, cx: &mut Context<'_>) {
         self.failures = self.failures.saturating_add(1);
-        if in_flight.kind != Kind::Look {
-            self.settled_at = cx.now;
-        }
         if let Some(seen) = &mut self.seen {
             seen.doubtful = true;
         }
@@ -462,9 +465,7 @@ impl Candidate {
             State::Leading(tenure) => tenure.next_renewal = next,
             State::Releasing { next_try, .. } => *next_try = next,
             State::Waiting => {
-                // In reserve, hundreds ask where nobody leads, and would each look after each attempt.
-                let is_shown = in_flight.kind == Kind::Acquire && self.is_shown_the_record();
-                self.next_look = if is_shown { cx.now + self.config.timing.lease() } else { next };
+                self.next_look = next;
                 self.hint = None;
             }
             State::Leaving => self.stopped(cx),

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use super::record::{Expectation, Holder, Record, Sighting, Standing, Version};
+use super::record::{Expectation, Holder, Record, Sighting, Version};
 use super::view::Why;
 use crate::select::Rank;
 use crate::{CandidateId, Instant, Label, Timing, Token};
@@ -16,7 +16,8 @@ pub struct CallId(pub u64);
 /// A call to the store. Each is one linearizable step on one row, and one short transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Read the row. Answered by [`Reply::Seen`].
+    /// Read the row. Answered by [`Reply::Seen`], with the row as it was at some time before the answer: one that was read
+    /// before the look was sent costs time, not safety.
     Look {
         /// What to tell others about the waiting candidate; absent when it was told lately.
         announce: Option<Announcement>,
@@ -116,23 +117,14 @@ pub enum Event {
         /// How.
         result: Result<Reply, CallError>,
     },
-    /// From now on this is where it stands, whatever a look says of it.
-    Placed(Standing),
-    /// Nobody else says any more where it stands: what a look says counts again.
-    Unplaced,
+    /// The next look is due at this time, whatever it has planned itself. A look that is under way is given up.
+    LookAt(Instant),
     /// From now on it stands like this by preference; the smaller rank asks first. `None`: it never asks for the lease, and
     /// hands over if it leads.
     Prefer(Option<Rank>),
     /// From now on it asks so much later than the one before it in line, and never less than
     /// [`Timing::slot`](crate::Timing::slot): that one may be further from the store, and is to be first all the same.
     Space(Duration),
-    /// The record was read for others too, by a call that was sent at `asked_at`.
-    Shown {
-        /// The record.
-        sighting: Sighting,
-        /// When, on this process's clock.
-        asked_at: Instant,
-    },
     /// From now on this is the timing. A leader asks for a longer lease at once, and for a shorter one as soon as that
     /// would last as long as it believes already.
     Retime(Timing),

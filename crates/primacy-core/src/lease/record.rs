@@ -102,9 +102,6 @@ pub struct Standing {
     pub ahead: u32,
     /// How many live candidates there are beside this one.
     pub others: u32,
-    /// Set if there are enough before it that it need not look after each renewal, nor be told of changes at once: it is
-    /// shown the record once a round (the `registers` protocol).
-    pub reserve: bool,
 }
 
 impl Standing {

@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::history::History;
+use super::messages::Position;
 use super::pace::Pace;
 use super::port::{Candidacy, Descriptor, Effect, Event, ProcessId, Reply, Request, Vars};
 use super::rounds::Rounds;
-use crate::lease::{CallError, CallId, Standing};
+use crate::lease::{CallError, CallId};
 use crate::select::{FailBack, FailBackWatch};
 use crate::time::back_off;
 use crate::{CandidateId, Instant, Token};
@@ -78,7 +79,7 @@ pub struct Group {
     beats: Beats,
     /// Drawn once: when it asks if it is not among the first.
     lot: u32,
-    placed: Vec<(CandidateId, Standing)>,
+    placed: Vec<(CandidateId, Position)>,
     failures: u32,
     evicted_at: Option<Instant>,
 }
@@ -226,12 +227,17 @@ impl Group {
         Instant::earliest(call, own)
     }
 
+    /// Whether a call is under way.
+    pub fn awaits_answer(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
     /// What it can say about itself.
     pub fn view(&self) -> View {
         View {
             id: if let State::Member { id } = self.state { Some(id) } else { None },
             vars: self.vars,
-            ahead: self.placed.first().filter(|(_, standing)| !standing.reserve).map(|(_, standing)| standing.ahead),
+            ahead: self.placed.first().filter(|(_, first)| first.in_line).map(|(_, first)| first.standing.ahead),
             late: self.beats.late(),
             failures: self.failures,
         }

@@ -6,17 +6,23 @@
 //! lease of the election's record, asked for by a [`Candidate`](crate::lease::Candidate) exactly as in the `lease`
 //! protocol, and all that the safety of the election rests on.
 
+mod candidate;
 mod group;
 mod history;
+mod messages;
 mod pace;
 mod port;
+mod process;
 mod rounds;
 mod table;
 
 pub use crate::lease::{CallError, CallId};
+pub use candidate::{CandidateContext, CandidateEffect, GroupCandidate};
 #[cfg(feature = "flaws")]
 pub use group::Flaw;
 pub use group::{Config, Context, Group, HEIRS, View};
+pub use messages::{FromGroup, Position, ToGroup};
 pub use port::{Candidacy, Descriptor, Effect, Event, Eviction, ProcessId, Reply, Request, Vars};
+pub use process::{Process, ProcessContext, ProcessEffect, ProcessEvent};
 pub use rounds::{Rounds, RoundsError, RoundsSettings};
 pub use table::{MemberEventKind, Table, TableMember, process_label};

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::lease::{CallError, CallId, Sighting, Standing};
+use super::messages::Position;
+use crate::lease::{CallError, CallId, Sighting};
 use crate::select::Rank;
 use crate::{CandidateId, Instant, Label, Token};
 
@@ -274,7 +275,7 @@ pub enum Effect {
     /// Where the candidates of the group stand, by identity; whoever is not named never leads.
     Placed {
         /// In no particular order.
-        standings: Vec<(CandidateId, Standing)>,
+        positions: Vec<(CandidateId, Position)>,
     },
     /// Rounds last this long from now on: leases of the group's candidates are to follow.
     Round {

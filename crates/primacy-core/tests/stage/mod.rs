@@ -103,7 +103,9 @@ impl Stage {
         let label = Label::new(*settings.get("label").unwrap_or(&name)).expect("a valid label");
         let id = CandidateId::from_bits(self.cast.len() as u128 + 1);
         let turn = settings.get("turn").map_or(Turn::Arrival, |turn| turn.parse().expect("a turn"));
-        let config = Config { turn, ..Config::new(id, label, Timing::new(timing).expect("valid timing")) };
+        let others_hear_late = settings.contains_key("others");
+        let config =
+            Config { turn, others_hear_late, ..Config::new(id, label, Timing::new(timing).expect("valid timing")) };
         let actor = Actor {
             candidate: Candidate::new(config),
             standing: Standing::default(),
@@ -121,10 +123,7 @@ impl Stage {
             ["resign"] => self.handle(name, Event::Resign),
             ["drained"] => self.handle(name, Event::Drained),
             ["wake"] => self.handle(name, Event::Wake),
-            ["placed", ahead] => {
-                let ahead = ahead.parse().expect("a number");
-                self.handle(name, Event::Placed(Standing { ahead, others: 20, reserve: ahead >= 8 }));
-            }
+            ["look-at", at] => self.handle(name, Event::LookAt(Instant::ZERO + span(at))),
             ["retime", lease] => {
                 let timing = Timing::with_lease(span(lease)).expect("valid timing");
                 self.handle(name, Event::Retime(timing));

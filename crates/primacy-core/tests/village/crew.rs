@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::lease::{self, CallId, Candidate, Config, Event, Reply, Request};
-use primacy_core::registers;
+use primacy_core::lease::{self, Config, Event, Request};
+use primacy_core::registers::{self, CandidateContext, CandidateEffect, FromGroup, GroupCandidate, ToGroup};
 use primacy_core::select::{FailBack, Rank};
-use primacy_core::{CandidateId, Instant, Timing};
+use primacy_core::{CandidateId, Timing};
 
 use super::{ROUND, Village, candidacy, rounds};
 
@@ -14,7 +14,7 @@ use super::{ROUND, Village, candidacy, rounds};
 pub(crate) struct Crew {
     village: Village,
     process: u128,
-    candidates: BTreeMap<CandidateId, Sailor>,
+    candidates: BTreeMap<CandidateId, GroupCandidate>,
     /// Beats that were answered.
     pub(crate) shown: u32,
     /// Attempts to get the lease.
@@ -22,18 +22,13 @@ pub(crate) struct Crew {
     seed: u64,
 }
 
-struct Sailor {
-    core: Candidate,
-    look: Option<(CallId, Instant)>,
-}
-
 impl Crew {
     pub(crate) fn aboard(village: Village, process: u128, count: u128) -> Self {
         let timing = Timing::with_lease(rounds().lease(ROUND)).expect("the paper's settings");
         let candidates = (0..count).map(|index| {
             let candidacy = candidacy(process, index, Some(Rank::default()));
-            let core = Candidate::new(Config::new(candidacy.id, candidacy.label, timing));
-            (candidacy.id, Sailor { core, look: None })
+            let config = Config::new(candidacy.id, candidacy.label.clone(), timing);
+            (candidacy.id, GroupCandidate::new(config, rounds(), candidacy))
         });
         let candidates = candidates.collect();
         let mut crew = Self { village, process, candidates, shown: 0, asked: 0, seed: 3 };
@@ -44,6 +39,10 @@ impl Crew {
     }
 
     fn tell(&mut self, id: CandidateId, event: Event) {
+        self.step(id, |candidate, cx| candidate.handle(event, cx));
+    }
+
+    fn step(&mut self, id: CandidateId, step: impl FnOnce(&mut GroupCandidate, &mut CandidateContext<'_>)) {
         let seed = &mut self.seed;
         let mut entropy = || {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -51,16 +50,13 @@ impl Crew {
         };
         let now = self.village.now;
         let mut effects = Vec::new();
-        let sailor = self.candidates.get_mut(&id).expect("it is aboard");
-        sailor.core.handle(event, &mut lease::Context { now, entropy: &mut entropy, effects: &mut effects });
+        let candidate = self.candidates.get_mut(&id).expect("it is aboard");
+        step(candidate, &mut CandidateContext { now, entropy: &mut entropy, effects: &mut effects });
         for effect in effects {
             match effect {
-                lease::Effect::Call { call, request: Request::Look { .. }, .. } => {
-                    sailor.look = Some((call, now));
-                    self.village.tell(self.process, registers::Event::Look);
-                }
-                lease::Effect::Call { request: Request::Acquire { .. }, .. } => self.asked += 1,
-                lease::Effect::Abandon { .. } => sailor.look = None,
+                CandidateEffect::Tell(ToGroup::Look) => self.village.tell(self.process, registers::Event::Look),
+                CandidateEffect::Lease(lease::Effect::Call { request: Request::Acquire { .. }, .. }) => self.asked += 1,
+                CandidateEffect::Lease(lease::Effect::Abandon { .. }) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -73,16 +69,12 @@ impl Crew {
             return;
         }
         self.shown = house.shown;
-        let standings = house.standings.clone();
+        let positions = house.positions.clone();
         let Some((sighting, asked_at)) = house.last_shown.clone() else { return };
-        for (id, standing) in standings {
-            self.tell(id, Event::Placed(standing));
-            let sailor = self.candidates.get_mut(&id).expect("it is aboard");
-            let event = match sailor.look.take_if(|(_, since)| asked_at >= *since) {
-                Some((call, _)) => Event::Done { call, result: Ok(Reply::Seen(sighting.clone())) },
-                None => Event::Shown { sighting: sighting.clone(), asked_at },
-            };
-            self.tell(id, event);
+        for (id, position) in positions {
+            for said in [FromGroup::Placed(position), FromGroup::Seen { sighting: sighting.clone(), asked_at }] {
+                self.step(id, |candidate, cx| candidate.hear(said, cx).expect("no word of rounds"));
+            }
         }
     }
 
@@ -90,7 +82,7 @@ impl Crew {
         let end = self.village.now + span;
         loop {
             self.hear();
-            let due = |(id, sailor): (&CandidateId, &Sailor)| Some((sailor.core.deadline()?, *id));
+            let due = |(id, candidate): (&CandidateId, &GroupCandidate)| Some((candidate.deadline()?, *id));
             let sailor = self.candidates.iter().filter_map(due).min().filter(|(at, _)| *at <= end);
             let group = self.village.next().map(|(at, _)| at).filter(|at| *at <= end);
             match (sailor, group) {

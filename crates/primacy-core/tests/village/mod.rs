@@ -6,9 +6,10 @@ mod store;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::lease::{CallError, Sighting, Standing};
+use primacy_core::lease::{CallError, Sighting};
 use primacy_core::registers::{
-    CallId, Candidacy, Config, Context, Effect, Event, Group, ProcessId, Reply, Request, Rounds, RoundsSettings,
+    CallId, Candidacy, Config, Context, Effect, Event, Group, Position, ProcessId, Reply, Request, Rounds,
+    RoundsSettings,
 };
 use primacy_core::select::{FailBack, Rank};
 use primacy_core::{CandidateId, Instant, Label, Token};
@@ -32,7 +33,7 @@ pub(crate) struct House {
     /// Calls fail.
     pub(crate) cut_off: bool,
     call: Option<(CallId, Request, Instant)>,
-    pub(crate) standings: BTreeMap<CandidateId, Standing>,
+    pub(crate) positions: BTreeMap<CandidateId, Position>,
     pub(crate) evictions: Vec<String>,
     pub(crate) rounds_seen: Vec<Duration>,
     pub(crate) hand_overs: Vec<ProcessId>,
@@ -72,7 +73,7 @@ impl Village {
             stopped_until: Instant::ZERO,
             cut_off: false,
             call: None,
-            standings: BTreeMap::new(),
+            positions: BTreeMap::new(),
             evictions: Vec::new(),
             rounds_seen: Vec::new(),
             hand_overs: Vec::new(),
@@ -149,7 +150,7 @@ impl Village {
                     house.last_shown = Some((sighting, asked_at));
                 }
                 Effect::NotSeen { .. } => {}
-                Effect::Placed { standings } => house.standings = standings.into_iter().collect(),
+                Effect::Placed { positions } => house.positions = positions.into_iter().collect(),
                 Effect::Round { round } => house.rounds_seen.push(round),
                 Effect::Evicted { eviction } => {
                     house.evictions.push(eviction.map_or("?".to_owned(), |eviction| eviction.to_string()));

@@ -1,7 +1,9 @@
 //! The processes, the table between them, and all that may happen next.
 
 use primacy_core::lease::{CallError, CallId, Holder, Record, Sighting, Standing, Version};
-use primacy_core::registers::{Candidacy, Config, Context, Effect, Event, Group, ProcessId, Request, Vars};
+use primacy_core::registers::{
+    self, Candidacy, Config, FromGroup, ProcessContext, ProcessEffect, ProcessEvent, ProcessId, Request, ToGroup, Vars,
+};
 use primacy_core::select::{FailBack, Rank};
 use primacy_core::{CandidateId, Instant, Label, Token};
 use stateright::{Model, Property};
@@ -39,7 +41,7 @@ struct Call {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Process {
     /// `None`: killed.
-    group: Option<Group>,
+    core: Option<registers::Process>,
     stopped: bool,
     call: Option<Call>,
     /// Since when nothing has happened to it, in ticks.
@@ -136,22 +138,28 @@ impl World {
         }
     }
 
-    fn handle(&mut self, index: u8, event: Event) {
+    fn handle(&mut self, index: u8, event: ProcessEvent) {
         let now = self.now();
-        let Some(group) = &mut self.processes[usize::from(index)].group else { return };
+        let Some(core) = &mut self.processes[usize::from(index)].core else { return };
         let mut effects = Vec::new();
-        group.handle(event, &mut Context { now, entropy: &mut || 0, effects: &mut effects });
+        core.handle(event, &mut ProcessContext { now, entropy: &mut || 0, effects: &mut effects });
         for effect in effects {
             let own = &mut self.processes[usize::from(index)];
             match effect {
-                Effect::Call { call, request, .. } => own.call = Some(Call { id: call, request, is_lost: false }),
-                Effect::Abandon { .. } => {
+                ProcessEffect::Call { call, request, .. } => {
+                    own.call = Some(Call { id: call, request, is_lost: false })
+                }
+                ProcessEffect::Abandon { .. } => {
                     self.limbo.extend(own.call.take().filter(|call| !call.is_lost).map(|call| call.request))
                 }
-                Effect::Stopped => own.has_left = true,
+                ProcessEffect::Tell { what: FromGroup::Left, .. } => own.has_left = true,
                 _ => {}
             }
         }
+    }
+
+    fn tell(&mut self, index: u8, said: ToGroup) {
+        self.handle(index, ProcessEvent::FromCandidate(said));
     }
 
     /// Everything that is due is done.
@@ -160,13 +168,13 @@ impl World {
             loop {
                 let now = self.now();
                 let own = &self.processes[index];
-                let due = own.group.as_ref().filter(|_| !own.stopped).and_then(Group::deadline);
+                let due = own.core.as_ref().filter(|_| !own.stopped).and_then(registers::Process::deadline);
                 if due.is_none_or(|due| due > now) {
                     break;
                 }
-                let before = own.group.clone();
-                self.handle(index as u8, Event::Wake);
-                if self.processes[index].group == before {
+                let before = own.core.clone();
+                self.handle(index as u8, ProcessEvent::Wake);
+                if self.processes[index].core == before {
                     break;
                 }
             }
@@ -214,7 +222,7 @@ impl World {
     /// Whether it lives and nothing has happened to it for so many ticks.
     fn is_well(&self, index: u8, ticks: u8) -> bool {
         let own = &self.processes[usize::from(index)];
-        own.group.is_some() && !own.stopped && !own.has_left && self.tick >= own.well_since.saturating_add(ticks)
+        own.core.is_some() && !own.stopped && !own.has_left && self.tick >= own.well_since.saturating_add(ticks)
     }
 
     /// From now on, once it has had the time to be a member again.
@@ -256,7 +264,7 @@ impl Model for Company {
         let process = |index: u8| {
             let config = Config { process: process_id(index), rounds: rounds(), fail_back: FailBack::Never };
             Process {
-                group: Some(Group::with_flaw(config, setup.flaw)),
+                core: Some(registers::Process::with_flaw(config, setup.flaw)),
                 stopped: false,
                 call: None,
                 well_since: 0,
@@ -277,10 +285,10 @@ impl Model for Company {
             wrong: None,
         };
         for index in 0..setup.processes {
-            world.handle(index, Event::Candidates(vec![candidacy(index)]));
+            world.tell(index, ToGroup::Enter(candidacy(index)));
         }
         let token = Token::new(1).expect("a small one");
-        world.handle(0, Event::Leads { holder: holder(0).id, token, chosen: false });
+        world.tell(0, ToGroup::Leads { id: holder(0).id, token, chosen: false });
         vec![world]
     }
 
@@ -302,7 +310,7 @@ impl Model for Company {
         actions.extend((0..world.limbo.len() as u8).map(Step::Land));
         for index in 0..self.0.processes {
             let own = &world.processes[usize::from(index)];
-            if own.group.is_none() || own.has_left {
+            if own.core.is_none() || own.has_left {
                 continue;
             }
             if own.stopped {
@@ -331,14 +339,14 @@ impl Model for Company {
             Step::Answer(index) => {
                 let call = world.processes[usize::from(index)].call.take()?;
                 let reply = world.carry_out(&call.request);
-                world.handle(index, Event::Done { call: call.id, result: Ok(reply) });
+                world.handle(index, ProcessEvent::Done { call: call.id, result: Ok(reply) });
             }
             Step::LoseAnswer(index) => {
                 world.budget.faults -= 1;
                 let call = world.processes[usize::from(index)].call.take()?;
                 world.carry_out(&call.request);
                 world.disturb(index);
-                world.handle(index, Event::Done { call: call.id, result: Err(CallError::Unknown) });
+                world.handle(index, ProcessEvent::Done { call: call.id, result: Err(CallError::Unknown) });
             }
             Step::LoseCall(index) => {
                 world.budget.faults -= 1;
@@ -365,21 +373,21 @@ impl Model for Company {
             Step::Kill(index) => {
                 world.budget.crashes -= 1;
                 let own = &mut world.processes[usize::from(index)];
-                (own.group, own.call) = (None, None);
+                (own.core, own.call) = (None, None);
                 own.died_at = Some(world.tick);
             }
             Step::Leave(index) => {
                 world.budget.leaves -= 1;
                 world.processes[usize::from(index)].well_since = u8::MAX;
-                world.handle(index, Event::Candidates(Vec::new()));
+                world.tell(index, ToGroup::Leave { id: holder(index).id });
             }
             Step::Move(index) => {
                 world.budget.moves -= 1;
                 let (from, token, _) = world.lease;
                 world.lease = (index, token + 1, world.tick);
-                world.handle(from, Event::LeadEnded { holder: holder(from).id });
+                world.tell(from, ToGroup::LeadEnded { id: holder(from).id });
                 let token = Token::new(token + 1).expect("a small one");
-                world.handle(index, Event::Leads { holder: holder(index).id, token, chosen: false });
+                world.tell(index, ToGroup::Leads { id: holder(index).id, token, chosen: false });
             }
             Step::Tick => {
                 world.tick += 1;

@@ -168,7 +168,7 @@ impl World {
     fn least_ahead(&self) -> u32 {
         let told = self.nodes.iter().filter(|node| node.is_eligible()).filter_map(|node| {
             let process = node.process.as_ref().filter(|process| !process.is_deaf())?;
-            Some(process.candidate.standing()?.ahead)
+            Some(process.candidate.lease().standing()?.ahead)
         });
         told.min().unwrap_or(2)
     }

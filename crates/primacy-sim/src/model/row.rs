@@ -48,6 +48,12 @@ impl Row {
         Reply::Applied(record)
     }
 
+    /// What a look showed before the last change.
+    pub(super) fn past(&self, age: Option<Duration>) -> Reply {
+        let remembered = self.older.as_ref().map_or(Token::NONE, |record| record.version.token);
+        Reply::Seen(Self { record: self.older.clone(), remembered, ..self.clone() }.sighting(age))
+    }
+
     /// Whether this request would change the row now.
     pub(super) fn would_change(&self, request: &Request) -> bool {
         self.changed(request).is_some()
@@ -68,7 +74,7 @@ impl Row {
     }
 
     fn sighting(&self, age: Option<Duration>) -> Sighting {
-        let standing = Standing { ahead: 0, others: 1, reserve: false };
+        let standing = Standing { ahead: 0, others: 1 };
         Sighting { record: self.record.clone(), remembered: self.remembered, age, holder_gone: false, standing }
     }
 }

@@ -14,7 +14,7 @@ async fn who_has_been_silent_counts_no_more_and_is_forgotten_in_the_end() {
     let mut a = Actor::join(&store, "e", 2).await;
     a.announce().await;
     let mut b = Actor::join(&store, "e", 3).await;
-    assert_eq!(b.announce().await.standing, Standing { ahead: 1, others: 1, reserve: false });
+    assert_eq!(b.announce().await.standing, Standing { ahead: 1, others: 1 });
     let ages = [("-24 s", 1, 2), ("-26 s", 0, 2), ("24 s", 1, 2), ("1 day", 0, 1)];
     for (age, counted, kept) in ages {
         // A leader with a lease of 10 s makes an announcement count for 25 s.
@@ -22,7 +22,7 @@ async fn who_has_been_silent_counts_no_more_and_is_forgotten_in_the_end() {
             "UPDATE primacy_candidate SET seen_at = now() + interval '{age}', fresh_ns = 25000000000 WHERE label = 'c2'"
         );
         server.sql(&sql).expect("ages");
-        assert_eq!(b.look().await.standing, Standing { ahead: counted, others: counted, reserve: false }, "{age}");
+        assert_eq!(b.look().await.standing, Standing { ahead: counted, others: counted }, "{age}");
         let shown = store.desk().await.expect("opens").snapshot(&election("e")).await.expect("reads");
         assert_eq!(shown.expect("a row").candidates.len(), 1 + counted as usize, "{age}");
         b.announce().await;

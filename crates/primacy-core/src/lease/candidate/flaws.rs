@@ -32,8 +32,6 @@ pub enum Flaw {
     SkipsDrained,
     /// Asks for a shorter lease while it still believes in a longer one.
     ShortensEarly,
-    /// Believes a record that it was shown although it may be older than its own last call.
-    BelievesOldShown,
     /// Looks or renews at each hint, however many come.
     HeedsEveryHint,
 }
@@ -71,13 +69,6 @@ impl Candidate {
     pub(super) fn flawed_shortens_early(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.config.flaw == Some(Flaw::ShortensEarly);
-        #[cfg(not(feature = "flaws"))]
-        false
-    }
-
-    pub(super) fn flawed_believes_old_shown(&self) -> bool {
-        #[cfg(feature = "flaws")]
-        return self.config.flaw == Some(Flaw::BelievesOldShown);
         #[cfg(not(feature = "flaws"))]
         false
     }

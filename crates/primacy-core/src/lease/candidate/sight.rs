@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use super::super::record::{Record, Sighting, Standing, Version, Wish};
+use super::super::record::{Record, Sighting, Version, Wish};
 use super::super::view::Why;
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::{Candidate, Context, Seen, State};
+use super::{Candidate, Context, Seen};
 use crate::select::Rank;
 use crate::time::spread;
 use crate::{CandidateId, Instant, Token};
@@ -41,43 +41,12 @@ impl Candidate {
         self.observe(Sighting { record: Some(record), remembered, age: None, holder_gone: false, standing }, cx);
     }
 
-    /// Where it stands is a preference: what has been decided on it meanwhile is only sooner or later than it might be.
-    pub(super) fn placed(&mut self, standing: Standing) {
-        self.placed = Some(standing);
-        if let Some(seen) = &mut self.seen {
-            seen.sighting.standing = standing;
-        }
-    }
-
-    /// A look at the record that it did not ask for itself. One that may be from before its own last call is worth nothing:
-    /// it would look like a store that went back in time.
-    pub(super) fn shown(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut Context<'_>) {
-        let is_newer = asked_at > self.settled_at || self.flawed_believes_old_shown();
-        if self.state == State::Waiting && self.in_flight.is_none() && is_newer {
-            let (planned, known) = (self.next_look, self.seen.as_ref().map(|seen| (seen.changed_at, seen.unchanged)));
-            self.observe(sighting, cx);
-            match (&mut self.seen, known) {
-                // Nothing new: whoever looks by itself looks when it meant to, or the next renewal would be seen late.
-                (Some(seen), Some((changed_at, unchanged)))
-                    if seen.unchanged > unchanged
-                        && seen.changed_at == changed_at
-                        && !seen.sighting.standing.reserve =>
-                {
-                    seen.unchanged = unchanged;
-                    self.next_look = planned;
-                }
-                _ => self.plan_look(cx),
-            }
-        }
-    }
-
-    pub(super) fn observe(&mut self, mut sighting: Sighting, cx: &mut Context<'_>) {
+    pub(super) fn observe(&mut self, sighting: Sighting, cx: &mut Context<'_>) {
         let now = cx.now;
         let version = sighting.record.as_ref().map(|record| record.version);
         let lease = sighting.record.as_ref().map(|record| record.lease);
         let intent = sighting.record.as_ref().map(|record| record.intent);
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
-        sighting.standing = self.placed.unwrap_or(sighting.standing);
         let previous = self.seen.take();
         let previous_facts = previous.as_ref().map(|seen| Facts::of(&seen.sighting));
         let was_free = previous.as_ref().is_some_and(|seen| is_free(&seen.sighting));
@@ -221,11 +190,10 @@ impl Candidate {
         (usable(ready + self.config.slot.saturating_mul(standing.ahead).min(timing.window())), why)
     }
 
-    /// For how long a vacant leadership is left to the successor that an operator named. Where the members are shown the
-    /// record once a round, it may hear of it that late.
+    /// For how long a vacant leadership is left to the successor that an operator named.
     pub(super) fn successors_window(&self) -> Duration {
         let timing = &self.config.timing;
-        if self.placed.is_some() { timing.lease() } else { timing.window() }
+        if self.config.others_hear_late { timing.lease() } else { timing.window() }
     }
 
     /// R2: the holder's lease length, stretched, from after the last change was seen; by time, not by looks (R3).
@@ -251,7 +219,6 @@ impl Candidate {
         let watch_every = if named { timing.renew_every() } else { timing.watch_every(standing) };
         let (cadence, lag) = (watch_every, timing.look_lag());
         let wait = match (&seen.sighting.record, seen.sighting.age) {
-            _ if self.is_shown_the_record() => timing.lease(),
             _ if !named && !standing.is_near() => {
                 let most = self.before_asking(seen, cadence, cx.now);
                 most / 2 + spread(most / 2, cx.entropy)
@@ -283,13 +250,6 @@ impl Candidate {
 
     pub(super) fn is_meant_by(&self, wish: &Wish) -> bool {
         wish.names(self.config.id, &self.config.label)
-    }
-
-    /// Whether its process shows it the record with each of its beats, so that a look of its own would only be a beat more. But
-    /// who is to lead next looks by itself, and who has withdrawn is in a hurry.
-    pub(super) fn is_shown_the_record(&self) -> bool {
-        let reserve = |seen: &Seen| seen.sighting.standing.reserve && !self.is_named(seen);
-        self.withdrawn.is_none() && self.seen.as_ref().is_some_and(reserve)
     }
 
     pub(super) fn look_due(&self) -> Instant {

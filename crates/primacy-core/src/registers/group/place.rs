@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::super::messages::Position;
 use super::super::port::{Descriptor, Effect, ProcessId};
 use super::{Context, Group, HEIRS};
 use crate::lease::Standing;
@@ -58,19 +59,20 @@ impl Group {
             self.candidates.iter().filter_map(|candidate| Some((candidate.rank?, candidate.id))).collect();
         // Not by identity, which is random: the order in which they were given is their age.
         eligible.sort_by_key(|(rank, _)| *rank);
-        let in_line = Standing { ahead: place.unwrap_or(self.lot), others, reserve: place.is_none() };
+        let standing = Standing { ahead: place.unwrap_or(self.lot), others };
+        let first = Position { standing, in_line: place.is_some() };
         let behind = |index: usize| {
             let ahead = self.lot.saturating_add(u32::try_from(index).unwrap_or(u32::MAX));
-            Standing { ahead, others, reserve: true }
+            Position { standing: Standing { ahead, others }, in_line: false }
         };
-        let standings: Vec<(CandidateId, Standing)> = eligible
+        let positions: Vec<(CandidateId, Position)> = eligible
             .iter()
             .enumerate()
-            .map(|(index, (_, id))| (*id, if index == 0 { in_line } else { behind(index) }))
+            .map(|(index, (_, id))| (*id, if index == 0 { first } else { behind(index) }))
             .collect();
-        if standings != self.placed {
-            self.placed.clone_from(&standings);
-            cx.effects.push(Effect::Placed { standings });
+        if positions != self.placed {
+            self.placed.clone_from(&positions);
+            cx.effects.push(Effect::Placed { positions });
         }
     }
 }

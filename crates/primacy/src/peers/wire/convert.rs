@@ -263,7 +263,7 @@ impl TryFrom<&Reply> for Told {
         };
         Ok(Self {
             answer: Answer { accepted: reply.accepted, view },
-            standing: Standing { ahead: reply.ahead, others: reply.others, reserve: false },
+            standing: Standing { ahead: reply.ahead, others: reply.others },
             waiting: waiting.collect::<Result<_, Malformed>>()?,
             held_for: reply.held_ns.map(Duration::from_nanos),
             proven: reply.proven.as_ref().map(Term::try_from).transpose()?,
@@ -372,7 +372,7 @@ mod tests {
             });
             let told = Told {
                 waiting: waiting.collect(),
-                standing: Standing { ahead: 1, others: u32::MAX, reserve: false },
+                standing: Standing { ahead: 1, others: u32::MAX },
                 held_for: bound,
                 proven: None,
                 claimed: None,

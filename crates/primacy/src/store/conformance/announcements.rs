@@ -6,7 +6,7 @@ use super::ensure;
 use crate::select::Rank;
 
 fn at(ahead: u32, others: u32) -> Standing {
-    Standing { ahead, others, reserve: false }
+    Standing { ahead, others }
 }
 
 pub(super) async fn waiting_order(trial: Trial<'_>) -> Outcome {

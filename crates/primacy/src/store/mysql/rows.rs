@@ -72,7 +72,7 @@ pub(super) fn seen(answer: Answer, host: &str) -> Result<Seen, Fault> {
     let standing = row.text()?;
     let counts = standing.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let (ahead, others) = counts.ok_or_else(|| Fault::damaged("an answer"))?;
-    seen.sighting.standing = Standing { ahead, others, reserve: false };
+    seen.sighting.standing = Standing { ahead, others };
     Ok(seen)
 }
 

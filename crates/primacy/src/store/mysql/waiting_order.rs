@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn seen(record: Record, ahead: u32) -> Sighting {
-        let standing = Standing { ahead, others: 3, reserve: false };
+        let standing = Standing { ahead, others: 3 };
         Sighting { record: Some(record), remembered: Token::NONE, age: None, holder_gone: false, standing }
     }
 

@@ -60,8 +60,7 @@ pub(super) fn sighting(rows: &[Row]) -> Result<Sighting, Fault> {
     refuse_standby(row.try_get(0)?)?;
     let after = 1 + RECORD;
     let few = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    let standing =
-        Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?), reserve: false };
+    let standing = Standing { ahead: few(row.try_get(after + 2)?), others: few(row.try_get(after + 3)?) };
     seen(row, 1, standing)
 }
 

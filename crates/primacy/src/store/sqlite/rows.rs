@@ -344,8 +344,7 @@ pub(super) fn standing(
     let stamp = host.stamp();
     let mut statement = conn.prepare_cached(STANDING)?;
     let parameters = params![election.as_str(), stamp.boot, number(stamp.boot_ns), blob(id)];
-    Ok(statement
-        .query_row(parameters, |row| Ok(Standing { ahead: row.get(0)?, others: row.get(1)?, reserve: false }))?)
+    Ok(statement.query_row(parameters, |row| Ok(Standing { ahead: row.get(0)?, others: row.get(1)? }))?)
 }
 
 const WAITING: &str = concat!(

@@ -135,7 +135,7 @@ impl Draw {
         };
         Told {
             answer: Answer { accepted: self.often(), view },
-            standing: Standing { ahead: 1, others: u32::MAX, reserve: false },
+            standing: Standing { ahead: 1, others: u32::MAX },
             waiting: (0..self.below(3)).map(|_| waiting(self)).collect(),
             held_for: self.often().then(|| self.span()),
             proven: self.often().then(|| self.term()),

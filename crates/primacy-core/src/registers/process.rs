@@ -1,0 +1,228 @@
+//! One process in the protocol: its candidates and the group that they share, below threads, channels and the store.
+
+use alloc::vec::Vec;
+
+use super::group::{self, Config, Group};
+use super::messages::{FromGroup, ToGroup};
+use super::port::{Candidacy, Effect, Event, Eviction, Reply, Request};
+use crate::lease::{CallError, CallId};
+use crate::{CandidateId, Instant};
+
+/// What a step of the state machine gets from outside.
+pub struct ProcessContext<'a> {
+    /// Now, on this process's clock.
+    pub now: Instant,
+    /// Random bits, for spreading load only: no promise depends on them.
+    pub entropy: &'a mut dyn FnMut() -> u64,
+    /// Where effects go, in order.
+    pub effects: &'a mut Vec<ProcessEffect>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "events are handed over, not stored")]
+pub enum ProcessEvent {
+    /// A candidate says this.
+    FromCandidate(ToGroup),
+    /// All candidates are gone without a word.
+    Abandoned,
+    /// A call ended.
+    Done {
+        /// Which.
+        call: CallId,
+        /// How.
+        result: Result<Reply, CallError>,
+    },
+    /// The deadline of [`Process::deadline`] has come.
+    Wake,
+    /// The machine was suspended (rule R4).
+    Suspended,
+}
+
+/// Something to do. The order of a list of effects is binding.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ProcessEffect {
+    /// Send this call to the store.
+    Call {
+        /// Its name.
+        call: CallId,
+        /// What to do.
+        request: Request,
+        /// When it will be abandoned.
+        deadline: Instant,
+    },
+    /// Stop waiting for this call, and never use its connection again (rule R8).
+    Abandon {
+        /// Its name.
+        call: CallId,
+    },
+    /// Tell a candidate.
+    Tell {
+        /// Which.
+        to: CandidateId,
+        /// What.
+        what: FromGroup,
+    },
+    /// The process was evicted although it lives. It joins again by itself. For people.
+    Evicted {
+        /// Why, if that is known.
+        eviction: Option<Eviction>,
+    },
+}
+
+/// All that one process does in one election beside asking for its lease: who of its candidates takes part, what each is told, and
+/// the [`Group`] that beats for them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Process {
+    group: Group,
+    /// In the order in which they came.
+    candidates: Vec<Candidacy>,
+    /// Those that wait to hear that nothing of them is left.
+    leaving: Vec<CandidateId>,
+    /// The call that leaves out these: once it is answered, nothing of them is left.
+    without: Option<(CallId, Vec<CandidateId>)>,
+    #[cfg(feature = "flaws")]
+    flaw: Option<group::Flaw>,
+}
+
+impl Process {
+    /// A process that takes part as soon as a candidate has entered.
+    pub fn new(config: Config) -> Self {
+        Self {
+            group: Group::new(config),
+            candidates: Vec::new(),
+            leaving: Vec::new(),
+            without: None,
+            #[cfg(feature = "flaws")]
+            flaw: None,
+        }
+    }
+
+    /// The same, with this bug.
+    #[cfg(feature = "flaws")]
+    pub fn with_flaw(config: Config, flaw: Option<group::Flaw>) -> Self {
+        Self { group: Group::with_flaw(config.clone(), flaw), flaw, ..Self::new(config) }
+    }
+
+    /// Its group.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The candidates that take part, in the order in which they came.
+    pub fn candidates(&self) -> &[Candidacy] {
+        &self.candidates
+    }
+
+    /// When [`ProcessEvent::Wake`] is due, if nothing else happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.group.deadline()
+    }
+
+    /// Whether nothing is left to do for anybody.
+    pub fn is_done(&self) -> bool {
+        self.candidates.is_empty() && self.leaving.is_empty() && !self.group.awaits_answer()
+    }
+
+    /// Handles one event at the time of the context, and everything that is due by then.
+    pub fn handle(&mut self, event: ProcessEvent, cx: &mut ProcessContext<'_>) {
+        let event = match event {
+            ProcessEvent::FromCandidate(said) => match self.obey(said, cx) {
+                Some(event) => event,
+                None => return,
+            },
+            ProcessEvent::Abandoned => {
+                self.candidates.clear();
+                Event::Candidates(Vec::new())
+            }
+            ProcessEvent::Done { call, result } => {
+                if let Some((_, without)) = self.without.take_if(|(awaited, _)| *awaited == call) {
+                    match &result {
+                        Ok(_) => have_left(without, cx),
+                        Err(_) => self.leaving.extend(without),
+                    }
+                }
+                Event::Done { call, result }
+            }
+            ProcessEvent::Wake => Event::Wake,
+            ProcessEvent::Suspended => Event::Suspended,
+        };
+        let mut effects = Vec::new();
+        self.group.handle(event, &mut group::Context { now: cx.now, entropy: cx.entropy, effects: &mut effects });
+        for effect in effects {
+            self.carry_out(effect, cx);
+        }
+    }
+
+    fn obey(&mut self, said: ToGroup, cx: &mut ProcessContext<'_>) -> Option<Event> {
+        match said {
+            ToGroup::Enter(candidacy) => {
+                self.leaving.retain(|id| *id != candidacy.id);
+                if let Some(vars) = self.group.view().vars.filter(|_| !self.enters_untold()) {
+                    let what = FromGroup::Round(vars.round);
+                    cx.effects.push(ProcessEffect::Tell { to: candidacy.id, what });
+                }
+                match self.candidates.iter_mut().find(|known| known.id == candidacy.id) {
+                    Some(known) => *known = candidacy,
+                    None => self.candidates.push(candidacy),
+                }
+            }
+            ToGroup::Publish(candidacy) => {
+                let known = self.candidates.iter_mut().find(|known| known.id == candidacy.id)?;
+                *known = candidacy;
+            }
+            ToGroup::Look => return Some(Event::Look),
+            ToGroup::Leads { id, token, chosen } => return Some(Event::Leads { holder: id, token, chosen }),
+            ToGroup::LeadEnded { id } => return Some(Event::LeadEnded { holder: id }),
+            ToGroup::Leave { id } => {
+                let index = self.candidates.iter().position(|known| known.id == id)?;
+                self.candidates.remove(index);
+                self.leaving.push(id);
+            }
+        }
+        Some(Event::Candidates(self.candidates.clone()))
+    }
+
+    fn carry_out(&mut self, effect: Effect, cx: &mut ProcessContext<'_>) {
+        match effect {
+            Effect::Call { call, request, deadline } => {
+                if matches!(request, Request::Join { .. } | Request::Leave { .. }) {
+                    self.without = Some((call, core::mem::take(&mut self.leaving)));
+                }
+                cx.effects.push(ProcessEffect::Call { call, request, deadline });
+            }
+            Effect::Abandon { call } => {
+                self.leaving.extend(self.without.take().into_iter().flat_map(|(_, without)| without));
+                cx.effects.push(ProcessEffect::Abandon { call });
+            }
+            Effect::Seen { sighting, asked_at } => self.tell_all(&FromGroup::Seen { sighting, asked_at }, cx),
+            Effect::NotSeen { error, asked_at } => self.tell_all(&FromGroup::NotSeen { error, asked_at }, cx),
+            Effect::Placed { positions } => {
+                let tell = |(to, position)| ProcessEffect::Tell { to, what: FromGroup::Placed(position) };
+                cx.effects.extend(positions.into_iter().map(tell));
+            }
+            Effect::Round { round } => self.tell_all(&FromGroup::Round(round), cx),
+            Effect::Evicted { eviction } => cx.effects.push(ProcessEffect::Evicted { eviction }),
+            Effect::HandOver { holder, token, .. } => {
+                cx.effects.push(ProcessEffect::Tell { to: holder, what: FromGroup::MakeWay { token } });
+            }
+            Effect::Stopped => have_left(core::mem::take(&mut self.leaving), cx),
+        }
+    }
+
+    fn tell_all(&self, what: &FromGroup, cx: &mut ProcessContext<'_>) {
+        let tell = |known: &Candidacy| ProcessEffect::Tell { to: known.id, what: what.clone() };
+        cx.effects.extend(self.candidates.iter().map(tell));
+    }
+
+    fn enters_untold(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(group::Flaw::EntersUntold);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+}
+
+fn have_left(those: Vec<CandidateId>, cx: &mut ProcessContext<'_>) {
+    cx.effects.extend(those.into_iter().map(|to| ProcessEffect::Tell { to, what: FromGroup::Left }));
+}

@@ -1,0 +1,304 @@
+//! A candidate in the group of its process: where each of its looks goes, and what it is told.
+
+use std::time::Duration;
+
+use primacy_core::lease::{
+    CallError, CallId, Config, Effect, EndReason, Event, Holder, Record, Reply, Request, Role, Sighting, Standing,
+    Version, Wish,
+};
+use primacy_core::registers::{
+    Candidacy, CandidateContext, CandidateEffect, FromGroup, GroupCandidate, Position, Rounds, RoundsSettings, ToGroup,
+};
+use primacy_core::select::Rank;
+use primacy_core::{CandidateId, Instant, Label, Timing, Token};
+
+const ROUND: Duration = Duration::from_secs(5);
+
+fn timing() -> Timing {
+    Timing::with_lease(ROUND * 2).expect("the default lease")
+}
+
+fn label(name: &str) -> Label {
+    Label::new(name).expect("valid")
+}
+
+struct Member {
+    candidate: GroupCandidate,
+    now: Instant,
+}
+
+impl Member {
+    fn new() -> Self {
+        let (id, rank) = (CandidateId::from_bits(1), Some(Rank::default()));
+        let candidacy = Candidacy { id, label: label("me"), data: String::new(), rank };
+        let rounds = Rounds::new(RoundsSettings::new(ROUND)).expect("valid");
+        let config = Config::new(id, label("me"), timing());
+        Self { candidate: GroupCandidate::new(config, rounds, candidacy), now: Instant::from_nanos(1_000_000_000) }
+    }
+
+    /// One that has been shown the record once, and stands there.
+    fn placed(in_line: bool, record: Sighting) -> Self {
+        let mut member = Self::new();
+        assert_eq!(member.handle(Event::Campaign), [CandidateEffect::Tell(ToGroup::Look)]);
+        assert!(member.places(in_line).is_empty());
+        assert!(member.sees(record, member.now).is_empty());
+        member
+    }
+
+    fn step(&mut self, step: impl FnOnce(&mut GroupCandidate, &mut CandidateContext<'_>)) -> Vec<CandidateEffect> {
+        let mut effects = Vec::new();
+        let mut seed = 7u64;
+        let mut entropy = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 8
+        };
+        let mut cx = CandidateContext { now: self.now, entropy: &mut entropy, effects: &mut effects };
+        step(&mut self.candidate, &mut cx);
+        effects
+    }
+
+    fn handle(&mut self, event: Event) -> Vec<CandidateEffect> {
+        self.step(|candidate, cx| candidate.handle(event, cx))
+    }
+
+    fn hear(&mut self, said: FromGroup) -> Vec<CandidateEffect> {
+        self.step(|candidate, cx| candidate.hear(said, cx).expect("a lease can follow"))
+    }
+
+    fn places(&mut self, in_line: bool) -> Vec<CandidateEffect> {
+        let standing = Standing { ahead: if in_line { 1 } else { 20 }, others: 800 };
+        self.hear(FromGroup::Placed(Position { standing, in_line }))
+    }
+
+    fn sees(&mut self, sighting: Sighting, asked_at: Instant) -> Vec<CandidateEffect> {
+        self.hear(FromGroup::Seen { sighting, asked_at })
+    }
+
+    /// At its next deadline.
+    fn wakes(&mut self) -> Vec<CandidateEffect> {
+        self.now = self.candidate.deadline().expect("it waits");
+        self.handle(Event::Wake)
+    }
+
+    fn runs(&mut self, span: Duration) {
+        self.now = self.now + span;
+    }
+}
+
+fn held(beat: u64) -> Sighting {
+    let token = Token::new(1).expect("small");
+    let holder = Holder { id: CandidateId::from_bits(2), label: label("leader"), data: String::new() };
+    let version = Version { token, beat };
+    let record = Record { version, holder: Some(holder), lease: ROUND * 2, intent: 0, wish: None, paused: false };
+    let standing = Standing::default();
+    Sighting { record: Some(record), remembered: token, age: None, holder_gone: false, standing }
+}
+
+fn vacant() -> Sighting {
+    let mut free = held(9);
+    free.record.as_mut().expect("it is there").holder = None;
+    free
+}
+
+fn call(effects: &[CandidateEffect]) -> (CallId, &Request) {
+    match effects {
+        [CandidateEffect::Lease(Effect::Call { call, request, .. })] => (*call, request),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn heartbeats_spare_those_in_reserve_their_looks() {
+    let mut member = Member::placed(false, held(1));
+    for beat in 2..20 {
+        member.runs(ROUND);
+        assert!(member.candidate.deadline().is_some_and(|due| due > member.now), "it would look by itself");
+        let asked_at = member.now;
+        member.runs(Duration::from_millis(5));
+        assert!(member.sees(held(beat), asked_at).is_empty());
+        assert_eq!(member.candidate.lease().view().version.map(|version| version.beat), Some(beat));
+        assert_eq!(member.candidate.lease().view().failures, 0);
+    }
+    // Nobody shows it anything any more.
+    let last = member.now;
+    let effects = member.wakes();
+    assert_eq!(effects, [CandidateEffect::Tell(ToGroup::Look)]);
+    assert!(member.now.since(last) <= timing().lease() + timing().look_lag() * 2);
+}
+
+#[test]
+fn in_line_it_looks_by_itself_and_is_shown_nothing() {
+    let mut member = Member::placed(true, held(1));
+    let planned = member.candidate.deadline().expect("it waits");
+    assert!(planned.since(member.now) < timing().renew_every() * 2, "after the next renewal");
+    member.runs(Duration::from_millis(100));
+    assert!(member.sees(held(2), member.now).is_empty());
+    assert_eq!(member.candidate.deadline(), Some(planned));
+    let effects = member.wakes();
+    let (id, request) = call(&effects);
+    assert_eq!(*request, Request::Look { announce: None }, "the registers say who waits");
+    member.handle(Event::Done { call: id, result: Ok(Reply::Seen(held(3))) });
+    let view = member.candidate.lease().view();
+    assert_eq!(view.version.map(|version| version.beat), Some(3));
+    assert_eq!(member.candidate.lease().standing(), Some(Standing { ahead: 1, others: 800 }), "not as the store says");
+}
+
+#[test]
+fn who_moves_up_into_the_line_plans_its_next_look_anew() {
+    let mut member = Member::placed(false, held(1));
+    assert!(!member.candidate.listens());
+    member.runs(ROUND);
+    member.places(true);
+    assert!(member.candidate.listens());
+    assert!(member.sees(held(1), member.now).is_empty());
+    let due = member.candidate.deadline().expect("it waits");
+    assert!(due.since(member.now) < timing().renew_every() * 2, "{:?}", due.since(member.now));
+}
+
+#[test]
+fn a_look_is_answered_by_what_was_asked_for_later_and_failed_by_that_alone() {
+    let mut member = Member::new();
+    member.runs(ROUND);
+    assert_eq!(member.handle(Event::Campaign), [CandidateEffect::Tell(ToGroup::Look)]);
+    let before = member.now - Duration::from_millis(1);
+    let error = CallError::Unknown;
+    assert!(member.hear(FromGroup::NotSeen { error, asked_at: before }).is_empty());
+    assert_eq!(member.candidate.lease().view().failures, 0, "an older failure is not its own");
+    assert!(member.sees(held(1), before).is_empty());
+    assert_eq!(member.candidate.lease().view().version, None);
+    member.hear(FromGroup::NotSeen { error, asked_at: member.now });
+    assert_eq!(member.candidate.lease().view().failures, 1);
+}
+
+#[test]
+fn after_many_looks_without_an_answer_it_goes_to_the_store_itself() {
+    let mut member = Member::new();
+    let mut effects = member.handle(Event::Campaign);
+    let mut told = 0;
+    loop {
+        if effects.contains(&CandidateEffect::Tell(ToGroup::Look)) {
+            told += 1;
+        }
+        let is_look = |effect: &CandidateEffect| {
+            matches!(effect, CandidateEffect::Lease(Effect::Call { request: Request::Look { .. }, .. }))
+        };
+        if effects.iter().any(is_look) {
+            break;
+        }
+        assert!(told <= 8, "its own way to the store may be open");
+        effects = member.wakes();
+    }
+    assert_eq!(told, 8);
+}
+
+/// Its process has stopped beating, or it has come to stand in line: nobody shows it the record.
+#[test]
+fn who_has_asked_in_vain_in_reserve_does_not_look_at_once_but_within_a_lease() {
+    for comes_into_line in [false, true] {
+        let mut member = Member::placed(false, held(1));
+        member.runs(ROUND);
+        assert!(member.sees(vacant(), member.now).is_empty(), "those in line come first");
+        let mut last_shown = member.now;
+        let mut effects = member.wakes();
+        for attempt in 0..5 {
+            let (asks, request) = call(&effects);
+            assert!(matches!(request, Request::Acquire { .. }), "{request:?}");
+            let result = Err(CallError::Unknown);
+            assert!(member.handle(Event::Done { call: asks, result }).is_empty(), "hundreds would look at once");
+            if comes_into_line {
+                member.places(true);
+            }
+            effects = member.wakes();
+            let waited = member.now.since(last_shown);
+            assert!(waited <= timing().lease() + timing().look_lag() * 2, "attempt {attempt}: {waited:?}");
+            if comes_into_line {
+                assert!(matches!(call(&effects).1, Request::Look { .. }));
+                break;
+            }
+            assert_eq!(effects, [CandidateEffect::Tell(ToGroup::Look)]);
+            last_shown = member.now;
+            // Its turn has come long ago.
+            effects = member.sees(vacant(), member.now);
+        }
+    }
+}
+
+#[test]
+fn a_record_from_before_its_own_last_call_is_not_shown_to_it() {
+    let mut member = Member::placed(false, vacant());
+    let effects = member.wakes();
+    let (asks, _) = call(&effects);
+    let asked_at = member.now;
+    member.runs(Duration::from_millis(20));
+    let conflict = Reply::Conflict(held(12));
+    assert!(member.handle(Event::Done { call: asks, result: Ok(conflict) }).is_empty());
+    assert!(member.sees(held(11), asked_at).is_empty());
+    assert_eq!(member.candidate.lease().view().version.map(|version| version.beat), Some(12));
+}
+
+#[test]
+fn the_group_hears_of_a_leadership_and_its_end() {
+    let mut member = Member::placed(false, vacant());
+    let effects = member.wakes();
+    let (asks, _) = call(&effects);
+    let id = CandidateId::from_bits(1);
+    let mut record = held(1).record.expect("it is there");
+    record.version.token = Token::new(2).expect("small");
+    record.holder = Some(Holder { id, label: label("me"), data: String::new() });
+    let token = record.version.token;
+    let effects = member.handle(Event::Done { call: asks, result: Ok(Reply::Applied(record)) });
+    let leads = CandidateEffect::Tell(ToGroup::Leads { id, token, chosen: false });
+    assert!(matches!(effects.as_slice(), [CandidateEffect::Lease(Effect::Lead { .. }), told] if *told == leads));
+    assert!(member.candidate.listens(), "a leader is told of orders");
+    // Not for a leadership that is over.
+    assert!(member.hear(FromGroup::MakeWay { token: Token::new(1).expect("small") }).is_empty());
+    let effects = member.hear(FromGroup::MakeWay { token });
+    assert!(matches!(effects.as_slice(), [CandidateEffect::Lease(Effect::Drain { reason: EndReason::Resigned, .. })]));
+    let effects = member.handle(Event::Drained);
+    let ended = CandidateEffect::Tell(ToGroup::LeadEnded { id });
+    assert!(matches!(&effects[..2], [CandidateEffect::Lease(Effect::End { .. }), told] if *told == ended));
+}
+
+#[test]
+fn a_leader_makes_way_for_nobody_while_an_operator_wants_something_else() {
+    for paused in [false, true] {
+        let mut member = Member::placed(false, vacant());
+        let effects = member.wakes();
+        let (asks, _) = call(&effects);
+        let mut record = held(1).record.expect("it is there");
+        let token = Token::new(2).expect("small");
+        (record.version.token, record.paused) = (token, paused);
+        record.wish = (!paused).then(|| Wish::Successor(label("me")));
+        let me = Holder { id: CandidateId::from_bits(1), label: label("me"), data: String::new() };
+        record.holder = Some(me);
+        member.handle(Event::Done { call: asks, result: Ok(Reply::Applied(record)) });
+        assert_eq!(member.candidate.lease().view().role, Role::Leading);
+        assert!(member.hear(FromGroup::MakeWay { token }).is_empty());
+    }
+}
+
+#[test]
+fn who_withdraws_from_the_reserve_finds_out_at_once_what_it_has_left() {
+    let mut member = Member::placed(false, vacant());
+    let effects = member.wakes();
+    let (asks, _) = call(&effects);
+    member.handle(Event::Done { call: asks, result: Err(CallError::Unknown) });
+    let effects = member.handle(Event::Withdraw);
+    assert_eq!(effects, [CandidateEffect::Tell(ToGroup::Look)]);
+    let effects = member.sees(vacant(), member.now);
+    let leave = CandidateEffect::Tell(ToGroup::Leave { id: CandidateId::from_bits(1) });
+    assert_eq!(effects, std::slice::from_ref(&leave));
+    let effects = member.hear(FromGroup::Left);
+    assert_eq!(effects, [leave, CandidateEffect::Lease(Effect::Stopped)]);
+}
+
+#[test]
+fn without_its_group_it_goes_on_by_itself() {
+    let mut member = Member::new();
+    assert_eq!(member.handle(Event::Campaign), [CandidateEffect::Tell(ToGroup::Look)]);
+    let effects = member.step(|candidate, cx| candidate.leave_to_itself(cx));
+    assert!(effects.is_empty(), "it backs off: {effects:?}");
+    let effects = member.wakes();
+    assert!(matches!(call(&effects).1, Request::Look { announce: Some(_) }));
+    assert!(member.candidate.listens() && !member.candidate.is_in_reserve());
+}
