@@ -90,6 +90,14 @@ fn liveliness(setup: &Setup) -> Vec<Property<Lease>> {
                 && record.is_some_and(|r| at_home(r) && r.holder.as_ref().is_some_and(|h| h.label == label(0)))
         }));
     }
+    if budget.old_looks > 0 {
+        properties.push(Property::sometimes(
+            "one follows although what is past was shown",
+            |lease: &Lease, world: &World| {
+                world.budget.old_looks < lease.0.budget.old_looks && leads_after(world, Former::TakenOver)
+            },
+        ));
+    }
     if budget.withdrawals > 0 {
         properties.push(Property::sometimes("everybody's lease is released at last", |_, world: &World| {
             world.row.record.as_ref().is_some_and(|record| record.holder.is_none())

@@ -22,6 +22,8 @@ pub struct Budget {
     pub withdrawals: u8,
     /// Hints, true or made up.
     pub hints: u8,
+    /// Looks that are answered with the row as it was before its last change.
+    pub old_looks: u8,
     /// Changes of a candidate's lease to six tenths of its length, and back.
     pub retimes: u8,
     /// Orders: depose, promote somebody, pause, resume.
@@ -126,6 +128,9 @@ pub fn catalogue() -> Vec<Setup> {
         Setup::new("two, a lease that changes, a call lost", 2, 12)
             .skewed()
             .with(|b| (b.faults, b.pauses, b.retimes) = (1, 1, 1)),
+        Setup::new("two, looks that show what is past", 2, 14)
+            .skewed()
+            .with(|b| (b.faults, b.pauses, b.old_looks) = (1, 1, 2)),
         Setup::new("two, the store goes back", 2, 14)
             .skewed()
             .with(|b| (b.faults, b.pauses, b.regressions) = (1, 1, 1)),
@@ -138,6 +143,7 @@ pub fn smoke() -> Vec<Setup> {
         Setup::new("two, lost and late calls", 2, 13).with(|b| b.faults = 1),
         Setup::new("two, stopped", 2, 14).skewed().with(|b| b.pauses = 1),
         Setup::new("two, a lease that changes once", 2, 12).skewed().with(|b| (b.pauses, b.retimes) = (1, 1)),
+        Setup::new("two, a look that shows what is past", 2, 14).skewed().with(|b| (b.pauses, b.old_looks) = (1, 1)),
         Setup::new("two, killed", 2, 13).skewed().with(|b| b.crashes = 1),
         Setup::new("two, resign and withdraw", 2, 8).with(|b| (b.resigns, b.withdrawals) = (1, 1)),
         Setup::new("two, the row deleted", 2, 14).with(|b| b.deletions = 1),

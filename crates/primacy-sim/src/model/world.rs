@@ -33,6 +33,8 @@ pub enum Step {
     Call(u8),
     /// Its call takes as long as it likes from now on.
     Stall(u8),
+    /// Its look is answered with the row as it was before its last change.
+    ShowOld(u8),
     /// Its slow call is carried out.
     Land(u8),
     /// The answer to its slow call arrives.
@@ -139,6 +141,10 @@ fn node_steps(world: &World, node: &Node, steps: &mut Vec<Step>) {
     }
     if let Some(call) = &node.call {
         call_steps(index, call, budget.faults > 0, steps);
+        let is_look = matches!(call.request, Request::Look { .. }) && call.reply.is_none();
+        if budget.old_looks > 0 && is_look && world.row.record.is_some() {
+            steps.push(Step::ShowOld(index));
+        }
     }
     if node.work == Some(Work::Told) {
         steps.push(Step::Drained(index));
@@ -235,6 +241,13 @@ impl World {
             Step::Stall(index) => {
                 self.budget.faults -= 1;
                 self.node(index).call.as_mut()?.slow = true;
+            }
+            Step::ShowOld(index) => {
+                self.budget.old_looks -= 1;
+                let old = self.row.past(setup.age);
+                self.node(index).call.as_mut()?.reply = Some(old);
+                self.node(index).answer(tick, &mut led);
+                self.led = led;
             }
             Step::Land(index) => self.land(index, setup),
             Step::Answer(index) => {
