@@ -7,10 +7,10 @@ use primacy_core::Token;
 use primacy_core::lease::{self, EndReason, Why};
 use primacy_core::registers::{ProcessEffect, ProcessId, Reply, Request};
 
-use crate::house::{House, Household};
 use crate::network::Flight;
 use crate::oracle::Oracle;
 use crate::registers::Row;
+use crate::sim_process::{ProcessHost, SimProcess};
 use crate::tally::Sometimes;
 use crate::world::World;
 
@@ -69,7 +69,7 @@ impl World {
     fn check_eviction(&mut self, flight: &Flight, request: &Request, row: &Row) {
         let Some(company) = self.scenario.company else { return };
         let process = row.descriptor.process;
-        let lives = |house: &&House| house.household.as_ref().is_some_and(|own| own.process == process);
+        let lives = |house: &&ProcessHost| house.household.as_ref().is_some_and(|own| own.process == process);
         let spared = self.houses.iter().find(lives).map(|house| {
             let member =
                 house.household.as_ref().is_some_and(|own| own.core.group().view().id == Some(row.descriptor.id));
@@ -216,7 +216,7 @@ impl World {
     }
 
     /// Whether the candidate of this node has heard of the record from its group, and not of how long rounds are.
-    fn is_behind_the_rounds(&self, n: usize, own: &Household) -> bool {
+    fn is_behind_the_rounds(&self, n: usize, own: &SimProcess) -> bool {
         let (Some(process), Some(company)) = (&self.nodes[n].process, self.scenario.company) else { return false };
         let (candidate, round) = (process.candidate.lease(), own.core.group().view().vars.map(|vars| vars.round));
         let timing = candidate.config().timing;

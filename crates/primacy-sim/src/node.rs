@@ -7,10 +7,10 @@ use primacy_core::registers::{CandidateEffect, GroupCandidate};
 use primacy_core::{CandidateId, Instant, Timing, Token};
 
 use crate::clock::Clock;
-use crate::house::Letter;
 use crate::opening::Connection;
 use crate::rng::Rng;
 use crate::scenario::Part;
+use crate::sim_process::Message;
 use crate::store::Asker;
 
 /// A machine on which one candidate at a time runs.
@@ -71,7 +71,7 @@ pub(crate) struct Process {
     pub(crate) clock: Clock,
     pub(crate) entropy: Rng,
     /// What awaits its handling.
-    pub(crate) mailbox: VecDeque<Letter>,
+    pub(crate) mailbox: VecDeque<Message>,
     /// Effects that await being carried out.
     pub(crate) effects: VecDeque<CandidateEffect>,
     /// The call whose answer the driver waits for.

@@ -8,12 +8,12 @@ use primacy_core::select::{Rank, Turn};
 use primacy_core::{CandidateId, Instant};
 
 use crate::clock::Clock;
-use crate::house::Letter;
 use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
 use crate::opening::Connection;
 use crate::oracle::{Oracle, Step};
 use crate::planted::{DriverFlaw, Planted};
 use crate::scenario::Part;
+use crate::sim_process::Message;
 use crate::store::Asker;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
@@ -70,13 +70,13 @@ impl World {
         // What comes from different sources may be handled in any order; what one user says keeps its order.
         if reorder
             && !process.mailbox.is_empty()
-            && process.mailbox.iter().all(Letter::is_from_outside)
+            && process.mailbox.iter().all(Message::is_from_outside)
             && from_outside(&event)
         {
-            process.mailbox.push_front(Letter::Event(event));
+            process.mailbox.push_front(Message::Event(event));
             self.fault(Fault::Reordered);
         } else {
-            process.mailbox.push_back(Letter::Event(event));
+            process.mailbox.push_back(Message::Event(event));
         }
         self.run_node(n);
     }
@@ -115,9 +115,9 @@ impl World {
                 process.clock.forget(stall.since, now);
                 process.armed = None;
             } else if at_once {
-                process.mailbox.push_front(Letter::Event(Event::Suspended));
+                process.mailbox.push_front(Message::Event(Event::Suspended));
             } else {
-                process.mailbox.push_back(Letter::Event(Event::Suspended));
+                process.mailbox.push_back(Message::Event(Event::Suspended));
             }
         }
         // Whoever kills catches up with what it missed.
@@ -152,8 +152,8 @@ impl World {
             let Some(process) = &mut node.process else { return };
             if let Some(effect) = process.effects.pop_front() {
                 self.carry_out(n, effect);
-            } else if let Some(letter) = process.mailbox.pop_front() {
-                self.step(n, letter);
+            } else if let Some(message) = process.mailbox.pop_front() {
+                self.step(n, message);
             } else {
                 break;
             }
@@ -162,13 +162,13 @@ impl World {
     }
 
     /// One step of the state machine.
-    fn step(&mut self, n: usize, letter: Letter) {
+    fn step(&mut self, n: usize, message: Message) {
         let stale_now = self.has(DriverFlaw::StaleNow);
         let Some(process) = &mut self.nodes[n].process else { return };
         let mut now = process.clock.read(self.now);
-        let event = match &letter {
-            Letter::Event(event) => Some(event),
-            Letter::Said(_) => None,
+        let event = match &message {
+            Message::Event(event) => Some(event),
+            Message::Said(_) => None,
         };
         let awaited = match event {
             Some(Event::Done { call, .. }) => process.call.take_if(|awaited| awaited.call == *call),
@@ -186,22 +186,22 @@ impl World {
             process.notes.hinted_at = Some(self.now);
         }
         let mut effects = Vec::new();
-        self.log_letter(n, &letter);
+        self.log_message(n, &message);
         let Some(process) = &mut self.nodes[n].process else { return };
-        let shown = match &letter {
-            Letter::Said(FromGroup::Seen { sighting, .. }) => Some(sighting.clone()),
+        let shown = match &message {
+            Message::Said(FromGroup::Seen { sighting, .. }) => Some(sighting.clone()),
             _ => None,
         };
         let view = process.candidate.lease().view();
         let shown = shown.filter(|_| view.seen_at != Some(now));
         let may_make_way = !view.paused && view.wish.is_none();
-        let makes_way = matches!(letter, Letter::Said(FromGroup::MakeWay { .. }));
+        let makes_way = matches!(message, Message::Said(FromGroup::MakeWay { .. }));
         let entropy = &mut process.entropy;
         let mut context = CandidateContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
-        match letter {
-            Letter::Event(event) => process.candidate.handle(event, &mut context),
+        match message {
+            Message::Event(event) => process.candidate.handle(event, &mut context),
             // Its lease stays as it is where none can follow the rounds.
-            Letter::Said(said) => drop(process.candidate.hear(said, &mut context)),
+            Message::Said(said) => drop(process.candidate.hear(said, &mut context)),
         }
         let was_shown = process.note_shown(shown, now);
         let own = effects.iter().filter_map(|effect| match effect {
@@ -361,7 +361,7 @@ impl World {
     /// Puts an event into the mailbox of a process that is running just now.
     pub(crate) fn deliver_later(&mut self, n: usize, event: Event) {
         if let Some(process) = &mut self.nodes[n].process {
-            process.mailbox.push_back(Letter::Event(event));
+            process.mailbox.push_back(Message::Event(event));
         }
     }
 
@@ -409,14 +409,14 @@ impl World {
         self.after(pause, Happening::Start { node: n });
     }
 
-    fn log_letter(&mut self, n: usize, letter: &Letter) {
-        self.log(Some(n), || match letter {
-            Letter::Event(Event::Done { result: Ok(reply), .. }) => {
+    fn log_message(&mut self, n: usize, message: &Message) {
+        self.log(Some(n), || match message {
+            Message::Event(Event::Done { result: Ok(reply), .. }) => {
                 format!("hears {}", crate::network::describe_reply(reply))
             }
-            Letter::Event(Event::Done { result: Err(error), .. }) => format!("hears of a failure: {error:?}"),
-            Letter::Event(other) => format!("handles {other:?}"),
-            Letter::Said(said) => format!("is told {said:?}"),
+            Message::Event(Event::Done { result: Err(error), .. }) => format!("hears of a failure: {error:?}"),
+            Message::Event(other) => format!("handles {other:?}"),
+            Message::Said(said) => format!("is told {said:?}"),
         });
     }
 }

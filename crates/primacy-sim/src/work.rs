@@ -3,9 +3,9 @@
 use primacy_core::lease::Event;
 use primacy_core::{Instant, Token};
 
-use crate::house::Letter;
 use crate::oracle::Oracle;
 use crate::planted::DriverFlaw;
+use crate::sim_process::Message;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
 
@@ -67,7 +67,7 @@ impl World {
         work.kill_by = Some(by);
         if early && !work.reported {
             work.reported = true;
-            process.mailbox.push_back(Letter::Event(Event::Drained));
+            process.mailbox.push_back(Message::Event(Event::Drained));
         }
         if !work.deaf {
             self.after(stops_after, Happening::WorkGone { node: n, work: number });

@@ -8,7 +8,6 @@ use primacy_core::{CandidateId, Fence, Token};
 
 use crate::adversary::Adversary;
 use crate::healed::Healing;
-use crate::house::House;
 use crate::membership::Roll;
 use crate::network::Flight;
 use crate::node::Node;
@@ -17,6 +16,7 @@ use crate::peers::{self, Peers};
 use crate::planted::{DriverFlaw, Planted};
 use crate::queue::Queue;
 use crate::scenario::{Mix, Scenario};
+use crate::sim_process::ProcessHost;
 use crate::store::Store;
 use crate::tally::{Fault, Sometimes, Tally};
 use crate::trace::{Line, Trace};
@@ -47,7 +47,7 @@ pub(crate) enum Happening {
     /// An answer reaches a group.
     GroupAnswer { house: usize, household: u64, call: CallId, result: Box<Result<registers::Reply, CallError>> },
     /// A message of its group reaches a candidate.
-    Letter { node: usize, process: u64 },
+    Message { node: usize, process: u64 },
     /// A hint reaches a process.
     Hint { node: usize, process: u64 },
     /// A stopped candidate campaigns again.
@@ -87,7 +87,7 @@ pub(crate) struct World {
     numbers: u64,
     pub(crate) rng: crate::rng::Rng,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) houses: Vec<House>,
+    pub(crate) houses: Vec<ProcessHost>,
     pub(crate) roll: Roll,
     pub(crate) store: Store,
     pub(crate) flights: BTreeMap<u64, Flight>,
@@ -119,7 +119,7 @@ impl World {
     /// A world at its first moment.
     pub(crate) fn new(scenario: Scenario, keep_lines: bool) -> Self {
         let nodes = scenario.parts.iter().cloned().map(Node::new).collect();
-        let houses = House::all(&scenario);
+        let houses = ProcessHost::all(&scenario);
         let restorable = scenario.profile == crate::Profile::Regress;
         let mut world = Self {
             mix: scenario.mix.clone(),
@@ -212,7 +212,7 @@ impl World {
             Happening::GroupAnswer { house, household, call, result } => {
                 self.answer_group(house, household, call, *result);
             }
-            Happening::Letter { node, process } => self.read_letters(node, process),
+            Happening::Message { node, process } => self.read_messages(node, process),
         }
     }
 

@@ -16,12 +16,12 @@ use crate::better::BetterWatch;
 use crate::clock::{self, Stride, SuspendWatch};
 use crate::group::GroupMessage;
 use crate::leadership::{Belief, Leadership, Phase};
-use crate::line::{Line, Seat, from_group, sleep_until};
 use crate::namesakes;
 use crate::opener::CallTime;
 use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
 use crate::store::{Reply, Request, Store, StoreError, Survey};
+use crate::store_client::{GroupHandle, StoreClient, from_group, sleep_until};
 use crate::{CandidateId, ElectionName, Instant, Token};
 
 /// What the handles ask of the driver.
@@ -69,20 +69,20 @@ pub(crate) fn start(
     election: ElectionName,
     core: GroupCandidate,
     fail_back: FailBack,
-    seat: Option<Seat>,
+    group: Option<GroupHandle>,
     measured: Option<(Oracles, Box<dyn Survey>)>,
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
     let waiting = Status::Waiting { why: Why::NotLooked, leader: None, trouble: None };
     let (status_outbox, status) = watch::channel(waiting);
-    let group = seat.as_ref().map(Seat::group);
+    let threads = group.as_ref().map(GroupHandle::group);
     let config = core.lease().config();
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
     let (label, own) = (config.label.clone(), me.clone());
     let mut driver = Driver {
         core,
-        line: Line::new(store, election, me, seat),
+        client: StoreClient::new(store, election, me, group),
         commands: commands.clone(),
         leaderships: leadership_outbox,
         status: StatusOutbox { channel: status_outbox, reason: StopReason::DriverFailed },
@@ -100,13 +100,13 @@ pub(crate) fn start(
         if let Some((oracles, survey)) = measured {
             beside.spawn(oracles.follow(label, survey, driver.commands.clone()));
         }
-        let Line { store, election, .. } = &driver.line;
+        let StoreClient { store, election, .. } = &driver.client;
         let (store, election, timing) = (Arc::clone(store), election.clone(), driver.core.lease().config().timing);
         beside.spawn(namesakes::watch(store, election, own, timing, driver.commands.clone()));
         driver.run(command_inbox).await;
     };
-    match group {
-        Some(group) => group.drive(Box::pin(life)),
+    match threads {
+        Some(threads) => threads.drive(Box::pin(life)),
         None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             std::thread::Builder::new().name("primacy-driver".into()).spawn(move || runtime.block_on(life))?;
@@ -131,7 +131,7 @@ impl Drop for StatusOutbox {
 /// leadership learn that there will be none.
 struct Driver {
     core: GroupCandidate,
-    line: Line,
+    client: StoreClient,
     tenure: Option<Tenure>,
     status: StatusOutbox,
     commands: mpsc::UnboundedSender<Command>,
@@ -191,7 +191,7 @@ impl Driver {
             }
             while let Some(event) = events.pop_front() {
                 if self.handle(event) {
-                    self.line.leave_group(self.core.lease().config().timing.call_timeout()).await;
+                    self.client.leave_group(self.core.lease().config().timing.call_timeout()).await;
                     self.status.reason = StopReason::Withdrawn;
                     return;
                 }
@@ -203,21 +203,21 @@ impl Driver {
                 return;
             }
             let leads = self.tenure.as_ref().is_some_and(|tenure| tenure.phase.borrow().stop_reason().is_none());
-            self.line.listen(&self.core);
+            self.client.listen(&self.core);
             let wake =
                 Instant::earliest(self.core.deadline(), self.tenure.as_ref().and_then(|tenure| tenure.overdue_at));
             let heeds_hints = self.core.lease().heeds_hints(clock::now());
-            let Line { link, ear, seat, .. } = &mut self.line;
+            let StoreClient { connection, hints, group, .. } = &mut self.client;
             tokio::select! {
                 biased;
                 command = inbox.recv() => self.obey(command, &mut events),
-                (call, result) = link.answer() => events.push_back(Input::Event(self.note_answer(call, result))),
-                said = from_group(seat) => {
+                (call, result) = connection.answer() => events.push_back(Input::Event(self.note_answer(call, result))),
+                said = from_group(group) => {
                     let input = self.note_group(said);
                     events.push_back(input);
                 }
                 () = sleep_until(wake, leads) => events.push_back(Input::Event(Event::Wake)),
-                () = ear.hint(), if heeds_hints => events.push_back(Input::Event(Event::Hint)),
+                () = hints.hint(), if heeds_hints => events.push_back(Input::Event(Event::Hint)),
             }
         }
     }
@@ -262,8 +262,8 @@ impl Driver {
         let effect = match effect {
             CandidateEffect::Lease(effect) => effect,
             CandidateEffect::Tell(said) => {
-                if let Some(seat) = &self.line.seat {
-                    seat.tell(said);
+                if let Some(group) = &self.client.group {
+                    group.tell(said);
                 }
                 return;
             }
@@ -273,14 +273,14 @@ impl Driver {
                 let opening = self.core.lease().config().timing.opening_timeout();
                 // None of those in reserve has anything before the others of its process.
                 let in_turn = matches!(request, Request::Acquire { .. }) && self.core.is_in_reserve();
-                self.line.send(call, request, CallTime { asked_at: now, deadline, opening }, in_turn);
+                self.client.send(call, request, CallTime { asked_at: now, deadline, opening }, in_turn);
             }
             Effect::Abandon { .. } => {
-                let is_opening = self.line.hang_up();
+                let is_opening = self.client.hang_up();
                 // A store that says nothing at all is trouble too, unless nobody waits for its answer any more.
                 if self.core.lease().view().role != Role::Idle {
                     let what = if is_opening { "the connection is still being opened" } else { "no answer in time" };
-                    let silent = format!("{}: {what}", self.line.store.location());
+                    let silent = format!("{}: {what}", self.client.store.location());
                     self.note_trouble(StoreError::Unknown(silent));
                 }
             }
@@ -312,13 +312,13 @@ impl Driver {
     }
 
     fn lead(&mut self, token: Token, until: Instant, version: lease::Version) {
-        info!(election = %self.line.election, %token, "leading");
+        info!(election = %self.client.election, %token, "leading");
         let belief = Arc::new(Belief::new(until));
         let timing = self.core.lease().config().timing;
         let (phase, phases) = watch::channel(Phase::Leading { until, version, timing });
         self.better.lead_begins();
-        let Line { store, election, .. } = &self.line;
-        let rule = if self.line.seat.is_none() { self.fail_back } else { FailBack::Never };
+        let StoreClient { store, election, .. } = &self.client;
+        let rule = if self.client.group.is_none() { self.fail_back } else { FailBack::Never };
         let watch = BetterWatch::start(store, election, token, &timing, rule, &self.commands);
         self.tenure = Some(Tenure {
             token,
@@ -328,7 +328,7 @@ impl Driver {
             chosen: self.chosen,
             _watch: watch,
         });
-        let election = self.line.election.clone();
+        let election = self.client.election.clone();
         let leadership = Leadership::new(election, token, belief, phases, self.commands.clone());
         // A candidate whose handle is gone drops the guard here, which says that its work has stopped.
         let _ = self.leaderships.send(leadership);
@@ -372,7 +372,7 @@ impl Driver {
     fn note_group(&mut self, said: Option<GroupMessage>) -> Input {
         let Some(GroupMessage { what, trouble }) = said else {
             warn!("the thread of the registers protocol has ended; this candidate goes on by itself");
-            self.line.seat = None;
+            self.client.group = None;
             return Input::GroupEnded;
         };
         if let Some(error) = trouble {
@@ -404,7 +404,7 @@ impl Driver {
     fn hopeless(&self) -> Option<StoreError> {
         let trouble = self.trouble.as_ref().filter(|trouble| !trouble.ever_reached)?;
         // In the `registers` protocol its process may take part before it has looked itself.
-        let takes_part = self.line.seat.as_ref().is_some_and(|seat| seat.membership().borrow().view.id.is_some());
+        let takes_part = self.client.group.as_ref().is_some_and(|group| group.membership().borrow().view.id.is_some());
         let is_hopeless = matches!(trouble.error, StoreError::Unusable(_)) && !takes_part;
         is_hopeless.then(|| trouble.error.clone())
     }
@@ -419,7 +419,7 @@ impl Driver {
     fn note_trouble(&mut self, error: StoreError) {
         let since = self.trouble.as_ref().map_or_else(clock::now, |trouble| trouble.since);
         if self.trouble.is_none() {
-            let store = self.line.store.location();
+            let store = self.client.store.location();
             warn!(name: crate::status::TRANSITION, %error, %store, "a call to the store failed; trying again");
         }
         self.trouble = Some(Trouble { error, since, ever_reached: self.ever_reached });

@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, watch};
 use crate::driver::{self, Command};
 use crate::group::{GroupSlot, Membership, Settings};
 use crate::leadership::Leadership;
-use crate::line::Seat;
 use crate::observer::Observer;
 use crate::oracles::Oracles;
 use crate::status::{Status, StopReason};
 use crate::store::{self, Members, Store, StoreError, UrlError};
+use crate::store_client::GroupHandle;
 use crate::{CandidateId, ElectionName, Label, NameError, Rounds, Timing, TimingError};
 
 /// An election: a name in a store. Cheap to clone; opens nothing until someone campaigns or observes.
@@ -165,7 +165,7 @@ impl Election {
             flaw: config.flaw,
             ..lease::Config::new(id, config.label, config.timing)
         };
-        let (seat, core) = match protocol {
+        let (handle, core) = match protocol {
             Protocol::Lease => (None, GroupCandidate::alone(config)),
             Protocol::Registers { rounds } => {
                 let timing = config.timing.with_other_lease(rounds.lease(rounds.round()))?;
@@ -174,11 +174,11 @@ impl Election {
                     Candidacy { id, label: config.label.clone(), data: config.data.clone(), rank: config.rank };
                 let longest = rounds.lease(rounds.most());
                 let config = lease::Config { timing, longest, ..config };
-                (Some(Seat::new(group, candidacy.clone())), GroupCandidate::new(config, rounds, candidacy))
+                (Some(GroupHandle::new(group, candidacy.clone())), GroupCandidate::new(config, rounds, candidacy))
             }
         };
-        let membership = seat.as_ref().map(Seat::membership);
-        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), core, fail_back, seat, measured)?;
+        let membership = handle.as_ref().map(GroupHandle::membership);
+        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), core, fail_back, handle, measured)?;
         let driver::Handles { commands, leaderships, status } = handles;
         Ok(Candidate { id, commands, leaderships, status, membership })
     }

@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
-use crate::line::sleep_until;
 use crate::opener::{CallTime, Opener};
 use crate::store::{BoxFuture, Registry, Store, StoreError};
+use crate::store_client::sleep_until;
 use crate::{CandidateId, ElectionName, Instant, Timing};
 
 /// What a candidate tells its group.

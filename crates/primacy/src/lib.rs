@@ -54,7 +54,6 @@ mod election;
 pub mod fenced;
 mod group;
 mod leadership;
-mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "peers"))]
 mod loopback;
 mod namesakes;
@@ -66,6 +65,7 @@ pub mod peers;
 mod qualified;
 mod status;
 pub mod store;
+mod store_client;
 mod testament;
 
 pub use election::{Candidate, CandidateConfig, Election, Protocol, SetupError};

@@ -19,9 +19,9 @@ use crate::world::{Happening, World};
 
 /// Where a process of this protocol runs: one machine, with the candidates of these nodes.
 #[derive(Debug, Default)]
-pub(crate) struct House {
+pub(crate) struct ProcessHost {
     pub(crate) nodes: Vec<usize>,
-    pub(crate) household: Option<Household>,
+    pub(crate) household: Option<SimProcess>,
     pub(crate) stall: Option<Stall>,
     /// Until when something has kept its group from beating in time, for the checkers.
     pub(crate) hindered_until: u64,
@@ -29,7 +29,7 @@ pub(crate) struct House {
 
 /// The group of one process, and its driver.
 #[derive(Debug)]
-pub(crate) struct Household {
+pub(crate) struct SimProcess {
     pub(crate) number: u64,
     pub(crate) process: ProcessId,
     /// What the product runs too.
@@ -48,14 +48,14 @@ pub(crate) struct Household {
 
 /// What the driver of a candidate handles.
 #[derive(Clone, Debug)]
-pub(crate) enum Letter {
+pub(crate) enum Message {
     /// Something for the candidate itself.
     Event(lease::Event),
     /// What its group says.
     Said(FromGroup),
 }
 
-impl House {
+impl ProcessHost {
     /// The houses of a world, empty.
     pub(crate) fn all(scenario: &Scenario) -> Vec<Self> {
         let mut houses: Vec<Self> = Vec::new();
@@ -73,7 +73,7 @@ impl House {
     }
 }
 
-impl Letter {
+impl Message {
     /// Whether it may be handled after something that comes later from elsewhere.
     pub(crate) fn is_from_outside(&self) -> bool {
         match self {
@@ -155,7 +155,7 @@ impl World {
         let bits = (u128::from(self.rng.bits()) << 64) | u128::from(self.rng.bits());
         let process = ProcessId::from_bits(bits);
         let config = Config { process, rounds: company.rounds, fail_back: company.fail_back };
-        let household = Household {
+        let household = SimProcess {
             number: self.number(),
             process,
             core: self.group(config),
@@ -338,12 +338,12 @@ impl World {
         let is_meant = |node: &usize| self.nodes[*node].process.as_ref().is_some_and(|process| process.id == to);
         let Some(node) = self.houses[h].nodes.iter().copied().find(is_meant) else { return };
         let Some(process) = &mut self.nodes[node].process else { return };
-        process.mailbox.push_back(Letter::Said(said));
+        process.mailbox.push_back(Message::Said(said));
         let process = process.number;
-        self.after(hop, Happening::Letter { node, process });
+        self.after(hop, Happening::Message { node, process });
     }
 
-    pub(crate) fn read_letters(&mut self, n: usize, number: u64) {
+    pub(crate) fn read_messages(&mut self, n: usize, number: u64) {
         if self.nodes[n].process.as_ref().is_some_and(|process| process.number == number) {
             self.run_node(n);
         }
@@ -381,7 +381,7 @@ impl World {
     }
 }
 
-impl Household {
+impl SimProcess {
     /// Its machine has slept.
     pub(crate) fn suspended(&mut self, at_once: bool) {
         let event = ProcessEvent::Suspended;

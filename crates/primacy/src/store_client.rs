@@ -1,4 +1,4 @@
-//! A candidate's line to the store: its connection with the call under way, the hints, and its group.
+//! A candidate's client of the store: its connection with the call under way, the hints, and its group.
 
 use std::sync::Arc;
 use std::task::{self, Waker};
@@ -15,24 +15,24 @@ use crate::opener::{CallTime, SharedOpener};
 use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
 use crate::{CandidateId, ElectionName, Instant};
 
-/// The candidate's line to the store: one connection, one call at a time, and the hints.
-pub(crate) struct Line {
+/// The candidate's client of the store: one connection, one call at a time, and the hints.
+pub(crate) struct StoreClient {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) election: ElectionName,
-    pub(crate) link: Link,
-    pub(crate) ear: Ear,
-    pub(crate) seat: Option<Seat>,
+    pub(crate) connection: Connection,
+    pub(crate) hints: HintSubscription,
+    pub(crate) group: Option<GroupHandle>,
     me: Holder,
 }
 
-/// The candidate's seat in its group, in the `registers` protocol: the channels between their threads.
-pub(crate) struct Seat {
+/// A candidate's handle of its group, in the `registers` protocol: the channels between their threads.
+pub(crate) struct GroupHandle {
     group: Arc<group::Handle>,
     id: CandidateId,
     inbox: mpsc::UnboundedReceiver<GroupMessage>,
 }
 
-impl Seat {
+impl GroupHandle {
     pub(crate) fn new(group: Arc<group::Handle>, candidacy: Candidacy) -> Self {
         // The group alone has the other end, so that its end is heard here.
         let (outbox, inbox) = mpsc::unbounded_channel();
@@ -55,7 +55,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for GroupHandle {
     fn drop(&mut self) {
         self.tell(ToGroup::Leave { id: self.id });
     }
@@ -63,7 +63,7 @@ impl Drop for Seat {
 
 /// The connection and the call that it carries.
 #[derive(Default)]
-pub(crate) struct Link {
+pub(crate) struct Connection {
     /// The connection while no call is under way.
     session: Option<Box<dyn Session>>,
     call: Option<Call>,
@@ -80,26 +80,26 @@ struct Call {
 /// What a call brings back: its connection, if that can be used again, and the store's answer.
 type Answer = (Option<Box<dyn Session>>, Result<Reply, StoreError>);
 
-/// How far the candidate is with listening for hints.
-pub(crate) enum Ear {
+/// The candidate's subscription to hints, and how far it has come.
+pub(crate) enum HintSubscription {
     Deaf,
     Opening(BoxFuture<'static, Box<dyn Hints>>),
     Open(Box<dyn Hints>),
 }
 
-impl Line {
-    pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, me: Holder, seat: Option<Seat>) -> Self {
-        Self { store, election, link: Link::default(), ear: Ear::Deaf, seat, me }
+impl StoreClient {
+    pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, me: Holder, group: Option<GroupHandle>) -> Self {
+        Self { store, election, connection: Connection::default(), hints: HintSubscription::Deaf, group, me }
     }
 
     /// Sends a call to the store; `in_turn`: after those of its process that have come before.
     pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime, in_turn: bool) {
-        self.ear.drop_hints();
+        self.hints.drop_hints();
         let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
-        let session = self.link.session.take();
-        let door = self.seat.as_ref().filter(|_| in_turn).map(|seat| seat.group.door());
-        let opener = Arc::clone(&self.link.opener);
-        self.link.wanted_until = time.asked_at + time.opening * 2;
+        let session = self.connection.session.take();
+        let door = self.group.as_ref().filter(|_| in_turn).map(|handle| handle.group.door());
+        let opener = Arc::clone(&self.connection.opener);
+        self.connection.wanted_until = time.asked_at + time.opening * 2;
         let answer = Box::pin(async move {
             // Waiting is part of the call, whose time the lease counts from before it (R1). The door is never closed.
             let turn = match door {
@@ -133,15 +133,15 @@ impl Line {
             // A connection that has failed once is not used again.
             (result.is_ok().then_some(session), result)
         });
-        self.link.call = Some(Call { id, answer });
+        self.connection.call = Some(Call { id, answer });
     }
 
     /// Waits until nothing of the candidate is left in the registers, for a while: the process may end next, and what is
     /// left then is there until it is evicted.
     pub(crate) async fn leave_group(&mut self, patience: Duration) {
-        let Some(mut seat) = self.seat.take() else { return };
+        let Some(mut group) = self.group.take() else { return };
         let left = async {
-            while let Some(said) = seat.inbox.recv().await {
+            while let Some(said) = group.inbox.recv().await {
                 if said.what == FromGroup::Left {
                     break;
                 }
@@ -154,29 +154,29 @@ impl Line {
     /// R8: dropping the call drops its connection with it. One that is still being opened carries nothing yet: it is for the
     /// next call. Returns whether there is one.
     pub(crate) fn hang_up(&mut self) -> bool {
-        (self.link.session, self.link.call) = (None, None);
-        self.link.opener.try_lock().is_ok_and(|opener| opener.is_opening())
+        (self.connection.session, self.connection.call) = (None, None);
+        self.connection.opener.try_lock().is_ok_and(|opener| opener.is_opening())
     }
 
     /// Starts to listen for hints once a call was answered, since before the store may not exist; and stops when it need
     /// not be told, so that a release wakes a few and not all (HAZARDS 55).
     pub(crate) fn listen(&mut self, candidate: &GroupCandidate) {
         if !candidate.listens() {
-            self.ear = Ear::Deaf;
-            self.link.session = None;
-            if self.link.call.is_none() && clock::now() > self.link.wanted_until {
-                self.link.close_unused();
+            self.hints = HintSubscription::Deaf;
+            self.connection.session = None;
+            if self.connection.call.is_none() && clock::now() > self.connection.wanted_until {
+                self.connection.close_unused();
             }
             return;
         }
         // Who stands in line was placed there by an answer to its group. Its own first look may be long in coming, and
         // what it is to be told of must not wait for that.
-        let in_line = self.seat.is_some() && !candidate.is_in_reserve();
-        if !matches!(self.ear, Ear::Deaf) || (self.link.session.is_none() && !in_line) {
+        let in_line = self.group.is_some() && !candidate.is_in_reserve();
+        if !matches!(self.hints, HintSubscription::Deaf) || (self.connection.session.is_none() && !in_line) {
             return;
         }
         let (store, election) = (Arc::clone(&self.store), self.election.clone());
-        self.ear = Ear::Opening(Box::pin(async move {
+        self.hints = HintSubscription::Opening(Box::pin(async move {
             match store.hints(&election).await {
                 Ok(hints) => hints,
                 Err(error) => {
@@ -188,7 +188,7 @@ impl Line {
     }
 }
 
-impl Link {
+impl Connection {
     pub(crate) async fn answer(&mut self) -> (CallId, Result<Reply, StoreError>) {
         let Some(call) = &mut self.call else { return std::future::pending().await };
         let id = call.id;
@@ -205,14 +205,14 @@ impl Link {
 }
 
 /// What the group says next, if there is one.
-pub(crate) async fn from_group(seat: &mut Option<Seat>) -> Option<GroupMessage> {
-    match seat {
-        Some(seat) => seat.inbox.recv().await,
+pub(crate) async fn from_group(group: &mut Option<GroupHandle>) -> Option<GroupMessage> {
+    match group {
+        Some(group) => group.inbox.recv().await,
         None => std::future::pending().await,
     }
 }
 
-impl Ear {
+impl HintSubscription {
     /// What has come until now is answered by the call that is about to be sent. Otherwise a burst of hints, which come while
     /// the candidate waits for its turn to look, would cause a second look that tells nothing.
     fn drop_hints(&mut self) {
@@ -301,13 +301,13 @@ mod tests {
     }
 
     /// Lets each call get as far as it can by itself.
-    async fn settle(lines: &mut [Line; 3]) {
-        let [first, second, third] = lines;
+    async fn settle(clients: &mut [StoreClient; 3]) {
+        let [first, second, third] = clients;
         tokio::select! {
             biased;
-            (call, _) = first.link.answer() => panic!("the gate is shut: {call:?}"),
-            (call, _) = second.link.answer() => panic!("the gate is shut: {call:?}"),
-            (call, _) = third.link.answer() => panic!("the gate is shut: {call:?}"),
+            (call, _) = first.connection.answer() => panic!("the gate is shut: {call:?}"),
+            (call, _) = second.connection.answer() => panic!("the gate is shut: {call:?}"),
+            (call, _) = third.connection.answer() => panic!("the gate is shut: {call:?}"),
             () = openings() => {}
         }
     }
@@ -328,17 +328,17 @@ mod tests {
         CallTime { asked_at: now, deadline: now + call, opening: Duration::from_secs(20) }
     }
 
-    fn looking(quay: &Arc<Quay>) -> Line {
+    fn looking(quay: &Arc<Quay>) -> StoreClient {
         let (id, label) = (CandidateId::from_bits(rand::random()), Label::new("one").expect("valid"));
         let me = Holder { id, label, data: String::new() };
-        Line::new(quay.clone(), ElectionName::new("jobs").expect("valid"), me, None)
+        StoreClient::new(quay.clone(), ElectionName::new("jobs").expect("valid"), me, None)
     }
 
     /// Waits for the answer of a call until it can get no further by itself.
-    async fn tried(line: &mut Line) -> Option<Result<Reply, StoreError>> {
+    async fn tried(client: &mut StoreClient) -> Option<Result<Reply, StoreError>> {
         tokio::select! {
             biased;
-            (_, result) = line.link.answer() => Some(result),
+            (_, result) = client.connection.answer() => Some(result),
             () = openings() => None,
         }
     }
@@ -347,75 +347,75 @@ mod tests {
     async fn a_call_answers_the_hints_that_came_before_it() {
         let quay = quay();
         quay.gate.add_permits(9);
-        let mut line = looking(&quay);
-        let (election, me) = (line.election.clone(), line.me.clone());
-        line.ear = Ear::Open(quay.hints(&election).await.expect("opens"));
+        let mut client = looking(&quay);
+        let (election, me) = (client.election.clone(), client.me.clone());
+        client.hints = HintSubscription::Open(quay.hints(&election).await.expect("opens"));
         let mut other = quay.session(&election, &me).await.expect("opens");
         let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
         let Ok(Reply::Applied(record)) = other.step(acquire).await else { panic!("it is free") };
-        line.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
-        assert!(matches!(line.link.answer().await, (CallId(1), Ok(Reply::Seen(_)))));
-        let hinted = async |line: &mut Line| {
+        client.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
+        assert!(matches!(client.connection.answer().await, (CallId(1), Ok(Reply::Seen(_)))));
+        let hinted = async |client: &mut StoreClient| {
             tokio::select! {
                 biased;
-                () = line.ear.hint() => true,
+                () = client.hints.hint() => true,
                 () = openings() => false,
             }
         };
-        assert!(!hinted(&mut line).await, "the call was sent after the change");
+        assert!(!hinted(&mut client).await, "the call was sent after the change");
         let release = Request::Release { id: me.id, version: record.version, reason: EndReason::Finished };
         assert!(matches!(other.step(release).await, Ok(Reply::Applied(_))));
-        assert!(hinted(&mut line).await, "nobody has looked since");
+        assert!(hinted(&mut client).await, "nobody has looked since");
     }
 
     #[tokio::test]
     async fn an_opening_outlives_its_call_and_serves_the_next() {
         let quay = quay();
-        let mut line = looking(&quay);
+        let mut client = looking(&quay);
         for call in 1..=3 {
-            line.send(CallId(call), Request::Look { announce: None }, time(LEASE), false);
-            assert!(tried(&mut line).await.is_none(), "the gate is shut");
-            assert!(line.hang_up(), "the opening goes on");
+            client.send(CallId(call), Request::Look { announce: None }, time(LEASE), false);
+            assert!(tried(&mut client).await.is_none(), "the gate is shut");
+            assert!(client.hang_up(), "the opening goes on");
         }
         assert_eq!(quay.came(), ["one"], "one opening for three calls");
         quay.gate.add_permits(1);
         openings().await;
-        line.send(CallId(4), Request::Look { announce: None }, time(LEASE), false);
-        let answer = line.link.answer().await;
+        client.send(CallId(4), Request::Look { announce: None }, time(LEASE), false);
+        let answer = client.connection.answer().await;
         assert!(matches!(answer, (CallId(4), Ok(Reply::Seen(_)))), "{answer:?}");
         assert_eq!(quay.came(), ["one"]);
         // A connection whose call was given up is not used again.
-        line.send(CallId(5), Request::Look { announce: None }, time(LEASE), false);
-        assert!(!line.hang_up());
-        line.send(CallId(6), Request::Look { announce: None }, time(LEASE), false);
-        assert!(tried(&mut line).await.is_none(), "the gate is shut");
+        client.send(CallId(5), Request::Look { announce: None }, time(LEASE), false);
+        assert!(!client.hang_up());
+        client.send(CallId(6), Request::Look { announce: None }, time(LEASE), false);
+        assert!(tried(&mut client).await.is_none(), "the gate is shut");
         assert_eq!(quay.came(), ["one", "one"]);
     }
 
     #[tokio::test]
     async fn a_connection_that_comes_late_in_a_call_is_for_the_next() {
         let quay = quay();
-        let mut line = looking(&quay);
+        let mut client = looking(&quay);
         // Most of its time is over before there is a connection.
         let late = CallTime { deadline: clock::now(), ..time(LEASE) };
-        line.send(CallId(1), Request::Look { announce: None }, late, false);
+        client.send(CallId(1), Request::Look { announce: None }, late, false);
         quay.gate.add_permits(1);
-        let answer = line.link.answer().await;
+        let answer = client.connection.answer().await;
         let is_late = |error: &StoreError| error.to_string().contains("too late") && error.outcome() == NOT_DONE;
         assert!(matches!(&answer, (CallId(1), Err(error)) if is_late(error)), "{answer:?}");
-        line.send(CallId(2), Request::Look { announce: None }, time(LEASE), false);
-        assert!(line.link.answer().await.1.is_ok());
+        client.send(CallId(2), Request::Look { announce: None }, time(LEASE), false);
+        assert!(client.connection.answer().await.1.is_ok());
         assert_eq!(quay.came(), ["one"]);
     }
 
     #[tokio::test]
     async fn an_opening_ends_with_its_candidate() {
         let quay = quay();
-        let mut line = looking(&quay);
-        line.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
-        assert!(tried(&mut line).await.is_none(), "the gate is shut");
-        line.hang_up();
-        drop(line);
+        let mut client = looking(&quay);
+        client.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
+        assert!(tried(&mut client).await.is_none(), "the gate is shut");
+        client.hang_up();
+        drop(client);
         openings().await;
         assert_eq!(Arc::strong_count(&quay), 1, "nobody opens any more");
     }
@@ -428,27 +428,27 @@ mod tests {
         let rounds = Rounds::new(RoundsSettings::new(LEASE / 2)).expect("valid");
         let slot = GroupSlot::default();
         let group = slot.join(&store, &election, Settings { rounds, fail_back: FailBack::Never }).expect("it starts");
-        let mut lines = [("first", false), ("second", false), ("in line", true)].map(|(name, in_line)| {
+        let mut clients = [("first", false), ("second", false), ("in line", true)].map(|(name, in_line)| {
             let (id, label) = (CandidateId::from_bits(rand::random()), Label::new(name).expect("valid"));
             let holder = Holder { id, label: label.clone(), data: String::new() };
             let candidacy = Candidacy { id, label, data: String::new(), rank: None };
-            let seat = Seat::new(Arc::clone(&group), candidacy);
-            let mut line = Line::new(Arc::clone(&store), election.clone(), holder.clone(), Some(seat));
+            let handle = GroupHandle::new(Arc::clone(&group), candidacy);
+            let mut client = StoreClient::new(Arc::clone(&store), election.clone(), holder.clone(), Some(handle));
             let request = Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE };
-            line.send(CallId(1), request, time(LEASE), !in_line);
-            line
+            client.send(CallId(1), request, time(LEASE), !in_line);
+            client
         });
-        settle(&mut lines).await;
+        settle(&mut clients).await;
         assert_eq!(quay.came(), ["first", "in line"]);
         // The opening of a call that is given up goes on, and is still in the door.
-        assert!(lines[0].hang_up());
-        settle(&mut lines).await;
+        assert!(clients[0].hang_up());
+        settle(&mut clients).await;
         assert_eq!(quay.came(), ["first", "in line"]);
         quay.gate.add_permits(1);
-        settle(&mut lines).await;
+        settle(&mut clients).await;
         assert_eq!(quay.came(), ["first", "in line", "second"]);
         quay.gate.add_permits(2);
-        let [_, second, in_line] = &mut lines;
-        assert!(second.link.answer().await.1.is_ok() && in_line.link.answer().await.1.is_ok());
+        let [_, second, in_line] = &mut clients;
+        assert!(second.connection.answer().await.1.is_ok() && in_line.connection.answer().await.1.is_ok());
     }
 }
