@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
 
 mod contests;
+mod mysql_lease;
 mod registers;
 
 use std::fs;
@@ -37,6 +38,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum What {
+    /// The lease in one row of MariaDB as published, beside primacy's: cost and failover by the number of candidates
+    MysqlLease(mysql_lease::Options),
     /// Contests among peers: who of them should lead, found out over real sockets
     Peers(contests::Options),
     /// The registers protocol beside its published form: cost, failover and round time by the number of candidates
@@ -53,7 +56,8 @@ fn main() -> Result<()> {
     }
     fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let machine = primacy_bench::machine();
-    match options.what.context("say what is to be measured: peers or registers")? {
+    match options.what.context("say what is to be measured: mysql-lease, peers or registers")? {
+        What::MysqlLease(lease) => mysql_lease::run(&lease, &machine, &options.primacy),
         What::Peers(peers) => contests::run(&peers, &machine, &options.out),
         What::Registers(series) => registers::run(&series, &machine, &options.primacy),
     }

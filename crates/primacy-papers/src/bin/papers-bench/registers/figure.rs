@@ -7,7 +7,8 @@ use clap::ValueEnum as _;
 use plotters::prelude::*;
 
 use super::cost::{Cost, Form};
-use primacy_bench::Kind;
+use super::zookeeper::Latched;
+use primacy_bench::{Kind, Spread};
 
 /// A line: what it is of, and for each number of processes the least, the mean and the most seconds.
 struct Line {
@@ -27,11 +28,15 @@ const PAPER_FROM: f64 = 5.0;
 ///
 /// # Errors
 /// When one cannot be written.
-pub(super) fn draw(folder: &Path, costs: &[Cost]) -> Result<()> {
-    let failover = |cost: &Cost| {
-        let gaps = cost.gaps()?;
-        let mean = cost.gaps_ms.iter().sum::<u64>() as f64 / cost.gaps_ms.len() as f64 / 1e3;
-        Some([gaps.percentile(0).as_secs_f64(), mean, gaps.percentile(100).as_secs_f64()])
+pub(super) fn draw(folder: &Path, costs: &[Cost], zookeeper: &[Latched]) -> Result<()> {
+    let range = |gaps_ms: &[u64], gaps: &Spread| {
+        let mean = gaps_ms.iter().sum::<u64>() as f64 / gaps_ms.len() as f64 / 1e3;
+        [gaps.percentile(0).as_secs_f64(), mean, gaps.percentile(100).as_secs_f64()]
+    };
+    let failover = |cost: &Cost| Some(range(&cost.gaps_ms, &cost.gaps()?));
+    let latched = Line {
+        label: "ZooKeeper, here".to_owned(),
+        points: zookeeper.iter().map(|one| (one.candidates as f64, range(&one.gaps_ms, &one.gaps()))).collect(),
     };
     let round = |cost: &Cost| Some([cost.round_ms as f64 / 1e3; 3]);
     let told = |value: fn(&(f64, Option<f64>)) -> Option<f64>| {
@@ -40,7 +45,8 @@ pub(super) fn draw(folder: &Path, costs: &[Cost]) -> Result<()> {
             Some(Line { label: label.to_owned(), points: vec![(PAPER_FROM, seconds), (to, seconds)] })
         })
     };
-    let elected: Vec<_> = told(|(elected, _)| Some(*elected)).chain(measured(costs, failover)).collect();
+    let elected = told(|(elected, _)| Some(*elected)).chain(measured(costs, failover));
+    let elected: Vec<_> = elected.chain((!zookeeper.is_empty()).then_some(latched)).collect();
     by_number(&folder.join("registers-failover.svg"), "Time to elect a new leader: mean, least and most", &elected)?;
     let rounds: Vec<_> = told(|(_, round)| *round).chain(measured(costs, round)).collect();
     by_number(&folder.join("registers-round.svg"), "Round time", &rounds)

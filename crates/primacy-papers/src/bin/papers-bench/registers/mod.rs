@@ -7,6 +7,7 @@ mod cost;
 mod figure;
 mod published;
 mod series;
+mod zookeeper;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +44,10 @@ pub(crate) struct Options {
     /// How often that of the published form is.
     #[arg(long, default_value_t = 2)]
     published_losses: u32,
+    /// Instead of the stores, lose the leader of Curator's latch on three ZooKeeper servers so often, for each number: the paper's
+    /// other line. Needs Java and Debian's `libzookeeper-java`, `libcurator-recipes-java` and `libslf4j-java`.
+    #[arg(long, conflicts_with_all = ["store", "draw"])]
+    zookeeper: Option<u32>,
     /// Leave out the published form.
     #[arg(long)]
     without_published: bool,
@@ -71,7 +76,15 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     ensure!(!options.store.contains(&Kind::Peers), "peers keep no registers");
     let mut series = Series::load(&options.json, machine)?;
     println!("{machine}");
-    for &kind in if options.draw { &[][..] } else { &options.store } {
+    if let Some(losses) = options.zookeeper {
+        for &candidates in &options.candidates {
+            let latched = zookeeper::measure(candidates, losses)?;
+            println!("{latched}");
+            series.put_zookeeper(latched);
+            series.save()?;
+        }
+    }
+    for &kind in if options.draw || options.zookeeper.is_some() { &[][..] } else { &options.store } {
         let place = Place::start(kind, primacy)?;
         for &candidates in &options.candidates {
             let [settle, watch] = [options.settle_seconds, options.watch_seconds].map(Duration::from_secs);

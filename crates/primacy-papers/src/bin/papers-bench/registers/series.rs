@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cost::{Cost, Form};
 use super::figure;
+use super::zookeeper::Latched;
 use primacy_bench::Kind;
 
 /// Everything that was measured on one machine.
@@ -22,6 +23,9 @@ pub(super) struct Series {
     machine: String,
     /// In order, one for each store, number and form.
     costs: Vec<Cost>,
+    /// The same of ZooKeeper, by the number of clients.
+    #[serde(default)]
+    zookeeper: Vec<Latched>,
 }
 
 impl Series {
@@ -33,7 +37,7 @@ impl Series {
         let mut series = match fs::read(file) {
             Ok(text) => serde_json::from_slice::<Self>(&text).with_context(|| file.display().to_string())?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Self { file: PathBuf::new(), machine: machine.to_owned(), costs: Vec::new() }
+                Self { file: PathBuf::new(), machine: machine.to_owned(), costs: Vec::new(), zookeeper: Vec::new() }
             }
             Err(error) => return Err(error).with_context(|| file.display().to_string()),
         };
@@ -55,6 +59,13 @@ impl Series {
         self.costs.sort_by_key(key);
     }
 
+    /// The same for ZooKeeper.
+    pub(super) fn put_zookeeper(&mut self, latched: Latched) {
+        self.zookeeper.retain(|other| other.candidates != latched.candidates);
+        self.zookeeper.push(latched);
+        self.zookeeper.sort_by_key(|latched| latched.candidates);
+    }
+
     /// Writes the file, and both plots beside it.
     ///
     /// # Errors
@@ -64,7 +75,8 @@ impl Series {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let text = serde_json::to_string_pretty(self)? + "\n";
         fs::write(&self.file, text).with_context(|| self.file.display().to_string())?;
-        figure::draw(folder, &self.costs).with_context(|| format!("cannot draw into {}", folder.display()))
+        figure::draw(folder, &self.costs, &self.zookeeper)
+            .with_context(|| format!("cannot draw into {}", folder.display()))
     }
 
     /// Where the file and the plots are.
@@ -93,6 +105,9 @@ impl Series {
 /// As tables for the manual: one for each store, a column for each number of candidates.
 impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for latched in &self.zookeeper {
+            writeln!(f, "{latched}")?;
+        }
         for &store in Kind::value_variants() {
             let numbers: BTreeSet<usize> = self.of_store(store).map(|cost| cost.candidates).collect();
             if numbers.is_empty() {
