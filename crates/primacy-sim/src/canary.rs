@@ -100,7 +100,7 @@ pub const CANARIES: &[Canary] = &[
     peer("admits-old", Planted::Quorum(quorum::Flaw::AdmitsOld), 300),
     peer("adopts-anything", Planted::Quorum(quorum::Flaw::AdoptsAnything), 300),
     peer("believes-one", Planted::Quorum(quorum::Flaw::BelievesOne), 1000),
-    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 300),
+    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 2_000),
 ];
 
 impl Canary {

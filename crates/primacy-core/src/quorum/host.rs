@@ -319,10 +319,11 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
 
     /// The disk is to have what is promised in this election.
     fn keep(&mut self, election: &ElectionName) {
-        if let Some(state) = self.elections.get(election) {
-            self.disk.elections.insert(election.clone(), state.voter.durable().clone());
-            self.must_write = true;
+        match self.elections.get(election) {
+            Some(state) => drop(self.disk.elections.insert(election.clone(), state.voter.durable().clone())),
+            None => drop(self.disk.elections.remove(election)),
         }
+        self.must_write = true;
     }
 
     /// The disk is to have what has changed in who votes.

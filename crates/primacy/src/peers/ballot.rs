@@ -178,13 +178,11 @@ impl<A> Ballots<A> {
         let Question { query, lists, reason } = question;
         let (election, ask) = (query.election.clone(), query.ask.clone());
         let answered = self.host.answer(query, now)?;
-        if ask != Ask::Read {
+        let state = self.host.election(&election);
+        // Only what was claimed has a history, and of that no more is kept than of elections.
+        if ask != Ask::Read && state.is_some_and(|state| !state.is_unclaimed()) {
             let history = self.histories.entry(election.clone()).or_default();
             history.note(&ask, &answered, &reason, now, &election, &mut self.annals);
-        }
-        let state = self.host.election(&election);
-        if state.is_none() {
-            self.histories.remove(&election);
         }
         let history = self.histories.get(&election);
         let past = history.map(|history| &history.past).filter(|_| lists);
@@ -209,6 +207,12 @@ impl<A> Ballots<A> {
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         self.host.counts()
+    }
+
+    /// How many elections have a history.
+    #[cfg(test)]
+    pub(super) fn histories(&self) -> usize {
+        self.histories.len()
     }
 
     /// When the next promise ends of which nobody has been told that it did.

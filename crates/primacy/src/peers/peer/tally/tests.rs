@@ -181,6 +181,27 @@ fn looks_at_unknown_elections_leave_nothing_behind() {
     assert_eq!(voter.tally.ballots.next_end(), None);
 }
 
+/// Who waits is noted beside whatever it asks, also if that is refused.
+#[test]
+fn refused_asks_of_those_who_wait_leave_nothing_behind_when_they_leave() {
+    let mut voter = Subject::new();
+    let (term, id) = (Token::new(1).expect("small"), CandidateId::from_bits(1));
+    for n in 0..1_000 {
+        let election = name(&format!("unknown-{n}"));
+        for ask in [
+            Ask::Withdraw { term, id, beat: 2 },
+            Ask::Renew { term, id, beat: 2, lease: LEASE, fulfilled: 0 },
+            Ask::Release { term, id, beat: 2, fulfilled: 0 },
+        ] {
+            let work = voter.question(election.clone(), 1, ask, true);
+            voter.takes(work, at(2));
+        }
+        let out = voter.out.clone();
+        voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
+    }
+    assert_eq!((voter.tally.ballots.counts(), voter.tally.ballots.histories()), ((0, 0, 0), 0));
+}
+
 #[test]
 fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_time() {
     let mut voter = Subject::new();
