@@ -314,9 +314,8 @@ impl Timing {
 
     /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
     /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
-    /// nothing else fails. Whoever has only just come to be next in line, since others went, has the bound of its old
-    /// place until it hears of it: at its next look, or, where the store tells the waiting order only with announcements, at
-    /// its next announcement, a lease and a look later at most. A renewal that a [hint](Self::hint_interval) caused comes when nobody expects it: if the leader
+    /// nothing else fails. A candidate that has only just come to be next in line, since others went, has the bound of its
+    /// old place until it hears of the new one ([`bound_from_afar`](Self::bound_from_afar)). A renewal that a [hint](Self::hint_interval) caused comes when nobody expects it: if the leader
     /// is lost right after that, it takes up to one renewal interval more.
     pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
         let standing = Standing { ahead, ..Standing::default() };
@@ -334,6 +333,20 @@ impl Timing {
         let drifted =
             on_slowest_clock(watch_every, self.drift_ppm).saturating_sub(on_fastest_clock(watch_every, self.drift_ppm));
         on_slowest_clock(on_own_clock, self.drift_ppm).saturating_add(drifted).saturating_add(latency * 4)
+    }
+
+    /// The [bound](Self::failover_bound) while the next in line has only just come there, from behind the first
+    /// [`NEAR`](Standing::NEAR), and has not heard of it: it looks as seldom as it did there. It hears of its place at its
+    /// next look, or, where the store tells the waiting order with announcements alone (MySQL, MariaDB),
+    /// [a lease later](Self::place_told_within).
+    pub fn bound_from_afar(&self, latency: Duration) -> Duration {
+        self.failover_bound(Standing::NEAR, latency)
+    }
+
+    /// How long after others went a candidate hears at the latest that it has moved up from this standing, where the store
+    /// tells the waiting order with announcements alone: at the first look that is made a lease after the last announcement.
+    pub fn place_told_within(&self, from: Standing) -> Duration {
+        self.lease.saturating_add(self.watch_every(from)).saturating_add(self.look_lag() * 2)
     }
 }
 
@@ -355,6 +368,8 @@ fn scaled(span: Duration, rate_ppm: u128) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     fn ten() -> Timing {
@@ -435,6 +450,16 @@ mod tests {
     fn the_bound_is_what_the_readme_says() {
         let bound = ten().failover_bound(0, Duration::from_millis(10));
         assert!(bound <= Duration::from_millis(10_700), "{bound:?}");
+    }
+
+    /// `CHANGELOG.md`, `docs/design/mysql.md` and `docs/manual/stores.md` have these figures.
+    #[test]
+    fn who_moves_up_is_told_within_the_time_that_the_pages_say() {
+        let plain = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default");
+        let told = |ahead| plain.place_told_within(Standing { ahead, ..Standing::default() }).as_secs_f64();
+        assert_eq!(format!("{:.1} {:.1} {:.1}", told(1), told(7), told(8)), "13.5 13.5 16.8");
+        let (near, far) = (plain.failover_bound(7, Duration::ZERO), plain.bound_from_afar(Duration::ZERO));
+        assert_eq!(format!("{:.1} {:.1}", near.as_secs_f64(), far.as_secs_f64()), "10.7 17.7");
     }
 
     #[test]

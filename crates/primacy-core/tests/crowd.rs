@@ -250,7 +250,7 @@ fn whoever_moves_up_hears_of_it_with_its_next_announcement_a_lease_and_a_look_la
     let (timing, mut longest) = (timing(), 0.0_f64);
     for ahead in [1, 2, 7, 8, 20] {
         let standing = Standing { ahead, ..Standing::default() };
-        let bound = timing.lease() + timing.watch_every(standing) + timing.look_lag() * 2;
+        let bound = timing.place_told_within(standing);
         for luck in 0..200 {
             let mut waiter = Waiter::new(ahead, timing, 0.0, luck);
             let moves_up = AGES + luck as f64 / 20.0;

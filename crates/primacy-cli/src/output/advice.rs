@@ -100,8 +100,10 @@ impl Diagnosis {
                 span(self.timing.ride_through())
             ),
             format!(
-                "When a leader's whole host is lost, another leads within {}; when only its process dies, at once.",
-                bound(self.timing.failover_bound(0, self.p99()))
+                "When a leader's whole host is lost, another leads within {}, or {} while the next in line has not heard \
+                 that it is; when only its process dies, at once.",
+                bound(self.timing.failover_bound(0, self.p99())),
+                bound(self.timing.bound_from_afar(self.p99()))
             ),
         ];
         if let Some(opening) = self.opening {
@@ -357,7 +359,7 @@ mod tests {
             fine     timing      a renewal took 3.0ms (p99), and may take 2.1s
 
             With a lease of 10s the store may be away for 1.9s at the worst moment without costing the leadership.
-            When a leader's whole host is lost, another leads within 10.7s; when only its process dies, at once.
+            When a leader's whole host is lost, another leads within 10.7s, or 17.4s while the next in line has not heard that it is; when only its process dies, at once.
             The shortest lease that this store carries well is 1s with a grace of 500ms: 10 times the p99 of 3.0ms fits into its call time-out of 212ms, and it rides through 191ms.
         "#]].assert_eq(&probed(millis(&[1, 2, 1, 3])).text(Palette::new(false)));
     }

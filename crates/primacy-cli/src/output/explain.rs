@@ -153,19 +153,41 @@ fn successor_clause(snapshot: &Snapshot) -> String {
         count => format!("the first of {count} that wait"),
     };
     let label = &first.who.label;
-    match takeover_in(snapshot) {
-        Some(within) if !within.is_zero() => {
-            format!("{label}, {of}, takes over within {} from now", bound(within))
+    match Takeover::of(snapshot) {
+        Some(Takeover::Within(within)) => format!("{label}, {of}, takes over within {} from now", bound(within)),
+        Some(Takeover::FromAfar(within)) => format!(
+            "{label}, {of}, takes over within {} from now: it may have moved up from far behind just now, and not know yet \
+             that it is the first",
+            bound(within)
+        ),
+        Some(Takeover::Overdue) => {
+            format!("{label}, {of}, should have taken over by now: see what it says, and primacy doctor")
         }
-        Some(_) => format!("{label}, {of}, should have taken over by now: see what it says, and primacy doctor"),
         None => format!("{label}, {of}, takes over after the lease and its margin"),
     }
 }
 
-/// How long until another leads if the holder is never heard of again: the published bound, for the holder's lease.
-fn takeover_in(snapshot: &Snapshot) -> Option<Duration> {
-    let timing = Timing::with_lease(snapshot.record.lease).ok()?;
-    Some(timing.failover_bound(0, Duration::ZERO).saturating_sub(snapshot.age?))
+/// How long until the first in line leads if the holder is never heard of again: the published bound, for the holder's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takeover {
+    Within(Duration),
+    /// The bound has passed. One that has not heard yet that it is the first has this time left.
+    FromAfar(Duration),
+    Overdue,
+}
+
+impl Takeover {
+    /// `None` if it is not known when the holder renewed.
+    pub(crate) fn of(snapshot: &Snapshot) -> Option<Self> {
+        let timing = Timing::with_lease(snapshot.record.lease).ok()?;
+        let age = snapshot.age?;
+        let left = |of: Duration| of.checked_sub(age).filter(|left| !left.is_zero());
+        Some(if let Some(within) = left(timing.failover_bound(0, Duration::ZERO)) {
+            Self::Within(within)
+        } else {
+            left(timing.bound_from_afar(Duration::ZERO)).map_or(Self::Overdue, Self::FromAfar)
+        })
+    }
 }
 
 fn ordered(snapshot: &Snapshot) -> Option<String> {
@@ -293,6 +315,17 @@ mod tests {
                 Who leads is unknown: web-1 was granted token 17, but its lease of 10s ran out 150ms ago without a renewal.
                 web-1 may be dead, suspended or cut off from the store. Unless it renews, web-2, the first of 2 that wait, takes over within 546ms from now."#]],
         );
+        // The first may have been one of the crowd until a moment ago, and has the bound of its old place then.
+        for (age, left) in [(11, "6.7s"), (17, "673ms")] {
+            let late = with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(age)));
+            let clause = format!(
+                "takes over within {left} from now: it may have moved up from far behind just now, and not know yet that \
+                 it is the first"
+            );
+            assert_eq!(successor_clause(&late), format!("web-2, the first of 2 that wait, {clause}"));
+        }
+        let overdue = with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(18)));
+        assert!(successor_clause(&overdue).contains("should have taken over by now"));
         check(
             Some(&with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(60)))),
             &expect![[r#"

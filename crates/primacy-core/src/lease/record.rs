@@ -105,6 +105,9 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// So many have a place [near the front](Self::is_near).
+    pub const NEAR: u32 = 8;
+
     /// Whether it is one of the two that are to see every renewal, so that one of them takes over in time though the other
     /// is dead. The rest may see of each few renewals one: the store is spared their looks.
     pub const fn is_next(&self) -> bool {
@@ -114,7 +117,7 @@ impl Standing {
     /// Whether it is one of the first eight, who still see a renewal in each third of a lease: should the leader and most
     /// of the line be lost together, with a site or a rack, one of these is soon there.
     pub const fn is_near(&self) -> bool {
-        self.ahead < 8
+        self.ahead < Self::NEAR
     }
 }
 
