@@ -40,9 +40,16 @@ impl Member {
     fn placed(in_line: bool, record: Sighting) -> Self {
         let mut member = Self::new();
         assert_eq!(member.handle(Event::Campaign), [CandidateEffect::Tell(ToGroup::Look)]);
-        assert!(member.places(in_line).is_empty());
+        assert!(member.places(in_line).is_empty(), "the answer to its look comes next");
         assert!(member.sees(record, member.now).is_empty());
         member
+    }
+
+    /// How long after its process's rounds have come to last so long it asks for the record.
+    fn asks_to_see_after(&mut self) -> Duration {
+        let from = self.now;
+        while self.wakes().is_empty() {}
+        self.now.since(from)
     }
 
     fn step(&mut self, step: impl FnOnce(&mut GroupCandidate, &mut CandidateContext<'_>)) -> Vec<CandidateEffect> {
@@ -94,10 +101,22 @@ fn held(beat: u64) -> Sighting {
     Sighting { record: Some(record), remembered: token, age: None, holder_gone: false, standing }
 }
 
-fn vacant() -> Sighting {
-    let mut free = held(9);
+/// The record that is free, and was renewed so often.
+fn free(beat: u64) -> Sighting {
+    let mut free = held(beat);
     free.record.as_mut().expect("it is there").holder = None;
     free
+}
+
+fn vacant() -> Sighting {
+    free(9)
+}
+
+/// The same, left to this candidate by an operator.
+fn promised(mut sighting: Sighting) -> Sighting {
+    let record = sighting.record.as_mut().expect("it is there");
+    (record.wish, record.intent) = (Some(Wish::Successor(label("me"))), 1);
+    sighting
 }
 
 fn call(effects: &[CandidateEffect]) -> (CallId, &Request) {
@@ -148,11 +167,70 @@ fn who_moves_up_into_the_line_plans_its_next_look_anew() {
     let mut member = Member::placed(false, held(1));
     assert!(!member.candidate.listens());
     member.runs(ROUND);
-    member.places(true);
+    let effects = member.places(true);
     assert!(member.candidate.listens());
+    // By the turn of its old place it would wait too long, and no heartbeat of a leader's process shows the record.
+    let (look, request) = call(&effects);
+    assert_eq!(*request, Request::Look { announce: None });
     assert!(member.sees(held(1), member.now).is_empty());
+    assert!(member.handle(Event::Done { call: look, result: Ok(Reply::Seen(held(1))) }).is_empty());
+    assert_eq!(member.candidate.lease().standing(), Some(Standing { ahead: 1, others: 800 }));
     let due = member.candidate.deadline().expect("it waits");
     assert!(due.since(member.now) < timing().renew_every() * 2, "{:?}", due.since(member.now));
+    // One that is told again where it stands has nothing to do.
+    assert!(member.places(true).is_empty() && member.places(false).is_empty());
+}
+
+#[test]
+fn a_record_that_comes_when_it_is_to_ask_is_what_it_asks_by() {
+    let mut member = Member::placed(false, vacant());
+    let asks_at = member.candidate.deadline().expect("its turn comes");
+    // Somebody else leads: to ask would be in vain.
+    let mut other = Member::placed(false, vacant());
+    other.now = asks_at;
+    assert!(other.sees(held(12), asks_at).is_empty());
+    assert_eq!(other.candidate.lease().view().version.map(|version| version.beat), Some(12));
+    // It is still free, and has been written since.
+    member.now = asks_at;
+    let effects = member.sees(free(10), asks_at);
+    assert!(effects.is_empty(), "the turns count from then: {effects:?}");
+    let effects = member.wakes();
+    let (_, request) = call(&effects);
+    let Request::Acquire { expect: Some(expect), .. } = request else { panic!("{request:?}") };
+    assert_eq!(expect.version.beat, 10);
+    // As it was: it asks at once.
+    let mut member = Member::placed(false, vacant());
+    member.now = asks_at;
+    assert!(matches!(call(&member.sees(vacant(), asks_at)).1, Request::Acquire { .. }));
+}
+
+#[test]
+fn in_reserve_it_waits_no_longer_for_a_record_than_shorter_rounds_let_it() {
+    let mut member = Member::placed(false, held(1));
+    member.hear(FromGroup::Round(ROUND * 4));
+    member.runs(ROUND);
+    assert!(member.sees(held(2), member.now).is_empty());
+    assert!(member.hear(FromGroup::Round(ROUND)).is_empty());
+    let waited = member.asks_to_see_after();
+    assert!(waited <= timing().lease() + timing().look_lag() * 2, "{waited:?}");
+}
+
+#[test]
+fn a_successor_in_reserve_looks_after_the_next_renewal_however_it_hears_of_the_order() {
+    // By a request for the lease that came too late.
+    let mut member = Member::placed(false, vacant());
+    let effects = member.wakes();
+    let (asks, _) = call(&effects);
+    let conflict = Reply::Conflict(promised(held(12)));
+    assert!(member.handle(Event::Done { call: asks, result: Ok(conflict) }).is_empty());
+    let waited = member.asks_to_see_after();
+    assert!(waited < timing().renew_every() * 2, "{waited:?}");
+    // By a record that its process was shown.
+    let mut member = Member::placed(false, held(1));
+    member.runs(ROUND);
+    assert!(member.sees(promised(held(2)), member.now).is_empty());
+    let waited = member.asks_to_see_after();
+    assert!(waited < timing().renew_every() * 2, "{waited:?}");
 }
 
 #[test]
@@ -205,10 +283,7 @@ fn who_has_asked_in_vain_in_reserve_does_not_look_at_once_but_within_a_lease() {
             assert!(matches!(request, Request::Acquire { .. }), "{request:?}");
             let result = Err(CallError::Unknown);
             assert!(member.handle(Event::Done { call: asks, result }).is_empty(), "hundreds would look at once");
-            if comes_into_line {
-                member.places(true);
-            }
-            effects = member.wakes();
+            effects = if comes_into_line { member.places(true) } else { member.wakes() };
             let waited = member.now.since(last_shown);
             assert!(waited <= timing().lease() + timing().look_lag() * 2, "attempt {attempt}: {waited:?}");
             if comes_into_line {
@@ -301,4 +376,15 @@ fn without_its_group_it_goes_on_by_itself() {
     let effects = member.wakes();
     assert!(matches!(call(&effects).1, Request::Look { announce: Some(_) }));
     assert!(member.candidate.listens() && !member.candidate.is_in_reserve());
+}
+
+/// Those that it was shown the record by are gone: what it was not to look for, it has to look for now.
+#[test]
+fn without_its_group_it_looks_soon() {
+    let mut member = Member::placed(false, held(1));
+    let from = member.now;
+    member.step(|candidate, cx| candidate.leave_to_itself(cx));
+    let effects = member.wakes();
+    assert!(matches!(call(&effects).1, Request::Look { announce: Some(_) }));
+    assert!(member.now.since(from) <= timing().renew_every(), "{:?}", member.now.since(from));
 }

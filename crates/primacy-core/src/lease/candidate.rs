@@ -269,8 +269,7 @@ impl Candidate {
         Instant::earliest(call, own)
     }
 
-    /// Whether it waits for the lease with no call under way, so that [`Event::LookAt`] with the present time makes it look,
-    /// unless it asks for the lease.
+    /// Whether it waits for the lease with no call under way, so that [`Event::LookAt`] with the present time makes it look.
     pub fn may_look(&self) -> bool {
         self.state == State::Waiting && self.in_flight.is_none()
     }
@@ -331,6 +330,10 @@ impl Candidate {
 
     /// Somebody else knows better when a look is of use. It decides nothing: whatever a look shows, it is as old as it is.
     fn look_at(&mut self, at: Instant, cx: &mut Context<'_>) {
+        if at <= cx.now && self.state == State::Waiting {
+            // What is to be seen now is seen before it asks.
+            self.seen.iter_mut().for_each(|seen| seen.doubtful = true);
+        }
         if let Some(look) = self.in_flight.take_if(|in_flight| in_flight.kind == Kind::Look) {
             cx.effects.push(Effect::Abandon { call: look.call });
         }

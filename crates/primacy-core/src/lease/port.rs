@@ -117,7 +117,8 @@ pub enum Event {
         /// How.
         result: Result<Reply, CallError>,
     },
-    /// The next look is due at this time, whatever it has planned itself. A look that is under way is given up.
+    /// The next look is due at this time, whatever it has planned itself; if that is now, before it asks for the lease. A look
+    /// that is under way is given up.
     LookAt(Instant),
     /// From now on it stands like this by preference; the smaller rank asks first. `None`: it never asks for the lease, and
     /// hands over if it leads.

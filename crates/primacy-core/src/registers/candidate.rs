@@ -182,10 +182,20 @@ impl GroupCandidate {
                     self.end_call(call, Err(error), cx);
                 }
             }
-            FromGroup::Placed(position) => group.position = Some(position),
+            FromGroup::Placed(position) => {
+                let is_new_in_line = position.in_line && !group.is_in_line();
+                group.position = Some(position);
+                // It is heard with a look: until then hints and a free lease find it at its old place. A look that the group is
+                // to answer is about to be.
+                if is_new_in_line && group.look.is_none() && self.lease.may_look() {
+                    self.step(Event::LookAt(cx.now), None, cx);
+                }
+            }
             FromGroup::Round(round) => {
                 let lease = group.rounds.lease(round);
                 let timing = self.lease.config().timing.with_other_lease(lease)?;
+                let until = cx.now + lease + timing.look_lag();
+                group.shown_until = group.shown_until.map(|shown_until| shown_until.min(until));
                 self.step(Event::Retime(timing), None, cx);
             }
             FromGroup::MakeWay { token } => {
@@ -210,6 +220,11 @@ impl GroupCandidate {
         }
         if let Some(call) = group.leave {
             self.pass(Event::Done { call, result: Ok(Reply::Left) }, cx);
+        }
+        if let Some(until) = group.shown_until.filter(|_| self.lease.may_look()) {
+            // Not all of a process at once.
+            let soon = cx.now + spread(self.lease.config().timing.renew_every(), cx.entropy);
+            self.pass(Event::LookAt(until.min(soon)), cx);
         }
     }
 
@@ -280,6 +295,7 @@ impl GroupCandidate {
         shown: Option<(Sighting, Instant)>,
         cx: &mut CandidateContext<'_>,
     ) {
+        let hurries = self.is_chosen();
         let Some(group) = &mut self.group else { return };
         if let Some((sighting, asked_at)) = shown {
             return self.answer(call, sighting, asked_at, cx);
@@ -289,7 +305,7 @@ impl GroupCandidate {
             // What the members know of each other stands in their registers.
             let request = Request::Look { announce: None };
             cx.effects.push(CandidateEffect::Lease(Effect::Call { call, request, deadline }));
-        } else if let Some(until) = group.shown_until.filter(|until| cx.now < *until) {
+        } else if let Some(until) = group.shown_until.filter(|until| cx.now < *until && !hurries) {
             // Also after it has asked for the lease in vain: hundreds in reserve ask where nobody leads, and would each look
             // after each attempt.
             self.step(Event::LookAt(until), None, cx);
