@@ -20,7 +20,7 @@ pub(crate) fn command(own: &Path, site: &Site, name: &str, round: u64, each: usi
 }
 
 /// The crew: campaigns until it is ended, and tells each time that one of it leads.
-pub fn campaign(each: usize, round: Duration) -> Result<()> {
+pub(crate) fn campaign(each: usize, round: Duration) -> Result<()> {
     let variable = |key: &str| std::env::var(key).with_context(|| format!("{key} is not set"));
     let name = variable("PRIMACY_NAME")?;
     let election = Election::open(&variable("PRIMACY_STORE")?, &variable("PRIMACY_ELECTION")?)?;

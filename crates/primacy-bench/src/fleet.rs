@@ -97,7 +97,7 @@ pub struct Start {
 }
 
 /// The program: tells that it has started, and lives until it is ended.
-pub fn sentry() -> Result<()> {
+pub(crate) fn sentry() -> Result<()> {
     let nanos = clock::boot_nanos().context("no boot clock")?;
     let [token, name] = ["PRIMACY_TOKEN", "PRIMACY_NAME"].map(|key| std::env::var(key).unwrap_or_default());
     let line = format!("{token} {} {name} {nanos}\n", std::process::id());

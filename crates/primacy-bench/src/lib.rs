@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 #![expect(clippy::disallowed_methods, reason = "elapsed time is measured, and nothing suspends the machine meanwhile")]
 
+mod common;
 mod crew;
 mod entropy;
 mod failover;
@@ -23,17 +24,15 @@ mod proc;
 mod spread;
 
 use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-pub use crate::crew::campaign;
+pub use crate::common::CommonOptions;
 pub use crate::entropy::Entropy;
 use crate::failover::Failover;
 pub use crate::failover::{Event, Gaps, gaps};
-pub use crate::fleet::{Fleet, Manner, Start, sentry};
+pub use crate::fleet::{Fleet, Manner, Start};
 pub use crate::place::{Kind, Place, Site};
 pub use crate::plot::steps;
 pub use crate::proc::cpu;
@@ -42,12 +41,8 @@ pub use crate::spread::Spread;
 /// What primacy costs and how fast it fails over, on real processes and real stores.
 #[derive(Parser)]
 struct Options {
-    /// The primacy binary to measure.
-    #[arg(long, default_value = "target/release/primacy")]
-    primacy: PathBuf,
-    /// Where plots and raw figures go.
-    #[arg(long, default_value = "bench/out")]
-    out: PathBuf,
+    #[command(flatten)]
+    common: CommonOptions,
     /// The stores to measure: sqlite, postgres, mariadb, peers (three); the servers are private ones of this run.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sqlite")]
     store: Vec<Kind>,
@@ -76,12 +71,6 @@ struct Options {
     /// can be killed, and lost without a word.
     #[arg(long, requires = "round")]
     each: Option<usize>,
-    /// The program that the measured runners run. Not for people.
-    #[arg(long, hide = true)]
-    sentry: bool,
-    /// Be a process with so many candidates. Not for people.
-    #[arg(long, hide = true)]
-    crew: Option<usize>,
     #[command(subcommand)]
     instead: Option<Instead>,
 }
@@ -94,9 +83,6 @@ enum Instead {
     /// A healthy leader under floods of those who may do nothing else, beside a control that burns as much CPU
     Floods(floods::Options),
 }
-
-/// How long a round of the registers protocol lasts at first, where nothing else is said.
-const ROUND: Duration = Duration::from_secs(2);
 
 impl Options {
     fn manner(&self) -> Manner {
@@ -114,17 +100,14 @@ impl Options {
 /// When a server or a process does not do what is asked, or a file cannot be written.
 pub fn main() -> Result<()> {
     let options = Options::parse();
-    if options.sentry {
-        return sentry();
+    let common = &options.common;
+    if common.run_part(options.round)? {
+        return Ok(());
     }
-    if let Some(each) = options.crew {
-        return campaign(each, options.round.map_or(ROUND, Duration::from_millis));
-    }
-    fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
     match &options.instead {
-        Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &options.primacy, &options.out),
-        Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &options.primacy),
+        Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &common.primacy, &common.out),
+        Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &common.primacy),
         None => {}
     }
     println!("{}", machine());
@@ -133,7 +116,7 @@ pub fn main() -> Result<()> {
     }
     let mut failovers = Vec::new();
     for &kind in &options.store {
-        let place = Place::start(kind, &options.primacy)?;
+        let place = Place::start(kind, &common.primacy)?;
         if wanted("renewal") {
             println!("{}", micro::renewal(&place)?);
         }
@@ -152,15 +135,15 @@ pub fn main() -> Result<()> {
         }
         if wanted("idle") {
             for &candidates in &options.candidates {
-                let idle = idle::measure(&options.primacy, &place, candidates, options.manner(), options.idle_seconds)?;
+                let idle = idle::measure(&common.primacy, &place, candidates, options.manner(), options.idle_seconds)?;
                 println!("{idle}");
             }
         }
     }
     if !failovers.is_empty() {
-        fs::write(options.out.join("failover.json"), serde_json::to_vec_pretty(&failovers)?)?;
-        plot::failover(&options.out, &failovers)?;
-        println!("plots and raw figures are in {}", options.out.display());
+        fs::write(common.out.join("failover.json"), serde_json::to_vec_pretty(&failovers)?)?;
+        plot::failover(&common.out, &failovers)?;
+        println!("plots and raw figures are in {}", common.out.display());
     }
     Ok(())
 }
@@ -175,7 +158,8 @@ fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Re
             let repeats = if event == Event::SilentLoss { options.silent_repeats } else { options.repeats };
             if repeats > 0 {
                 let processes = candidates / options.each.unwrap_or(1);
-                let failover = Failover::measure(&options.primacy, place, event, processes, repeats, options.manner())?;
+                let failover =
+                    Failover::measure(&options.common.primacy, place, event, processes, repeats, options.manner())?;
                 println!("{failover}");
                 results.push(failover);
             }

@@ -20,6 +20,8 @@ pub mod scale;
 
 mod adversary;
 mod batch;
+#[cfg(feature = "cli")]
+mod batch_args;
 #[cfg(feature = "canaries")]
 mod canary;
 mod clock;
@@ -46,6 +48,8 @@ mod work;
 mod world;
 
 pub use batch::{Failure, Report, run, run_seed};
+#[cfg(feature = "cli")]
+pub use batch_args::BatchArgs;
 #[cfg(feature = "canaries")]
 pub use canary::{CANARIES, Canary, Hunt};
 pub use oracle::{Oracle, Violation};

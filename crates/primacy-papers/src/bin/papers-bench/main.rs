@@ -7,29 +7,16 @@ mod contests;
 mod mysql_lease;
 mod registers;
 
-use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use primacy_bench::CommonOptions;
 
 /// What the elections of the papers cost and how fast they fail over, beside primacy's.
 #[derive(Parser)]
 struct Options {
-    /// The primacy binary to measure.
-    #[arg(long, default_value = "target/release/primacy")]
-    primacy: PathBuf,
-    /// Where plots and raw figures go.
-    #[arg(long, default_value = "bench/out")]
-    out: PathBuf,
-    /// The program that the measured runners run. Not for people.
-    #[arg(long, hide = true)]
-    sentry: bool,
-    /// Be a process with so many candidates. Not for people.
-    #[arg(long, hide = true, requires = "round")]
-    crew: Option<usize>,
-    /// The rounds of that process, in milliseconds. Not for people.
+    #[command(flatten)]
+    common: CommonOptions,
+    /// The rounds of a process with candidates, in milliseconds. Not for people.
     #[arg(long, hide = true)]
     round: Option<u64>,
     #[command(subcommand)]
@@ -48,17 +35,14 @@ enum What {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if options.sentry {
-        return primacy_bench::sentry();
+    let common = &options.common;
+    if common.run_part(options.round)? {
+        return Ok(());
     }
-    if let Some((each, round)) = options.crew.zip(options.round) {
-        return primacy_bench::campaign(each, Duration::from_millis(round));
-    }
-    fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let machine = primacy_bench::machine();
     match options.what.context("say what is to be measured: mysql-lease, peers or registers")? {
-        What::MysqlLease(lease) => mysql_lease::run(&lease, &machine, &options.primacy),
-        What::Peers(peers) => contests::run(&peers, &machine, &options.out),
-        What::Registers(series) => registers::run(&series, &machine, &options.primacy),
+        What::MysqlLease(lease) => mysql_lease::run(&lease, &machine, &common.primacy),
+        What::Peers(peers) => contests::run(&peers, &machine, &common.out),
+        What::Registers(series) => registers::run(&series, &machine, &common.primacy),
     }
 }

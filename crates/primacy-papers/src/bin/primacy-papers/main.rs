@@ -1,7 +1,6 @@
 //! The command `primacy-papers`: search the published forms, hunt their flaws by seed, tell their stories.
 
 use std::io::{self, Write};
-use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,24 +47,6 @@ enum Command {
     },
     /// Show how the registers protocol splits as published, and what each repair is for
     Registers(Registers),
-}
-
-/// Where a batch begins, and on how many threads.
-#[derive(clap::Args, Clone)]
-struct Batch {
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    /// How many threads
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
-}
-
-impl Batch {
-    /// So many seeds.
-    fn seeds(&self, count: u64) -> Range<u64> {
-        self.from..self.from.saturating_add(count)
-    }
 }
 
 fn main() -> ExitCode {

@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use primacy_papers::registers::{self, Choices, PRESETS, Preset, Survey};
-
-use crate::Batch;
+use primacy_sim::BatchArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Registers {
@@ -15,7 +14,7 @@ pub(crate) struct Registers {
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     #[command(flatten)]
-    batch: Batch,
+    batch: BatchArgs,
     /// Tell the whole of this seed instead
     #[arg(long, requires = "choices")]
     replay: Option<u64>,

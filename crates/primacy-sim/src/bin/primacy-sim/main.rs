@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, Write};
 use std::iter;
-use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,7 +9,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum as _};
 use primacy_core::{Timing, TimingSettings};
 use primacy_sim::{
-    CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Steady, Tally,
+    BatchArgs, CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Steady,
+    Tally,
 };
 use scale::Scale;
 
@@ -34,7 +34,7 @@ enum Command {
         /// Only this one
         name: Option<String>,
         #[command(flatten)]
-        batch: Batch,
+        batch: BatchArgs,
         /// Go on this long instead of the stated number of seeds
         #[arg(long)]
         within: Option<u64>,
@@ -71,31 +71,13 @@ impl Worlds {
     }
 }
 
-/// Where a batch begins, and on how many threads.
-#[derive(clap::Args, Clone)]
-struct Batch {
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    /// How many threads
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
-}
-
-impl Batch {
-    /// So many seeds.
-    fn seeds(&self, count: u64) -> Range<u64> {
-        self.from..self.from.saturating_add(count)
-    }
-}
-
 #[derive(clap::Args)]
 struct Run {
     /// How many seeds
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     #[command(flatten)]
-    batch: Batch,
+    batch: BatchArgs,
     #[command(flatten)]
     worlds: Worlds,
     /// What continuous integration runs: at least 20,000 seeds, 2,000 simulated hours, three million faults, 80,000
@@ -127,7 +109,7 @@ struct StayArgs {
     #[arg(long, default_value_t = 4)]
     worlds: u64,
     #[command(flatten)]
-    batch: Batch,
+    batch: BatchArgs,
     /// How long each lasts, in simulated hours
     #[arg(long, default_value_t = 24)]
     hours: u64,
@@ -186,12 +168,12 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
         // No two of them see the same faults.
         batch.from += CI_PEERS_SEEDS;
     }
-    good &= hunt(None, &Batch { from: 0, ..run.batch }, None, &[], 0)?;
+    good &= hunt(None, &BatchArgs { from: 0, ..run.batch }, None, &[], 0)?;
     Ok(good)
 }
 
 /// Runs so many seeds. Whether they kept all promises and were worth it, and what happened.
-fn run_batch(batch: &Batch, seeds: u64, setup: &Setup) -> io::Result<(bool, Tally)> {
+fn run_batch(batch: &BatchArgs, seeds: u64, setup: &Setup) -> io::Result<(bool, Tally)> {
     let watch = Stopwatch::start();
     let shown = Mutex::new(0);
     let progress = |tally: &Tally| show_progress(tally, seeds, &watch, &shown);
@@ -375,8 +357,8 @@ fn oracle(name: &str) -> Result<Oracle, String> {
     found.ok_or_else(|| format!("the oracles are {}", names()))
 }
 
-fn hunt(name: Option<&str>, batch: &Batch, within: Option<u64>, mute: &[Oracle], share: u64) -> io::Result<bool> {
-    let Batch { from, threads } = *batch;
+fn hunt(name: Option<&str>, batch: &BatchArgs, within: Option<u64>, mute: &[Oracle], share: u64) -> io::Result<bool> {
+    let BatchArgs { from, threads } = *batch;
     let mut out = io::stdout().lock();
     let mut all = true;
     writeln!(out, "{:<26} {:>6} of {:<6} {:<12} bug", "planted", "seeds", "at most", "found by")?;
