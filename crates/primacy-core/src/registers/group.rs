@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::history::History;
-use super::messages::Position;
+use super::messages::{FromGroup, Position};
 use super::pace::Pace;
 use super::port::{Candidacy, Descriptor, Effect, Event, ProcessId, Reply, Request, Vars};
 use super::rounds::Rounds;
-use crate::lease::{CallError, CallId};
+use crate::lease::{CallError, CallId, Sighting};
 use crate::select::{FailBack, FailBackWatch};
 use crate::time::back_off;
 use crate::{CandidateId, Instant, Token};
@@ -335,11 +335,11 @@ impl Group {
                     self.beats_without = beats.min(HEAD_EVERY);
                 }
                 self.tell_places(cx);
-                self.seen(Effect::Seen { sighting, asked_at }, cx);
+                self.seen(sighting, asked_at, cx);
             }
             (Kind::Beat { .. }, Reply::Evicted { eviction, sighting }) => {
                 self.evicted(eviction, cx);
-                self.seen(Effect::Seen { sighting, asked_at }, cx);
+                self.seen(sighting, asked_at, cx);
             }
             (Kind::Survey, Reply::Surveyed { vars, descriptors }) => {
                 self.learn(vars, cx);
@@ -373,11 +373,9 @@ impl Group {
         self.next_beat = if next > cx.now { next.min(sent_at + round) } else { sent_at + round };
     }
 
-    fn seen(&mut self, effect: Effect, cx: &mut Context<'_>) {
-        if let Effect::Seen { asked_at, .. } = &effect {
-            self.wanted = self.wanted.filter(|wanted| wanted > asked_at);
-        }
-        cx.effects.push(effect);
+    fn seen(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut Context<'_>) {
+        self.wanted = self.wanted.filter(|wanted| *wanted > asked_at);
+        cx.effects.push(Effect::TellAll(FromGroup::Seen { sighting, asked_at }));
     }
 
     fn evicted(&mut self, eviction: Option<super::port::Eviction>, cx: &mut Context<'_>) {
@@ -410,7 +408,7 @@ impl Group {
                 self.slower = Some((round.max(former), longer.max(until)));
             }
             self.next_beat = self.next_beat.min(cx.now + vars.round);
-            cx.effects.push(Effect::Round { round: vars.round });
+            cx.effects.push(Effect::TellAll(FromGroup::Round(vars.round)));
         }
     }
 
@@ -421,7 +419,7 @@ impl Group {
         self.next_beat = cx.now + back_off(self.failures, self.round() / 4, cx.entropy);
         let asked_at = in_flight.sent_at;
         self.wanted = self.wanted.filter(|wanted| *wanted > asked_at);
-        cx.effects.push(Effect::NotSeen { error, asked_at });
+        cx.effects.push(Effect::TellAll(FromGroup::NotSeen { error, asked_at }));
         if let State::Leaving { .. } = self.state {
             self.stopped(cx);
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::messages::Position;
+use super::messages::{FromGroup, Position};
 use crate::lease::{CallError, CallId, Sighting};
 use crate::select::Rank;
 use crate::{CandidateId, Instant, Label, Token};
@@ -257,30 +257,13 @@ pub enum Effect {
         /// Its name.
         call: CallId,
     },
-    /// Show the record to the candidates of the group, to each with its own standing: what looks that wait are answered
-    /// with.
-    Seen {
-        /// The record.
-        sighting: Sighting,
-        /// When the call was sent that brought it.
-        asked_at: Instant,
-    },
-    /// A call failed: whoever waits for a look that it was to answer is told this.
-    NotSeen {
-        /// What is known.
-        error: CallError,
-        /// When the call was sent that failed.
-        asked_at: Instant,
-    },
+    /// Tell each candidate of the group: what a heartbeat has read or that it failed, by which looks that wait are answered, or how
+    /// long rounds last from now on.
+    TellAll(FromGroup),
     /// Where the candidates of the group stand, by identity; whoever is not named never leads.
     Placed {
         /// In no particular order.
         positions: Vec<(CandidateId, Position)>,
-    },
-    /// Rounds last this long from now on: leases of the group's candidates are to follow.
-    Round {
-        /// The round time.
-        round: Duration,
     },
     /// The process was evicted although it lives. It joins again by itself.
     Evicted {

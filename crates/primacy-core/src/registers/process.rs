@@ -195,24 +195,20 @@ impl Process {
                 self.leaving.extend(self.without.take().into_iter().flat_map(|(_, without)| without));
                 cx.effects.push(ProcessEffect::Abandon { call });
             }
-            Effect::Seen { sighting, asked_at } => self.tell_all(&FromGroup::Seen { sighting, asked_at }, cx),
-            Effect::NotSeen { error, asked_at } => self.tell_all(&FromGroup::NotSeen { error, asked_at }, cx),
+            Effect::TellAll(what) => {
+                let tell = |known: &Candidacy| ProcessEffect::Tell { to: known.id, what: what.clone() };
+                cx.effects.extend(self.candidates.iter().map(tell));
+            }
             Effect::Placed { positions } => {
                 let tell = |(to, position)| ProcessEffect::Tell { to, what: FromGroup::Placed(position) };
                 cx.effects.extend(positions.into_iter().map(tell));
             }
-            Effect::Round { round } => self.tell_all(&FromGroup::Round(round), cx),
             Effect::Evicted { eviction } => cx.effects.push(ProcessEffect::Evicted { eviction }),
             Effect::HandOver { holder, token, .. } => {
                 cx.effects.push(ProcessEffect::Tell { to: holder, what: FromGroup::MakeWay { token } });
             }
             Effect::Stopped => have_left(core::mem::take(&mut self.leaving), cx),
         }
-    }
-
-    fn tell_all(&self, what: &FromGroup, cx: &mut ProcessContext<'_>) {
-        let tell = |known: &Candidacy| ProcessEffect::Tell { to: known.id, what: what.clone() };
-        cx.effects.extend(self.candidates.iter().map(tell));
     }
 
     fn enters_untold(&self) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallError, Sighting};
 use primacy_core::registers::{
-    CallId, Candidacy, Config, Context, Effect, Event, Group, Position, ProcessId, Reply, Request, Rounds,
+    CallId, Candidacy, Config, Context, Effect, Event, FromGroup, Group, Position, ProcessId, Reply, Request, Rounds,
     RoundsSettings,
 };
 use primacy_core::select::{FailBack, Rank};
@@ -144,14 +144,14 @@ impl Village {
                     house.call = Some((call, request, now + house.latency));
                 }
                 Effect::Abandon { .. } => house.call = None,
-                Effect::Seen { sighting, asked_at } => {
+                Effect::TellAll(FromGroup::Seen { sighting, asked_at }) => {
                     assert!(asked_at <= now);
                     house.shown += 1;
                     house.last_shown = Some((sighting, asked_at));
                 }
-                Effect::NotSeen { .. } => {}
                 Effect::Placed { positions } => house.positions = positions.into_iter().collect(),
-                Effect::Round { round } => house.rounds_seen.push(round),
+                Effect::TellAll(FromGroup::Round(round)) => house.rounds_seen.push(round),
+                Effect::TellAll(_) => {}
                 Effect::Evicted { eviction } => {
                     house.evictions.push(eviction.map_or("?".to_owned(), |eviction| eviction.to_string()));
                 }
