@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use primacy_core::lease::CallError;
 use primacy_core::quorum::{Clerk, Configuration as _, Pace};
 use tokio::sync::{Mutex, Notify};
-use tokio::task::JoinHandle;
 
 use super::address::PeerAddress;
 use super::desk::PeersDesk;
@@ -17,6 +16,7 @@ use super::pool::{Heard, Places, Pool, carry_out};
 use super::survey::PeersSurvey;
 use super::tls::{Identity, Revocations, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
+use crate::store::hint_task::HintTask;
 use crate::store::{
     Announcement, BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, Survey,
     UrlError,
@@ -173,7 +173,7 @@ impl Store for PeersStore {
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.places, "a listener", Some(election.as_str())).await?;
-            Ok(Box::new(PeersHints::listening(pool)) as Box<dyn Hints>)
+            Ok(Box::new(hints(pool)) as Box<dyn Hints>)
         })
     }
 
@@ -182,38 +182,18 @@ impl Store for PeersStore {
     }
 }
 
-/// Each voter hints at each change. What nobody waits for is kept as one hint, however much comes.
-struct PeersHints {
-    bell: Arc<Notify>,
-    task: JoinHandle<()>,
-}
-
-impl PeersHints {
-    fn listening(mut pool: Pool) -> Self {
-        let bell = Arc::<Notify>::default();
-        let rung = Arc::clone(&bell);
-        let task = tokio::spawn(async move {
-            loop {
-                // Voters that are new have not been listened to.
-                if let Heard::Hint | Heard::Moved(_) = pool.heard().await {
-                    rung.notify_one();
-                }
+/// Each voter hints at each change.
+fn hints(mut pool: Pool) -> HintTask {
+    let bell = Arc::<Notify>::default();
+    let rung = Arc::clone(&bell);
+    HintTask::spawn(bell, async move {
+        loop {
+            // Voters that are new have not been listened to.
+            if let Heard::Hint | Heard::Moved(_) = pool.heard().await {
+                rung.notify_one();
             }
-        });
-        Self { bell, task }
-    }
-}
-
-impl Drop for PeersHints {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Hints for PeersHints {
-    fn next(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.bell.notified())
-    }
+        }
+    })
 }
 
 struct PeersSession {

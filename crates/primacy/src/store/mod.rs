@@ -1,7 +1,11 @@
 //! The port to a store: what it must do, and by which URL it is found.
 
 pub mod conformance;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod findings;
 mod forget;
+#[cfg(any(feature = "mysql", feature = "peers"))]
+pub(crate) mod hint_task;
 pub(crate) mod history;
 pub mod memory;
 #[cfg(feature = "mysql")]

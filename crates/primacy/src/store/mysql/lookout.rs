@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tracing::debug;
 
-use super::super::{BoxFuture, Hints, StoreError};
+use super::super::StoreError;
+use super::super::hint_task::HintTask;
 use super::fault::Fault;
 use super::hint_state::HintState;
 use super::line::{Answer, Line, Purpose};
@@ -71,58 +71,35 @@ pub(super) const SILENT_FOR_SECONDS: u64 = 2;
 const SOON: Duration = Duration::from_millis(200);
 const LATE: Duration = Duration::from_secs(30);
 
-/// One waiter's hints.
-#[derive(Debug)]
-pub(super) struct Lookout {
-    bell: Arc<Notify>,
-    task: JoinHandle<()>,
-}
-
-impl Lookout {
-    /// Knows the row as it is when this returns, unless the server cannot be reached now; then listening begins later,
-    /// and with a hint.
-    pub(super) async fn start(
-        place: &Place,
-        election: &ElectionName,
-        hints: Arc<HintState>,
-    ) -> Result<Self, StoreError> {
-        let mut post = Post {
-            place: place.clone(),
-            election: election.clone(),
-            hints,
-            bell: Arc::default(),
-            known: None,
-            changed_at: clock::now(),
-            retry: SOON,
-        };
-        let line = match post.begin().await {
-            Ok(line) => {
-                // What stands at the start is no news.
-                post.bell = Arc::default();
-                Some(line)
-            }
-            Err(error @ StoreError::Unusable(_)) => return Err(error),
-            Err(error) => {
-                debug!(%error, "no hints for now; the store is polled");
-                None
-            }
-        };
-        let bell = Arc::clone(&post.bell);
-        Ok(Self { bell, task: tokio::spawn(async move { post.keep(line).await }) })
-    }
-}
-
-impl Drop for Lookout {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Hints for Lookout {
-    /// A hint that nobody waits for is kept by the bell, as one.
-    fn next(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.bell.notified())
-    }
+/// One waiter's hints. Knows the row as it is when this returns, unless the server cannot be reached now; then listening begins
+/// later, and with a hint.
+pub(super) async fn hints(
+    place: &Place,
+    election: &ElectionName,
+    hints: Arc<HintState>,
+) -> Result<HintTask, StoreError> {
+    let mut post = Post {
+        place: place.clone(),
+        election: election.clone(),
+        hints,
+        bell: Arc::default(),
+        known: None,
+        changed_at: clock::now(),
+        retry: SOON,
+    };
+    let line = match post.begin().await {
+        Ok(line) => {
+            // What stands at the start is no news.
+            post.bell = Arc::default();
+            Some(line)
+        }
+        Err(error @ StoreError::Unusable(_)) => return Err(error),
+        Err(error) => {
+            debug!(%error, "no hints for now; the store is polled");
+            None
+        }
+    };
+    Ok(HintTask::spawn(Arc::clone(&post.bell), async move { post.keep(line).await }))
 }
 
 /// What came of a wait on the server.

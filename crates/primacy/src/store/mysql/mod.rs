@@ -29,7 +29,6 @@ use crate::ElectionName;
 use desk::MysqlDesk;
 use hint_state::HintStates;
 use line::Purpose;
-use lookout::Lookout;
 pub use place::Oddities;
 use place::Place;
 use registry::MysqlRegistry;
@@ -138,7 +137,7 @@ impl Store for MysqlStore {
     /// Needs a tokio runtime with I/O and time, in which a task goes on listening until the hints are dropped.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            let lookout = Lookout::start(&self.place, election, self.hint_states.of(election)).await?;
+            let lookout = lookout::hints(&self.place, election, self.hint_states.of(election)).await?;
             Ok(Box::new(lookout) as Box<dyn Hints>)
         })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use primacy_core::ids::escape;
 
+use super::super::findings::{RENEWALS, finding, latency};
 use super::super::history::unix_ms;
 use super::super::{Finding, Probe, Severity, StoreError};
 use super::fault::Fault;
@@ -12,8 +13,6 @@ use super::line::Line;
 use super::packet::{Packet, bytes};
 use super::schema;
 use crate::clock;
-
-const RENEWALS: usize = 30;
 
 pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
     let settings = Settings::read(line).await?;
@@ -53,10 +52,6 @@ pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
         findings.push(latency(&taken));
     }
     Ok(Probe { product: line.server.version.clone(), renewals: taken, findings, surveyed: None })
-}
-
-fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {
-    Finding { severity, code, message: message.into() }
 }
 
 /// Variables and counters of the server, as far as it has them.
@@ -372,13 +367,6 @@ async fn renewals(line: &mut Line) -> Result<Vec<Duration>, StoreError> {
             Ok(taken)
         }
     }
-}
-
-fn latency(renewals: &[Duration]) -> Finding {
-    let slowest = renewals.last().copied().unwrap_or_default();
-    let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();
-    let severity = if slowest > Duration::from_millis(250) { Severity::Warning } else { Severity::Fine };
-    finding(severity, "latency", format!("a durable change takes {median:.1?} at the median and {slowest:.1?} at most"))
 }
 
 async fn text(line: &mut Line, question: &str) -> Result<String, StoreError> {

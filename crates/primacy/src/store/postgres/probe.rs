@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
+use super::super::findings::{RENEWALS, finding, latency};
 use super::super::{Finding, Probe, Severity};
 use super::about::{PROBE_CLOCK, PROBE_CREATORS, PROBE_SETTINGS, PROBE_TABLES};
 use super::bell::{Ringer, Tidings};
@@ -14,8 +15,6 @@ use super::link::Link;
 use super::schema::Server;
 use super::statements::{PROBE_CLEAR, PROBE_RENEW};
 use crate::clock;
-
-const RENEWALS: usize = 30;
 
 pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Result<Probe, Fault> {
     let mut findings = Vec::new();
@@ -48,10 +47,6 @@ pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Re
         renewals
     };
     Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals, findings, surveyed: None })
-}
-
-fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {
-    Finding { severity, code, message: message.into() }
 }
 
 /// What the server says of itself.
@@ -363,11 +358,4 @@ async fn renewals(link: &mut Link) -> Result<Vec<Duration>, Fault> {
     link.run(PROBE_CLEAR, &[], Stake::Reading).await?;
     taken.sort_unstable();
     Ok(taken)
-}
-
-fn latency(renewals: &[Duration]) -> Finding {
-    let slowest = renewals.last().copied().unwrap_or_default();
-    let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();
-    let severity = if slowest > Duration::from_millis(250) { Severity::Warning } else { Severity::Fine };
-    finding(severity, "latency", format!("a durable change takes {median:.1?} at the median and {slowest:.1?} at most"))
 }

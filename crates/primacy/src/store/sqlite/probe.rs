@@ -5,13 +5,12 @@ use std::time::Duration;
 use nix::sys::statvfs::statvfs;
 use rusqlite::params;
 
+use super::super::findings::{RENEWALS, finding, latency};
 use super::super::{Finding, Probe, Severity, StoreError};
 use super::board::Board;
 use super::db::{Db, Durability, End};
 use super::place::{FileSystem, OVERLAY};
 use crate::clock;
-
-const RENEWALS: usize = 30;
 
 pub(super) fn run(db: &mut Db) -> Result<Probe, StoreError> {
     let mut findings = vec![file_system(db), space(db)];
@@ -32,10 +31,6 @@ pub(super) fn run(db: &mut Db) -> Result<Probe, StoreError> {
         renewals
     };
     Ok(Probe { product: format!("SQLite {}", rusqlite::version()), renewals, findings, surveyed: None })
-}
-
-fn finding(severity: Severity, code: &'static str, message: impl Into<String>) -> Finding {
-    Finding { severity, code, message: message.into() }
 }
 
 fn file_system(db: &Db) -> Finding {
@@ -132,11 +127,4 @@ fn renewals(db: &mut Db) -> Result<Vec<Duration>, StoreError> {
     clean_up(db)?;
     taken.sort_unstable();
     Ok(taken)
-}
-
-fn latency(renewals: &[Duration]) -> Finding {
-    let slowest = renewals.last().copied().unwrap_or_default();
-    let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();
-    let severity = if slowest > Duration::from_millis(250) { Severity::Warning } else { Severity::Fine };
-    finding(severity, "latency", format!("a durable change takes {median:.1?} at the median and {slowest:.1?} at most"))
 }
