@@ -240,6 +240,10 @@ pub(crate) async fn sleep_until(at: Option<Instant>, leads: bool) {
 }
 
 #[cfg(test)]
+#[path = "../tests/support/gated.rs"]
+mod gated;
+
+#[cfg(test)]
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
@@ -247,21 +251,20 @@ mod tests {
     use primacy_core::select::FailBack;
     use tokio::sync::Semaphore;
 
+    use super::gated::{Gate, GatedStore};
     use super::*;
     use crate::group::{GroupSlot, Settings};
-    use crate::store::memory::MemoryStore;
-    use crate::store::{Desk, EndReason, Registry};
+    use crate::store::EndReason;
     use crate::{Label, Token};
 
     const LEASE: Duration = Duration::from_secs(4);
     const NOT_DONE: primacy_core::lease::CallError = primacy_core::lease::CallError::NotDone;
 
-    /// A store that notes who comes for the lease, and lets each in when the test says so.
+    /// Notes who comes for the lease, and lets each in when the test says so.
     #[derive(Debug)]
     struct Quay {
-        inner: MemoryStore,
         came: Mutex<Vec<String>>,
-        gate: Semaphore,
+        lets_in: Semaphore,
     }
 
     impl Quay {
@@ -270,33 +273,12 @@ mod tests {
         }
     }
 
-    impl Store for Quay {
-        fn location(&self) -> String {
-            self.inner.location()
-        }
-
-        fn session<'a>(
-            &'a self,
-            election: &'a ElectionName,
-            candidate: &'a Holder,
-        ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
+    impl Gate for Quay {
+        fn session<'a>(&'a self, candidate: &'a Holder) -> BoxFuture<'a, ()> {
             Box::pin(async move {
                 self.came.lock().unwrap_or_else(PoisonError::into_inner).push(candidate.label.to_string());
-                self.gate.acquire().await.expect("it is never closed").forget();
-                self.inner.session(election, candidate).await
+                self.lets_in.acquire().await.expect("it is never closed").forget();
             })
-        }
-
-        fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
-            self.inner.registry(election)
-        }
-
-        fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-            self.inner.desk()
-        }
-
-        fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
-            self.inner.hints(election)
         }
     }
 
@@ -319,8 +301,8 @@ mod tests {
         }
     }
 
-    fn quay() -> Arc<Quay> {
-        Arc::new(Quay { inner: MemoryStore::default(), came: Mutex::default(), gate: Semaphore::new(0) })
+    fn quay() -> Arc<GatedStore<Quay>> {
+        Arc::new(GatedStore::new(Quay { came: Mutex::default(), lets_in: Semaphore::new(0) }))
     }
 
     fn time(call: Duration) -> CallTime {
@@ -328,7 +310,7 @@ mod tests {
         CallTime { asked_at: now, deadline: now + call, opening: Duration::from_secs(20) }
     }
 
-    fn looking(quay: &Arc<Quay>) -> StoreClient {
+    fn looking(quay: &Arc<GatedStore<Quay>>) -> StoreClient {
         let (id, label) = (CandidateId::from_bits(rand::random()), Label::new("one").expect("valid"));
         let me = Holder { id, label, data: String::new() };
         StoreClient::new(quay.clone(), ElectionName::new("jobs").expect("valid"), me, None)
@@ -346,7 +328,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_answers_the_hints_that_came_before_it() {
         let quay = quay();
-        quay.gate.add_permits(9);
+        quay.gate.lets_in.add_permits(9);
         let mut client = looking(&quay);
         let (election, me) = (client.election.clone(), client.me.clone());
         client.hints = HintSubscription::Open(quay.hints(&election).await.expect("opens"));
@@ -377,19 +359,19 @@ mod tests {
             assert!(tried(&mut client).await.is_none(), "the gate is shut");
             assert!(client.hang_up(), "the opening goes on");
         }
-        assert_eq!(quay.came(), ["one"], "one opening for three calls");
-        quay.gate.add_permits(1);
+        assert_eq!(quay.gate.came(), ["one"], "one opening for three calls");
+        quay.gate.lets_in.add_permits(1);
         openings().await;
         client.send(CallId(4), Request::Look { announce: None }, time(LEASE), false);
         let answer = client.connection.answer().await;
         assert!(matches!(answer, (CallId(4), Ok(Reply::Seen(_)))), "{answer:?}");
-        assert_eq!(quay.came(), ["one"]);
+        assert_eq!(quay.gate.came(), ["one"]);
         // A connection whose call was given up is not used again.
         client.send(CallId(5), Request::Look { announce: None }, time(LEASE), false);
         assert!(!client.hang_up());
         client.send(CallId(6), Request::Look { announce: None }, time(LEASE), false);
         assert!(tried(&mut client).await.is_none(), "the gate is shut");
-        assert_eq!(quay.came(), ["one", "one"]);
+        assert_eq!(quay.gate.came(), ["one", "one"]);
     }
 
     #[tokio::test]
@@ -399,13 +381,13 @@ mod tests {
         // Most of its time is over before there is a connection.
         let late = CallTime { deadline: clock::now(), ..time(LEASE) };
         client.send(CallId(1), Request::Look { announce: None }, late, false);
-        quay.gate.add_permits(1);
+        quay.gate.lets_in.add_permits(1);
         let answer = client.connection.answer().await;
         let is_late = |error: &StoreError| error.to_string().contains("too late") && error.outcome() == NOT_DONE;
         assert!(matches!(&answer, (CallId(1), Err(error)) if is_late(error)), "{answer:?}");
         client.send(CallId(2), Request::Look { announce: None }, time(LEASE), false);
         assert!(client.connection.answer().await.1.is_ok());
-        assert_eq!(quay.came(), ["one"]);
+        assert_eq!(quay.gate.came(), ["one"]);
     }
 
     #[tokio::test]
@@ -439,15 +421,15 @@ mod tests {
             client
         });
         settle(&mut clients).await;
-        assert_eq!(quay.came(), ["first", "in line"]);
+        assert_eq!(quay.gate.came(), ["first", "in line"]);
         // The opening of a call that is given up goes on, and is still in the door.
         assert!(clients[0].hang_up());
         settle(&mut clients).await;
-        assert_eq!(quay.came(), ["first", "in line"]);
-        quay.gate.add_permits(1);
+        assert_eq!(quay.gate.came(), ["first", "in line"]);
+        quay.gate.lets_in.add_permits(1);
         settle(&mut clients).await;
-        assert_eq!(quay.came(), ["first", "in line", "second"]);
-        quay.gate.add_permits(2);
+        assert_eq!(quay.gate.came(), ["first", "in line", "second"]);
+        quay.gate.lets_in.add_permits(2);
         let [_, second, in_line] = &mut clients;
         assert!(second.connection.answer().await.1.is_ok() && in_line.connection.answer().await.1.is_ok());
     }

@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use primacy::select::Rank;
 use primacy::store::memory::MemoryStore;
-use primacy::store::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError};
+use primacy::store::{self, BoxFuture, Holder, Store};
 use primacy::{
     Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Protocol, Rounds, RoundsSettings, Status,
     StopReason,
 };
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+
+use gated::{Gate, GatedStore};
+
+#[path = "support/gated.rs"]
+mod gated;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const ROUND: Duration = Duration::from_millis(250);
@@ -179,43 +184,21 @@ async fn both_protocols_may_stand_in_one_election() {
     assert!(second.token() > token);
 }
 
-/// A store that opens one connection for rounds, once the test lets it, and no other ever.
+/// Opens one connection for rounds, once the test lets it, and no other ever.
 #[derive(Debug)]
 struct OneDoor {
-    inner: MemoryStore,
     used: AtomicBool,
     door: Semaphore,
 }
 
-impl Store for OneDoor {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-
-    fn session<'a>(
-        &'a self,
-        election: &'a ElectionName,
-        candidate: &'a Holder,
-    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
-        self.inner.session(election, candidate)
-    }
-
-    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+impl Gate for OneDoor {
+    fn registry(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if self.used.swap(true, Ordering::SeqCst) {
                 return std::future::pending().await;
             }
             self.door.acquire().await.expect("it is never closed").forget();
-            self.inner.registry(election).await
         })
-    }
-
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        self.inner.desk()
-    }
-
-    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
-        self.inner.hints(election)
     }
 }
 
@@ -223,56 +206,35 @@ impl Store for OneDoor {
 /// would never get in.
 #[tokio::test]
 async fn a_connection_that_is_long_in_opening_is_not_given_up_with_the_call() {
-    let store =
-        Arc::new(OneDoor { inner: MemoryStore::default(), used: AtomicBool::new(false), door: Semaphore::new(0) });
+    let store = Arc::new(GatedStore::new(OneDoor { used: AtomicBool::new(false), door: Semaphore::new(0) }));
     let as_store: Arc<dyn Store> = store.clone();
     let candidate = campaign(&process(&as_store), "late", Some(Rank::default()));
     let mut status = candidate.status();
     let gave_up = status.wait_for(|status| matches!(status, Status::Waiting { trouble: Some(_), .. }));
     timeout(PATIENCE, gave_up).await.expect("in time").expect("it runs");
-    store.door.add_permits(1);
+    store.gate.door.add_permits(1);
     joined(&candidate).await;
 }
 
-/// A store whose first connection for a lease is a panic. It notes which threads ask for one.
+/// The first connection for a lease is a panic. It notes which threads ask for one.
 #[derive(Debug, Default)]
 struct Brittle {
-    inner: MemoryStore,
     asked: Mutex<Vec<ThreadId>>,
 }
 
-impl Store for Brittle {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-
-    fn session<'a>(
-        &'a self,
-        election: &'a ElectionName,
-        candidate: &'a Holder,
-    ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.push(std::thread::current().id());
-        assert!(asked.len() > 1, "the first connection");
-        self.inner.session(election, candidate)
-    }
-
-    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
-        self.inner.registry(election)
-    }
-
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        self.inner.desk()
-    }
-
-    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
-        self.inner.hints(election)
+impl Gate for Brittle {
+    fn session<'a>(&'a self, _candidate: &'a Holder) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.push(std::thread::current().id());
+            assert!(asked.len() > 1, "the first connection");
+        })
     }
 }
 
 #[tokio::test]
 async fn candidates_of_one_process_share_a_thread_and_one_that_panics_takes_no_other_with_it() {
-    let store = Arc::new(Brittle::default());
+    let store = Arc::new(GatedStore::<Brittle>::default());
     let as_store: Arc<dyn Store> = store.clone();
     let election = process(&as_store);
     // Keeps the group there while the first ends.
@@ -281,7 +243,7 @@ async fn candidates_of_one_process_share_a_thread_and_one_that_panics_takes_no_o
     assert_eq!(timeout(PATIENCE, first.elected()).await.expect("in time").err(), Some(StopReason::DriverFailed));
     let mut second = campaign(&election, "second", Some(Rank::default()));
     assert!(elected(&mut second).await.is_current());
-    let asked = store.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let asked = store.gate.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
     assert!(asked.len() >= 2 && asked.iter().all(|thread| *thread == asked[0]), "{asked:?}");
     assert_ne!(asked[0], std::thread::current().id());
 }
