@@ -25,6 +25,8 @@ fn label(name: &str) -> Label {
 struct Member {
     candidate: GroupCandidate,
     now: Instant,
+    /// No sibling asks for the lease: whoever waits for its turn has it at once.
+    turn_is_free: bool,
 }
 
 impl Member {
@@ -33,7 +35,8 @@ impl Member {
         let candidacy = Candidacy { id, label: label("me"), data: String::new(), rank };
         let rounds = Rounds::new(RoundsSettings::new(ROUND)).expect("valid");
         let config = Config::new(id, label("me"), timing());
-        Self { candidate: GroupCandidate::new(config, rounds, candidacy), now: Instant::from_nanos(1_000_000_000) }
+        let candidate = GroupCandidate::new(config, rounds, candidacy);
+        Self { candidate, now: Instant::from_nanos(1_000_000_000), turn_is_free: true }
     }
 
     /// One that has been shown the record once, and stands there.
@@ -61,7 +64,15 @@ impl Member {
         };
         let mut cx = CandidateContext { now: self.now, entropy: &mut entropy, effects: &mut effects };
         step(&mut self.candidate, &mut cx);
-        effects
+        match effects.last() {
+            Some(CandidateEffect::Tell(ToGroup::AwaitTurn { call, .. })) if self.turn_is_free => {
+                let call = *call;
+                effects.pop();
+                effects.extend(self.hear(FromGroup::Turn { call }));
+                effects
+            }
+            _ => effects,
+        }
     }
 
     fn handle(&mut self, event: Event) -> Vec<CandidateEffect> {
@@ -202,6 +213,38 @@ fn a_record_that_comes_when_it_is_to_ask_is_what_it_asks_by() {
     let mut member = Member::placed(false, vacant());
     member.now = asks_at;
     assert!(matches!(call(&member.sees(vacant(), asks_at)).1, Request::Acquire { .. }));
+}
+
+#[test]
+fn in_reserve_it_asks_for_the_lease_when_its_turn_has_come_and_in_line_at_once() {
+    let id = CandidateId::from_bits(1);
+    let queued = || {
+        let mut member = Member::placed(false, vacant());
+        member.turn_is_free = false;
+        let effects = member.wakes();
+        let [CandidateEffect::Tell(ToGroup::AwaitTurn { id: who, call })] = *effects else { panic!("{effects:?}") };
+        assert_eq!(who, id);
+        (member, call)
+    };
+    let asks = |effects: &[CandidateEffect], by| {
+        let (call, request) = call(effects);
+        assert!(matches!(request, Request::Acquire { .. }) && call == by, "{effects:?}");
+    };
+    let (mut member, by) = queued();
+    asks(&member.hear(FromGroup::Turn { call: by }), by);
+    assert!(member.hear(FromGroup::Turn { call: by }).is_empty(), "once");
+    let (mut member, by) = queued();
+    asks(&member.places(true), by);
+    let (mut member, by) = queued();
+    asks(&member.step(|candidate, cx| candidate.leave_to_itself(cx)), by);
+    // Its time is over before its turn: the store hears nothing of it, and the next has its turn.
+    for turn_comes in [false, true] {
+        let (mut member, by) = queued();
+        member.now = member.candidate.deadline().expect("the call's");
+        let effects = if turn_comes { member.hear(FromGroup::Turn { call: by }) } else { member.handle(Event::Wake) };
+        assert_eq!(effects, [CandidateEffect::Tell(ToGroup::EndTurn { id, call: by })]);
+        assert_eq!(member.candidate.lease().view().failures, 1);
+    }
 }
 
 #[test]

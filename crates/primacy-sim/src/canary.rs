@@ -74,6 +74,7 @@ pub const CANARIES: &[Canary] = &[
     member("answers-with-old-looks", Planted::Group(registers::Flaw::AnswersWithOldLooks), 1500),
     member("gives-away-paused", Planted::Group(registers::Flaw::GivesAwayPaused), 1000),
     member("enters-untold", Planted::Group(registers::Flaw::EntersUntold), 1000),
+    member("keeps-turn", Planted::Group(registers::Flaw::KeepsTurn), 10_000),
     member("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
     member("evicts-any-counter", Planted::Store(StoreFlaw::EvictsAnyCounter), 1000),
     peer("trusts-resumed", Planted::Driver(DriverFlaw::TrustsResumed), 50),

@@ -76,6 +76,8 @@ pub(crate) struct Process {
     pub(crate) effects: VecDeque<CandidateEffect>,
     /// The call whose answer the driver waits for.
     pub(crate) call: Option<Awaited>,
+    /// The request for the lease whose turn it is, until nothing of it is under way.
+    pub(crate) turn: Option<CallId>,
     /// Its connection to the store, in worlds in which opening takes time.
     pub(crate) connection: Connection,
     /// What everybody in the process can read: the cell behind `is_current()`.

@@ -2,6 +2,7 @@
 
 use primacy_core::lease::{CallError, CallId, Event, Request};
 use primacy_core::opening::{Opening, leaves_time};
+use primacy_core::registers::ToGroup;
 
 use crate::planted::DriverFlaw;
 use crate::tally::Sometimes;
@@ -68,7 +69,7 @@ impl World {
         if is_open && outlived {
             self.saw(Sometimes::OpeningOutlived);
         }
-        let Some((call, request)) = waiting else { return };
+        let Some((call, request)) = waiting else { return self.end_turn(n) };
         let has_time = awaited
             .filter(|awaited| awaited.call == call)
             .is_some_and(|awaited| leaves_time(awaited.sent, own, awaited.deadline));
@@ -91,6 +92,18 @@ impl World {
             }
         } else {
             (connection.waiting, connection.outlived) = (None, true);
+        }
+    }
+
+    /// Tells the group if nothing is under way any more of the candidate's last request for the lease.
+    pub(crate) fn end_turn(&mut self, n: usize) {
+        let Some(process) = &mut self.nodes[n].process else { return };
+        let is_over = |turn: &mut CallId| {
+            process.connection.attempt.is_none() && process.call.is_none_or(|awaited| awaited.call != *turn)
+        };
+        let (id, over) = (process.id, process.turn.take_if(is_over));
+        if let Some(call) = over {
+            self.tell_group(n, ToGroup::EndTurn { id, call });
         }
     }
 

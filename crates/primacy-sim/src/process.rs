@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use primacy_core::lease::{Config, Effect, EndReason, Event};
+use primacy_core::lease::{Config, Effect, EndReason, Event, Request};
 use primacy_core::registers::{CandidateContext, CandidateEffect, FromGroup};
 use primacy_core::select::{Rank, Turn};
 use primacy_core::{CandidateId, Instant};
@@ -48,6 +48,7 @@ impl World {
             mailbox: VecDeque::new(),
             effects: VecDeque::new(),
             call: None,
+            turn: None,
             connection: Connection::default(),
             belief: None,
             work: None,
@@ -225,6 +226,7 @@ impl World {
             process.effects.extend(effects);
         }
         self.check_challenger(n);
+        self.end_turn(n);
     }
 
     /// Sets the alarm for the candidate's deadline.
@@ -260,6 +262,10 @@ impl World {
             Effect::Call { call, request, deadline } => {
                 let Some(process) = &mut self.nodes[n].process else { return };
                 process.call = Some(Awaited { call, sent: process.clock.read(self.now), deadline });
+                if matches!(request, Request::Acquire { .. }) {
+                    // Of one that is still being opened a connection, its turn lasts.
+                    process.turn.get_or_insert(call);
+                }
                 process.notes.calls += 1;
                 self.send(n, call, request);
             }
@@ -270,6 +276,7 @@ impl World {
                 self.hang_up_connection(n);
                 self.drop_flights(|flight| flight.is_of(number, call));
                 self.abandon_peers(number);
+                self.end_turn(n);
             }
             Effect::Lead { token, until, version } => {
                 self.lead(n, Belief { token, until, version, renewed: false });
@@ -374,6 +381,10 @@ impl World {
             self.after(pause, Happening::Campaign { node: n, process: number });
         } else {
             self.log(Some(n), || "exits".to_owned());
+            if let Some(process) = &mut self.nodes[n].process {
+                (process.call, process.connection) = (None, Connection::default());
+            }
+            self.end_turn(n);
             self.nodes[n].process = None;
             self.end_client(number);
             self.after(pause, Happening::Start { node: n });

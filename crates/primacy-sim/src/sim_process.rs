@@ -279,12 +279,17 @@ impl World {
             household.call.take_if(|awaited| awaited == call);
         }
         let now = household.clock.read(real);
+        let awaits_turn = matches!(event, ProcessEvent::FromCandidate(ToGroup::AwaitTurn { .. }));
         let mut effects = Vec::new();
         let entropy = &mut household.entropy;
         let mut context = ProcessContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
         household.core.handle(event, &mut context);
         self.trace.hash(&(real, h, now, effects.len()));
+        let waits = awaits_turn && effects.is_empty();
         household.effects.extend(effects);
+        if waits {
+            self.saw(Sometimes::AwaitedTurn);
+        }
     }
 
     fn carry_out_of_group(&mut self, h: usize, effect: ProcessEffect) {

@@ -126,6 +126,7 @@ kinds! {
         MadeWay = "a leader made way for a better one",
         Shown = "a candidate was shown a record that another's look had brought",
         FromReserve = "one that was not in line took over",
+        AwaitedTurn = "one that was not in line waited until a sibling had asked",
         AllMembers = "everybody alive was a member, and nobody else",
         CameDown = "longer rounds came down again after faults",
         LateAsk = "a voter was asked by somebody who had given that up",
@@ -188,6 +189,7 @@ impl Sometimes {
                 | Self::MadeWay
                 | Self::Shown
                 | Self::FromReserve
+                | Self::AwaitedTurn
                 | Self::AllMembers
                 | Self::CameDown
                 | Self::OpeningOutlived

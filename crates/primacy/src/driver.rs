@@ -20,7 +20,7 @@ use crate::namesakes;
 use crate::opener::CallTime;
 use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
-use crate::store::{Reply, Request, Store, StoreError, Survey};
+use crate::store::{Reply, Store, StoreError, Survey};
 use crate::store_client::{GroupHandle, StoreClient, from_group, sleep_until};
 use crate::{CandidateId, ElectionName, Instant, Token};
 
@@ -271,9 +271,7 @@ impl Driver {
         match effect {
             Effect::Call { call, request, deadline } => {
                 let opening = self.core.lease().config().timing.opening_timeout();
-                // None of those in reserve has anything before the others of its process.
-                let in_turn = matches!(request, Request::Acquire { .. }) && self.core.is_in_reserve();
-                self.client.send(call, request, CallTime { asked_at: now, deadline, opening }, in_turn);
+                self.client.send(call, request, CallTime { asked_at: now, deadline, opening });
             }
             Effect::Abandon { .. } => {
                 let is_opening = self.client.hang_up();

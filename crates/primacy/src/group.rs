@@ -11,7 +11,7 @@ use primacy_core::registers::{
     ToGroup,
 };
 use primacy_core::select::FailBack;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -54,8 +54,6 @@ pub(crate) struct Handle {
     pub(crate) commands: mpsc::UnboundedSender<CandidateMessage>,
     drivers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
     membership: watch::Receiver<Membership>,
-    /// For a candidate in reserve that asks for the lease: one at a time.
-    door: Arc<Semaphore>,
 }
 
 /// How the process of a candidate takes part in the `registers` protocol.
@@ -73,13 +71,6 @@ impl Handle {
     /// What the group knows.
     pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
         self.membership.clone()
-    }
-
-    /// Through here whoever is in reserve goes to the store by itself. Where nobody leads and all in line are dead, a hundred
-    /// candidates of one process that opened a connection each would keep the other processes out, and have nothing before
-    /// them by that.
-    pub(crate) fn door(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.door)
     }
 
     /// Runs a candidate until it ends. Where that thread has gone, the candidate is dropped, which says that it has ended.
@@ -145,7 +136,7 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         runtime.block_on(driver.run(inbox));
     })?;
     std::thread::Builder::new().name("primacy-drivers".into()).spawn(move || house.block_on(drive(candidates)))?;
-    Ok(Handle { commands, drivers, membership, door: Arc::new(Semaphore::new(1)) })
+    Ok(Handle { commands, drivers, membership })
 }
 
 /// Runs all candidates that come, and ends after the last one. One that panics takes no other with it.

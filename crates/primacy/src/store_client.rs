@@ -53,6 +53,24 @@ impl GroupHandle {
     pub(crate) fn group(&self) -> Arc<group::Handle> {
         Arc::clone(&self.group)
     }
+
+    fn turn(&self, call: CallId) -> Turn {
+        Turn { group: self.group(), id: self.id, call }
+    }
+}
+
+/// Until nothing of a request for the lease is under way: then the next candidate in reserve of the process may ask.
+struct Turn {
+    group: Arc<group::Handle>,
+    id: CandidateId,
+    call: CallId,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let what = ToGroup::EndTurn { id: self.id, call: self.call };
+        self.group.tell(CandidateMessage { what, outbox: None });
+    }
 }
 
 impl Drop for GroupHandle {
@@ -92,27 +110,23 @@ impl StoreClient {
         Self { store, election, connection: Connection::default(), hints: HintSubscription::Deaf, group, me }
     }
 
-    /// Sends a call to the store; `in_turn`: after those of its process that have come before.
-    pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime, in_turn: bool) {
+    /// Sends a call to the store.
+    pub(crate) fn send(&mut self, id: CallId, request: Request, time: CallTime) {
         self.hints.drop_hints();
         let (store, election, me) = (Arc::clone(&self.store), self.election.clone(), self.me.clone());
         let session = self.connection.session.take();
-        let door = self.group.as_ref().filter(|_| in_turn).map(|handle| handle.group.door());
+        let asks = matches!(request, Request::Acquire { .. });
+        let turn = self.group.as_ref().filter(|_| asks).map(|handle| Arc::new(handle.turn(id)));
         let opener = Arc::clone(&self.connection.opener);
         self.connection.wanted_until = time.asked_at + time.opening * 2;
         let answer = Box::pin(async move {
-            // Waiting is part of the call, whose time the lease counts from before it (R1). The door is never closed.
-            let turn = match door {
-                Some(door) => door.acquire_owned().await.ok().map(Arc::new),
-                None => None,
-            };
             let mut opener = opener.lock().await;
             let mut session = match session {
                 Some(session) => session,
                 None => {
                     let place = store.location();
                     let open = || {
-                        // An opening that goes on is still in the door.
+                        // An opening that goes on keeps the turn.
                         let turn = turn.clone();
                         async move {
                             let opened = store.session(&election, &me).await;
@@ -282,18 +296,6 @@ mod tests {
         }
     }
 
-    /// Lets each call get as far as it can by itself.
-    async fn settle(clients: &mut [StoreClient; 3]) {
-        let [first, second, third] = clients;
-        tokio::select! {
-            biased;
-            (call, _) = first.connection.answer() => panic!("the gate is shut: {call:?}"),
-            (call, _) = second.connection.answer() => panic!("the gate is shut: {call:?}"),
-            (call, _) = third.connection.answer() => panic!("the gate is shut: {call:?}"),
-            () = openings() => {}
-        }
-    }
-
     /// Lets the tasks that open connections get as far as they can.
     async fn openings() {
         for _ in 0..10 {
@@ -335,7 +337,7 @@ mod tests {
         let mut other = quay.session(&election, &me).await.expect("opens");
         let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
         let Ok(Reply::Applied(record)) = other.step(acquire).await else { panic!("it is free") };
-        client.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
+        client.send(CallId(1), Request::Look { announce: None }, time(LEASE));
         assert!(matches!(client.connection.answer().await, (CallId(1), Ok(Reply::Seen(_)))));
         let hinted = async |client: &mut StoreClient| {
             tokio::select! {
@@ -355,21 +357,21 @@ mod tests {
         let quay = quay();
         let mut client = looking(&quay);
         for call in 1..=3 {
-            client.send(CallId(call), Request::Look { announce: None }, time(LEASE), false);
+            client.send(CallId(call), Request::Look { announce: None }, time(LEASE));
             assert!(tried(&mut client).await.is_none(), "the gate is shut");
             assert!(client.hang_up(), "the opening goes on");
         }
         assert_eq!(quay.gate.came(), ["one"], "one opening for three calls");
         quay.gate.lets_in.add_permits(1);
         openings().await;
-        client.send(CallId(4), Request::Look { announce: None }, time(LEASE), false);
+        client.send(CallId(4), Request::Look { announce: None }, time(LEASE));
         let answer = client.connection.answer().await;
         assert!(matches!(answer, (CallId(4), Ok(Reply::Seen(_)))), "{answer:?}");
         assert_eq!(quay.gate.came(), ["one"]);
         // A connection whose call was given up is not used again.
-        client.send(CallId(5), Request::Look { announce: None }, time(LEASE), false);
+        client.send(CallId(5), Request::Look { announce: None }, time(LEASE));
         assert!(!client.hang_up());
-        client.send(CallId(6), Request::Look { announce: None }, time(LEASE), false);
+        client.send(CallId(6), Request::Look { announce: None }, time(LEASE));
         assert!(tried(&mut client).await.is_none(), "the gate is shut");
         assert_eq!(quay.gate.came(), ["one", "one"]);
     }
@@ -380,12 +382,12 @@ mod tests {
         let mut client = looking(&quay);
         // Most of its time is over before there is a connection.
         let late = CallTime { deadline: clock::now(), ..time(LEASE) };
-        client.send(CallId(1), Request::Look { announce: None }, late, false);
+        client.send(CallId(1), Request::Look { announce: None }, late);
         quay.gate.lets_in.add_permits(1);
         let answer = client.connection.answer().await;
         let is_late = |error: &StoreError| error.to_string().contains("too late") && error.outcome() == NOT_DONE;
         assert!(matches!(&answer, (CallId(1), Err(error)) if is_late(error)), "{answer:?}");
-        client.send(CallId(2), Request::Look { announce: None }, time(LEASE), false);
+        client.send(CallId(2), Request::Look { announce: None }, time(LEASE));
         assert!(client.connection.answer().await.1.is_ok());
         assert_eq!(quay.gate.came(), ["one"]);
     }
@@ -394,7 +396,7 @@ mod tests {
     async fn an_opening_ends_with_its_candidate() {
         let quay = quay();
         let mut client = looking(&quay);
-        client.send(CallId(1), Request::Look { announce: None }, time(LEASE), false);
+        client.send(CallId(1), Request::Look { announce: None }, time(LEASE));
         assert!(tried(&mut client).await.is_none(), "the gate is shut");
         client.hang_up();
         drop(client);
@@ -402,35 +404,55 @@ mod tests {
         assert_eq!(Arc::strong_count(&quay), 1, "nobody opens any more");
     }
 
+    /// Waits until the group has said this to it.
+    async fn hears(client: &mut StoreClient, what: FromGroup) {
+        let group = client.group.as_mut().expect("it has a group");
+        while group.inbox.recv().await.expect("the group runs").what != what {}
+    }
+
     #[tokio::test]
-    async fn candidates_of_a_process_in_reserve_ask_one_at_a_time_and_one_in_line_at_once() {
+    async fn a_turn_lasts_until_the_call_is_over_and_no_connection_is_opened_for_it() {
         let quay = quay();
         let store: Arc<dyn Store> = quay.clone();
         let election = ElectionName::new("jobs").expect("valid");
         let rounds = Rounds::new(RoundsSettings::new(LEASE / 2)).expect("valid");
         let slot = GroupSlot::default();
         let group = slot.join(&store, &election, Settings { rounds, fail_back: FailBack::Never }).expect("it starts");
-        let mut clients = [("first", false), ("second", false), ("in line", true)].map(|(name, in_line)| {
+        let [mut first, mut second, mut last] = ["first", "second", "last"].map(|name| {
             let (id, label) = (CandidateId::from_bits(rand::random()), Label::new(name).expect("valid"));
             let holder = Holder { id, label: label.clone(), data: String::new() };
             let candidacy = Candidacy { id, label, data: String::new(), rank: None };
             let handle = GroupHandle::new(Arc::clone(&group), candidacy);
-            let mut client = StoreClient::new(Arc::clone(&store), election.clone(), holder.clone(), Some(handle));
-            let request = Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE };
-            client.send(CallId(1), request, time(LEASE), !in_line);
-            client
+            StoreClient::new(Arc::clone(&store), election.clone(), holder, Some(handle))
         });
-        settle(&mut clients).await;
-        assert_eq!(quay.gate.came(), ["first", "in line"]);
-        // The opening of a call that is given up goes on, and is still in the door.
-        assert!(clients[0].hang_up());
-        settle(&mut clients).await;
-        assert_eq!(quay.gate.came(), ["first", "in line"]);
+        let awaits_turn = |client: &StoreClient, call| {
+            let what = ToGroup::AwaitTurn { id: client.me.id, call };
+            client.group.as_ref().expect("it has a group").tell(what);
+        };
+        let request = |client: &StoreClient| {
+            let holder = client.me.clone();
+            Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE }
+        };
+        let turn = |call| FromGroup::Turn { call: CallId(call) };
+        awaits_turn(&first, CallId(1));
+        awaits_turn(&second, CallId(1));
+        hears(&mut first, turn(1)).await;
+        first.send(CallId(1), request(&first), time(LEASE));
+        assert!(tried(&mut first).await.is_none(), "the gate is shut");
+        assert!(first.hang_up(), "the opening goes on");
+        // When another has left, the group has heard all that it was told before.
+        last.group.as_ref().expect("it has a group").tell(ToGroup::Leave { id: last.me.id });
+        hears(&mut last, FromGroup::Left).await;
+        while let Ok(said) = second.group.as_mut().expect("it has a group").inbox.try_recv() {
+            assert_ne!(said.what, turn(1), "while a connection is opened");
+        }
         quay.gate.lets_in.add_permits(1);
-        settle(&mut clients).await;
-        assert_eq!(quay.gate.came(), ["first", "in line", "second"]);
-        quay.gate.lets_in.add_permits(2);
-        let [_, second, in_line] = &mut clients;
-        assert!(second.connection.answer().await.1.is_ok() && in_line.connection.answer().await.1.is_ok());
+        hears(&mut second, turn(1)).await;
+        assert_eq!(quay.gate.lets_in.available_permits(), 0);
+        awaits_turn(&first, CallId(2));
+        quay.gate.lets_in.add_permits(1);
+        second.send(CallId(1), request(&second), time(LEASE));
+        assert!(second.connection.answer().await.1.is_ok());
+        hears(&mut first, turn(2)).await;
     }
 }

@@ -39,11 +39,12 @@ pub enum CandidateEffect {
 /// A candidate, alone or in the group of its process.
 ///
 /// Around the lease's own [`Candidate`](lease::Candidate), which it hands every event and whose effects it passes on. Of those it
-/// keeps two back from the store: a *look*, which the group's next heartbeat answers, and the *leaving*, which is the group's.
-/// Alone, it passes on everything.
+/// keeps two back from the store: a *look*, which the group's next heartbeat answers, and the *leaving*, which is the group's. In
+/// reserve it holds a request for the lease until its turn has come. Alone, it passes on everything.
 ///
 /// No safety depends on it. It may delay a look, or answer it with any record that the store has shown before; it makes no
-/// record up, and it neither makes, drops nor changes a call that can change the record (`docs/design/registers.md`).
+/// record up, and of calls that can change the record it makes and changes none. It may delay one, whose time counts on, and
+/// drops only what the lease has given up (`docs/design/registers.md`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupCandidate {
     lease: lease::Candidate,
@@ -60,6 +61,8 @@ struct InGroup {
     call: Option<(CallId, bool)>,
     /// A look that the group is to answer, and since when.
     look: Option<(CallId, Instant)>,
+    /// The request for the lease that waits for its turn.
+    queued: Option<Effect>,
     /// The call that takes it out of the group.
     leave: Option<CallId>,
     /// Looks in a row that the group has not answered.
@@ -89,6 +92,7 @@ impl GroupCandidate {
             position: None,
             call: None,
             look: None,
+            queued: None,
             leave: None,
             unanswered: 0,
             settled_at: Instant::ZERO,
@@ -185,6 +189,9 @@ impl GroupCandidate {
             FromGroup::Placed(position) => {
                 let is_new_in_line = position.in_line && !group.is_in_line();
                 group.position = Some(position);
+                if position.in_line {
+                    cx.effects.extend(group.queued.take().map(CandidateEffect::Lease));
+                }
                 // It is heard with a look: until then hints and a free lease find it at its old place. A look that the group is
                 // to answer is about to be.
                 if is_new_in_line && group.look.is_none() && self.lease.may_look() {
@@ -203,6 +210,12 @@ impl GroupCandidate {
                     self.step(Event::Resign, None, cx);
                 }
             }
+            FromGroup::Turn { call } => {
+                // Not for one whose time is over.
+                self.step(Event::Wake, None, cx);
+                let queued = self.group.as_mut().and_then(|group| group.queued.take_if(|queued| is_call(queued, call)));
+                cx.effects.extend(queued.map(CandidateEffect::Lease));
+            }
             FromGroup::Left => {
                 if let Some(call) = group.leave.take() {
                     self.end_call(call, Ok(Reply::Left), cx);
@@ -215,6 +228,7 @@ impl GroupCandidate {
     /// The group has ended, and says nothing any more: the candidate goes on by itself.
     pub fn leave_to_itself(&mut self, cx: &mut CandidateContext<'_>) {
         let Some(group) = self.group.take() else { return };
+        cx.effects.extend(group.queued.map(CandidateEffect::Lease));
         if let Some((call, _)) = group.look {
             self.pass(Event::Done { call, result: Err(CallError::NotDone) }, cx);
         }
@@ -326,9 +340,20 @@ impl GroupCandidate {
                 (group.call, group.leave) = (Some((*call, false)), Some(*call));
                 return cx.effects.push(CandidateEffect::Tell(ToGroup::Leave { id }));
             }
+            Effect::Call { call, request: Request::Acquire { .. }, .. } if !group.is_in_line() => {
+                // Waiting is part of the call, whose time the lease counts from before it (R1).
+                group.call = Some((*call, false));
+                cx.effects.push(CandidateEffect::Tell(ToGroup::AwaitTurn { id, call: *call }));
+                group.queued = Some(effect);
+                return;
+            }
             Effect::Call { call, .. } => group.call = Some((*call, false)),
             Effect::Abandon { call } => match group.call.take_if(|(under_way, _)| under_way == call) {
                 None => return, // it was put off, and nobody else knows of it
+                Some(_) if group.queued.take().is_some() => {
+                    let call = *call;
+                    return cx.effects.push(CandidateEffect::Tell(ToGroup::EndTurn { id, call }));
+                }
                 Some((_, is_look)) => {
                     (group.look, group.leave) = (None, None);
                     group.settled_at = if is_look { group.settled_at } else { cx.now };
@@ -364,6 +389,10 @@ impl GroupCandidate {
     fn has(&self, flaw: Flaw) -> bool {
         self.group.as_ref().is_some_and(|group| group.flaw == Some(flaw))
     }
+}
+
+fn is_call(effect: &Effect, call: CallId) -> bool {
+    matches!(effect, Effect::Call { call: its, .. } if *its == call)
 }
 
 impl InGroup {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::port::Candidacy;
-use crate::lease::{CallError, Sighting, Standing};
+use crate::lease::{CallError, CallId, Sighting, Standing};
 use crate::{CandidateId, Instant, Token};
 
 /// What a candidate tells its group.
@@ -28,6 +28,21 @@ pub enum ToGroup {
     LeadEnded {
         /// Which candidate.
         id: CandidateId,
+    },
+    /// In reserve, it is to ask the store for the lease by this call, and waits for its turn. Answered by [`FromGroup::Turn`].
+    AwaitTurn {
+        /// Which candidate.
+        id: CandidateId,
+        /// By which call.
+        call: CallId,
+    },
+    /// The turn for this call is over, or wanted no more. For one whose call was sent its driver says so: once the call has ended
+    /// and no connection is being opened for it, also when the candidate is gone. Of a call that needed no turn it means nothing.
+    EndTurn {
+        /// Which candidate.
+        id: CandidateId,
+        /// For which call.
+        call: CallId,
     },
     /// It takes part no more. Answered by [`FromGroup::Left`].
     Leave {
@@ -61,6 +76,11 @@ pub enum FromGroup {
     MakeWay {
         /// Which leadership.
         token: Token,
+    },
+    /// It is its turn to ask for the lease.
+    Turn {
+        /// By this call.
+        call: CallId,
     },
     /// Nothing of it is left in the store, or it can be left to be evicted.
     Left,

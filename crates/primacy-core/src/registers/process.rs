@@ -1,5 +1,6 @@
 //! One process in the protocol: its candidates and the group that they share, below threads, channels and the store.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::group::{self, Config, Group};
@@ -79,6 +80,8 @@ pub struct Process {
     candidates: Vec<Candidacy>,
     /// Those that wait to hear that nothing of them is left.
     leaving: Vec<CandidateId>,
+    /// Whose turn it is of the candidates in reserve that ask for the lease, and who waits for it.
+    turns: Turns,
     /// The call that leaves out these: once it is answered, nothing of them is left.
     without: Option<(CallId, Vec<CandidateId>)>,
     #[cfg(feature = "flaws")]
@@ -92,6 +95,7 @@ impl Process {
             group: Group::new(config),
             candidates: Vec::new(),
             leaving: Vec::new(),
+            turns: Turns::default(),
             without: None,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -133,6 +137,7 @@ impl Process {
             },
             ProcessEvent::Abandoned => {
                 self.candidates.clear();
+                self.turns = Turns::default();
                 Event::Candidates(Vec::new())
             }
             ProcessEvent::Done { call, result } => {
@@ -174,7 +179,21 @@ impl Process {
             ToGroup::Look => return Some(Event::Look),
             ToGroup::Leads { id, token, chosen } => return Some(Event::Leads { holder: id, token, chosen }),
             ToGroup::LeadEnded { id } => return Some(Event::LeadEnded { holder: id }),
+            ToGroup::AwaitTurn { id, call } => {
+                self.turns.queue.push_back((id, call));
+                self.turns.next(cx);
+                return None;
+            }
+            ToGroup::EndTurn { id, call } => {
+                #[cfg(feature = "flaws")]
+                if self.flaw == Some(group::Flaw::KeepsTurn) {
+                    return None;
+                }
+                self.turns.end(cx, |turn| *turn == (id, call));
+                return None;
+            }
             ToGroup::Leave { id } => {
+                self.turns.end(cx, |(of, _)| *of == id);
                 let index = self.candidates.iter().position(|known| known.id == id)?;
                 self.candidates.remove(index);
                 self.leaving.push(id);
@@ -219,6 +238,76 @@ impl Process {
     }
 }
 
+/// Candidates in reserve ask for the lease one at a time. Where nobody leads and all in line are dead, a hundred candidates of one
+/// process that opened a connection each would keep the other processes out, and have nothing before them by that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Turns {
+    now: Option<(CandidateId, CallId)>,
+    queue: VecDeque<(CandidateId, CallId)>,
+}
+
+impl Turns {
+    fn end(&mut self, cx: &mut ProcessContext<'_>, ends: impl Fn(&(CandidateId, CallId)) -> bool) {
+        self.queue.retain(|turn| !ends(turn));
+        self.now = self.now.filter(|turn| !ends(turn));
+        self.next(cx);
+    }
+
+    fn next(&mut self, cx: &mut ProcessContext<'_>) {
+        if self.now.is_none() {
+            self.now = self.queue.pop_front();
+            let tell = |(to, call)| ProcessEffect::Tell { to, what: FromGroup::Turn { call } };
+            cx.effects.extend(self.now.map(tell));
+        }
+    }
+}
+
 fn have_left(those: Vec<CandidateId>, cx: &mut ProcessContext<'_>) {
     cx.effects.extend(those.into_iter().map(|to| ProcessEffect::Tell { to, what: FromGroup::Left }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rounds::{Rounds, RoundsSettings};
+    use super::*;
+    use crate::registers::ProcessId;
+    use crate::select::FailBack;
+    use core::time::Duration;
+
+    /// Whose turn comes when a candidate says this.
+    fn turns(process: &mut Process, said: ToGroup) -> Vec<(u128, u64)> {
+        let mut effects = Vec::new();
+        let mut cx = ProcessContext { now: Instant::ZERO, entropy: &mut || 7, effects: &mut effects };
+        process.handle(ProcessEvent::FromCandidate(said), &mut cx);
+        let turn = |effect| match effect {
+            ProcessEffect::Tell { to, what: FromGroup::Turn { call } } => Some((to.to_bits(), call.0)),
+            _ => None,
+        };
+        effects.into_iter().filter_map(turn).collect()
+    }
+
+    #[test]
+    fn candidates_in_reserve_ask_for_the_lease_one_at_a_time_in_the_order_in_which_they_came() {
+        let rounds = Rounds::new(RoundsSettings::new(Duration::from_secs(2))).expect("valid");
+        let config = Config { process: ProcessId::from_bits(1), rounds, fail_back: FailBack::Never };
+        let mut process = Process::new(config);
+        let id = CandidateId::from_bits;
+        let awaits = |n, call| ToGroup::AwaitTurn { id: id(n), call: CallId(call) };
+        let ends = |n, call| ToGroup::EndTurn { id: id(n), call: CallId(call) };
+        assert_eq!(turns(&mut process, awaits(1, 5)), [(1, 5)]);
+        for waits in [awaits(2, 6), awaits(3, 7), awaits(4, 8), awaits(5, 9)] {
+            assert_eq!(turns(&mut process, waits), []);
+        }
+        assert_eq!(turns(&mut process, ends(1, 4)), [], "that one needed no turn");
+        assert_eq!(turns(&mut process, ends(2, 6)), [], "it has given up");
+        assert_eq!(turns(&mut process, ends(1, 5)), [(3, 7)]);
+        // It may ask anew before all of its last request is over.
+        assert_eq!(turns(&mut process, awaits(3, 10)), []);
+        assert_eq!(turns(&mut process, ends(3, 7)), [(4, 8)]);
+        assert_eq!(turns(&mut process, ToGroup::Leave { id: id(5) }), []);
+        assert_eq!(turns(&mut process, ToGroup::Leave { id: id(4) }), [(3, 10)]);
+        assert_eq!(turns(&mut process, ends(4, 8)), [], "its driver says so when all is over");
+        assert_eq!(turns(&mut process, ends(3, 10)), []);
+        assert_eq!(turns(&mut process, awaits(2, 11)), [(2, 11)]);
+    }
 }

@@ -10,6 +10,8 @@ use primacy_core::{CandidateId, Timing};
 
 use super::{ROUND, Village, candidacy, rounds};
 
+type Step = dyn FnOnce(&mut GroupCandidate, &mut CandidateContext<'_>);
+
 /// A process whose candidates ask a store for the lease that answers beats alone: what asks for the lease is never answered.
 pub(crate) struct Crew {
     village: Village,
@@ -55,6 +57,13 @@ impl Crew {
         for effect in effects {
             match effect {
                 CandidateEffect::Tell(ToGroup::Look) => self.village.tell(self.process, registers::Event::Look),
+                // Nobody waits for anybody.
+                CandidateEffect::Tell(ToGroup::AwaitTurn { call, .. }) => {
+                    let has_turn: Box<Step> = Box::new(move |candidate, cx| {
+                        candidate.hear(FromGroup::Turn { call }, cx).expect("no word of rounds");
+                    });
+                    self.step(id, has_turn);
+                }
                 CandidateEffect::Lease(lease::Effect::Call { request: Request::Acquire { .. }, .. }) => self.asked += 1,
                 CandidateEffect::Lease(lease::Effect::Abandon { .. }) => {}
                 other => panic!("{other:?}"),

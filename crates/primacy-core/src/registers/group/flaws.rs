@@ -13,6 +13,8 @@ pub enum Flaw {
     GivesAwayPaused,
     /// A candidate that comes to a process later than the others does not hear how long rounds are.
     EntersUntold,
+    /// A candidate in reserve keeps its turn to ask for the lease: its siblings in reserve never ask.
+    KeepsTurn,
 }
 
 impl Group {
