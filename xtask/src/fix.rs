@@ -1,4 +1,4 @@
-//! Writes what can be written by rule: formatting, clippy's offers, golden files, ratchets.
+//! Writes what can be written by rule: formatting, clippy's offers, golden files, ratchets, wrapped prose.
 
 use crate::shell::{Shell, say};
 use crate::tidy;
@@ -15,6 +15,7 @@ pub(crate) fn run(shell: &Shell) -> Result<(), String> {
         shell.run("cargo", &test, &[("BLESS", "1")])?;
     }
     tidy::lower_ratchets(shell)?;
+    tidy::wrap_prose(shell)?;
     say("fix: done; read the difference before you commit it");
     Ok(())
 }

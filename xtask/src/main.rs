@@ -23,7 +23,8 @@ usage: cargo xtask COMMAND
   ci --nightly [STEP...]
                     what is too long for every change, and tells its figures: for a machine that has hours
   ci --list         what the steps are; with --nightly those of the night
-  fix               format, apply what clippy offers, rewrite golden files, lower ratchets
+  fix               format, apply what clippy offers, rewrite golden files, lower ratchets, wrap prose
+  fix prose         of these the last: wraps long lines on pages
   tidy              the project's own rules about its text
   services          install the programs that the tests need
   services up       start a PostgreSQL and a MariaDB server for tests; prints variables for the shell
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let result = Shell::new().and_then(|shell| match (command.as_str(), rest) {
         ("ci", _) => ci::run(&shell, rest),
         ("fix", []) => fix::run(&shell),
+        ("fix", [what]) if what == "prose" => tidy::wrap_prose(&shell),
         ("tidy", []) => tidy::run(&shell),
         ("servers", _) => servers::run(&shell, rest),
         ("services", _) => services::run(&shell, rest),

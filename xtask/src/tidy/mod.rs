@@ -2,12 +2,14 @@
 
 mod code;
 mod docs;
+mod prose;
 mod text;
 mod tree;
 mod workspace;
 
 use crate::shell::{Shell, say};
 pub(crate) use code::lower_ratchets;
+pub(crate) use prose::wrap_prose;
 use tree::{Problem, Tree};
 
 /// One rule.
@@ -27,7 +29,7 @@ struct Rule {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    [code::RULES, text::RULES, docs::RULES, workspace::RULES].into_iter().flatten()
+    [code::RULES, text::RULES, docs::RULES, prose::RULES, workspace::RULES].into_iter().flatten()
 }
 
 /// `cargo xtask tidy`.
