@@ -245,6 +245,13 @@ const PAGES: &[(&str, &str)] = &[
     ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
     ("json.md", include_str!("../../../../docs/manual/json.md")),
     ("measurements.md", include_str!("../../../../docs/manual/measurements.md")),
+    ("measurements/contests.md", include_str!("../../../../docs/manual/measurements/contests.md")),
+    ("measurements/failover.md", include_str!("../../../../docs/manual/measurements/failover.md")),
+    ("measurements/floods.md", include_str!("../../../../docs/manual/measurements/floods.md")),
+    ("measurements/idle.md", include_str!("../../../../docs/manual/measurements/idle.md")),
+    ("measurements/mysql-lease.md", include_str!("../../../../docs/manual/measurements/mysql-lease.md")),
+    ("measurements/peers.md", include_str!("../../../../docs/manual/measurements/peers.md")),
+    ("measurements/registers.md", include_str!("../../../../docs/manual/measurements/registers.md")),
     ("past-failures.md", include_str!("../../../../docs/manual/past-failures.md")),
     ("stores.md", include_str!("../../../../docs/manual/stores.md")),
 ];
