@@ -14,10 +14,12 @@ use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
 use crate::output::failure::Failure;
 use crate::output::logging;
+pub(crate) use colour::Colour;
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
 use registers::{ProtocolName, RegistersArgs};
 
+mod colour;
 mod duration;
 pub(crate) mod examples;
 pub(crate) mod peer;
@@ -32,8 +34,8 @@ const DATA_BYTES_MAX: usize = 1_024;
 
 /// Decides which one of several processes is in charge, and makes it safe to act on the answer.
 #[derive(Debug, Parser)]
-#[command(name = "primacy", version, after_help = examples::PRIMACY)]
-#[command(subcommand_required = true)]
+#[command(name = "primacy", version, after_help = examples::PRIMACY_SHORT, after_long_help = examples::PRIMACY)]
+#[command(subcommand_required = true, disable_help_flag = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -72,14 +74,20 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
-    /// Where the election is kept, such as sqlite:/var/lib/primacy/primacy.db [default: a file in the state directory]
+    /// URL of the store [default: a file of this user]
+    ///
+    /// Where the election is kept, such as sqlite:/var/lib/primacy/primacy.db. The default is a file in the state directory.
     #[arg(long, global = true, env = "PRIMACY_STORE", hide_env_values = true, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// Which election: 1 to 128 bytes, compared byte for byte
+    /// Name of the election
+    ///
+    /// It has 1 to 128 bytes, and is compared byte for byte.
     #[arg(long, global = true, env = "PRIMACY_ELECTION", value_name = "NAME", default_value = "default")]
     pub(crate) election: ElectionName,
-    /// How long to keep trying to reach the store before giving up with exit code 69
-    #[arg(long, global = true, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    /// How long to try to reach the store
+    ///
+    /// After that the command gives up with exit code 69.
+    #[arg(long, global = true, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) wait: Option<Duration>,
     /// Print JSON with a documented schema instead of text
     #[arg(long, global = true)]
@@ -91,8 +99,14 @@ pub(crate) struct Common {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// When to use colour
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto, hide_short_help = true)]
     pub(crate) color: Colour,
+    /// Print help on one screen
+    #[arg(short, long, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+    /// Print help with every option and example
+    #[arg(long, global = true, action = ArgAction::HelpLong)]
+    help_all: Option<bool>,
 }
 
 impl Common {
@@ -120,22 +134,11 @@ impl Common {
     }
 }
 
-/// When to use colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Colour {
-    /// On a terminal, unless NO_COLOR is set
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program while, and only while, this candidate leads
-    #[command(after_help = examples::RUN)]
+    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
     Run(RunArgs),
     /// Show who leads, how fresh the answer is, and who waits
     #[command(after_help = examples::STATUS)]
@@ -143,7 +146,7 @@ pub(crate) enum Command {
     /// Show every election of the store
     #[command(after_help = examples::LIST)]
     List,
-    /// Show who takes part by the registers protocol, in which order they lead, and what has happened among them
+    /// Show who takes part by the registers protocol, and in which order they lead
     #[command(after_help = examples::MEMBERS)]
     Members(MembersArgs),
     /// Print a line at every change of the election
@@ -173,8 +176,8 @@ pub(crate) enum Command {
     /// Try your timing and topology in simulated worlds full of faults
     #[command(after_help = examples::SIMULATE)]
     Simulate(SimulateArgs),
-    /// Take part in elections among peers, without a database: run one of the voters that grant the lease
-    #[command(after_help = examples::PEER)]
+    /// Run a voter of elections among peers, without a database
+    #[command(after_help = examples::PEER_SHORT, after_long_help = examples::PEER)]
     Peer(PeerArgs),
     /// Print the SQL that sets up a database, for an administrator
     #[command(after_help = examples::SCHEMA)]
@@ -193,40 +196,51 @@ pub(crate) enum Command {
 /// `primacy run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
-    /// What people call this candidate [default: the host's name and the process id]
+    /// What people call this candidate
+    ///
+    /// The default is the host's name and the process id.
     #[arg(long, env = "PRIMACY_NAME", value_name = "LABEL")]
     pub(crate) name: Option<Label>,
-    /// How long a grant lasts unless it is renewed: the wait when a whole host is lost [default: 10s]
+    /// How long a grant lasts unless it is renewed [default: 10s]
+    ///
+    /// That is the wait when a whole host is lost.
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) lease: Option<Duration>,
-    /// How long CMD may take to stop after SIGTERM, inside the lease [default: 5s, at most half of the lease, or a
-    /// quarter with --protocol registers]
+    /// How long CMD may take to stop after SIGTERM [default: 5s]
+    ///
+    /// It is a part of the lease. By default it is at most half of that, or a quarter with --protocol registers.
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
     /// How long after one renewal of the lease the next is sent [default: a third of the lease, at most half of what the
     /// grace leaves]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     pub(crate) renew: Option<Duration>,
-    /// Exit with 75 when the leadership is lost, instead of waiting to lead again
+    /// Exit with 75 when the leadership is lost
+    ///
+    /// Without it the candidate waits to lead again.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Exit with 75 at once if this candidate cannot lead now, because another does for example
+    /// Exit with 75 at once if this candidate cannot lead now
+    ///
+    /// For example because another one leads.
     #[arg(long = "try", conflicts_with = "limit")]
     pub(crate) try_once: bool,
     /// Wait at most this long to lead, then exit with 75
     #[arg(long = "for", value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) limit: Option<Duration>,
     /// Let CMD gain rights that this user has not, as sudo does: it may then not be possible to kill it in time
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) allow_privileges: bool,
-    /// Start CMD in a PID namespace of its own, which the kernel empties also if primacy's processes are all killed at once
+    /// Start CMD in a PID namespace of its own
+    ///
+    /// The kernel empties it also if primacy's processes are all killed at once.
     #[arg(long)]
     pub(crate) isolate: bool,
     /// What to publish about this candidate, such as its address: at most 1,024 bytes
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = published)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = published, hide_short_help = true)]
     pub(crate) data: String,
     /// How to take part: as one who waits, or as one of members that know each other
-    #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = ProtocolName::Lease)]
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = ProtocolName::Lease, hide_short_help = true)]
     pub(crate) protocol: ProtocolName,
     /// The program and its arguments, executed directly, without a shell
     #[arg(last = true, required = true, value_name = "CMD")]

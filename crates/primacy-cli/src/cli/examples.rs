@@ -1,4 +1,10 @@
-//! The examples that end each command's `--help`.
+//! The examples that end each command's `--help`, and its `--help-all` where that is longer.
+
+/// What fits on one screen.
+pub(crate) const PRIMACY_SHORT: &str = "\
+Examples:
+  primacy run -- ./scheduler          run ./scheduler here if nobody else does, else wait
+Each command has --help on one screen, and --help-all.";
 
 pub(crate) const PRIMACY: &str = "\
 Examples:
@@ -9,6 +15,17 @@ Examples:
 Exit codes of all commands: 2 wrong usage, 69 the store could not be reached or read within --wait, \
 74 the output could not be written. Others are documented with each command.
 Durations are written 250ms, 10s, 2m, 1h or 1m 30s.";
+
+/// What fits on one screen.
+pub(crate) const RUN_SHORT: &str = "\
+Examples:
+  primacy run -- ./scheduler --port 8080
+  primacy run --lease 3s --grace 1s --once -- ./worker
+  primacy run --try --quiet -- ./report                  not at all where another leads
+  primacy run --prefer db-1,'db-*' -- ./writer
+
+CMD gets PRIMACY_TOKEN in its environment. On loss it gets SIGTERM, and SIGKILL after the grace.
+All options, examples and exit codes: --help-all.";
 
 pub(crate) const RUN: &str = "\
 Examples:
@@ -129,6 +146,15 @@ Examples:
 The state machine of `primacy run` lives in worlds in which clocks drift, calls are lost, processes stop and die. A number \
 decides everything in a world, so each can be seen again. No store is used.
 Exit codes: 0 no promise was broken, 2 wrong usage, 3 a promise was broken: please report it with the line it prints.";
+
+/// What fits on one screen.
+pub(crate) const PEER_SHORT: &str = "\
+Examples:
+  primacy peer certs certs a b c web-1 operator
+  primacy peer --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400
+
+Never copy the folder of a peer, and never bring an older copy back: that voter would vote twice.
+All options, examples and exit codes: --help-all.";
 
 pub(crate) const PEER: &str = "\
 Examples:

@@ -25,51 +25,75 @@ pub(crate) struct PeerArgs {
     /// Which of the peers this is
     #[arg(long, env = "PRIMACY_NAME", value_name = "NAME", required = true)]
     name: Option<String>,
-    /// All that vote, this one too, separated by commas: one to nine, three or five as a rule. The same for all
+    /// All that vote, this one too
+    ///
+    /// One to nine, separated by commas; three or five as a rule. The same for all of them.
     #[arg(long, value_name = "NAME@HOST:PORT,...", required = true)]
     peers: Option<Voters>,
-    /// Where to listen [default: everywhere, or on loopback if its host is that, at the port that --peers says]
+    /// Where to listen [default: the port that --peers says]
+    ///
+    /// The default is everywhere, or on loopback if its host is that, at the port that --peers says.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// The folder of its voter's file, which no other process may use, ever [default: peer-NAME in the state directory]
+    /// The folder of its voter's file, which is this process's alone
+    ///
+    /// No other process may use it, ever. The default is peer-NAME in the state directory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where programs on this machine reach all voters by --store peers://PATH, without certificates of their own: its user and
-    /// group may, as far as its folder lets them to it [default: socket in --dir]
+    /// The socket by which programs on this machine reach all voters
+    ///
+    /// They give --store peers://PATH, and need no certificates. Its user and group may, as far as its folder lets them to
+    /// it. The default is socket in --dir.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// A folder that `primacy peer certs` has filled: both sides of each connection prove who they are
+    /// The folder that `primacy peer certs` has filled
+    ///
+    /// Both sides of each connection prove who they are.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "key", "ca", "plaintext"])]
     certs: Option<PathBuf>,
     /// Its certificate, for its name, and those between that and the authority's, in PEM
-    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], conflicts_with = "plaintext")]
+    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], conflicts_with = "plaintext", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The key of its certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     key: Option<PathBuf>,
     /// The certificate of the authority that signs those of all, in PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     ca: Option<PathBuf>,
     /// The certificates that the authority has revoked, in PEM: with --certs or --cert. It is read anew when it changes [default:
     /// ca.crl in --certs, from when on it is there]
-    #[arg(long, value_name = "FILE", conflicts_with = "plaintext")]
+    #[arg(long, value_name = "FILE", conflicts_with = "plaintext", hide_short_help = true)]
     crl: Option<PathBuf>,
     /// The names in the certificates of those who may order and exchange voters, separated by commas; '*' stands for any
     /// characters
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "operator,operator-*")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "operator,operator-*",
+        hide_short_help = true
+    )]
     operators: Vec<NamePattern>,
     /// The names in the certificates of those who may only look. All other names but those of voters are candidates
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "observer,observer-*")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "observer,observer-*",
+        hide_short_help = true
+    )]
     observers: Vec<NamePattern>,
-    /// Believe everybody who can connect. Among peers on loopback that needs not be said
+    /// Believe everybody who can connect
+    ///
+    /// Among peers on loopback that needs not be said.
     #[arg(long)]
     plaintext: bool,
     /// A command for sh whose first line of output is how many requests arrive here, in a unit that is the same for all peers:
     /// for candidates with --score-oracle
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
     requests_command: Option<String>,
     /// How often to run it, and for how long at most: 50ms to 1h
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = super::preference::interval, requires = "requests_command")]
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = super::preference::interval, requires = "requests_command", hide_short_help = true)]
     requests_every: Duration,
     #[command(subcommand)]
     pub(crate) command: Option<PeerCommand>,
@@ -118,8 +142,9 @@ pub(crate) enum PeerCommand {
         #[arg(value_name = "NAME@HOST:PORT")]
         peer: PeerAddress,
     },
-    /// Finish an exchange of voters that is under way, and tell all voters who votes by now: one that was away while most of
-    /// the voters that it knows were taken out believes nobody but an operator
+    /// Finish an exchange of voters, and tell all voters who votes by now
+    ///
+    /// A voter that was away while most of the voters that it knows were taken out believes nobody but an operator.
     #[command(after_help = examples::PEER_CONFIRM)]
     Confirm,
 }

@@ -13,37 +13,43 @@ use crate::output::failure::Failure;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options about who leads first")]
 pub(crate) struct PreferenceArgs {
-    /// Who leads first, in this order: labels, or patterns such as 'web-*', with commas
+    /// Who leads first: labels, or patterns such as 'web-*'
+    ///
+    /// In this order, separated by commas.
     #[arg(long, value_name = "NAMES")]
     prefer: Option<Patterns>,
     /// Who never leads, in the same way
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES", hide_short_help = true)]
     never: Option<Patterns>,
-    /// How good this candidate is: more is better; with commas several, the first counts most
+    /// How good this candidate is: more is better
+    ///
+    /// Several are separated by commas, and the first counts most.
     #[arg(long, value_name = "SCORES", allow_hyphen_values = true)]
     score: Option<Scores>,
     /// How far apart scores must be to count, for each of them: WIDTH or WIDTH:MARGIN; measured latencies are scores in
     /// microseconds [default: any difference counts; 2000:2000 for measured latencies]
-    #[arg(long, value_name = "CLASSES", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
     score_class: Vec<Classes>,
-    /// A command for sh whose first line of output is the score; while it fails, the last score stays
+    /// A command for sh whose first line of output is the score
+    ///
+    /// While it fails, the last score stays.
     #[arg(long, value_name = "CMD")]
     score_command: Option<String>,
     /// Measure the score, for --store peers://...: consensus, latency, worst-case or request; with commas several, the first
     /// counts most
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["score", "score_command"])]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["score", "score_command"], hide_short_help = true)]
     score_oracle: Vec<Metric>,
     /// How often to run the command, and for how long at most, or to measure [default: a third of the lease, or a round; to
     /// measure 1s]
-    #[arg(long, value_name = "DUR", value_parser = interval, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = interval, allow_hyphen_values = true, hide_short_help = true)]
     score_every: Option<Duration>,
     /// After how long a leader makes way for a better one that is well, or never [default: 30s with --prefer or a
     /// score, else never]
-    #[arg(long, value_name = "DUR", value_parser = fail_back, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = fail_back, allow_hyphen_values = true, hide_short_help = true)]
     fail_back: Option<FailBack>,
     /// Who is first among equals: arrival, identity, ring (the next after the last leader), roulette or roulette:WEIGHT (by
     /// a draw) [default: arrival]
-    #[arg(long, value_name = "ORDER")]
+    #[arg(long, value_name = "ORDER", hide_short_help = true)]
     turn: Option<Turn>,
 }
 

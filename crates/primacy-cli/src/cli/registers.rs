@@ -26,14 +26,14 @@ pub(crate) enum ProtocolName {
 pub(crate) struct RegistersArgs {
     /// How long a round lasts at first, and at least: 50ms to 1h. A silent loss is found after about --missed rounds; while
     /// members are late, rounds and with them that time grow, up to --round-most [default: 2s]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     round: Option<Duration>,
     /// How many rounds one may miss before it counts as dead: 2 to 100 [default: 2]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, hide_short_help = true)]
     missed: Option<u32>,
     /// How long a round may become when members are late: --missed of them are then the lease, and the longest wait for the
     /// next leader. A smaller limit finds losses sooner under load, and evicts the slow instead [default: ten times --round]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true, hide_short_help = true)]
     round_most: Option<Duration>,
 }
 

@@ -159,7 +159,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo xtask servers", No(BUILDS)),
     ("primacy --version", Alone(0)),
     ("primacy version", Alone(0)),
-    ("primacy COMMAND --help", No(FORM)),
+    ("primacy COMMAND --help-all", No(FORM)),
     ("primacy help COMMAND", No(FORM)),
     ("primacy depose --json", Led(0)),
     ("primacy doctor --json", Led(0)),

@@ -41,6 +41,33 @@ fn every_command_explains_itself_with_examples() {
     assert!(run(&["--version"]).out.starts_with("primacy "));
 }
 
+/// A screen of 40 lines and 100 columns holds the help of each command; `--help-all` has what it leaves out.
+#[test]
+fn help_fits_on_one_screen_and_all_of_it_is_there() {
+    let peer = ["certs", "revoke", "list", "add", "remove", "replace", "confirm"].map(|word| vec!["peer", word]);
+    for words in [vec![]].into_iter().chain(COMMANDS.map(|word| vec![word])).chain(peer) {
+        let help = |option: &str| {
+            let mut command = primacy(&[&words[..], &[option]].concat());
+            Ended::of(command.env("COLUMNS", "100").output().expect("it starts")).out
+        };
+        let (short, all) = (help("--help"), help("--help-all"));
+        assert!(short.lines().count() <= 40, "{words:?} has {} lines:\n{short}", short.lines().count());
+        assert!(short.lines().all(|line| line.chars().count() <= 100), "{words:?}:\n{short}");
+        let options = |page: &str| -> Vec<String> {
+            let names = page.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+            let long = names.filter_map(|line| line.split([' ', ',', '.']).find(|word| word.starts_with("--")));
+            long.map(str::to_owned).collect()
+        };
+        let (some, every) = (options(&short), options(&all));
+        assert!(some.iter().all(|option| every.contains(option)), "{words:?}: {some:?} of {every:?}");
+        assert!(some.contains(&"--help-all".to_owned()) && every.contains(&"--color".to_owned()), "{words:?}");
+    }
+    let all = run(&["run", "--help-all"]).out;
+    for option in ["--renew", "--never", "--score-oracle", "--turn", "--round-most", "--allow-privileges", "--data"] {
+        assert!(all.contains(&format!(" {option} <")) || all.contains(&format!(" {option}\n")), "{option}: {all}");
+    }
+}
+
 #[test]
 fn help_and_version_are_words_too() {
     let same = |words: &[&str], option: &[&str]| {
@@ -48,10 +75,11 @@ fn help_and_version_are_words_too() {
         assert_eq!((by_word.code, by_word.err.as_str()), (0, ""), "{words:?}");
         assert_eq!(by_word.out, by_option.out, "{words:?}");
     };
-    same(&["help"], &["--help"]);
-    same(&["help", "run"], &["run", "--help"]);
-    same(&["help", "peer", "certs"], &["peer", "certs", "--help"]);
-    same(&["peer", "help", "certs"], &["peer", "certs", "--help"]);
+    same(&["help"], &["--help-all"]);
+    same(&["help", "run"], &["run", "--help-all"]);
+    same(&["help", "peer", "certs"], &["peer", "certs", "--help-all"]);
+    same(&["peer", "help", "certs"], &["peer", "certs", "--help-all"]);
+    same(&["run", "-h"], &["run", "--help"]);
     same(&["version"], &["--version"]);
     run(&["help", "rum"]).is_one_line(2, "'rum'");
 }

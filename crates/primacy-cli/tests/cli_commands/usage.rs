@@ -121,12 +121,14 @@ fn the_footers_of_help_break_no_sentence() {
         &["man"],
     ];
     for words in commands {
-        let mut command = primacy(&[words, &["--help"]].concat());
-        let ended = Ended::of(command.env("COLUMNS", "1000").output().expect("it starts"));
-        let (_, footer) = ended.out.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{words:?}: {ended:?}"));
-        let sentences = footer.lines().filter(|line| !line.is_empty() && !line.starts_with("  "));
-        for line in sentences {
-            assert!(line.ends_with(['.', ':']), "{words:?}: {line}");
+        for option in ["--help", "--help-all"] {
+            let mut command = primacy(&[words, &[option]].concat());
+            let ended = Ended::of(command.env("COLUMNS", "1000").output().expect("it starts"));
+            let (_, footer) = ended.out.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{words:?}: {ended:?}"));
+            let sentences = footer.lines().filter(|line| !line.is_empty() && !line.starts_with("  "));
+            for line in sentences {
+                assert!(line.ends_with(['.', ':']), "{words:?}: {line}");
+            }
         }
     }
 }
