@@ -84,3 +84,8 @@ pub use primacy_core::{
 };
 pub use status::{Status, StopReason, TRANSITION, Trouble};
 pub use testament::Testament;
+
+/// The tutorial, whose program is compiled with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorials/rust.md")]
+struct Tutorial;

@@ -1,4 +1,4 @@
-//! Every command line of the README and the manual, run word by word.
+//! Every command line of the README, the manual and the tutorials, run word by word.
 //!
 //! Lines are found by what they look like, so that a new one without a [`Way`] fails. Each is run by `sh` in a folder with
 //! the programs that the manual names. Those about peers have hosts of their own: a network namespace in which all the
@@ -48,11 +48,7 @@ const FORM: &str = "a form with a place to fill in: each part of it is in the li
 /// The lines in blocks, without what is behind `   #`.
 const LINES: &[(&str, Way)] = &[
     // README.md
-    (
-        "cargo run --release -- run -- sh -c 'echo \"I lead with token $PRIMACY_TOKEN\"; exec sleep 1000'",
-        Says("I lead with token"),
-    ),
-    ("cargo run --release -- status --explain", Led(0)),
+    ("primacy run -- sh -c 'echo \"I lead with token $PRIMACY_TOKEN\"; exec sleep 1000'", Says("I lead with token")),
     ("export PRIMACY_STORE=postgresql://jobs@db.example/jobs", Peers),
     ("PEERS=a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403", No(README_EXAMPLE)),
     (
@@ -253,6 +249,11 @@ const PAGES: &[(&str, &str)] = &[
     ("measurements/peers.md", include_str!("../../../../docs/manual/measurements/peers.md")),
     ("measurements/registers.md", include_str!("../../../../docs/manual/measurements/registers.md")),
     ("past-failures.md", include_str!("../../../../docs/manual/past-failures.md")),
+    ("tutorials/cron.md", include_str!("../../../../docs/tutorials/cron.md")),
+    ("tutorials/peers.md", include_str!("../../../../docs/tutorials/peers.md")),
+    ("tutorials/postgresql.md", include_str!("../../../../docs/tutorials/postgresql.md")),
+    ("tutorials/rust.md", include_str!("../../../../docs/tutorials/rust.md")),
+    ("tutorials/systemd.md", include_str!("../../../../docs/tutorials/systemd.md")),
     ("stores.md", include_str!("../../../../docs/manual/stores.md")),
 ];
 
@@ -260,7 +261,8 @@ const PAGES: &[(&str, &str)] = &[
 fn lines_of(page: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut block: Option<(&str, bool)> = None;
-    for line in page.lines() {
+    // A block may stand in a list.
+    for line in page.lines().map(str::trim_start) {
         if let Some(kind) = line.strip_prefix("```") {
             block = if block.is_some() { None } else { Some((kind, false)) };
             continue;
@@ -276,6 +278,10 @@ fn lines_of(page: &str) -> Vec<String> {
                 if counts && !command.is_empty() {
                     lines.push(command.to_owned());
                 }
+            }
+            // What a unit of systemd runs.
+            Some(("ini", _)) => {
+                lines.extend(line.strip_prefix("ExecStart=/usr/local/bin/").map(str::to_owned));
             }
             Some(_) => {}
             None => {
@@ -334,8 +340,6 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("worker-that-forks", "exit 0"),
     ("how-fresh", "echo 7"),
     ("announce", "echo announced"),
-    // Builds nothing: the command is there.
-    ("bin/cargo", "[ \"$1 $2 $3\" = 'run --release --' ] && shift 3 && exec primacy \"$@\""),
     // The administrator of a server of the test.
     ("bin/mariadb", "[ \"$1 $2\" = '-u root' ] && exec /usr/bin/env -S \"$MARIADB\""),
 ];

@@ -64,10 +64,10 @@ fn what_cannot_be_waited_for_is_refused() {
     assert_eq!(output.status.code(), Some(69), "a store that is not there is another matter: {output:?}");
 }
 
-/// The crontab line of the examples with this job. It waits for a second instead of minutes, and what keeps the lease
+/// The crontab line of the tutorial with this job. It waits for a second instead of minutes, and what keeps the lease
 /// lasts until the test says so, instead of for longer than that.
 fn crontab_line(world: &World, job: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/README.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials/cron.md");
     let page = fs::read_to_string(page).expect("it is there");
     let line = page.lines().find_map(|line| line.strip_prefix("0 3 * * * ")).expect("a crontab line");
     let parts = ["--for 5m ", "'/opt/jobs/nightly_postgres.sh && sleep 600'"];
