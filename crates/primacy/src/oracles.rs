@@ -15,7 +15,7 @@ use crate::store::{Survey, Surveyed};
 /// While it knows nothing it stands behind those that know, and takes part as any other does: what is not measured never keeps
 /// anybody from leading. When it knows less than before, it stands as it stood last.
 ///
-/// Sources: `pole-scores.md` §2.2 and §3.3; §5 for several in order of priority, and for classes.
+/// Sources: Becker et al. 2011 §2.2 and §3.3; §5 for several in order of priority, and for classes.
 #[derive(Clone, Debug)]
 pub struct Oracles {
     metrics: Vec<Metric>,

@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cited-pages",
         why: "code that sends a reader to a page sends them to one that is there",
         check: cited_pages,
-        bad: || Tree::of(&[("a.rs", concat!("//! See `", "docs/b.md`.\n"))]),
+        bad: || Tree::of(&[("a.rs", concat!("//! See `", "b.md`.\n")), ("ab.md", "# B\n")]),
         good: || Tree::of(&[("a.rs", concat!("//! See `", "docs/b.md`.\n")), ("docs/b.md", "# B\n")]),
     },
     Rule {
@@ -135,12 +135,16 @@ fn slug(heading: &str) -> String {
     kept.map(|character| if character == ' ' { '-' } else { character }).collect()
 }
 
+/// Pages that comments cite: by their path, or by its end.
 fn cited_pages(tree: &Tree) -> Vec<Problem> {
+    let is_there =
+        |page: &str| tree.exists(page) || tree.markdown().any(|file| file.path.ends_with(&format!("/{page}")));
     let mut problems = Vec::new();
     for file in tree.rust() {
         for (number, line) in file.lines() {
-            let cited = quoted(line).filter(|text| text.starts_with("docs/") && text.ends_with(".md"));
-            let gone = cited.filter(|page| !tree.exists(page));
+            let is_comment = line.trim_start().starts_with("//");
+            let cited = quoted(line).filter(|text| text.ends_with(".md") && !text.contains([' ', '*']));
+            let gone = cited.filter(|text| (is_comment || text.starts_with("docs/")) && !is_there(text));
             problems.extend(gone.map(|page| file.problem(number, format!("there is no page {page}"))));
         }
     }

@@ -21,7 +21,7 @@ use super::score::{Score, ScoreError};
 /// As text: `10:2` is a width of 10 and a margin of 2; `10` alone has the usual margin of half a width, with which a
 /// score that wavers by less than a width does not flap.
 ///
-/// Source: `pole-scores.md` §5 (equivalence ranges, "10 ms, 20 ms, etc."). The margin is ours: the paper's ranges flap.
+/// Source: Becker et al. 2011 §5 (equivalence ranges, "10 ms, 20 ms, etc."). The margin is ours: the paper's ranges flap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Classes {
     /// In thousandths, at least 1.

@@ -11,10 +11,10 @@ use crate::{CandidateId, Instant};
 /// When a live leader hands over to a live candidate with a better rank.
 ///
 /// A rank is better when it is smaller, by one place among the names or one class of a score: scores within a class never
-/// cause a hand-over. Age does not count at all, so without names and scores a leader stays (DESIGN, *Stability*).
+/// cause a hand-over. Age does not count at all, so without names and scores a leader stays.
 ///
 /// Sources: HAZARDS, "What users ask for", 4 (automatic fail-back) and 5 (hand-over with a check that it is ready);
-/// `pole-scores.md` §5, resignation.
+/// Becker et al. 2011 §5, resignation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailBack {
     /// A leader stays until it ends for another reason.

@@ -33,7 +33,7 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! Sources: `pole-scores.md` §3.3 (the application gives the score), §5 (a vector of scores in order of priority with
+//! Sources: Becker et al. 2011 §3.3 (the application gives the score), §5 (a vector of scores in order of priority with
 //! equivalence ranges; resignation of a leader that is no longer the best). What the paper leaves open is here:
 //! hysteresis at the border of a range, and a bound on how often a leader resigns for a better one.
 

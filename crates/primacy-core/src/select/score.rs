@@ -14,7 +14,7 @@ use crate::ids::escape;
 /// than three decimals are rounded; a measure that is finer than that is given in a smaller unit. At most
 /// [`Score::MOST`] either way, which holds byte positions in a log and transaction numbers.
 ///
-/// Source: `pole-scores.md` §3.3.
+/// Source: Becker et al. 2011 §3.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Score(i64);
 
@@ -145,7 +145,7 @@ pub const SCORES_MAX: usize = super::Rank::ELEMENTS_MAX - 2;
 /// On a command line they are separated by commas: `3,0.25` is two scores. None is one of its values too: a candidate
 /// whose scores are not known.
 ///
-/// Source: `pole-scores.md` §5.
+/// Source: Becker et al. 2011 §5.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scores(Vec<Score>);
 

@@ -16,7 +16,7 @@ use crate::Label;
 /// It remembers the class of each score, for the hysteresis of [`Classes`]: each candidate has a selector of its own, and
 /// others learn of the rank, not of the scores.
 ///
-/// Source: `pole-scores.md` §5, co-optimizing multiple metrics.
+/// Source: Becker et al. 2011 §5, co-optimizing multiple metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     names: Names,
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_later_score_decides_only_within_a_class_of_the_earlier() {
-        // The fattest among the fastest (`pole-scores.md` §5): latency in classes of 10 ms, then the last transaction.
+        // The fattest among the fastest (Becker et al. 2011 §5): latency in classes of 10 ms, then the last transaction.
         let rank = |given: &str| ranked(&mut selector("a", &["10:0", "1:0"]), "z", given);
         assert!(rank("-12,900") < rank("-11,800"), "the same class: the longer history leads");
         assert!(rank("-9,800") < rank("-12,900"), "another class: the faster one leads");

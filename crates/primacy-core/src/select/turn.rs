@@ -20,7 +20,7 @@ pub enum Turn {
     Identity,
     /// The next identity after that of the last leader, around the ring: who has just led is the last.
     ///
-    /// Source: `ring-kvs.md`, where messages go around a ring of identities.
+    /// Source: Altuntas et al. 2022, where messages go around a ring of identities.
     Ring,
     /// By a draw for each leader, in which a candidate with twice the weight comes first twice as often.
     ///

@@ -3,7 +3,7 @@
 //! [`Published`] is Algorithm 1 of the paper, line by line; [`Pole`] is what it becomes when only a preference is asked of
 //! it. `docs/design/pole.md` tells how the first goes wrong, and what each repair is for.
 //!
-//! Source: `pole-scores.md` §3.2 and §5.
+//! Source: Becker et al. 2011 §3.2 and §5.
 
 mod published;
 mod repaired;

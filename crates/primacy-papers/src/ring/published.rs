@@ -1,4 +1,4 @@
-//! The ring election as `ring-kvs.md` prints it.
+//! The ring election as Altuntas et al. 2022 print it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum Word {
     Unblock,
 }
 
-/// One server of `ring-kvs.md`: Chang and Roberts' election, the paper's block, heartbeats and start. What it names by
+/// One server of Altuntas et al. 2022: Chang and Roberts' election, the paper's block, heartbeats and start. What it names by
 /// [`Effect::Nominate`] is what the paper calls the leader ("ECS"): nobody asks for a grant.
 ///
 /// What the paper leaves open, and how it is read here:

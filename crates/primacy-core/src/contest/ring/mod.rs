@@ -1,11 +1,11 @@
 //! The election round a ring: each peer talks to the next one, and the greatest id among those who live comes back to its owner.
 //!
-//! [`Ring`] keeps the idea of `ring-kvs.md` and repairs the rest: messages of numbered elections, hand-overs that are
+//! [`Ring`] keeps the idea of Altuntas et al. 2022 and repairs the rest: messages of numbered elections, hand-overs that are
 //! acknowledged, and nobody blocked. `docs/design/ring.md` shows how the published form ends with two leaders, or with none for
 //! ever, and what each repair is for.
 //!
 //! Sources: E. Chang and R. Roberts, *An Improved Algorithm for Decentralized Extrema-Finding in Circular Configurations of
-//! Processes*, 1979; `ring-kvs.md`, "Architecture".
+//! Processes*, 1979; Altuntas et al. 2022, "Architecture".
 
 mod circle;
 mod repaired;

@@ -17,7 +17,7 @@ use crate::time::nanos;
 /// **Who is scored** need not be one of the peers: a candidate that runs beside voters has round trips to all of them, and is
 /// no part of any majority.
 ///
-/// Source: `pole-scores.md` §2.2 and §3.3.
+/// Source: Becker et al. 2011 §2.2 and §3.3.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
     peers: BTreeSet<PeerId>,

@@ -18,7 +18,7 @@
 //! assert_eq!(fastest.score(0).unwrap().to_string(), "-10000", "10 ms with b, in microseconds, and less is better");
 //! ```
 //!
-//! Source: `pole-scores.md` §2 and §3.3.
+//! Source: Becker et al. 2011 §2 and §3.3.
 
 mod facts;
 

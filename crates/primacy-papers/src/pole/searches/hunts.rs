@@ -1,4 +1,4 @@
-//! The counterexamples of `pole-scores.md`, and the same adversaries against the repaired form.
+//! The counterexamples of Becker et al. 2011, and the same adversaries against the repaired form.
 
 use crate::pole::{Pole, Published};
 

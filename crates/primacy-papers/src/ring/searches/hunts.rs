@@ -1,4 +1,4 @@
-//! The counterexamples of `ring-kvs.md`, and the same adversaries against the repaired ring.
+//! The counterexamples of Altuntas et al. 2022, and the same adversaries against the repaired ring.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use primacy_core::contest::PeerId;
 
-/// Milliseconds there and back between five sites (`pole-scores.md`, table 2).
+/// Milliseconds there and back between five sites (Becker et al. 2011, table 2).
 const MEASURED: [(&str, &str, f64); 5] = [
     ("slac", "caltech", 9.88),
     ("tud", "cern", 20.75),
