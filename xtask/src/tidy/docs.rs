@@ -60,6 +60,13 @@ pub(super) const RULES: &[Rule] = &[
         good: || both_tables(HAZARDS),
     },
     Rule {
+        name: "linked-rules",
+        why: "a reader of a page does not know R1 to R12 by heart: write [R5], and `[R5]: ` with the place below",
+        check: linked_rules,
+        bad: || Tree::of(&[("docs/a.md", "Names are bytes (R5).\n")]),
+        good: || Tree::of(&[("docs/a.md", "By [R5], not `R7`.\n\n[R5]: b.md\n"), ("docs/b.md", "# B\n")]),
+    },
+    Rule {
         name: "named-tests",
         why: "a test that is said to stop a hazard must be there",
         check: named_tests,
@@ -83,10 +90,12 @@ fn both_tables(hazards: usize) -> Tree {
 /// The targets of the links of a page.
 fn targets(page: &Source) -> impl Iterator<Item = (usize, &str)> {
     page.prose().flat_map(|(number, line)| {
-        line.match_indices("](").filter_map(move |(at, _)| {
+        let inline = line.match_indices("](").filter_map(move |(at, _)| {
             let rest = &line[at + 2..];
             Some((number, &rest[..rest.find(')')?]))
-        })
+        });
+        let defined = line.starts_with('[').then(|| line.split_once("]: ")).flatten();
+        inline.chain(defined.map(|(_, target)| (number, target)))
     })
 }
 
@@ -196,6 +205,23 @@ fn rules_anchored(tree: &Tree) -> Vec<Problem> {
 
 fn is_rule(cell: &str) -> bool {
     cell.strip_prefix('R').is_some_and(|number| number.parse::<usize>().is_ok_and(|n| (1..=RULES_OF_TIME).contains(&n)))
+}
+
+/// Each mention of a rule on a page is a link, and the page says where that leads.
+fn linked_rules(tree: &Tree) -> Vec<Problem> {
+    let rules: Vec<String> = (1..=RULES_OF_TIME).map(|number| format!("R{number}")).collect();
+    let mut problems = Vec::new();
+    for page in tree.markdown().filter(|page| page.path.starts_with("docs/")) {
+        for (number, line) in page.prose() {
+            for rule in rules.iter().filter(|rule| line.split('`').step_by(2).any(|text| has_word(text, rule))) {
+                let (link, place) = (format!("[{rule}]"), format!("\n[{rule}]: "));
+                if !line.contains(&link) || !page.text.contains(&place) {
+                    problems.push(page.problem(number, format!("{rule} is no link")));
+                }
+            }
+        }
+    }
+    problems
 }
 
 /// The last column of each row names, between backticks, tests, scenario scripts and planted bugs.

@@ -59,7 +59,8 @@ enum Kind {
 fn kind(line: &str) -> Kind {
     let text = line.trim_start();
     let indent = line.len() - text.len();
-    if text.is_empty() || text.starts_with(['|', '#', '<', '>']) {
+    let is_definition = text.starts_with('[') && text.contains("]: ");
+    if text.is_empty() || is_definition || text.starts_with(['|', '#', '<', '>']) {
         return Kind::Verbatim;
     }
     let mark = text.split(' ').next().unwrap_or(text);
