@@ -115,7 +115,7 @@ pub fn below(bits: u64, end: u64) -> u64 {
     u64::try_from(scaled).unwrap_or_default()
 }
 
-/// How long to wait after so many failures in a row: 10 ms, doubled with each up to `most`, half of it random.
+/// How long to wait after this many failures in a row: 10 ms, doubled with each up to `most`, half of it random.
 pub fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() -> u64) -> Duration {
     let step = Duration::from_millis(10).saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
     step / 2 + spread(step / 2, entropy)

@@ -252,7 +252,7 @@ impl Driver {
         }
         if !matches!(self.core.lease().view().role, Role::Draining | Role::Stopping | Role::Releasing) {
             for released in self.on_release.drain(..) {
-                let _ = released.send(()); // whoever asked may have gone
+                let _ = released.send(()); // the asker may have gone
             }
         }
         stopped

@@ -38,7 +38,7 @@ impl Belief {
         Self(AtomicU64::new(until.as_nanos()))
     }
 
-    /// Publishes a new end. Release, so that whoever reads it also sees what was done before.
+    /// Publishes a new end. Release, so that its readers also see what was done before.
     pub(crate) fn set(&self, until: Instant) {
         self.0.store(until.as_nanos(), Ordering::Release);
     }
@@ -56,7 +56,7 @@ pub enum Phase {
     Leading {
         /// When belief ends unless the lease is renewed.
         until: Instant,
-        /// The version of the store's record, for whoever must release the lease in this process's place.
+        /// The version of the store's record, for a process that must release the lease in this one's place.
         version: Version,
         /// By which timing: how long before that the work is told to stop, and killed. In the `registers` protocol it
         /// follows the rounds.

@@ -85,7 +85,7 @@ impl Oracles {
         Ok(Self { metrics, selector, every: Self::EVERY })
     }
 
-    /// So often everything is measured.
+    /// How often everything is measured.
     #[must_use]
     pub const fn measured_every(mut self, every: Duration) -> Self {
         self.every = every;
@@ -128,7 +128,7 @@ impl Oracles {
     }
 }
 
-/// So often everything is measured before anything is made of it: the first score decides without margin.
+/// How often everything is measured before anything is made of it: the first score decides without margin.
 const FIRST: u32 = 3;
 
 /// How a candidate stands by what it has measured so far.

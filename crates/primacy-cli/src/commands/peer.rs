@@ -123,7 +123,7 @@ fn reload(tls: &Tls) {
 struct Source(Vec<tokio::signal::unix::Signal>);
 
 impl Source {
-    /// What whoever started this wants ignored, as a shell does for what runs in its background, stays so.
+    /// A signal that the parent process ignores, as a shell does for background jobs, stays ignored.
     fn take(wanted: &[Signal]) -> io::Result<Self> {
         let wanted = wanted.iter().filter(|wanted| **wanted == Signal::SIGHUP || !is_ignored(**wanted));
         Ok(Self(wanted.map(|wanted| signal(SignalKind::from_raw(*wanted as i32))).collect::<io::Result<_>>()?))

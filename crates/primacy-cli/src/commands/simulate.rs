@@ -65,7 +65,7 @@ fn in_background(seeds: Range<u64>, setup: &Setup, mut told: impl FnMut(u64)) ->
     thread::scope(|scope| {
         let worker = scope.spawn(move || {
             primacy_sim::run(seeds, threads, setup, &|tally| {
-                let _ = sender.send(tally.seeds); // whoever listens stays until the sender is dropped
+                let _ = sender.send(tally.seeds); // the receiver stays until the sender is dropped
             })
         });
         receiver.into_iter().for_each(&mut told);

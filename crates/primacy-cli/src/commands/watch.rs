@@ -114,7 +114,7 @@ impl Watch<'_> {
     }
 }
 
-/// Whether whoever read standard output through a pipe has gone: without a change there is no write to find it out by.
+/// Whether the reader of standard output through a pipe has gone: without a change there is no write to find it out by.
 pub(super) fn reader_is_gone() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];

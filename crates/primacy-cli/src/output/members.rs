@@ -20,7 +20,7 @@ use super::table::{Cell, table};
 pub(crate) enum Place {
     /// It leads.
     Leads,
-    /// So many are before it, itself counted: 1 is next.
+    /// Its place in line, from 1, which is next.
     InLine(usize),
     /// Its process is silent for as long as it takes to be evicted.
     Silent,

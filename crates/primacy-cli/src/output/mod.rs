@@ -55,7 +55,7 @@ impl Output {
         }
     }
 
-    /// Whether whoever read the results has gone. Found out by writing.
+    /// Whether the reader of the results has gone. Found out by writing.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
     }

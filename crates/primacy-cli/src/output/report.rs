@@ -225,7 +225,7 @@ fn history_row(term: &Term, current: Option<primacy::Token>, zone: &TimeZone) ->
     ]
 }
 
-/// A time of day by the clock of whoever wrote it, in this reader's time zone.
+/// A time of day by the clock of the process that wrote it, in this reader's time zone.
 pub(crate) fn date(unix_ms: i64, zone: &TimeZone) -> String {
     match Timestamp::from_millisecond(unix_ms) {
         Ok(at) => at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),

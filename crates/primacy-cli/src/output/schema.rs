@@ -527,7 +527,7 @@ pub(crate) struct BrokenPromise {
     pub(crate) replay: String,
 }
 
-/// How long something took that was measured so often.
+/// Latencies of several measurements.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Latency {
     pub(crate) count: usize,

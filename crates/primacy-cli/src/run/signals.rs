@@ -17,7 +17,7 @@ pub(super) struct Signals {
 impl Signals {
     /// Takes the signals from now on.
     pub(super) fn take() -> io::Result<Self> {
-        // What whoever started this wants ignored, as `nohup` does, stays so.
+        // A signal that the parent process ignores, as `nohup` does, stays ignored.
         let wanted = ENDING.iter().chain(&PASSED_ON).filter(|taken| !is_ignored(**taken));
         let take = |taken: &Signal| Ok((*taken, signal(SignalKind::from_raw(*taken as i32))?));
         Ok(Self { sources: wanted.map(take).collect::<io::Result<_>>()? })

@@ -156,7 +156,7 @@ pub enum Effect {
         token: Token,
         /// When belief ends unless it is extended.
         until: Instant,
-        /// The version of the row, for whoever has to release it in this process's place.
+        /// The version of the row, for a process that has to release it in this one's place.
         version: Version,
     },
     /// The lease was renewed.

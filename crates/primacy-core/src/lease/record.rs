@@ -105,7 +105,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// So many have a place [near the front](Self::is_near).
+    /// How many candidates have a place [near the front](Self::is_near).
     pub const NEAR: u32 = 8;
 
     /// Whether it is one of the two that are to see every renewal, so that one of them takes over in time though the other

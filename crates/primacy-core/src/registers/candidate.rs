@@ -176,7 +176,7 @@ impl GroupCandidate {
     /// Hears what the group says.
     ///
     /// # Errors
-    /// When rounds are so long, or so short, that no lease can follow them: the lease stays as it is.
+    /// When rounds are too long or too short for a lease to follow them: the lease stays as it is.
     pub fn hear(&mut self, said: FromGroup, cx: &mut CandidateContext<'_>) -> Result<(), TimingError> {
         let Some(group) = &mut self.group else { return Ok(()) };
         match said {

@@ -14,7 +14,7 @@ pub(super) struct History {
     traces: BTreeMap<ProcessId, Trace>,
     /// The last answered look.
     observed_at: Option<Instant>,
-    /// A planted bug: so many looks without a change count as silence.
+    /// A planted bug: how many looks without a change count as silence.
     #[cfg(feature = "flaws")]
     pub(super) counts_looks: Option<u32>,
 }
@@ -93,12 +93,12 @@ impl History {
         self.traces.get(&process).is_some_and(|trace| self.is_over(trace, patience))
     }
 
-    /// Forgets whoever was not seen since.
+    /// Forgets the processes that were not seen since.
     pub(super) fn forget_before(&mut self, then: Instant) {
         self.traces.retain(|_, trace| trace.seen_at >= then);
     }
 
-    /// Forgets whoever is not among these.
+    /// Forgets the processes that are not among these.
     pub(super) fn forget_all_but(&mut self, descriptors: &[Descriptor]) {
         let present: BTreeSet<ProcessId> = descriptors.iter().map(|descriptor| descriptor.process).collect();
         self.traces.retain(|process, _| present.contains(process));

@@ -260,7 +260,7 @@ pub enum Effect {
     /// Tell each candidate of the group: what a heartbeat has read or that it failed, by which looks that wait are answered, or how
     /// long rounds last from now on.
     TellAll(FromGroup),
-    /// Where the candidates of the group stand, by identity; whoever is not named never leads.
+    /// Where the candidates of the group stand, by identity; a candidate that is not named never leads.
     Placed {
         /// In no particular order.
         positions: Vec<(CandidateId, Position)>,

@@ -117,7 +117,7 @@ impl Rounds {
         round.saturating_mul(self.missed)
     }
 
-    /// How long a process may be silent, on the clock of whoever watches it, before it counts as dead (rule R3).
+    /// How long a process may be silent, on the clock of the process that watches it, before it counts as dead (rule R3).
     pub fn patience(&self, round: Duration) -> Duration {
         stretched(self.lease(round), self.drift_ppm)
     }

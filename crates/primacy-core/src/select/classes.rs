@@ -52,7 +52,7 @@ pub enum ClassesError {
         /// The margin that was asked for.
         margin: Score,
     },
-    /// The score lies so many classes from 0 that a rank cannot hold it.
+    /// The score lies more classes from 0 than a rank can hold.
     #[error("a score of {score} is too far from 0 for classes of width {width}; choose a width of at least {least}")]
     TooFar {
         /// The score.
@@ -72,7 +72,7 @@ const CLASS_MOST: i64 = i32::MAX as i64;
 
 impl Classes {
     /// A class for each thousandth, without margin: every difference counts. For scores that people set; what is
-    /// measured needs a width, or whoever is ahead by noise is the better one.
+    /// measured needs a width, or the candidate that is ahead by noise is the better one.
     pub const EACH: Self = Self { width: 1, margin: 0, class: None };
 
     /// Classes of this width with this margin.

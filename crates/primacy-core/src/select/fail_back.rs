@@ -72,7 +72,7 @@ impl<Id: Copy + Ord> FailBackWatch<Id> {
     pub const SPACING: Duration = Duration::from_secs(60);
     /// How long without a hand-over forgets one.
     const FORGET: Duration = Duration::from_secs(3_600);
-    /// So many hand-overs are remembered at most: 64 minutes of wait.
+    /// How many hand-overs are remembered at most: 64 minutes of wait.
     const RECENT_MOST: u32 = 7;
 
     /// A watch that has seen nothing.

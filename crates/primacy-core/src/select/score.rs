@@ -46,7 +46,7 @@ impl Score {
     /// The best score there is; its negative is the worst.
     pub const MOST: Self = Self(1_000_000_000_000_000_000);
 
-    /// The score of so many thousandths.
+    /// The score of this many thousandths.
     ///
     /// # Errors
     /// [`ScoreError::TooLarge`] beyond [`Score::MOST`].

@@ -11,7 +11,7 @@ pub(super) fn finding(severity: Severity, code: &'static str, message: impl Into
     Finding { severity, code, message: message.into() }
 }
 
-/// What renewals that took so long, the shortest first, say of the store.
+/// What the durations of renewals, the shortest first, say of the store.
 pub(super) fn latency(renewals: &[Duration]) -> Finding {
     let slowest = renewals.last().copied().unwrap_or_default();
     let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();

@@ -166,9 +166,9 @@ pub trait Desk: Send {
     /// Writes an operator's order into the election's row, durably, and hints at it.
     fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>>;
 
-    /// Removes everything about an election but its token, which is raised by one as by a grant to nobody: whoever led last is
+    /// Removes everything about an election but its token, which is raised by one as by a grant to nobody: the last leader is
     /// refused by the fence, and the next token is larger. Refused while somebody leads, waits, or may do so
-    /// ([`Hindrance`]). Of a grant and this, the first wins: whoever comes later finds another state than it expects.
+    /// ([`Hindrance`]). Of a grant and this, the first wins: the later one finds another state than it expects.
     fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>>;
 
     /// What the store is and guarantees, measured and read from its settings. Leaves nothing behind.
@@ -261,7 +261,7 @@ pub struct Term {
     pub id: CandidateId,
     /// What people call it.
     pub label: Label,
-    /// When it was granted: milliseconds since 1970 by the clock of whoever wrote it. Informs people only.
+    /// When it was granted: milliseconds since 1970 by the clock of the process that wrote it. Informs people only.
     pub granted_unix_ms: i64,
     /// When it ended, by the same kind of clock, and why: the [`EndReason::word`], or `taken-over`, `removed`. Open
     /// while it lasts.

@@ -10,7 +10,7 @@ use super::BoxFuture;
 
 /// Measures the ways from here to those that keep elections.
 pub trait Survey: Send {
-    /// Asks all of them once, and returns what is known by then. Ends in a few seconds, whoever answers. Dropped before it has
+    /// Asks all of them once, and returns what is known by then. Ends in a few seconds, also if nobody answers. Dropped before it has
     /// ended, it has measured nothing.
     fn round(&mut self) -> BoxFuture<'_, Surveyed>;
 }

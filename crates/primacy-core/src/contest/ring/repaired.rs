@@ -11,7 +11,7 @@ use crate::Instant;
 use crate::contest::{Contest, Context, Effect, Event, PeerId};
 use exclusions::Exclusions;
 
-/// So often one peer is handed the same message before it is passed over.
+/// How often one peer is handed the same message before it is passed over.
 const TRIES: u8 = 2;
 
 /// The times of a [`Ring`]. Only speed depends on them.
@@ -91,7 +91,7 @@ pub enum Message {
 ///
 /// An election is a number, the *term*. In it each peer passes on the stronger of the candidature that comes and its own, if
 /// it is stronger than all that it has passed before; the strongest comes back to its owner, who is the nominee. The greater
-/// id is stronger; whoever is excluded is weaker than all who are not.
+/// id is stronger; an excluded peer is weaker than all others.
 ///
 /// A new machine has heard nothing: tell it [`Event::Vacant`] when no leader has been heard of for a while. That is the whole
 /// of starting up. It relies on being told [`Event::Led`] when the grant is given to somebody, and by the transport who can

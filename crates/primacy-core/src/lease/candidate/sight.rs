@@ -67,7 +67,7 @@ impl Candidate {
             same.as_ref().filter(|seen| seen.sighting.record.as_ref().map(|record| record.intent) == intent);
         let ordered_at = same_orders.map_or(now, |seen| seen.ordered_at);
         if same.is_none() && (lost || regressed) && !self.flawed_believes_regress() {
-            // R6, R11: whoever led in the lost state may still believe it.
+            // R6, R11: the leader of the lost state may still believe in its lease.
             self.quarantine = now + self.config.timing.stretched(self.longest);
         }
         let grown = version.is_some_and(|version| version.token > self.highest.token);

@@ -12,7 +12,7 @@ impl Group {
         const EVICTED_AT_ONCE: usize = 500;
         let (own, now) = (self.config.process, cx.now);
         self.history.observe(descriptors, self.round(), now);
-        // Whoever is not there any more has left, or was evicted.
+        // A process that is not there any more has left, or was evicted.
         self.history.forget_all_but(descriptors);
         self.see_line(descriptors);
         self.tell_places(cx);

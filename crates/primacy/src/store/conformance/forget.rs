@@ -37,7 +37,7 @@ impl Trial<'_> {
     }
 }
 
-/// Everything goes but the token, which is raised, so that whoever led last cannot come back.
+/// Everything goes but the token, which is raised, so that the last leader cannot come back.
 pub(super) async fn forget(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
     ensure!(trial.forget().await? == Forgotten::NoSuchElection, "what has never been was forgotten");

@@ -1,4 +1,4 @@
-//! The obligations of a [`Store`], each tried by a small check: for whoever implements one.
+//! The obligations of a [`Store`], each tried by a small check: for the authors of stores.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -170,7 +170,7 @@ pub(super) async fn deposition(trial: Trial<'_>) -> Outcome {
     Ok(())
 }
 
-/// `now` empties the row at once, and whoever held it cannot renew.
+/// `now` empties the row at once, and its holder cannot renew.
 pub(super) async fn now(trial: Trial<'_>) -> Outcome {
     for (kind, wish) in [(OrderKind::Depose { now: true }, None), (promote("heir", true), successor("heir"))] {
         let mut a = trial.candidate("a").await?;

@@ -38,7 +38,7 @@ pub(super) enum Purpose {
     Close,
     /// Observers and operators: missing tables are said.
     Observe,
-    /// Hints: nothing that is read has to be new, and whoever falls silent is hung up on.
+    /// Hints: nothing that is read has to be new, and a server that falls silent is hung up on.
     Listen,
     /// A leader's sign of life: as for hints, but it may be silent for longer.
     Lead,
@@ -379,7 +379,7 @@ fn settings(purpose: Purpose) -> Vec<String> {
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE".to_owned(),
         COMMIT_EACH.to_owned(),
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES'".to_owned(),
-        // Whoever is locked out is told soon, and abandoned steps do not pile up behind a lock.
+        // A caller that is locked out is told soon, and abandoned steps do not pile up behind a lock.
         //
         // A lock that cannot be got ends a packet and leaves its transaction open, and on Galera a grant takes several
         // round trips. A client that is stopped then must not hold its locks. Only MariaDB from 10.3 on reads that part.

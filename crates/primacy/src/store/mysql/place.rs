@@ -210,7 +210,7 @@ impl Place {
         &self.hosts[index]
     }
 
-    /// Before a host is tried: whoever tries next begins with another, unless this one turns out to be good.
+    /// Before a host is tried: the next attempt begins with another, unless this one turns out to be good.
     pub(super) fn doubt(&self, index: usize) {
         self.first.store((index + 1) % self.hosts.len(), Ordering::Relaxed);
     }

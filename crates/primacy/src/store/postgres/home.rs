@@ -9,7 +9,7 @@ use super::fault::{Fault, Stake};
 use super::link::Link;
 use crate::qualified::Schema;
 
-/// A row for each schema that holds a `primacy_schema`, whoever may read it.
+/// A row for each schema that holds a `primacy_schema`, also one that this role may not read.
 pub(super) const HOMES: &str = "SELECT n.nspname::{text} \
      FROM {pg_class} AS c JOIN {pg_namespace} AS n ON n.oid {=} c.relnamespace \
      WHERE c.relname {=} 'primacy_schema' AND c.relpersistence {<>} 't' \

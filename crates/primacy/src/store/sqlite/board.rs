@@ -55,7 +55,7 @@ impl Board {
         let now = &TimeSpec::UTIME_NOW;
         match self.open_file(OFlag::O_WRONLY).and_then(|file| Ok(futimens(&file, now, now)?)) {
             Ok(()) => {}
-            // Nobody has ever watched; whoever comes now looks first.
+            // Nobody has ever watched; a candidate that comes now looks first.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 debug!(%error, file = %self.file.display(), "no hint could be given; waiting candidates poll");
