@@ -254,6 +254,7 @@ const PAGES: &[(&str, &str)] = &[
     ("tutorials/postgresql.md", include_str!("../../../../docs/tutorials/postgresql.md")),
     ("tutorials/rust.md", include_str!("../../../../docs/tutorials/rust.md")),
     ("tutorials/systemd.md", include_str!("../../../../docs/tutorials/systemd.md")),
+    ("selection.md", include_str!("../../../../docs/advanced/selection.md")),
     ("stores.md", include_str!("../../../../docs/manual/stores.md")),
 ];
 
