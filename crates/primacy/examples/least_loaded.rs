@@ -1,6 +1,6 @@
 //! A selector of one's own: who leads next is the candidate on the host that has the least to do.
 //!
-//! `cargo run --example least_loaded -- sqlite:primacy.db web-1`, in two terminals, with another name in the second.
+//! `cargo run -p primacy --features sqlite --example least_loaded -- sqlite:primacy.db web-1`, in two terminals, with another name in the second.
 
 #![expect(clippy::print_stdout, reason = "an example tells whoever runs it what happens")]
 

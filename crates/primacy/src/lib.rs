@@ -9,6 +9,7 @@
 //! ```
 //! # async fn write_report(_token: u64) {}
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if !cfg!(feature = "sqlite") { return Ok(()) }
 //! # let folder = tempfile::tempdir()?;
 //! # let url = format!("sqlite:{}", folder.path().join("primacy.db").display());
 //! use primacy::Election;
@@ -36,6 +37,23 @@
 //! that. **If you do only one thing, check the token at the resource**: [`fenced`] does it inside a
 //! transaction of your database, [`Fence`] in a resource of your own.
 //!
+//! # Features, and the crates in signatures
+//! No store is built unless its feature is turned on. [`Election::open`] refuses the URL of a store that is not built with
+//! the name of the feature. The drivers below are public dependencies: their types stand in signatures, so that a program
+//! that fences its own transactions uses the same major version, and a new one of theirs is a new one of this crate.
+//!
+//! | feature | what it brings | public dependency |
+//! |---|---|---|
+//! | `sqlite` | the store `sqlite:`; fences for rusqlite | `rusqlite` 0.39 to 0.41 |
+//! | `postgres` | the store `postgres:`; fences for tokio-postgres | `tokio-postgres` 0.7 |
+//! | `postgres-tls` | the same with TLS, as hosts other than this one need | |
+//! | `mysql` | the store `mysql:`, for MariaDB and Galera too; fences for mysql_async | `mysql_async` 0.37 |
+//! | `mysql-tls` | the same with TLS | |
+//! | `peers` | the store `peers:`, and the voters behind it, over TLS | |
+//! | `sqlx-postgres`, `sqlx-mysql`, `sqlx-sqlite` | fences for sqlx | `sqlx` 0.9 |
+//!
+//! `tokio` 1 is one always: [`Candidate::status`] and its like are its `watch` channels.
+//!
 //! # Errors, and what they mean for you
 //! | what you get | may I retry? | may I still be the leader? |
 //! |---|---|---|
@@ -46,6 +64,8 @@
 //! | [`Status::Waiting`] with [`Trouble`] | it is retried for you, for ever | no |
 //! | [`Status::Leading`] with [`Trouble`] | it is retried for you | yes, until the lease runs out |
 //! | [`store::StoreError::Unknown`] from a store | read back first | what the record says after reading back |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod better;
 pub mod clock;

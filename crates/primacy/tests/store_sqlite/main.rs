@@ -1,5 +1,4 @@
 //! The SQLite store on real files: what the conformance suite cannot know of.
-#![cfg(feature = "sqlite")]
 
 #[path = "../support/actor.rs"]
 mod actor;
