@@ -139,7 +139,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy peer remove a b", Peers),
     ("primacy peer replace c f@10.0.0.6:7400", Peers),
     // Whole commands in sentences
-    ("cargo doc --open -p primacy", No(BUILDS)),
+    ("cargo doc --open -p primacy --all-features", No(BUILDS)),
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
