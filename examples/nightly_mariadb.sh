@@ -2,7 +2,7 @@
 # A nightly report, run by `primacy run` on one of several hosts. MARIADB names the client program with its options; the
 # password is best left to a file, or to MYSQL_PWD.
 #
-# The check and the report are one transaction. Whoever was replaced meanwhile, however long it was asleep, writes nothing.
+# The check and the report are one transaction. A leader that was replaced meanwhile, however long it was asleep, writes nothing.
 set -u
 : "${PRIMACY_ELECTION:?run this under primacy run}" "${PRIMACY_TOKEN:?run this under primacy run}"
 

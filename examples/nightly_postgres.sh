@@ -1,7 +1,7 @@
 #!/bin/sh
 # A nightly report, run by `primacy run` on one of several hosts. The database is named by PGHOST, PGDATABASE and so on.
 #
-# The check and the report are one transaction. Whoever was replaced meanwhile, however long it was asleep, writes nothing.
+# The check and the report are one transaction. A leader that was replaced meanwhile, however long it was asleep, writes nothing.
 set -u
 : "${PRIMACY_ELECTION:?run this under primacy run}" "${PRIMACY_TOKEN:?run this under primacy run}"
 

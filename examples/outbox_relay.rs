@@ -15,27 +15,25 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let url = std::env::var("DATABASE_URL")?;
-    let mut candidate = Election::open(&url, "outbox-relay")?.campaign("relay")?;
-    // Each time this copy is elected; `None` goes on campaigning.
-    let ended = candidate.while_leader(|leadership| async {
+    let candidate = Election::open(&url, "outbox-relay")?.campaign("relay")?;
+    // Each time this copy is elected.
+    let ended = candidate.run(async |leadership| {
         let relayed = relay(leadership, &url).await;
         println!("{}", relayed.map_or_else(|error| error.to_string(), |()| "not the leader any more".into()));
-        None::<()>
     });
-    ended.await?;
-    Ok(())
+    Ok(ended.await?)
 }
 
 /// Sends until the leadership is over.
-async fn relay(leadership: Leadership, url: &str) -> Result<(), Error> {
+async fn relay(leadership: &Leadership, url: &str) -> Result<(), Error> {
     let (mut client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let connection = tokio::spawn(connection);
     while leadership.is_current() {
-        match send_some(&leadership, &mut client, |message| println!("{message}")).await {
+        match send_some(leadership, &mut client, |message| println!("{message}")).await {
             Ok(0) => drop(tokio::time::timeout(Duration::from_secs(1), leadership.lost()).await),
             Ok(_) => {}
             Err(error) => match error.downcast_ref() {
-                // Nothing was marked as sent; whoever leads now sends it.
+                // Nothing was marked as sent; the present leader sends it.
                 Some(FenceError::Stale { .. } | FenceError::NotLeading { .. }) => break,
                 // Somebody was in the way: the transaction begins again.
                 Some(FenceError::Busy(_)) => {}

@@ -32,7 +32,7 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let same = ["build", "--locked", "--workspace", "--features", FEATURES, "--test", "cli_commands"];
     shell.cargo(&[&same[..], &["--bin", "primacy", "--bin", PACKAGE]].concat())?;
     let seed = seed(shell)?.to_string();
-    // With the story: whoever reads of a failure has nothing else.
+    // With the story: the reader of a failure has nothing else.
     let stores = "sqlite,postgres,postgres-standby,mariadb";
     let args = ["--store", stores, "--protocol", "mixed", "--seconds", "45", "--seed", &seed];
     strike(shell, "dev", &args)?;

@@ -32,6 +32,11 @@ const STEPS: &[Step] = &[
     },
     Step { name: "boundary", about: "the core needs no operating system, the simulator no tokio", run: boundary::run },
     Step { name: "docs", about: "the documentation builds without warnings", run: docs },
+    Step {
+        name: "store",
+        about: "a store outside of this workspace, on the exported API alone, keeps the port's promises",
+        run: example_store,
+    },
     Step { name: "services", about: "the programs that the tests need are there", run: services::install },
     Step { name: "test", about: "unit, process and documentation tests", run: test },
     Step {
@@ -124,7 +129,19 @@ fn changes(shell: &Shell) -> Result<String, String> {
 }
 
 fn fmt(shell: &Shell) -> Result<(), String> {
-    shell.cargo(&["fmt", "--all", "--check"])
+    shell.cargo(&["fmt", "--all", "--check"])?;
+    shell.cargo(&["fmt", "--manifest-path", EXAMPLE_STORE, "--check"])
+}
+
+/// The manifest of a workspace of its own, as a program of a user has.
+pub(crate) const EXAMPLE_STORE: &str = "examples/store/Cargo.toml";
+
+/// Its dependencies have the versions of this workspace, and what is built of both is built once.
+fn example_store(shell: &Shell) -> Result<(), String> {
+    let target = shell.target().to_string_lossy().into_owned();
+    let place = ["--locked", "--manifest-path", EXAMPLE_STORE, "--target-dir", &target];
+    shell.cargo(&[&["clippy", "--all-targets"], &place[..], &["--", "--deny", "warnings"]].concat())?;
+    shell.cargo(&[&["test"], &place[..]].concat())
 }
 
 /// What users build.
@@ -211,6 +228,7 @@ fn searches(shell: &Shell) -> Result<Vec<(&'static str, Aside)>, String> {
 /// Searches that take longest; smaller ones like them are done here or in the tests. `primacy-model` without options does all.
 const LARGEST: &[&str] = &[
     "--except=quorum: all",
+    "--except=quorum: two renewals",
     "--except=merged: three, two ask, a restart",
     "--except=merged: three, two ask, a renewal",
     "--except=merged: three, one renews",

@@ -1,7 +1,7 @@
 //! Writes what can be written by rule: formatting, clippy's offers, golden files, ratchets, wrapped prose.
 
 use crate::shell::{Shell, say};
-use crate::tidy;
+use crate::{ci, tidy};
 
 /// `cargo xtask fix`.
 pub(crate) fn run(shell: &Shell) -> Result<(), String> {
@@ -9,12 +9,14 @@ pub(crate) fn run(shell: &Shell) -> Result<(), String> {
         ["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets", "--all-features"];
     shell.cargo(&offers)?;
     shell.cargo(&["fmt", "--all"])?;
+    shell.cargo(&["fmt", "--manifest-path", ci::EXAMPLE_STORE])?;
     for target in blessing_targets(&shell.read("git", &["grep", "--untracked", "-l", MARK, "--", "crates"])?) {
         let mut test = vec!["test", "--quiet"];
         test.extend(target.iter().map(String::as_str));
         shell.run("cargo", &test, &[("BLESS", "1")])?;
     }
     tidy::lower_ratchets(shell)?;
+    tidy::lower_circles(shell)?;
     tidy::wrap_prose(shell)?;
     say("fix: done; read the difference before you commit it");
     Ok(())

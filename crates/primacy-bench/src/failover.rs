@@ -10,7 +10,7 @@ use primacy::clock;
 use serde::Serialize;
 
 use crate::fleet::{Fleet, Manner, Start, send};
-use crate::place::{Kind, Place};
+use crate::place::{BenchStore, Kind};
 use crate::spread::Spread;
 
 /// What happens to a leader.
@@ -68,7 +68,7 @@ impl Failover {
     /// Starts a fleet, and measures so many events in it.
     pub(crate) fn measure(
         primacy: &Path,
-        place: &Place,
+        place: &BenchStore,
         event: Event,
         processes: usize,
         repeats: usize,

@@ -7,7 +7,7 @@ use primacy::fenced::{PreparedFence, fence};
 use primacy::store::{Holder, from_url};
 use primacy::{CandidateId, ElectionName, Label, Token};
 
-use crate::place::{Kind, Place};
+use crate::place::{BenchStore, Kind};
 use crate::spread::Spread;
 
 /// How often each kind of insert is made, one after the other.
@@ -20,7 +20,7 @@ type Times = Vec<(&'static str, Vec<Duration>)>;
 
 /// The latency of a bare and of a fenced insert, and the ratio of their medians. Nothing where users have no transactions
 /// in the same database.
-pub(crate) fn measure(place: &Place) -> Result<Option<String>> {
+pub(crate) fn measure(place: &BenchStore) -> Result<Option<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let times = match place.kind {
         Kind::Sqlite | Kind::Peers => return Ok(None),

@@ -196,7 +196,7 @@ impl Fleet {
         }
     }
 
-    /// Whoever leads now, as far as programs have told: while hundreds start on a few cores, the lead may change.
+    /// The present leader, as far as programs have told: while hundreds start on a few cores, the lead may change.
     pub(crate) fn latest(&self, mut leader: Start) -> Start {
         while let Ok(start) = self.lines.try_recv() {
             if start.token > leader.token {

@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use primacy::store::StoreError;
 use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Phase, Timing};
 
-use crate::place::{Kind, Place, Site};
+use crate::place::{BenchStore, Kind, Site};
 use crate::spread::Spread;
 
 /// Which floods, on whom, for how long.
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     for &flood in &options.flood {
         let span = Duration::from_secs(options.seconds);
         let lease = Duration::from_millis(options.lease);
-        let place = Place::start(flood.kind(), primacy)?;
+        let place = BenchStore::start(flood.kind(), primacy)?;
         if flood == Flood::Notifications {
             place.sql("CREATE ROLE stranger LOGIN PASSWORD 'x'")?;
         }
@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
         let voters = place.addresses();
         let flooded = watch(&place, lease, span, least, |site, strokes| attack(flood, &voters, site, strokes))?;
         println!("{flood:<28} flooded  {flooded}");
-        // What the flood took beyond what a calm time takes, from whomever.
+        // What the flood took beyond what a calm time takes, for all together.
         let burnt = (flooded.attacker + flooded.server).saturating_sub(calm.server);
         let share = burnt.as_secs_f64() / flooded.elapsed.as_secs_f64();
         let control = watch(&place, lease, span, 0, |_, strokes| {
@@ -130,17 +130,17 @@ struct Burden {
 impl Burden {
     const LOOKS: usize = 2_000;
 
-    fn measure(place: &Place) -> Result<Self> {
+    fn measure(place: &BenchStore) -> Result<Self> {
         let site = place.site();
         let store = Election::open(&site.url, &site.election)?.store().clone();
         let election = ElectionName::new(site.election.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let looks = runtime.block_on(async {
-            let mut desk = store.desk().await?;
+            let mut admin = store.admin().await?;
             let mut looks = Vec::with_capacity(Self::LOOKS);
             for _ in 0..Self::LOOKS {
                 let begin = Instant::now();
-                desk.snapshot(&election).await?;
+                admin.snapshot(&election).await?;
                 looks.push(begin.elapsed());
             }
             Ok::<_, StoreError>(looks)
@@ -245,7 +245,7 @@ struct Campaign {
 
 impl Campaign {
     /// Returns when one leads and renews.
-    fn start(place: &Place, lease: Duration) -> Result<Self> {
+    fn start(place: &BenchStore, lease: Duration) -> Result<Self> {
         let site = place.site();
         let log = Arc::new(Mutex::new(Log::default()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -281,7 +281,7 @@ impl Campaign {
 /// Watches three candidates of a new election while a neighbour, on a thread of its own, does something for this long, and until it
 /// has done it as often.
 fn watch(
-    place: &Place,
+    place: &BenchStore,
     lease: Duration,
     span: Duration,
     least: u64,
@@ -424,12 +424,12 @@ fn look(site: &Site, strokes: &Strokes) -> Result<()> {
     let looker = || async {
         let store = Election::open(&site.url, &site.election)?.store().clone();
         let mut watches = VecDeque::new();
-        let mut desk = store.desk().await?;
+        let mut admin = store.admin().await?;
         while strokes.go_on() {
             let number = strokes.note();
             let name = ElectionName::new(format!("nobody-{number}"))?;
-            if desk.snapshot(&name).await.is_err() {
-                desk = store.desk().await?;
+            if admin.snapshot(&name).await.is_err() {
+                admin = store.admin().await?;
             }
             if number.is_multiple_of(WATCHED) {
                 watches.push_back(store.hints(&name).await?);
@@ -473,7 +473,7 @@ fn connect(voters: &[SocketAddr], strokes: &Strokes) -> Result<()> {
 }
 
 /// What candidates and voters hold open before a majority of the voters is stopped, at the end of that, and a while later.
-fn silence(place: &Place, lease: Duration, span: Duration) -> Result<String> {
+fn silence(place: &BenchStore, lease: Duration, span: Duration) -> Result<String> {
     const AFTER: Duration = Duration::from_secs(10);
     let campaign = Campaign::start(place, lease)?;
     let files = || Ok::<_, anyhow::Error>((held()?, place.files()));

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use primacy::ElectionName;
-use primacy::store::{Desk, Version, from_url};
+use primacy::store::{Admin, Version, from_url};
 use tokio::runtime::Runtime;
 
 use crate::fleet::{Fleet, Manner};
-use crate::place::{Place, Site};
+use crate::place::{BenchStore, Site};
 
 /// How often the row is looked at. What is measured is exact to this.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// A leader renews at equal intervals: where twice the mean passes between two renewals, one was missed.
 pub(crate) fn measure(
     primacy: &Path,
-    place: &Place,
+    place: &BenchStore,
     candidates: usize,
     manner: Manner,
     seconds: u64,
@@ -64,7 +64,7 @@ pub(crate) fn measure(
 }
 
 /// The share of one core that the server uses while nobody but this process, which glances as often as before, asks it.
-fn server_at_rest(site: &Site, place: &Place, span: Duration) -> Result<f64> {
+fn server_at_rest(site: &Site, place: &BenchStore, span: Duration) -> Result<f64> {
     let mut watcher = Watcher::open(site)?;
     let (begin, before) = (Instant::now(), place.cpu());
     while begin.elapsed() < span {
@@ -84,7 +84,7 @@ struct Renewals {
 
 /// Looks at the row of an election.
 struct Watcher {
-    desk: Box<dyn Desk>,
+    admin: Box<dyn Admin>,
     election: ElectionName,
     runtime: Runtime,
 }
@@ -93,11 +93,11 @@ impl Watcher {
     fn open(site: &Site) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (store, election) = (from_url(&site.url)?, ElectionName::new(&*site.election)?);
-        Ok(Self { desk: runtime.block_on(store.desk())?, election, runtime })
+        Ok(Self { admin: runtime.block_on(store.admin())?, election, runtime })
     }
 
     fn glance(&mut self) -> Result<Version> {
-        let seen = self.runtime.block_on(self.desk.snapshot(&self.election))?;
+        let seen = self.runtime.block_on(self.admin.snapshot(&self.election))?;
         Ok(seen.context("the election is gone")?.record.version)
     }
 }
@@ -123,7 +123,7 @@ fn watch(site: &Site, span: Duration) -> Result<Renewals> {
 }
 
 /// How many statements the watching takes by itself, with so many glances: counted when nobody else asks the server.
-fn watching(site: &Site, place: &Place, glances: u64) -> Result<f64> {
+fn watching(site: &Site, place: &BenchStore, glances: u64) -> Result<f64> {
     /// A server may count what a connection did only when that has gone.
     const SETTLED: Duration = Duration::from_secs(1);
     const MANY: u64 = 100;

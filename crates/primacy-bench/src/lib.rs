@@ -33,7 +33,7 @@ pub use crate::entropy::Entropy;
 use crate::failover::Failover;
 pub use crate::failover::{Event, Gaps, gaps};
 pub use crate::fleet::{Fleet, Manner, Start};
-pub use crate::place::{Kind, Place, Site};
+pub use crate::place::{BenchStore, Kind, Site};
 pub use crate::plot::steps;
 pub use crate::proc::cpu;
 pub use crate::spread::Spread;
@@ -116,7 +116,7 @@ pub fn main() -> Result<()> {
     }
     let mut failovers = Vec::new();
     for &kind in &options.store {
-        let place = Place::start(kind, &common.primacy)?;
+        let place = BenchStore::start(kind, &common.primacy)?;
         if wanted("renewal") {
             println!("{}", micro::renewal(&place)?);
         }
@@ -148,7 +148,7 @@ pub fn main() -> Result<()> {
     Ok(())
 }
 
-fn failover(options: &Options, place: &Place, results: &mut Vec<Failover>) -> Result<()> {
+fn failover(options: &Options, place: &BenchStore, results: &mut Vec<Failover>) -> Result<()> {
     for &candidates in &options.candidates {
         for event in Event::ALL {
             // A process that uses the library is all that a runner, its warden and its program are.

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use primacy::store::{Holder, Record, Reply, Request, Session, Store};
 use primacy::{CandidateId, Election, ElectionName, Label, Token};
 
-use crate::place::Place;
+use crate::place::BenchStore;
 use crate::spread::Spread;
 
 /// Asks a real leadership whether it is current: the mean of a batch, over many batches.
@@ -51,8 +51,12 @@ impl Lease {
     }
 
     async fn renew(&mut self) -> Result<Duration> {
-        let renew =
-            Request::Renew { id: self.id, version: self.record.version, lease: self.record.lease, fulfilled: None };
+        let renew = Request::Renew {
+            id: self.id,
+            version: self.record.version,
+            lease: self.record.lease,
+            completed_order: None,
+        };
         let begin = Instant::now();
         let Reply::Applied(renewed) = self.session.step(renew).await? else { bail!("the lease was lost") };
         self.record = renewed;
@@ -61,7 +65,7 @@ impl Lease {
 }
 
 /// Renews through the store, one durable step after another.
-pub(crate) fn renewal(place: &Place) -> Result<String> {
+pub(crate) fn renewal(place: &BenchStore) -> Result<String> {
     const RENEWALS: usize = 5_000;
     let store = primacy::store::from_url(&place.url())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -81,7 +85,7 @@ pub(crate) fn renewal(place: &Place) -> Result<String> {
 }
 
 /// How many renewals a second the store carries when this many leaders renew as fast as they can, each of its own election.
-pub(crate) fn capacity(place: &Place, leaders: usize) -> Result<String> {
+pub(crate) fn capacity(place: &BenchStore, leaders: usize) -> Result<String> {
     const SPAN: Duration = Duration::from_secs(5);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (times, elapsed) = runtime.block_on(async {

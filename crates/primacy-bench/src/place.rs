@@ -40,14 +40,14 @@ impl fmt::Display for Kind {
 }
 
 /// A store that exists for as long as it is measured.
-pub struct Place {
+pub struct BenchStore {
     /// What it is.
     pub kind: Kind,
-    held: Held,
+    held: StoreResources,
     elections: Cell<u32>,
 }
 
-enum Held {
+enum StoreResources {
     File(TempDir),
     Postgres(Postgres),
     Mariadb(MariaDb),
@@ -66,18 +66,18 @@ pub struct Site {
 /// For eight hundred candidates, their wardens and the measuring connections.
 const CONNECTIONS: &str = "3000";
 
-impl Place {
+impl BenchStore {
     /// Starts it, with the settings of a production server: every commit is flushed.
     pub fn start(kind: Kind, primacy: &Path) -> Result<Self> {
         let held = match kind {
-            Kind::Sqlite => Held::File(tempfile::tempdir()?),
-            Kind::Postgres => {
-                Held::Postgres(Postgres::start(&PostgresOptions::default().set("max_connections", CONNECTIONS))?)
-            }
+            Kind::Sqlite => StoreResources::File(tempfile::tempdir()?),
+            Kind::Postgres => StoreResources::Postgres(Postgres::start(
+                &PostgresOptions::default().set("max_connections", CONNECTIONS),
+            )?),
             Kind::Mariadb => {
-                Held::Mariadb(MariaDb::start(&MariaDbOptions::default().set("max_connections", CONNECTIONS))?)
+                StoreResources::Mariadb(MariaDb::start(&MariaDbOptions::default().set("max_connections", CONNECTIONS))?)
             }
-            Kind::Peers => Held::Peers(Peers::start(primacy)?),
+            Kind::Peers => StoreResources::Peers(Peers::start(primacy)?),
         };
         Ok(Self { kind, held, elections: Cell::new(0) })
     }
@@ -85,10 +85,10 @@ impl Place {
     /// The store, as `primacy` is told of it.
     pub fn url(&self) -> String {
         match &self.held {
-            Held::File(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
-            Held::Postgres(server) => server.url(),
-            Held::Mariadb(server) => server.url(),
-            Held::Peers(peers) => peers.url(),
+            StoreResources::File(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
+            StoreResources::Postgres(server) => server.url(),
+            StoreResources::Mariadb(server) => server.url(),
+            StoreResources::Peers(peers) => peers.url(),
         }
     }
 
@@ -103,12 +103,12 @@ impl Place {
     pub fn statements(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
         match &self.held {
-            Held::File(_) | Held::Peers(_) => Ok(None),
-            Held::Postgres(server) => count(server.sql(
+            StoreResources::File(_) | StoreResources::Peers(_) => Ok(None),
+            StoreResources::Postgres(server) => count(server.sql(
                 "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database WHERE datname IS NOT NULL",
             )?)
             .map(Some),
-            Held::Mariadb(server) => count(server.sql(
+            StoreResources::Mariadb(server) => count(server.sql(
                 "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'",
             )?)
             .map(Some),
@@ -118,9 +118,9 @@ impl Place {
     /// Runs statements as the server's administrator.
     pub fn sql(&self, sql: &str) -> Result<String> {
         Ok(match &self.held {
-            Held::File(_) | Held::Peers(_) => anyhow::bail!("{} has no administrator", self.kind),
-            Held::Postgres(server) => server.sql(sql)?,
-            Held::Mariadb(server) => server.sql(sql)?,
+            StoreResources::File(_) | StoreResources::Peers(_) => anyhow::bail!("{} has no administrator", self.kind),
+            StoreResources::Postgres(server) => server.sql(sql)?,
+            StoreResources::Mariadb(server) => server.sql(sql)?,
         })
     }
 
@@ -128,12 +128,12 @@ impl Place {
     pub fn rows_read(&self) -> Result<Option<u64>> {
         let count = |text: String| text.trim().parse::<u64>().with_context(|| format!("not a count: {text}"));
         match &self.held {
-            Held::File(_) | Held::Peers(_) => Ok(None),
-            Held::Postgres(server) => count(server.sql(
+            StoreResources::File(_) | StoreResources::Peers(_) => Ok(None),
+            StoreResources::Postgres(server) => count(server.sql(
                 "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_user_tables",
             )?)
             .map(Some),
-            Held::Mariadb(server) => count(server.sql(
+            StoreResources::Mariadb(server) => count(server.sql(
                 "SELECT cast(sum(variable_value) AS unsigned) FROM information_schema.global_status WHERE variable_name IN \
                  ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_NEXT', 'HANDLER_READ_PREV', 'HANDLER_READ_RND', \
                   'HANDLER_READ_RND_NEXT')",
@@ -160,18 +160,18 @@ impl Place {
     /// Where its voters listen, if it has any.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         match &self.held {
-            Held::Peers(peers) => peers.addresses(),
-            Held::File(_) | Held::Postgres(_) | Held::Mariadb(_) => Vec::new(),
+            StoreResources::Peers(peers) => peers.addresses(),
+            StoreResources::File(_) | StoreResources::Postgres(_) | StoreResources::Mariadb(_) => Vec::new(),
         }
     }
 
     /// The server's processes.
     pub(crate) fn servers(&self) -> Vec<u32> {
         match &self.held {
-            Held::File(_) => Vec::new(),
-            Held::Postgres(server) => server.pid().into_iter().collect(),
-            Held::Mariadb(server) => server.pid().into_iter().collect(),
-            Held::Peers(peers) => peers.pids(),
+            StoreResources::File(_) => Vec::new(),
+            StoreResources::Postgres(server) => server.pid().into_iter().collect(),
+            StoreResources::Mariadb(server) => server.pid().into_iter().collect(),
+            StoreResources::Peers(peers) => peers.pids(),
         }
     }
 }

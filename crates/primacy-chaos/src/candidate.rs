@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use primacy_servers::Way;
+use primacy_servers::{Direction, faketime, remove_wall_clock};
 
 use crate::clock::Moment;
 use crate::fault::Kind;
@@ -40,7 +40,7 @@ const STEPPED: &str = "primacy-stepped";
 
 /// One place, which is filled again when its candidate has gone.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CandidateSlot {
     pub(crate) name: String,
     /// Where it finds the store.
     url: String,
@@ -76,16 +76,9 @@ impl Runner {
     }
 }
 
-/// The library that steps a process's wall clock, if it is installed.
-pub(crate) fn faketime() -> Option<PathBuf> {
-    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
-    let folders = folders.chain(["/usr/lib".into(), "/usr/local/lib".into()]);
-    folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|library| library.is_file())
-}
-
 impl Recipe {
     /// A place for a candidate, empty for now.
-    pub(crate) fn place(&self, name: String, site: &Site, mut rng: Rng) -> Result<Place> {
+    pub(crate) fn place(&self, name: String, site: &Site, mut rng: Rng) -> Result<CandidateSlot> {
         let mut ways = site.ways()?;
         // Nobody tells candidates to begin with the same node.
         if site.peers.is_none() {
@@ -103,7 +96,7 @@ impl Recipe {
             }
             clock = Some(file);
         }
-        Ok(Place { name, url, ways, is_cut: false, tables, clock, rng, runner: None, back_at: Moment::now() })
+        Ok(CandidateSlot { name, url, ways, is_cut: false, tables, clock, rng, runner: None, back_at: Moment::now() })
     }
 
     /// `primacy` as an operator would call it.
@@ -112,7 +105,7 @@ impl Recipe {
     }
 
     /// A candidate's command, on the host behind this wire. It dies with this run, whatever ends that.
-    fn candidate(&self, program: &Path, place: &Place) -> Command {
+    fn candidate(&self, program: &Path, place: &CandidateSlot) -> Command {
         let mut command = match &place.ways.wire {
             None => Command::new("setpriv"),
             Some(wire) => {
@@ -136,7 +129,7 @@ impl Recipe {
     }
 }
 
-impl Place {
+impl CandidateSlot {
     /// Starts a candidate.
     pub(crate) fn fill(&mut self, recipe: &Recipe) -> Result<()> {
         let own = recipe.canary.filter(|canary| canary.has_own_candidates());
@@ -221,6 +214,7 @@ impl Place {
     pub(crate) fn ended(&mut self, pause: Duration) -> Result<Option<ExitStatus>> {
         let Some(runner) = &mut self.runner else { return Ok(None) };
         let Some(status) = runner.child.try_wait()? else { return Ok(None) };
+        remove_wall_clock(runner.child.id());
         self.runner = None;
         self.back_at = Moment::now() + self.rng.span(pause / 10, pause);
         Ok(Some(status))
@@ -235,11 +229,11 @@ impl Place {
                 }
                 Kind::LoseAnswer => link.lose_next_answer(),
                 Kind::Mute | Kind::Isolate => link.cut(),
-                Kind::MuteRequests => link.hold(Way::ToServer),
-                Kind::MuteAnswers => link.hold(Way::ToClient),
+                Kind::MuteRequests => link.hold(Direction::ToServer),
+                Kind::MuteAnswers => link.hold(Direction::ToClient),
                 Kind::SlowAll => link.move_away(longer),
                 Kind::Slow => link.delay(longer / 2),
-                Kind::SlowAnswers | Kind::Fade => link.delay_way(Way::ToClient, longer),
+                Kind::SlowAnswers | Kind::Fade => link.delay_way(Direction::ToClient, longer),
                 _ => {}
             }
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use primacy::{CandidateConfig, Election, Flaw, Label, Leadership, Timing, TimingSettings};
+use primacy::internal::Flaw;
+use primacy::{CandidateConfig, Election, Label, Leadership, Timing, TimingSettings};
 
 use crate::witness::{Pen, Word};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
-use crate::candidate::Place;
+use crate::candidate::CandidateSlot;
 use crate::clock::Moment;
 use crate::fault::{Kind, Strike};
 use crate::judge::{Promise, Stopped, Verdict};
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// The token of the leader in this place, and its program.
-    fn led_by(&self, place: &Place) -> Option<(u64, Process)> {
+    fn led_by(&self, place: &CandidateSlot) -> Option<(u64, Process)> {
         let program = place.runner.as_ref()?.program()?;
         let led = self.witnessed.latest_leadership()?;
         (led.name == place.name && led.pid == program.own_pid()).then_some((led.token, program))

@@ -144,7 +144,7 @@ fn all_faults_can_be_dealt(no_wires: Option<&str>) -> Result<()> {
     if let Some(why) = no_wires {
         bail!("{why}; under CI that is a failure");
     }
-    if candidate::faketime().is_none() {
+    if primacy_servers::faketime().is_none() {
         bail!("no clock can be stepped without libfaketime; under CI that is a failure");
     }
     if !world::can_isolate() {

@@ -12,11 +12,11 @@ use primacy::{Timing, TimingSettings};
 use tempfile::TempDir;
 
 use crate::auditor::{Auditor, History, Read};
-use crate::candidate::{Place, Recipe, witness};
+use crate::candidate::{CandidateSlot, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
 use crate::inject::InForce;
-use crate::judge::{Promise, Rows, Termination, Verdict, Witnessed};
+use crate::judge::{Promise, Rows, Termination, Verdict, WitnessLog};
 use crate::process;
 use crate::report::Report;
 use crate::rng::Rng;
@@ -25,6 +25,9 @@ use crate::timeline::Timeline;
 use crate::witness::{Line, Reader, Word};
 use crate::work::Row;
 use crate::world;
+
+/// The longest call to a store that nothing befalls.
+const LATENCY: Duration = Duration::from_millis(10);
 
 /// How often a run looks around.
 const TICK: Duration = Duration::from_millis(5);
@@ -144,10 +147,10 @@ pub(crate) struct Run {
     pub(crate) setup: Setup,
     pub(crate) recipe: Recipe,
     pub(crate) site: Site,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<CandidateSlot>,
     pub(crate) in_force: Vec<InForce>,
     pub(crate) timeline: Timeline,
-    pub(crate) witnessed: Witnessed,
+    pub(crate) witnessed: WitnessLog,
     pub(crate) termination: Termination,
     pub(crate) injected: BTreeMap<&'static str, usize>,
     pub(crate) orders: Vec<std::process::Child>,
@@ -203,7 +206,7 @@ impl Run {
         if let Some(why) = setup.no_wires.as_ref().filter(|_| site.server.is_some() || site.peers.is_some()) {
             timeline.tell(why);
         }
-        let witnessed = Witnessed::new(LATE_PROGRAM);
+        let witnessed = WitnessLog::new(LATE_PROGRAM);
         let (witnessed, history) = match site.forgets() {
             true => (witnessed.forgetting(setup.lease), History::Changes),
             false => (witnessed, History::Grows),
@@ -371,9 +374,9 @@ impl Run {
     /// How long after the loss of a leader another leads, on this machine.
     fn published_bound(&self) -> Duration {
         let ahead = u32::try_from(self.setup.candidates).unwrap_or(u32::MAX);
-        // Whoever has just come back learns with its first round that it stands in line.
+        // A candidate that has just come back learns with its first round that it stands in line.
         let round = self.setup.protocol.round(self.setup.lease);
-        self.timing.failover_bound(ahead, Duration::from_millis(10)) + round + SLACK + self.site.fence_holds_up()
+        self.timing.failover_bound(ahead, LATENCY) + round + SLACK + self.site.fence_holds_up()
     }
 
     /// Fills places that have been empty for long enough.
@@ -523,13 +526,13 @@ impl Run {
 /// cooling leader is granted, and one handing over that was ordered before (as the simulator derives it).
 fn settle_bound(timing: &Timing, candidates: usize) -> Duration {
     let count = u32::try_from(candidates).unwrap_or(u32::MAX);
-    timing.failover_bound(count, Duration::from_millis(10))
+    timing.failover_bound(count, LATENCY)
         + timing.renew_every() * 3
         + timing.call_timeout() * 2
         + timing.look_lag() * 4
         + timing.window() * 3
         + timing.grace()
         + timing.kill()
-        + timing.slot() * count * 3
+        + timing.slot().max(LATENCY) * count * 3
         + timing.lease() / 8
 }

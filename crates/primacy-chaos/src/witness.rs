@@ -1,4 +1,4 @@
-//! The unfenced witness: one file to which every program of a run appends, whoever it believes to be.
+//! The unfenced witness: one file to which every program of a run appends, whether or not it believes to lead.
 //!
 //! The kernel orders appends to one file, so a line behind another was written later: no clock is needed to see that two
 //! programs worked at once. The clock that each line carries says by how much.

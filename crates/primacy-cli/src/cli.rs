@@ -23,10 +23,10 @@ mod colour;
 mod duration;
 pub(crate) mod examples;
 pub(crate) mod peer;
-pub(crate) mod place;
 pub(crate) mod preference;
 mod registers;
 pub(crate) mod secret;
+pub(crate) mod store_url;
 pub(crate) mod usage;
 
 /// What `--data` may have: more would be cut by the protocol.
@@ -117,7 +117,7 @@ impl Common {
     pub(crate) fn store_url(&self) -> Result<String, Failure> {
         match &self.store {
             Some(url) => Ok(url.clone()),
-            None => place::default_url().map_err(|path| {
+            None => store_url::default_url().map_err(|path| {
                 Failure::usage(format!("the default store's path {path:?} is not valid UTF-8; name one with --store"))
             }),
         }

@@ -15,6 +15,7 @@ pub mod opening;
 pub mod quorum;
 pub mod registers;
 pub mod select;
+mod standing;
 pub mod time;
 pub mod timing;
 pub mod token;

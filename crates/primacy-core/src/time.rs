@@ -122,9 +122,9 @@ pub fn back_off(failures: u32, most: Duration, entropy: &mut dyn FnMut() -> u64)
 }
 
 /// A duration as people write it, exactly: `48h`, `5m`, `1.5s`, `250ms`.
-pub(crate) struct Written(pub(crate) Duration);
+pub(crate) struct HumanDuration(pub(crate) Duration);
 
-impl fmt::Display for Written {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
             seconds if self.0.subsec_nanos() > 0 || seconds == 0 || seconds % 60 > 0 => write!(f, "{:?}", self.0),
@@ -162,7 +162,7 @@ mod tests {
             (250, "250ms"),
             (0, "0ns"),
         ] {
-            assert_eq!(alloc::format!("{}", Written(Duration::from_millis(millis))), written);
+            assert_eq!(alloc::format!("{}", HumanDuration(Duration::from_millis(millis))), written);
         }
     }
 }

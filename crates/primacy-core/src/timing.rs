@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use crate::lease::Standing;
-use crate::time::{Written, share_ppm, stretched};
+use crate::standing::Standing;
+use crate::time::{HumanDuration, share_ppm, stretched};
 
 /// What may be chosen about an election's timing; everything else follows. Checked by [`Timing::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,13 +63,13 @@ pub struct Timing {
 #[non_exhaustive]
 pub enum TimingError {
     /// The lease is shorter than 100 ms or longer than a day.
-    #[error("a lease of {} is not supported; choose 100ms to 24h", Written(*.lease))]
+    #[error("a lease of {} is not supported; choose 100ms to 24h", HumanDuration(*.lease))]
     Lease {
         /// What was asked for.
         lease: Duration,
     },
     /// The work's time to stop leaves too little of the lease for renewing it.
-    #[error("a grace of {} does not fit in a lease of {}; choose at most {}, or a longer lease", Written(*.grace), Written(*.lease), Written(*.most))]
+    #[error("a grace of {} does not fit in a lease of {}; choose at most {}, or a longer lease", HumanDuration(*.grace), HumanDuration(*.lease), HumanDuration(*.most))]
     Grace {
         /// The lease.
         lease: Duration,
@@ -81,7 +81,7 @@ pub enum TimingError {
     /// The lease would have ended before it is renewed, or the work would have been told to stop.
     #[error(
         "renewing every {} is too seldom for a lease of {}: with a grace of {} it must have been renewed \
-         after {}, calls included; choose at most {} (the default is {}), or a longer lease", Written(*.renew_every), Written(*.lease), Written(*.grace), Written(*.room), Written(*.most), Written(*.usual))]
+         after {}, calls included; choose at most {} (the default is {}), or a longer lease", HumanDuration(*.renew_every), HumanDuration(*.lease), HumanDuration(*.grace), HumanDuration(*.room), HumanDuration(*.most), HumanDuration(*.usual))]
     Interval {
         /// The renewal interval that was asked for.
         renew_every: Duration,
@@ -98,7 +98,7 @@ pub enum TimingError {
     },
     /// A renewal and its time-out do not fit into the lease before the work must be told to stop.
     #[error(
-        "renewing every {} with a call time-out of {} does not fit; together at most {}, each at least 1ms", Written(*.renew_every), Written(*.call_timeout), Written(*.room))]
+        "renewing every {} with a call time-out of {} does not fit; together at most {}, each at least 1ms", HumanDuration(*.renew_every), HumanDuration(*.call_timeout), HumanDuration(*.room))]
     Renewal {
         /// The renewal interval.
         renew_every: Duration,
@@ -301,7 +301,7 @@ impl Timing {
     }
 
     /// How much later than the candidate before it in the waiting order one looks after a hint, and asks for a vacant
-    /// leadership.
+    /// leadership, at least: a candidate whose looks take longer leaves it that time.
     pub const fn slot(&self) -> Duration {
         Duration::from_millis(5)
     }
@@ -314,7 +314,7 @@ impl Timing {
 
     /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
     /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
-    /// nothing else fails. A candidate that has only just come to be next in line, since others went, has the bound of its
+    /// nothing else fails. Each of those ahead costs a slot, which is as long as a look takes. A candidate that has only just come to be next in line, since others went, has the bound of its
     /// old place until it hears of the new one ([`bound_from_afar`](Self::bound_from_afar)). A renewal that a [hint](Self::hint_interval) caused comes when nobody expects it: if the leader
     /// is lost right after that, it takes up to one renewal interval more.
     pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
@@ -326,7 +326,7 @@ impl Timing {
             .stretched(self.lease)
             .saturating_add(missed)
             .saturating_add(self.look_lag() * 2)
-            .saturating_add(self.slot() * ahead)
+            .saturating_add(self.slot().max(latency).saturating_mul(ahead).min(self.window()))
             .saturating_add(Duration::from_millis(1));
         // The challenger's clock may be slow. It then looks for each renewal later than it means to: by what it and a
         // holder with a fast clock drift apart from one look to the next.
@@ -452,7 +452,7 @@ mod tests {
         assert!(bound <= Duration::from_millis(10_700), "{bound:?}");
     }
 
-    /// `CHANGELOG.md`, `docs/design/mysql.md` and `docs/manual/stores.md` have these figures.
+    // `CHANGELOG.md`, `docs/design/mysql.md` and `docs/manual/stores.md` have these figures.
     #[test]
     fn who_moves_up_is_told_within_the_time_that_the_pages_say() {
         let plain = Timing::with_lease(Timing::DEFAULT_LEASE).expect("the default");

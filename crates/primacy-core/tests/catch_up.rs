@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primacy_core::quorum::{
-    Ask, Ballot, Counts, Durable, Membership, Orders, Role, Roll, RollAnswer, RollAsk, Testimony, Voter, VoterId,
+    Ask, Ballot, ConfigAcceptor, ConfigEvidence, ConfigReply, ConfigRequest, Durable, OrderNumbers, Orders, Role,
+    Voter, VoterId, VoterSet,
 };
 use primacy_core::{CandidateId, ElectionName, Instant, Label, Token};
 
@@ -12,15 +13,15 @@ fn ids(voters: &[u128]) -> BTreeSet<VoterId> {
     voters.iter().copied().map(VoterId::from_bits).collect()
 }
 
-fn first(voters: &[u128]) -> Membership {
-    Membership::new(ids(voters)).expect("there are some")
+fn first(voters: &[u128]) -> VoterSet {
+    VoterSet::new(ids(voters)).expect("there are some")
 }
 
-fn joint(from: &Membership, to: &[u128]) -> Membership {
+fn joint(from: &VoterSet, to: &[u128]) -> VoterSet {
     from.clone().joint(ids(to)).expect("it does not change")
 }
 
-fn settled(from: &Membership, to: &[u128]) -> Membership {
+fn settled(from: &VoterSet, to: &[u128]) -> VoterSet {
     joint(from, to).settled().expect("it changes")
 }
 
@@ -32,21 +33,27 @@ fn name() -> ElectionName {
     ElectionName::new("e").expect("valid")
 }
 
-fn roll(configuration: &Membership) -> Roll<Membership> {
-    Roll::restarted(Some(configuration.clone()), Ballot::default(), None, &(&name(), &mut voter()), Instant::ZERO)
+fn acceptor(configuration: &VoterSet) -> ConfigAcceptor<VoterSet> {
+    ConfigAcceptor::restarted(
+        Some(configuration.clone()),
+        Ballot::default(),
+        None,
+        &(&name(), &mut voter()),
+        Instant::ZERO,
+    )
 }
 
-fn adopted(all: &[&Membership]) -> Testimony<Membership> {
-    Testimony { adopted: all.iter().map(|one| (*one).clone()).collect(), taken: None }
+fn adopted(all: &[&VoterSet]) -> ConfigEvidence<VoterSet> {
+    ConfigEvidence { adopted: all.iter().map(|one| (*one).clone()).collect(), taken: None }
 }
 
-fn taken(count: u64, next: &Membership) -> Testimony<Membership> {
-    Testimony { adopted: Vec::new(), taken: Some((Ballot { count, by: 0 }, next.clone())) }
+fn taken(count: u64, next: &VoterSet) -> ConfigEvidence<VoterSet> {
+    ConfigEvidence { adopted: Vec::new(), taken: Some((Ballot { count, by: 0 }, next.clone())) }
 }
 
-fn proven(own: &Membership, said: &[(u128, Testimony<Membership>)]) -> Option<Membership> {
+fn proven(own: &VoterSet, said: &[(u128, ConfigEvidence<VoterSet>)]) -> Option<VoterSet> {
     let said: BTreeMap<_, _> = said.iter().map(|(voter, said)| (VoterId::from_bits(*voter), said.clone())).collect();
-    roll(own).proven(&said)
+    acceptor(own).proven(&said)
 }
 
 #[test]
@@ -57,7 +64,11 @@ fn a_joint_phase_is_proven_by_a_majority_of_the_voters_before_it() {
     assert_eq!(proven(&own, &[(1, has()), (2, has()), (3, has())]), Some(next.clone()));
     assert_eq!(proven(&own, &[(1, has()), (2, has())]), None, "a minority");
     assert_eq!(proven(&own, &[(1, has()), (2, has()), (6, has())]), None, "one that comes did not vote before");
-    assert_eq!(proven(&own, &[(1, has()), (2, has()), (3, Testimony::default())]), None, "one that has not gone on");
+    assert_eq!(
+        proven(&own, &[(1, has()), (2, has()), (3, ConfigEvidence::default())]),
+        None,
+        "one that has not gone on"
+    );
     let other = joint(&own, &[7]);
     assert_eq!(proven(&own, &[(1, has()), (2, has()), (3, adopted(&[&other]))]), None, "they say different things");
 }
@@ -95,39 +106,39 @@ fn the_end_of_a_joint_phase_is_proven_by_a_majority_of_the_new_voters() {
 #[test]
 fn nothing_is_proven_that_is_not_the_next_step() {
     let own = first(&[1, 2, 3]);
-    let evil = |number, incoming| Membership::numbered(number, ids(&[9]), incoming).expect("there are some");
-    let all = |said: &Membership| proven(&own, &[(1, adopted(&[said])), (2, adopted(&[said])), (3, adopted(&[said]))]);
+    let evil = |number, incoming| VoterSet::numbered(number, ids(&[9]), incoming).expect("there are some");
+    let all = |said: &VoterSet| proven(&own, &[(1, adopted(&[said])), (2, adopted(&[said])), (3, adopted(&[said]))]);
     assert_eq!(all(&evil(1 << 63, None)), None);
     assert_eq!(all(&evil(u64::MAX, Some(ids(&[9])))), None);
     assert_eq!(all(&evil(1, None)), None);
     assert_eq!(all(&evil(1, Some(ids(&[9])))), None, "the voters before it are not these");
     assert_eq!(all(&settled(&own, &[9])), None, "a step is left out");
-    assert!(Roll::<Membership>::new().proven(&BTreeMap::new()).is_none(), "it has never voted");
+    assert!(ConfigAcceptor::<VoterSet>::new().proven(&BTreeMap::new()).is_none(), "it has never voted");
 }
 
 #[test]
 fn an_operator_can_have_nothing_taken_or_adopted_that_uses_up_the_numbers_or_leaves_out_the_voters() {
     let own = first(&[1, 2, 3]);
     let (next, end) = (joint(&own, &[1, 2, 4]), settled(&own, &[1, 2, 4]));
-    let evil = |number, incoming| Membership::numbered(number, ids(&[9]), incoming).expect("there are some");
-    let adopt = |own: &Membership, said: &Membership| {
-        let mut roll = roll(own);
-        let answer = roll.handle(RollAsk::Adopt(said.clone()), &mut (&name(), &mut voter()), Instant::ZERO);
-        (answer, roll.configuration().cloned())
+    let evil = |number, incoming| VoterSet::numbered(number, ids(&[9]), incoming).expect("there are some");
+    let adopt = |own: &VoterSet, said: &VoterSet| {
+        let mut acceptor = acceptor(own);
+        let answer = acceptor.handle(ConfigRequest::Adopt(said.clone()), &mut (&name(), &mut voter()), Instant::ZERO);
+        (answer, acceptor.configuration().cloned())
     };
-    let refused = |own: &Membership| (RollAnswer::Elsewhere(Some(own.clone())), Some(own.clone()));
+    let refused = |own: &VoterSet| (ConfigReply::Elsewhere(Some(own.clone())), Some(own.clone()));
     for said in [evil(1 << 63, None), evil(u64::MAX, None), evil(1, None), evil(1, Some(ids(&[9])))] {
         assert_eq!(adopt(&own, &said), refused(&own), "{said:?}");
     }
     assert_eq!(adopt(&next, &evil(2, None)), refused(&next), "the end of another change");
     for (own, said) in [(&own, &next), (&next, &end), (&own, &end)] {
-        assert_eq!(adopt(own, said), (RollAnswer::Done, Some(said.clone())));
+        assert_eq!(adopt(own, said), (ConfigReply::Done, Some(said.clone())));
     }
     let ballot = Ballot { count: 1, by: 7 };
     for proposal in [evil(1, None), evil(1, Some(ids(&[9]))), evil(1 << 63, None), end] {
-        let ask = RollAsk::Take { number: 0, ballot, proposal };
-        let answer = roll(&own).handle(ask, &mut (&name(), &mut voter()), Instant::ZERO);
-        assert_eq!(answer, RollAnswer::Elsewhere(Some(own.clone())));
+        let ask = ConfigRequest::Take { number: 0, ballot, proposal };
+        let answer = acceptor(&own).handle(ask, &mut (&name(), &mut voter()), Instant::ZERO);
+        assert_eq!(answer, ConfigReply::Elsewhere(Some(own.clone())));
     }
 }
 
@@ -137,23 +148,23 @@ fn a_voter_catches_up_one_step_at_a_time() {
     let (next, end) = (joint(&own, &[1, 2, 4]), settled(&own, &[1, 2, 4]));
     let both = || adopted(&[&next, &end]);
     let said = [(1, both()), (2, both())].map(|(voter, said)| (VoterId::from_bits(voter), said)).into();
-    let mut roll = roll(&own);
+    let mut acceptor = acceptor(&own);
     for number in [1, 2] {
-        assert!(roll.catch_up(&said, &(&name(), &mut voter()), Instant::ZERO));
-        assert_eq!(roll.configuration().map(Membership::number), Some(number));
+        assert!(acceptor.catch_up(&said, &(&name(), &mut voter()), Instant::ZERO));
+        assert_eq!(acceptor.configuration().map(VoterSet::number), Some(number));
     }
-    assert!(!roll.catch_up(&said, &(&name(), &mut voter()), Instant::ZERO));
+    assert!(!acceptor.catch_up(&said, &(&name(), &mut voter()), Instant::ZERO));
 }
 
 #[test]
 fn looks_take_no_right_campaigns_a_candidate_and_orders_an_operator() {
     let (term, id, lease) = (Token::NONE, CandidateId::from_bits(1), Duration::from_secs(1));
     let holder = primacy_core::lease::Holder { id, label: Label::new("a").expect("valid"), data: String::new() };
-    let claim = Ask::Claim { term, holder, lease, seen: Counts::default(), granted: None };
+    let claim = Ask::Claim { term, holder, lease, seen: OrderNumbers::default(), granted: None };
     assert_eq!(Ask::Read.least_role(), Role::Observer);
     assert_eq!(claim.least_role(), Role::Candidate);
-    assert_eq!(Ask::Release { term, id, beat: 1, fulfilled: 0 }.least_role(), Role::Candidate);
+    assert_eq!(Ask::Release { term, id, beat: 1, completed_order: 0 }.least_role(), Role::Candidate);
     assert_eq!(Ask::Order { orders: Orders::default(), token: None }.least_role(), Role::Operator);
-    assert_eq!(RollAsk::Adopt(first(&[1])).least_role(), Role::Operator);
+    assert_eq!(ConfigRequest::Adopt(first(&[1])).least_role(), Role::Operator);
     assert!(Role::Observer < Role::Candidate && Role::Candidate < Role::Operator && Role::Operator < Role::Voter);
 }

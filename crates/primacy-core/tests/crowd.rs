@@ -57,8 +57,8 @@ impl Waiter {
             version: Version { token, beat },
             holder: Some(holder),
             lease: self.candidate.config().timing.lease(),
-            intent: 0,
-            wish: None,
+            order_number: 0,
+            handover: None,
             paused: false,
         };
         let (age, remembered) = (Some(Duration::from_secs_f64(age)), token);

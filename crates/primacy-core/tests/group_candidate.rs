@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use primacy_core::lease::{
-    CallError, CallId, Config, Effect, EndReason, Event, Holder, Record, Reply, Request, Role, Sighting, Standing,
-    Version, Wish,
+    CallError, CallId, Config, Effect, EndReason, Event, HandoverRequest, Holder, Record, Reply, Request, Role,
+    Sighting, Standing, Version,
 };
 use primacy_core::registers::{
     Candidacy, CandidateContext, CandidateEffect, FromGroup, GroupCandidate, Position, Rounds, RoundsSettings, ToGroup,
@@ -25,7 +25,7 @@ fn label(name: &str) -> Label {
 struct Member {
     candidate: GroupCandidate,
     now: Instant,
-    /// No sibling asks for the lease: whoever waits for its turn has it at once.
+    /// No sibling asks for the lease: a candidate that waits for its turn has it at once.
     turn_is_free: bool,
 }
 
@@ -85,7 +85,7 @@ impl Member {
 
     fn places(&mut self, in_line: bool) -> Vec<CandidateEffect> {
         let standing = Standing { ahead: if in_line { 1 } else { 20 }, others: 800 };
-        self.hear(FromGroup::Placed(Position { standing, in_line }))
+        self.hear(FromGroup::PositionChanged(Position { standing, in_line }))
     }
 
     fn sees(&mut self, sighting: Sighting, asked_at: Instant) -> Vec<CandidateEffect> {
@@ -107,7 +107,8 @@ fn held(beat: u64) -> Sighting {
     let token = Token::new(1).expect("small");
     let holder = Holder { id: CandidateId::from_bits(2), label: label("leader"), data: String::new() };
     let version = Version { token, beat };
-    let record = Record { version, holder: Some(holder), lease: ROUND * 2, intent: 0, wish: None, paused: false };
+    let record =
+        Record { version, holder: Some(holder), lease: ROUND * 2, order_number: 0, handover: None, paused: false };
     let standing = Standing::default();
     Sighting { record: Some(record), remembered: token, age: None, holder_gone: false, standing }
 }
@@ -126,7 +127,7 @@ fn vacant() -> Sighting {
 /// The same, left to this candidate by an operator.
 fn promised(mut sighting: Sighting) -> Sighting {
     let record = sighting.record.as_mut().expect("it is there");
-    (record.wish, record.intent) = (Some(Wish::Successor(label("me"))), 1);
+    (record.handover, record.order_number) = (Some(HandoverRequest::Successor(label("me"))), 1);
     sighting
 }
 
@@ -386,7 +387,7 @@ fn a_leader_makes_way_for_nobody_while_an_operator_wants_something_else() {
         let mut record = held(1).record.expect("it is there");
         let token = Token::new(2).expect("small");
         (record.version.token, record.paused) = (token, paused);
-        record.wish = (!paused).then(|| Wish::Successor(label("me")));
+        record.handover = (!paused).then(|| HandoverRequest::Successor(label("me")));
         let me = Holder { id: CandidateId::from_bits(1), label: label("me"), data: String::new() };
         record.holder = Some(me);
         member.handle(Event::Done { call: asks, result: Ok(Reply::Applied(record)) });

@@ -8,8 +8,8 @@ mod store;
 use std::time::Duration;
 
 use primacy_core::lease::{
-    CallError, CallId, Candidate, Config, Context, Effect, Event, Holder, Record, Reply, Request, Role, Sighting,
-    Standing, Version, Wish,
+    CallError, CallId, Candidate, Config, Context, Effect, Event, HandoverRequest, Holder, Record, Reply, Request,
+    Role, Sighting, Standing, Version,
 };
 use primacy_core::{CandidateId, Instant, Label, Timing, Token};
 use proptest::prelude::*;
@@ -71,10 +71,10 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => Just(Told(Event::Hint)),
         1 => Just(Told(Event::Wake)),
         2 => prop_oneof![Just(100u64), Just(1_000), 100u64..60_000].prop_map(|lease| {
-            Told(Event::Retime(Timing::with_lease(Duration::from_millis(lease)).expect("long enough")))
+            Told(Event::SetTiming(Timing::with_lease(Duration::from_millis(lease)).expect("long enough")))
         }),
         2 => (0u64..20_000).prop_map(|at| Told(Event::LookAt(Instant::from_nanos(at * 1_000_000)))),
-        1 => (0u64..2_000).prop_map(|slot| Told(Event::Space(Duration::from_millis(slot)))),
+        1 => (0u64..2_000).prop_map(|slot| Told(Event::SetSlot(Duration::from_millis(slot)))),
         12 => Just(Answered),
         2 => Just(CarriedOut),
         2 => prop_oneof![Just(CallError::NotDone), Just(CallError::Unknown)].prop_map(Fails),
@@ -247,11 +247,11 @@ impl Witness {
     fn order(&mut self, order: Order) {
         let successor = |name: &str| Some(Label::new(name).expect("valid"));
         match order {
-            Order::Depose => self.row.wish(None),
-            Order::PromoteMe => self.row.wish(successor("me")),
-            Order::PromoteOther => self.row.wish(successor("other")),
-            Order::PromoteMyId => self.row.wish(successor(&ME.to_string())),
-            Order::PromoteOthersId => self.row.wish(successor(&OTHER.to_string())),
+            Order::Depose => self.row.handover(None),
+            Order::PromoteMe => self.row.handover(successor("me")),
+            Order::PromoteOther => self.row.handover(successor("other")),
+            Order::PromoteMyId => self.row.handover(successor(&ME.to_string())),
+            Order::PromoteOthersId => self.row.handover(successor(&OTHER.to_string())),
             Order::Pause => self.row.order(|record| record.paused = true),
             Order::Resume => self.row.order(|record| record.paused = false),
             Order::Delete => self.row.record = None,
@@ -274,7 +274,7 @@ impl Witness {
         for effect in effects {
             self.judge(effect, answered.as_ref())?;
         }
-        // No hot loop: whoever wakes it at its deadline lets time pass first.
+        // No hot loop: the caller that wakes it at its deadline lets time pass first.
         let deadline = self.candidate.deadline();
         prop_assert!(deadline.is_none_or(|deadline| deadline > now), "due at {deadline:?}, which is not after {now}");
         // What is waited for can come: a call under way has a deadline, and a candidate that takes part one of its own.
@@ -409,12 +409,12 @@ fn any_record() -> impl Strategy<Value = Record> {
         label,
         data: String::new(),
     });
-    let wish = prop_oneof![Just(Wish::NewElection), name.prop_map(Wish::Successor)];
-    let (holder, wish) = (prop::option::of(holder), prop::option::of(wish));
-    (any_token(), any_number(), holder, any_span(), any_number(), wish, any::<bool>()).prop_map(
-        |(token, beat, holder, lease, intent, wish, paused)| {
+    let handover = prop_oneof![Just(HandoverRequest::NewElection), name.prop_map(HandoverRequest::Successor)];
+    let (holder, handover) = (prop::option::of(holder), prop::option::of(handover));
+    (any_token(), any_number(), holder, any_span(), any_number(), handover, any::<bool>()).prop_map(
+        |(token, beat, holder, lease, order_number, handover, paused)| {
             let version = Version { token, beat };
-            Record { version, holder, lease, intent, wish, paused }
+            Record { version, holder, lease, order_number, handover, paused }
         },
     )
 }

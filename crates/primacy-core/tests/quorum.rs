@@ -1,4 +1,4 @@
-//! The quorum grant: clerks and voters with messages that arrive, get lost, or come late.
+//! The quorum grant: clients and voters with messages that arrive, get lost, or come late.
 
 #[path = "quorum/forget.rs"]
 mod forget;
@@ -14,9 +14,10 @@ mod split;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use primacy_core::lease::{CallError, EndReason, Holder, Record, Reply, Request, Sighting, Version, Wish};
+use primacy_core::lease::{CallError, EndReason, HandoverRequest, Holder, Record, Reply, Request, Sighting, Version};
 use primacy_core::quorum::{
-    Ask, Clerk, Counts, Durable, Granted, Membership, Ordered, Orders, Output, Pace, Round, Voter, VoterId,
+    Ask, Durable, GrantProgress, OrderNumbers, OrderRegister, Orders, Output, Pace, QuorumClient, Round, Voter,
+    VoterId, VoterSet,
 };
 use primacy_core::{CandidateId, Instant, Label, Token};
 
@@ -28,8 +29,8 @@ fn holder(name: &str) -> Holder {
     Holder { id: CandidateId::from_bits(bits), label, data: format!("{name}:8080") }
 }
 
-fn membership() -> Membership {
-    Membership::new((1..=3).map(VoterId::from_bits).collect()).expect("there are some")
+fn voter_set() -> VoterSet {
+    VoterSet::new((1..=3).map(VoterId::from_bits).collect()).expect("there are some")
 }
 
 /// Three voters, and who of them can be reached.
@@ -42,7 +43,7 @@ struct Peers {
 impl Peers {
     fn new() -> Self {
         let voter = |id: VoterId| (id, Voter::restarted(Durable::default(), 0, Instant::ZERO));
-        Self { now: Instant::ZERO, voters: membership().voters().map(voter).collect(), cut: BTreeSet::new() }
+        Self { now: Instant::ZERO, voters: voter_set().voters().map(voter).collect(), cut: BTreeSet::new() }
     }
 
     fn pass(&mut self, span: Duration) {
@@ -60,71 +61,72 @@ impl Peers {
     }
 
     /// What operators want from now on; gives the count of orders that a record shows.
-    fn order(&mut self, wish: Option<Wish>, paused: bool) -> u64 {
+    fn order(&mut self, handover: Option<HandoverRequest>, paused: bool) -> u64 {
         let mut orders = Orders::default();
         self.voters.values().for_each(|voter| orders.merge(&voter.durable().orders));
         let count = orders.next_count(7);
-        let orders = Orders { wish: Ordered::new(count, wish), paused: Ordered::new(count, paused) };
+        let orders =
+            Orders { handover: OrderRegister::new(count, handover), paused: OrderRegister::new(count, paused) };
         let now = self.now;
         for voter in self.voters.values_mut() {
             voter.handle(&Ask::Order { orders: orders.clone(), token: None }, now);
         }
-        orders.intent()
+        orders.order_number()
     }
 
-    /// All of these messages arrive, and their answers; what follows from that. Those to whoever is cut off are lost, and that
-    /// is noticed.
-    fn deliver(&mut self, clerk: &mut Clerk, messages: Vec<Output>) -> Vec<Output> {
+    /// All of these messages arrive, and their answers; what follows from that. Those to a voter that is cut off are
+    /// lost, and that is noticed.
+    fn deliver(&mut self, client: &mut QuorumClient, messages: Vec<Output>) -> Vec<Output> {
         let mut next = Vec::new();
         for message in messages {
             let Output::Send { to, round, ask } = message else { panic!("{message:?}") };
             if self.cut.contains(&to) {
-                clerk.unheard(to, round, &mut next);
+                client.unheard(to, round, &mut next);
             } else {
                 let verdict = self.voters.get_mut(&to).expect("a voter").handle(&ask, self.now);
-                clerk.answered(to, round, verdict.answer, &mut next);
+                client.answered(to, round, verdict.answer, &mut next);
             }
         }
         next
     }
 
     /// One call, to its end.
-    fn call(&mut self, clerk: &mut Clerk, request: Request) -> Result<Reply, CallError> {
+    fn call(&mut self, client: &mut QuorumClient, request: Request) -> Result<Reply, CallError> {
         let mut out = Vec::new();
-        clerk.begin(request, &mut out);
+        client.begin(request, &mut out);
         let mut done = None;
         while !out.is_empty() {
             if let Some(at) = out.iter().position(|output| matches!(output, Output::Done(_))) {
                 done = Some(out.remove(at));
             }
-            out = self.deliver(clerk, out);
+            out = self.deliver(client, out);
         }
         let Some(Output::Done(result)) = done else { panic!("every call ends") };
         result
     }
 
     /// An operator's call, to its end.
-    fn told(&mut self, clerk: &mut Clerk, mut out: Vec<Output>) -> Result<Reply, CallError> {
-        out = self.deliver(clerk, out);
+    fn told(&mut self, client: &mut QuorumClient, mut out: Vec<Output>) -> Result<Reply, CallError> {
+        out = self.deliver(client, out);
         let Some(Output::Done(result)) = out.pop() else { panic!("it ends with one round") };
         result
     }
 
-    fn look(&mut self, clerk: &mut Clerk) -> Sighting {
-        match self.call(clerk, Request::Look { announce: None }) {
+    fn look(&mut self, client: &mut QuorumClient) -> Sighting {
+        match self.call(client, Request::Look { announce: None }) {
             Ok(Reply::Seen(sighting)) => sighting,
             other => panic!("{other:?}"),
         }
     }
 
-    fn ask(&mut self, clerk: &mut Clerk, name: &str) -> Result<Reply, CallError> {
-        let expect = self.look(clerk).record.as_ref().map(Record::expectation);
-        self.call(clerk, Request::Acquire { expect, floor: Token::NONE, holder: holder(name), lease: LEASE })
+    fn ask(&mut self, client: &mut QuorumClient, name: &str) -> Result<Reply, CallError> {
+        let expect = self.look(client).record.as_ref().map(Record::expectation);
+        self.call(client, Request::Acquire { expect, floor: Token::NONE, holder: holder(name), lease: LEASE })
     }
 
-    fn renew(&mut self, clerk: &mut Clerk, name: &str, version: Version) -> Result<Reply, CallError> {
-        let request = Request::Renew { id: holder(name).id, version, lease: LEASE, fulfilled: None };
-        self.call(clerk, request)
+    fn renew(&mut self, client: &mut QuorumClient, name: &str, version: Version) -> Result<Reply, CallError> {
+        let request = Request::Renew { id: holder(name).id, version, lease: LEASE, completed_order: None };
+        self.call(client, request)
     }
 }
 
@@ -145,7 +147,7 @@ fn version(token: u64, beat: u64) -> Version {
 #[test]
 fn a_lease_is_granted_renewed_released_and_granted_again_with_a_larger_token() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     assert_eq!(peers.look(&mut a).record, None, "nothing was ever granted");
     let first = applied(peers.ask(&mut a, "a"));
     assert_eq!((first.version, first.holder.clone()), (version(1, 1), Some(holder("a"))));
@@ -164,7 +166,7 @@ fn a_lease_is_granted_renewed_released_and_granted_again_with_a_larger_token() {
 #[test]
 fn whoever_is_bound_refuses_others_until_its_promise_ends() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
     peers.pass(LEASE - Duration::from_nanos(1));
     assert!(matches!(peers.ask(&mut b, "b"), Ok(Reply::Seen(_))), "nothing has changed");
@@ -179,7 +181,7 @@ fn whoever_is_bound_refuses_others_until_its_promise_ends() {
 #[test]
 fn a_claim_in_vain_is_taken_back_and_raises_nothing_for_those_who_refused_it() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     // The voters seem free when b looks, and two of them support a when its claim arrives.
     let mut out = Vec::new();
     b.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("b"), lease: LEASE }, &mut out);
@@ -207,7 +209,7 @@ fn a_claim_in_vain_is_taken_back_and_raises_nothing_for_those_who_refused_it() {
 #[test]
 fn a_renewal_counts_when_a_majority_has_seen_it_and_is_shown_no_sooner() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
     peers.cut(&[1, 2]);
     assert_eq!(peers.renew(&mut a, "a", first.version), Err(CallError::Unknown));
@@ -224,7 +226,7 @@ fn a_renewal_counts_when_a_majority_has_seen_it_and_is_shown_no_sooner() {
 #[test]
 fn a_restarted_voter_is_bound_as_if_it_had_promised_just_now() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     peers.cut(&[1]);
     let first = applied(peers.ask(&mut a, "a"));
     peers.cut(&[]);
@@ -242,7 +244,7 @@ fn a_restarted_voter_is_bound_as_if_it_had_promised_just_now() {
 #[test]
 fn a_release_is_remembered_across_a_restart_of_all() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
     let renewed = applied(peers.renew(&mut a, "a", first.version));
     let release = Request::Release { id: holder("a").id, version: renewed.version, reason: EndReason::Resigned };
@@ -256,7 +258,7 @@ fn a_release_is_remembered_across_a_restart_of_all() {
 #[test]
 fn a_voter_that_missed_the_claim_supports_the_holder_from_its_next_renewal_on() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     peers.cut(&[3]);
     let first = applied(peers.ask(&mut a, "a"));
     peers.cut(&[]);
@@ -270,12 +272,16 @@ fn a_voter_that_missed_the_claim_supports_the_holder_from_its_next_renewal_on() 
 #[test]
 fn nobody_is_granted_against_an_order_and_the_grant_makes_it_come_true() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
-    let wish = Wish::Successor(Label::new("b").expect("valid"));
-    let intent = peers.order(Some(wish.clone()), false);
+    let handover = HandoverRequest::Successor(Label::new("b").expect("valid"));
+    let order_number = peers.order(Some(handover.clone()), false);
     let renewed = applied(peers.renew(&mut a, "a", first.version));
-    assert_eq!((renewed.intent, renewed.wish.clone()), (intent, Some(wish)), "the leader hears of it");
+    assert_eq!(
+        (renewed.order_number, renewed.handover.clone()),
+        (order_number, Some(handover)),
+        "the leader hears of it"
+    );
     let before = Some(first.expectation());
     let stale = Request::Acquire { expect: before, floor: Token::NONE, holder: holder("b"), lease: LEASE };
     conflict(peers.call(&mut b, stale));
@@ -284,11 +290,11 @@ fn nobody_is_granted_against_an_order_and_the_grant_makes_it_come_true() {
         version: renewed.version,
         reason: EndReason::Promoted { successor: Label::new("b").expect("valid") },
     };
-    assert!(applied(peers.call(&mut a, release)).wish.is_some(), "a successor is still to come");
+    assert!(applied(peers.call(&mut a, release)).handover.is_some(), "a successor is still to come");
     let second = applied(peers.ask(&mut b, "b"));
-    assert_eq!(second.wish, None);
+    assert_eq!(second.handover, None);
     assert_eq!(peers.look(&mut a).record, Some(second.clone()), "for others too");
-    assert_eq!(applied(peers.renew(&mut b, "b", second.version)).wish, None);
+    assert_eq!(applied(peers.renew(&mut b, "b", second.version)).handover, None);
 }
 
 #[test]
@@ -304,7 +310,9 @@ fn a_voter_refuses_a_claim_that_has_not_seen_its_orders() {
         granted: None,
     };
     let all = voter.durable().orders.counts();
-    for unseen in [Counts::default(), Counts { wish: 0, ..all }, Counts { paused: 0, wish: 1 << 21 }] {
+    for unseen in
+        [OrderNumbers::default(), OrderNumbers { handover: 0, ..all }, OrderNumbers { paused: 0, handover: 1 << 21 }]
+    {
         assert!(!voter.handle(&claim(unseen), Instant::ZERO).answer.accepted, "{unseen:?}");
     }
     let verdict = voter.handle(&claim(all), Instant::ZERO);
@@ -315,43 +323,45 @@ fn a_voter_refuses_a_claim_that_has_not_seen_its_orders() {
 #[test]
 fn an_operator_is_told_that_an_order_stands_when_a_majority_has_it() {
     let mut peers = Peers::new();
-    let (mut a, mut desk) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut admin) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
-    peers.look(&mut desk);
-    let count = desk.orders().next_count(7);
-    let orders = Orders { wish: Ordered::new(count, Some(Wish::NewElection)), ..desk.orders().clone() };
+    peers.look(&mut admin);
+    let count = admin.orders().next_count(7);
+    let orders =
+        Orders { handover: OrderRegister::new(count, Some(HandoverRequest::NewElection)), ..admin.orders().clone() };
     peers.cut(&[1, 2]);
     let mut out = Vec::new();
-    desk.order(orders.clone(), Some(first.version.token), &mut out);
-    assert_eq!(peers.told(&mut desk, out), Err(CallError::Unknown), "one voter is not enough");
+    admin.order(orders.clone(), Some(first.version.token), &mut out);
+    assert_eq!(peers.told(&mut admin, out), Err(CallError::Unknown), "one voter is not enough");
     peers.cut(&[3]);
     let mut out = Vec::new();
-    desk.order(orders.clone(), Some(first.version.token), &mut out);
-    let Ok(Reply::Seen(seen)) = peers.told(&mut desk, out) else { panic!("two are") };
-    assert_eq!(seen.record.and_then(|record| record.wish), Some(Wish::NewElection));
+    admin.order(orders.clone(), Some(first.version.token), &mut out);
+    let Ok(Reply::Seen(seen)) = peers.told(&mut admin, out) else { panic!("two are") };
+    assert_eq!(seen.record.and_then(|record| record.handover), Some(HandoverRequest::NewElection));
     let renewed = applied(peers.renew(&mut a, "a", first.version));
-    assert_eq!(renewed.wish, Some(Wish::NewElection), "the leader hears of it");
+    assert_eq!(renewed.handover, Some(HandoverRequest::NewElection), "the leader hears of it");
     let release = Request::Release { id: holder("a").id, version: renewed.version, reason: EndReason::Deposed };
-    assert_eq!(applied(peers.call(&mut a, release)).wish, None);
-    let second = applied(peers.ask(&mut Clerk::new(membership()), "b")).version.token;
+    assert_eq!(applied(peers.call(&mut a, release)).handover, None);
+    let second = applied(peers.ask(&mut QuorumClient::new(voter_set()), "b")).version.token;
     assert!(second > first.version.token);
-    let count = desk.orders().next_count(8);
-    let late = Orders { wish: Ordered::new(count, Some(Wish::NewElection)), ..orders };
+    let count = admin.orders().next_count(8);
+    let late = Orders { handover: OrderRegister::new(count, Some(HandoverRequest::NewElection)), ..orders };
     let mut out = Vec::new();
-    desk.order(late, Some(first.version.token), &mut out);
-    let Ok(Reply::Conflict(seen)) = peers.told(&mut desk, out) else { panic!("it was meant for another leader") };
-    assert_eq!(seen.record.map(|record| (record.version.token, record.wish)), Some((second, None)));
+    admin.order(late, Some(first.version.token), &mut out);
+    let Ok(Reply::Conflict(seen)) = peers.told(&mut admin, out) else { panic!("it was meant for another leader") };
+    assert_eq!(seen.record.map(|record| (record.version.token, record.handover)), Some((second, None)));
 }
 
 #[test]
 fn an_operator_can_free_the_voters_of_a_leader_that_does_not_answer() {
     let mut peers = Peers::new();
-    let (mut a, mut b, mut desk) = (Clerk::new(membership()), Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b, mut admin) =
+        (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
-    peers.look(&mut desk);
+    peers.look(&mut admin);
     let mut out = Vec::new();
-    desk.dismiss(&mut out);
-    let Ok(Reply::Seen(seen)) = peers.told(&mut desk, out) else { panic!("it is freed") };
+    admin.dismiss(&mut out);
+    let Ok(Reply::Seen(seen)) = peers.told(&mut admin, out) else { panic!("it is freed") };
     assert_eq!(seen.record.and_then(|record| record.holder), None);
     let second = applied(peers.ask(&mut b, "b"));
     let seen = conflict(peers.renew(&mut a, "a", first.version));
@@ -361,22 +371,23 @@ fn an_operator_can_free_the_voters_of_a_leader_that_does_not_answer() {
 #[test]
 fn an_order_against_a_token_is_not_for_later_leaders_though_a_voter_has_missed_them() {
     let mut peers = Peers::new();
-    let (mut a, mut b, mut desk) = (Clerk::new(membership()), Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b, mut admin) =
+        (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
     let release = Request::Release { id: holder("a").id, version: first.version, reason: EndReason::Resigned };
     applied(peers.call(&mut a, release));
     peers.cut(&[3]);
     let second = applied(peers.ask(&mut b, "b"));
     peers.cut(&[]);
-    let (count, token) = (desk.orders().next_count(7), Some(first.version.token));
-    let wish = Ordered { count, value: Some(Wish::NewElection), until: token };
+    let (count, token) = (admin.orders().next_count(7), Some(first.version.token));
+    let handover = OrderRegister { count, value: Some(HandoverRequest::NewElection), until: token };
     let mut out = Vec::new();
-    desk.order(Orders { wish, ..Orders::default() }, token, &mut out);
-    let Ok(Reply::Conflict(_)) = peers.told(&mut desk, out) else { panic!("two voters know of the later leader") };
+    admin.order(Orders { handover, ..Orders::default() }, token, &mut out);
+    let Ok(Reply::Conflict(_)) = peers.told(&mut admin, out) else { panic!("two voters know of the later leader") };
     let mut version = second.version;
     for _ in 0..3 {
         let renewed = applied(peers.renew(&mut b, "b", version));
-        assert_eq!(renewed.wish, None, "the third voter has it, and it is not meant");
+        assert_eq!(renewed.handover, None, "the third voter has it, and it is not meant");
         version = renewed.version;
     }
 }
@@ -384,9 +395,9 @@ fn an_order_against_a_token_is_not_for_later_leaders_though_a_voter_has_missed_t
 #[test]
 fn a_claim_that_may_have_been_granted_makes_a_look_wait_but_not_for_ever() {
     let mut peers = Peers::new();
-    let mut b = Clerk::new(membership());
+    let mut b = QuorumClient::new(voter_set());
     let term = Token::NONE.next(0);
-    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: None };
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: OrderNumbers::default(), granted: None };
     peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter").handle(&claim, peers.now);
     let mut out = Vec::new();
     b.begin(Request::Look { announce: None }, &mut out);
@@ -404,14 +415,16 @@ fn a_claim_that_may_have_been_granted_makes_a_look_wait_but_not_for_ever() {
 fn no_number_is_used_up_by_one_mistaken_ask() {
     let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
     let claim = |term, seen, granted| Ask::Claim { term, holder: holder("a"), lease: LEASE, seen, granted };
-    let none = Counts::default();
-    let granted = |fulfilled| Some(Granted { beat: 1, fulfilled });
-    let order =
-        |count| Ask::Order { orders: Orders { paused: Ordered::new(count, true), ..Orders::default() }, token: None };
+    let none = OrderNumbers::default();
+    let granted = |completed_order| Some(GrantProgress { beat: 1, completed_order });
+    let order = |count| Ask::Order {
+        orders: Orders { paused: OrderRegister::new(count, true), ..Orders::default() },
+        token: None,
+    };
     let one = Token::NONE.next(0);
     for ask in [
         claim(Token::MAX, none, None),
-        claim(one, Counts { wish: u64::MAX, paused: 0 }, None),
+        claim(one, OrderNumbers { handover: u64::MAX, paused: 0 }, None),
         claim(one, none, granted(u64::MAX)),
         order(u64::MAX),
     ] {
@@ -421,16 +434,16 @@ fn no_number_is_used_up_by_one_mistaken_ask() {
     assert!(voter.handle(&order(9 << 20), Instant::ZERO).answer.accepted);
     let seen = voter.durable().orders.counts();
     assert!(voter.handle(&claim(one, seen, None), Instant::ZERO).answer.accepted);
-    let renew = Ask::Renew { term: one, id: holder("a").id, beat: 2, lease: LEASE, fulfilled: u64::MAX };
+    let renew = Ask::Renew { term: one, id: holder("a").id, beat: 2, lease: LEASE, completed_order: u64::MAX };
     assert!(!voter.handle(&renew, Instant::ZERO).answer.accepted);
 }
 
 #[test]
 fn an_order_against_a_token_is_refused_where_a_later_one_is_supported() {
     let mut peers = Peers::new();
-    let first = applied(peers.ask(&mut Clerk::new(membership()), "a")).version.token;
+    let first = applied(peers.ask(&mut QuorumClient::new(voter_set()), "a")).version.token;
     let voter = peers.voters.get_mut(&VoterId::from_bits(1)).expect("a voter");
-    let orders = Orders { paused: Ordered::new(1 << 20, true), ..Orders::default() };
+    let orders = Orders { paused: OrderRegister::new(1 << 20, true), ..Orders::default() };
     let mut order = |token| voter.handle(&Ask::Order { orders: orders.clone(), token }, Instant::ZERO).answer;
     assert!(!order(Some(Token::NONE)).accepted);
     let answer = order(Some(first));
@@ -441,7 +454,7 @@ fn an_order_against_a_token_is_refused_where_a_later_one_is_supported() {
 #[test]
 fn a_term_that_was_asked_for_in_vain_is_never_asked_for_again() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let mut out = Vec::new();
     a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
     let claims = peers.deliver(&mut a, out);
@@ -462,7 +475,7 @@ fn a_term_that_was_asked_for_in_vain_is_never_asked_for_again() {
 fn a_promise_lasts_longer_by_what_the_voters_clock_may_be_fast() {
     let mut voter = Voter::restarted(Durable::default(), 20_000, Instant::ZERO);
     let term = Token::new(1).expect("valid");
-    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: None };
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: OrderNumbers::default(), granted: None };
     voter.handle(&claim, Instant::ZERO);
     let end = Instant::ZERO + LEASE + Duration::from_millis(200);
     assert_eq!(voter.bound_until(Instant::ZERO), Some(end));
@@ -473,7 +486,7 @@ fn a_promise_lasts_longer_by_what_the_voters_clock_may_be_fast() {
 #[test]
 fn disks_that_went_back_are_shown_as_they_are() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     applied(peers.ask(&mut a, "a"));
     let old: Vec<_> = peers.voters.iter().map(|(id, voter)| (*id, voter.durable().clone())).collect();
     peers.pass(LEASE);
@@ -488,7 +501,7 @@ fn disks_that_went_back_are_shown_as_they_are() {
 #[test]
 fn answers_to_another_round_count_for_nothing() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let mut out = Vec::new();
     a.begin(Request::Look { announce: None }, &mut out);
     let (mut old, mut new) = (Vec::new(), Vec::new());
@@ -507,7 +520,7 @@ fn answers_to_another_round_count_for_nothing() {
 #[test]
 fn without_a_majority_nothing_is_said_to_be_done_or_known() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let first = applied(peers.ask(&mut a, "a"));
     peers.cut(&[1, 3]);
     assert_eq!(peers.call(&mut a, Request::Look { announce: None }), Err(CallError::NotDone));
@@ -518,29 +531,30 @@ fn without_a_majority_nothing_is_said_to_be_done_or_known() {
 
 /// It belongs to another election, asked over the same connection.
 #[test]
-fn a_late_answer_to_the_clerk_before_counts_for_nothing() {
+fn a_late_answer_to_the_client_before_counts_for_nothing() {
     let mut peers = Peers::new();
-    let mut before = Clerk::new(membership());
+    let mut before = QuorumClient::new(voter_set());
     let mut late = Vec::new();
     before.begin(Request::Look { announce: None }, &mut late);
-    let mut clerk = Clerk::after(&before);
+    let mut client = QuorumClient::after(&before);
     let mut out = Vec::new();
-    clerk.begin(Request::Look { announce: None }, &mut out);
-    assert_eq!(peers.deliver(&mut clerk, late), []);
+    client.begin(Request::Look { announce: None }, &mut out);
+    assert_eq!(peers.deliver(&mut client, late), []);
 }
 
 #[test]
 fn a_beat_that_cannot_grow_ends_nobody() {
     let mut peers = Peers::new();
-    let (mut a, mut desk) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut admin) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
-    let last = Ask::Renew { term: first.version.token, id: holder("a").id, beat: u64::MAX, lease: LEASE, fulfilled: 0 };
+    let last =
+        Ask::Renew { term: first.version.token, id: holder("a").id, beat: u64::MAX, lease: LEASE, completed_order: 0 };
     let now = peers.now;
     peers.voters.values_mut().for_each(|voter| assert!(voter.handle(&last, now).answer.accepted));
-    let shown = peers.look(&mut desk).record.expect("there is one").version;
+    let shown = peers.look(&mut admin).record.expect("there is one").version;
     let mut out = Vec::new();
-    desk.dismiss(&mut out);
-    let Ok(Reply::Seen(_)) = peers.told(&mut desk, out) else { panic!("it is freed") };
+    admin.dismiss(&mut out);
+    let Ok(Reply::Seen(_)) = peers.told(&mut admin, out) else { panic!("it is freed") };
     peers.look(&mut a);
     conflict(peers.renew(&mut a, "a", shown));
 }

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use primacy_core::lease::row::{self, Verdict};
-use primacy_core::lease::{EndReason, Expectation, Holder, Order, OrderKind, Record, Request, Version, Wish};
+use primacy_core::lease::{
+    EndReason, Expectation, HandoverRequest, Holder, Order, OrderKind, Record, Request, Version,
+};
 use primacy_core::{CandidateId, Label, Token};
 use proptest::prelude::*;
 
@@ -34,10 +36,10 @@ impl NaiveStore {
                 let as_expected = match (&self.record, expect) {
                     (None, None) => self.remembered <= floor.get(),
                     (None, Some(_)) | (Some(_), None) => false,
-                    (Some(record), Some(Expectation { version, intent })) => {
+                    (Some(record), Some(Expectation { version, order_number })) => {
                         record.version.token == version.token
                             && record.version.beat == version.beat
-                            && record.intent == *intent
+                            && record.order_number == *order_number
                     }
                 };
                 if !as_expected {
@@ -47,7 +49,8 @@ impl NaiveStore {
                 if floor.get() > last {
                     last = floor.get();
                 }
-                let (intent, paused) = self.record.as_ref().map_or((0, false), |record| (record.intent, record.paused));
+                let (order_number, paused) =
+                    self.record.as_ref().map_or((0, false), |record| (record.order_number, record.paused));
                 if let Some(record) = &self.record
                     && record.version.token.get() > last
                 {
@@ -57,15 +60,15 @@ impl NaiveStore {
                 let token = Token::new(self.remembered).expect("small");
                 let holder = Some(holder.clone());
                 let version = Version { token, beat: 1 };
-                self.record = Some(Record { version, holder, lease: *lease, intent, wish: None, paused });
+                self.record = Some(Record { version, holder, lease: *lease, order_number, handover: None, paused });
                 true
             }
-            Request::Renew { id, version, lease, fulfilled } => {
+            Request::Renew { id, version, lease, completed_order } => {
                 let Some(record) = self.held_by(*id, *version) else { return false };
                 record.version.beat += 1;
                 record.lease = *lease;
-                if *fulfilled == Some(record.intent) {
-                    record.wish = None;
+                if *completed_order == Some(record.order_number) {
+                    record.handover = None;
                 }
                 true
             }
@@ -73,8 +76,8 @@ impl NaiveStore {
                 let Some(record) = self.held_by(*id, *version) else { return false };
                 record.version.beat += 1;
                 record.holder = None;
-                if record.wish == Some(Wish::NewElection) {
-                    record.wish = None;
+                if record.handover == Some(HandoverRequest::NewElection) {
+                    record.handover = None;
                 }
                 true
             }
@@ -101,13 +104,13 @@ impl NaiveStore {
             OrderKind::Depose { now } => {
                 if record.holder.is_some() {
                     is_emptied = *now;
-                    record.wish = if *now { None } else { Some(Wish::NewElection) };
+                    record.handover = if *now { None } else { Some(HandoverRequest::NewElection) };
                 }
             }
             OrderKind::Promote { successor, now } => {
                 let leads = live && record.holder.as_ref().is_some_and(|holder| holder.label == *successor);
                 is_emptied = *now && !leads && record.holder.is_some();
-                record.wish = if leads { None } else { Some(Wish::Successor(successor.clone())) };
+                record.handover = if leads { None } else { Some(HandoverRequest::Successor(successor.clone())) };
             }
         }
         if is_emptied {
@@ -117,7 +120,7 @@ impl NaiveStore {
         if *record == before {
             return Naive::Already;
         }
-        record.intent += 1;
+        record.order_number += 1;
         Naive::Written(is_emptied.then(|| match &order.kind {
             OrderKind::Promote { successor, .. } => EndReason::Promoted { successor: successor.clone() },
             _ => EndReason::Deposed,
@@ -152,17 +155,17 @@ fn request((what, who, off, floor, flag): Draw, store: &NaiveStore) -> Request {
     let record = store.record.as_ref();
     let holder = Holder { id: CandidateId::from_bits(u128::from(who)), label: label(who), data: String::new() };
     let (lease, version) = (Duration::from_secs(1 + u64::from(off)), version(record, off));
-    let intent = record.map_or(0, |record| record.intent);
+    let order_number = record.map_or(0, |record| record.order_number);
     match what {
         0..3 => {
-            let intent = if off == 3 { intent + 1 } else { intent };
-            let expect = (record.is_some() != (off == 4)).then_some(Expectation { version, intent });
+            let order_number = if off == 3 { order_number + 1 } else { order_number };
+            let expect = (record.is_some() != (off == 4)).then_some(Expectation { version, order_number });
             let floor = token((store.remembered + u64::from(floor)).saturating_sub(2));
             Request::Acquire { expect, floor, holder, lease }
         }
         3..6 => {
-            let fulfilled = flag.then_some(intent + u64::from(off == 3));
-            Request::Renew { id: holder.id, version, lease, fulfilled }
+            let completed_order = flag.then_some(order_number + u64::from(off == 3));
+            Request::Renew { id: holder.id, version, lease, completed_order }
         }
         _ => Request::Release { id: holder.id, version, reason: EndReason::Finished },
     }

@@ -29,6 +29,7 @@ mod proxy;
 mod shared;
 mod standby;
 mod template;
+mod wall_clock;
 
 pub use certificates::{Certificates, Tls};
 pub use disk::Disk;
@@ -37,9 +38,10 @@ pub use host::{Port, is_installed};
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use pooler::Pooler;
 pub use postgres::{Postgres, PostgresOptions};
-pub use proxy::{Proxy, Way};
+pub use proxy::{Direction, Proxy};
 pub use shared::{MYSQL_VARIABLE, POSTGRES_VARIABLE, mysql_url, postgres_url};
 pub use standby::Replication;
+pub use wall_clock::{faketime, remove_wall_clock, with_wall_clock};
 
 use std::fmt;
 use std::path::Path;

@@ -131,7 +131,7 @@ impl Postgres {
         self.keeper.run(&[postgres, "-D".to_string(), data], &self.options.env, READY)
     }
 
-    /// Ends the server in an orderly way, cutting off whoever is connected; [`start_again`](Self::start_again) follows.
+    /// Ends the server in an orderly way, cutting off its clients; [`start_again`](Self::start_again) follows.
     pub fn stop(&self) -> Result<()> {
         self.keeper.stop("INT")
     }

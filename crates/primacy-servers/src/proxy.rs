@@ -15,7 +15,7 @@ use crate::{Problem, Result};
 
 /// One of the two ways through a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// What the client says.
     ToServer,
     /// What the server answers.
@@ -38,7 +38,7 @@ struct Network {
 #[derive(Debug)]
 struct State {
     target: u16,
-    /// For [`Way::ToServer`] and [`Way::ToClient`].
+    /// For [`Direction::ToServer`] and [`Direction::ToClient`].
     held: [bool; 2],
     /// As `held`.
     delay: [Duration; 2],
@@ -64,7 +64,7 @@ struct Connection {
     /// Since when it carries what is said each way.
     begins: [Instant; 2],
     /// Which way something went last.
-    last: Way,
+    last: Direction,
 }
 
 impl Connection {
@@ -125,7 +125,7 @@ impl Proxy {
     }
 
     /// From now on nothing passes this way.
-    pub fn hold(&self, way: Way) {
+    pub fn hold(&self, way: Direction) {
         self.network.change(|state| state.held[way as usize] = true);
     }
 
@@ -159,7 +159,7 @@ impl Proxy {
     }
 
     /// From now on whatever goes this way is passed on that much later.
-    pub fn delay_way(&self, way: Way, by: Duration) {
+    pub fn delay_way(&self, way: Direction, by: Duration) {
         self.network.change(|state| state.delay[way as usize] = by);
     }
 
@@ -187,9 +187,9 @@ impl Proxy {
         self.network.await_that("an answer to be lost", |state| !state.losing_answer)
     }
 
-    /// Waits until something is held that goes this way: with [`Way::ToClient`] the server has done and answered what it
+    /// Waits until something is held that goes this way: with [`Direction::ToClient`] the server has done and answered what it
     /// was asked.
-    pub fn await_held(&self, way: Way) -> Result<()> {
+    pub fn await_held(&self, way: Direction) -> Result<()> {
         let waiting = |state: &State| state.connections.iter().any(|connection| connection.waiting[way as usize]);
         self.network.await_that("something to be held", waiting)
     }
@@ -255,13 +255,15 @@ impl Network {
             // The client may speak after a round trip. The server hears of the connection half of one later.
             let [to, fro] = if state.is_far { state.delay } else { [Duration::ZERO; 2] };
             let begins = [now() + to + fro, now() + to + fro + to];
-            let (waiting, last) = ([false; 2], Way::ToClient);
+            let (waiting, last) = ([false; 2], Direction::ToClient);
             state.connections.push(Connection { id: state.next, ends, ways: 2, waiting, begins, last });
             state.next
         });
         let (from_client, to_client) = (client.try_clone()?, client);
         let (from_server, to_server) = (server.try_clone()?, server);
-        for (way, mut from, to) in [(Way::ToServer, from_client, to_server), (Way::ToClient, from_server, to_client)] {
+        for (way, mut from, to) in
+            [(Direction::ToServer, from_client, to_server), (Direction::ToClient, from_server, to_client)]
+        {
             let network = Arc::clone(self);
             // What is on its way is as much as a socket's buffers would hold.
             let (outbox, arrived) = sync_channel(64);
@@ -278,7 +280,7 @@ impl Network {
         Ok(())
     }
 
-    fn carry(&self, id: u64, way: Way, arrived: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
+    fn carry(&self, id: u64, way: Direction, arrived: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
         for (at, bytes) in arrived {
             if !self.passes(id, way, at) || to.write_all(&bytes).is_err() {
                 break;
@@ -294,16 +296,16 @@ impl Network {
     }
 
     /// Waits until what arrived then may go on; false if the connection was broken meanwhile.
-    fn passes(&self, id: u64, way: Way, arrived: Instant) -> bool {
+    fn passes(&self, id: u64, way: Direction, arrived: Instant) -> bool {
         let mut state = self.lock();
         let mut sent_at = arrived;
         let State { connections, flights, .. } = &mut *state;
         if let Some(connection) = connections.iter_mut().find(|connection| connection.id == id) {
             sent_at = sent_at.max(connection.begins[way as usize]);
-            *flights += u64::from(way == Way::ToServer && connection.last == Way::ToClient);
+            *flights += u64::from(way == Direction::ToServer && connection.last == Direction::ToClient);
             connection.last = way;
         }
-        if state.losing_answer && way == Way::ToClient {
+        if state.losing_answer && way == Direction::ToClient {
             state.losing_answer = false;
             state.connections.retain(|connection| {
                 if connection.id == id {
@@ -339,7 +341,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn set_waiting(state: &mut State, id: u64, way: Way, waiting: bool) {
+fn set_waiting(state: &mut State, id: u64, way: Direction, waiting: bool) {
     for connection in state.connections.iter_mut().filter(|connection| connection.id == id) {
         connection.waiting[way as usize] = waiting;
     }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use primacy_servers::{Proxy, Way};
+use primacy_servers::{Direction, Proxy};
 
 /// A server that says everything twice. It goes when the test does.
 fn twice() -> u16 {
@@ -57,7 +57,7 @@ fn what_was_held_arrives_after_healing() {
     let client = connect(&proxy);
     say(&client, 1);
     assert_eq!(hear(&client), Some([1, 1]));
-    for (way, byte) in [(Way::ToServer, 2), (Way::ToClient, 3)] {
+    for (way, byte) in [(Direction::ToServer, 2), (Direction::ToClient, 3)] {
         proxy.hold(way);
         say(&client, byte);
         proxy.await_held(way).expect("it is held");
@@ -67,7 +67,7 @@ fn what_was_held_arrives_after_healing() {
     }
     proxy.cut();
     say(&client, 4);
-    proxy.await_held(Way::ToServer).expect("it is held");
+    proxy.await_held(Direction::ToServer).expect("it is held");
     assert_eq!(proxy.kill_connections(), 1);
     assert_eq!(hear(&client), None, "it was lost for good");
     assert_eq!(proxy.connections(), 0);

@@ -5,31 +5,16 @@ use primacy_core::lease::Event;
 use primacy_core::lease::row::{Order, OrderKind, Verdict};
 
 use crate::node::{Cut, Stall, StallKind};
-use crate::peers::Meant;
-use crate::scenario::{Blow, draw_ppm};
+use crate::profile::draw_ppm;
+use crate::scenario::Blow;
 use crate::tally::{Fault, Sometimes};
+use crate::voters::errand::Meant;
 use crate::world::{Happening, World};
-
-/// What the adversary has done that lasts.
-#[derive(Debug, Default)]
-pub(crate) struct Adversary {
-    store_away_until: u64,
-}
-
-impl Adversary {
-    pub(crate) fn store_is_away(&self, now: u64) -> bool {
-        now < self.store_away_until
-    }
-
-    pub(crate) fn relent(&mut self) {
-        self.store_away_until = 0;
-    }
-}
 
 impl World {
     pub(crate) fn plan_blow(&mut self) {
         if self.mix.blow_every > 0 {
-            let wait = self.rng.between(self.mix.blow_every / 8, self.mix.blow_every * 2);
+            let wait = self.engine.rng.between(self.mix.blow_every / 8, self.mix.blow_every * 2);
             self.after(wait, Happening::Blow);
         }
     }
@@ -40,19 +25,39 @@ impl World {
             return;
         }
         self.plan_blow();
-        let Some(kind) = self.rng.weighted(self.mix.blows.iter().copied()) else { return };
+        let Some(kind) = self.engine.rng.weighted(self.mix.blows.iter().copied()) else { return };
         let Some(target) = self.target() else { return };
         self.strike(Blow::ALL[kind], target);
     }
 
+    pub(crate) fn plan_burst(&mut self) {
+        if let Some((every, rng)) = &mut self.scenario.bursts {
+            let wait = rng.between(*every / 8, *every * 2);
+            self.after(wait, Happening::Burst);
+        }
+    }
+
+    /// Everybody gets many hints at once, and nothing has changed.
+    pub(crate) fn burst(&mut self) {
+        const HINTS_MOST: u64 = 40;
+        self.plan_burst();
+        let Some(count) = self.scenario.bursts.as_mut().map(|(_, rng)| rng.between(2, HINTS_MOST)) else { return };
+        self.fault(Fault::HintsBurst);
+        for n in 0..self.nodes.len() {
+            let process = self.nodes[n].process.as_ref().filter(|process| !process.is_deaf());
+            let Some(process) = process.map(|process| process.number) else { continue };
+            (0..count).for_each(|_| self.hint(n, process));
+        }
+    }
+
     /// The leader, if it aims at one and there is one, or else any node.
     fn target(&mut self) -> Option<usize> {
-        let leader = (0..self.nodes.len()).find(|n| self.nodes[*n].belief(self.now).is_some());
-        if leader.is_some() && self.rng.chance(self.mix.aim) {
+        let leader = (0..self.nodes.len()).find(|n| self.nodes[*n].belief(self.engine.now).is_some());
+        if leader.is_some() && self.engine.rng.chance(self.mix.aim) {
             return leader;
         }
         let running: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].process.is_some()).collect();
-        if running.is_empty() { None } else { Some(*self.rng.pick(&running)) }
+        if running.is_empty() { None } else { Some(*self.engine.rng.pick(&running)) }
     }
 
     fn strike(&mut self, blow: Blow, n: usize) {
@@ -74,8 +79,8 @@ impl World {
             }
             Blow::Partition => {
                 self.fault(Fault::Partitioned);
-                let until = self.now + self.rng.spread(lease / 32, lease * 3);
-                let answers_only = self.rng.chance(500_000);
+                let until = self.engine.now + self.engine.rng.spread(lease / 32, lease * 3);
+                let answers_only = self.engine.rng.chance(500_000);
                 for mate in self.mates(n) {
                     self.nodes[mate].cut = Some(Cut { until, answers_only });
                 }
@@ -86,8 +91,8 @@ impl World {
             Blow::StoreClock => {
                 self.fault(Fault::StoreClockStepped);
                 self.saw(Sometimes::StoreClockWrong);
-                let by = self.rng.spread(1_000_000, 7_200_000_000_000) as i64;
-                self.store.step_clock(if self.rng.chance(500_000) { by } else { -by });
+                let by = self.engine.rng.spread(1_000_000, 7_200_000_000_000) as i64;
+                self.store.step_clock(if self.engine.rng.chance(500_000) { by } else { -by });
             }
             Blow::Slew => self.slew(n),
             Blow::DeleteRow => self.delete_row(),
@@ -104,32 +109,32 @@ impl World {
     /// How long something is stopped: often just across the deadline of its leadership.
     pub(crate) fn draw_stall(&mut self, n: usize) -> u64 {
         let lease = crate::nanos(self.nodes[n].timing().lease());
-        let now = self.now;
+        let now = self.engine.now;
         let to_deadline = self.nodes[n].process.as_ref().and_then(|process| {
             let belief = process.belief(now)?;
             Some(process.clock.real_at(belief.until) - now)
         });
-        match (self.rng.below(4), to_deadline) {
-            (0, _) => self.rng.spread(1_000_000, lease / 8),
-            (1, _) => self.rng.spread(lease / 16, lease * 2),
-            (2, Some(left)) => (left + self.rng.below(lease / 4)).saturating_sub(lease / 16),
-            _ => self.rng.between(lease, lease * 3),
+        match (self.engine.rng.below(4), to_deadline) {
+            (0, _) => self.engine.rng.spread(1_000_000, lease / 8),
+            (1, _) => self.engine.rng.spread(lease / 16, lease * 2),
+            (2, Some(left)) => (left + self.engine.rng.below(lease / 4)).saturating_sub(lease / 16),
+            _ => self.engine.rng.between(lease, lease * 3),
         }
     }
 
     /// Stops a candidate; or `all` that runs in its process, or on its machine.
     pub(crate) fn stall(&mut self, n: usize, kind: StallKind, wait: u64, all: bool) {
-        if self.healing.has_begun() || self.nodes[n].is_stopped(self.now) {
+        if self.healing.has_begun() || self.nodes[n].is_stopped(self.engine.now) {
             return;
         }
-        let until = self.now + wait.max(1);
+        let until = self.engine.now + wait.max(1);
         if kind == StallKind::Suspend {
             self.sleep_with(n, until);
         }
-        let stall = Stall { kind, since: self.now, until };
+        let stall = Stall { kind, since: self.engine.now, until };
         self.log(Some(n), || format!("is stopped ({kind:?}) until {}", secs(until)));
         for mate in if all { self.mates(n) } else { vec![n] } {
-            if !self.nodes[mate].is_stopped(self.now) {
+            if !self.nodes[mate].is_stopped(self.engine.now) {
                 self.nodes[mate].stall = Some(stall);
                 self.at(until, Happening::Resume { node: mate });
             }
@@ -141,19 +146,22 @@ impl World {
 
     fn outage(&mut self, lease: u64) {
         self.fault(Fault::Outage);
-        let until = self.now + self.rng.spread(lease / 32, lease * 2);
+        let until = self.engine.now + self.engine.rng.spread(lease / 32, lease * 2);
         self.adversary.store_away_until = until;
         self.store.lose_unsynced();
         self.hinder_all(until);
-        if !self.houses.is_empty() && self.rng.chance(500_000) && self.store.registers.lose_beats(self.now) {
+        if !self.houses.is_empty()
+            && self.engine.rng.chance(500_000)
+            && self.store.registers.lose_beats(self.engine.now)
+        {
             self.fault(Fault::BeatsLost);
         }
         self.log(None, || format!("the store is away until {}", secs(until)));
     }
 
     fn slew(&mut self, n: usize) {
-        let ppm = draw_ppm(self.nodes[n].part.timing.drift_ppm(), self.scenario.profile, &mut self.rng);
-        let now = self.now;
+        let ppm = draw_ppm(self.nodes[n].part.timing.drift_ppm(), self.scenario.profile, &mut self.engine.rng);
+        let now = self.engine.now;
         let mates = self.mates(n);
         for mate in &mates {
             let node = &mut self.nodes[*mate];
@@ -179,7 +187,7 @@ impl World {
     }
 
     fn go_back(&mut self) {
-        let steps = self.rng.below(4);
+        let steps = self.engine.rng.below(4);
         if self.store.go_back(steps, self.mix.new_epoch) {
             self.fault(Fault::WentBack);
             if self.mix.new_epoch {
@@ -201,14 +209,14 @@ impl World {
         }
         self.flights.clear();
         self.store.reboot();
-        if self.store.registers.lose_beats(self.now) {
+        if self.store.registers.lose_beats(self.engine.now) {
             self.fault(Fault::BeatsLost);
         }
     }
 
     fn churn(&mut self, n: usize) {
         self.fault(Fault::Churned);
-        match self.rng.below(3) {
+        match self.engine.rng.below(3) {
             0 => self.deliver(n, Event::Withdraw),
             1 => self.deliver(n, Event::Resign),
             _ => {
@@ -224,7 +232,7 @@ impl World {
 
     pub(crate) fn plan_order(&mut self) {
         if self.mix.order_every > 0 {
-            let wait = self.rng.between(self.mix.order_every / 8, self.mix.order_every * 2);
+            let wait = self.engine.rng.between(self.mix.order_every / 8, self.mix.order_every * 2);
             self.after(wait, Happening::Order);
         }
     }
@@ -243,7 +251,7 @@ impl World {
         if paused && vacant {
             self.saw(Sometimes::Held);
         }
-        let order = match self.rng.below(6) {
+        let order = match self.engine.rng.below(6) {
             0..3 if paused => OrderKind::Resume,
             0 => OrderKind::Pause,
             1 | 2 => OrderKind::Depose { now: false },
@@ -251,9 +259,9 @@ impl World {
             _ => OrderKind::Promote { successor: self.someone(), now: false },
         };
         // Sometimes the operator names the leadership that is meant, or one that has ended since.
-        let meant = match self.rng.below(3) {
+        let meant = match self.engine.rng.below(3) {
             0 => Some(token),
-            1 => primacy_core::Token::new(token.get().saturating_sub(self.rng.below(2))),
+            1 => primacy_core::Token::new(token.get().saturating_sub(self.engine.rng.below(2))),
             _ => None,
         };
         self.fault(Fault::Ordered);
@@ -265,8 +273,8 @@ impl World {
             return self.order_peers(kind, token.map_or(Meant::Any, Meant::This), true);
         }
         let order = Order { kind, token };
-        let verdict = self.store.order(self.now, &order);
-        self.trace.hash(&(self.now, &order));
+        let verdict = self.store.order(self.engine.now, &order);
+        self.engine.trace.hash(&(self.engine.now, &order));
         self.log(None, || format!("an operator orders {order:?}: {verdict:?}"));
         match verdict {
             Some(Verdict::TokenChanged) => self.saw(Sometimes::Refused),
@@ -276,19 +284,19 @@ impl World {
     }
 
     fn operator_among_peers(&mut self) {
-        let order = match self.rng.below(6) {
+        let order = match self.engine.rng.below(6) {
             0 => OrderKind::Pause,
             1 | 2 => OrderKind::Depose { now: false },
             3 | 4 => OrderKind::Resume,
             _ => OrderKind::Promote { successor: self.someone(), now: false },
         };
-        let meant = *self.rng.pick(&[Meant::Any, Meant::Any, Meant::Seen, Meant::Former]);
+        let meant = *self.engine.rng.pick(&[Meant::Any, Meant::Any, Meant::Seen, Meant::Former]);
         self.fault(Fault::Ordered);
         self.order_peers(order, meant, false);
     }
 
     fn someone(&mut self) -> Label {
-        let n = self.rng.below(self.nodes.len() as u64 * 5 / 4 + 1) as usize;
+        let n = self.engine.rng.below(self.nodes.len() as u64 * 5 / 4 + 1) as usize;
         let absent = || Label::new("absent").expect("short and printable");
         if n < self.nodes.len() { self.promotable_name(n) } else { absent() }
     }

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::oracle::{Oracle, Violation};
-use crate::scenario::{Profile, Scenario, Setup};
+use crate::profile::Profile;
+use crate::scenario::{Scenario, Setup};
 use crate::tally::{Sometimes, Tally};
 use crate::world::{Outcome, World};
 

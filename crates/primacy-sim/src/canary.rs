@@ -7,10 +7,10 @@ use primacy_core::lease::Flaw;
 use primacy_core::{quorum, registers};
 
 use crate::oracle::Oracle;
-use crate::planted::{DriverFlaw, Planted};
+use crate::planted::{DriverFlaw, Planted, StoreFlaw};
+use crate::profile::Profile;
 use crate::protocol::Protocol;
-use crate::scenario::{Profile, Setup};
-use crate::store::StoreFlaw;
+use crate::scenario::Setup;
 
 /// A planted bug and how soon it must be found.
 #[derive(Clone, Copy, Debug)]
@@ -23,18 +23,24 @@ pub struct Canary {
     pub within: u64,
     /// The protocol in whose worlds it is hunted.
     pub protocol: Protocol,
+    /// Whether it is hunted where few candidates lead in turn, and frames keep no order and come late.
+    pub strays: bool,
 }
 
 const fn canary(name: &'static str, planted: Planted, within: u64) -> Canary {
-    Canary { name, planted, within, protocol: Protocol::Lease }
+    Canary { name, planted, within, protocol: Protocol::Lease, strays: false }
 }
 
 const fn member(name: &'static str, planted: Planted, within: u64) -> Canary {
-    Canary { name, planted, within, protocol: Protocol::Registers }
+    Canary { name, planted, within, protocol: Protocol::Registers, strays: false }
 }
 
 const fn peer(name: &'static str, planted: Planted, within: u64) -> Canary {
-    Canary { name, planted, within, protocol: Protocol::Peers }
+    Canary { name, planted, within, protocol: Protocol::Peers, strays: false }
+}
+
+const fn stray(name: &'static str, planted: Planted, within: u64) -> Canary {
+    Canary { strays: true, ..peer(name, planted, within) }
 }
 
 /// All planted bugs.
@@ -52,7 +58,7 @@ pub const CANARIES: &[Canary] = &[
     canary("renew-by-label", Planted::Store(StoreFlaw::RenewByLabel), 1000),
     canary("acquire-unwatched", Planted::Store(StoreFlaw::AcquireUnwatched), 50),
     canary("any-absence", Planted::Store(StoreFlaw::AnyAbsence), 600),
-    canary("acquire-any-intent", Planted::Store(StoreFlaw::AcquireAnyIntent), 600),
+    canary("acquire-any-orders", Planted::Store(StoreFlaw::AcquireAnyOrders), 600),
     canary("token-reset", Planted::Store(StoreFlaw::TokenReset), 50),
     canary("token-kept", Planted::Store(StoreFlaw::TokenKept), 50),
     canary("release-deletes", Planted::Store(StoreFlaw::ReleaseDeletes), 50),
@@ -86,11 +92,14 @@ pub const CANARIES: &[Canary] = &[
     peer("peers-clock-stops", Planted::Driver(DriverFlaw::ClockStops), 100),
     peer("no-boot-wait", Planted::Quorum(quorum::Flaw::NoBootWait), 100),
     peer("forgets", Planted::Quorum(quorum::Flaw::Forgets), 100),
+    stray("comes-back-bound", Planted::Quorum(quorum::Flaw::ComesBackBound), 5_000),
+    peer("comes-back-blank", Planted::Quorum(quorum::Flaw::ComesBackBlank), 2_000),
     peer("shares-terms", Planted::Quorum(quorum::Flaw::SharesTerms), 100),
     peer("breaks-promise", Planted::Quorum(quorum::Flaw::BreaksPromise), 100),
     peer("reuses-terms", Planted::Quorum(quorum::Flaw::ReusesTerms), 100),
     peer("forgets-release", Planted::Quorum(quorum::Flaw::ForgetsRelease), 100),
     peer("renews-anyone", Planted::Quorum(quorum::Flaw::RenewsAnyone), 1000),
+    peer("waits-forever", Planted::Quorum(quorum::Flaw::WaitsForever), 100),
     peer("counts-old-answers", Planted::Quorum(quorum::Flaw::CountsOldAnswers), 100),
     peer("reuses-beats", Planted::Quorum(quorum::Flaw::ReusesBeats), 3000),
     peer("small-majority", Planted::Quorum(quorum::Flaw::SmallMajority), 100),
@@ -102,6 +111,8 @@ pub const CANARIES: &[Canary] = &[
     peer("adopts-anything", Planted::Quorum(quorum::Flaw::AdoptsAnything), 300),
     peer("believes-one", Planted::Quorum(quorum::Flaw::BelievesOne), 1000),
     peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 2_000),
+    peer("proposes-smallest", Planted::Quorum(quorum::Flaw::ProposesSmallest), 5_000),
+    peer("begins-in-vain", Planted::Quorum(quorum::Flaw::BeginsInVain), 3000),
 ];
 
 impl Canary {
@@ -112,8 +123,10 @@ impl Canary {
 
     /// The bug planted into a world that keeps all other promises.
     pub fn setup(&self) -> Setup {
-        let (planted, protocol, exchanges) = (Some(self.planted), Some(self.protocol), self.is_of_exchanges());
-        Setup { planted, protocol, exchanges, ..Setup::new(self.profile()) }
+        let (planted, protocol, reconfigurations) =
+            (Some(self.planted), Some(self.protocol), self.is_of_reconfigurations());
+        let (strays, candidates) = (self.strays, self.strays.then_some(2));
+        Setup { planted, protocol, reconfigurations, strays, candidates, ..Setup::new(self.profile()) }
     }
 
     /// Hunts the bug in seeds from `from` on, without asking the `muted` oracles, and says how many it took and what told: the same
@@ -125,7 +138,7 @@ impl Canary {
         let work = || {
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                // Whoever has a smaller one goes on with it.
+                // A thread with a smaller one goes on with it.
                 if seed >= end.load(Ordering::Relaxed) {
                     return;
                 }
@@ -149,18 +162,21 @@ impl Canary {
     }
 
     /// Whether it does harm only where voters are exchanged.
-    const fn is_of_exchanges(&self) -> bool {
+    const fn is_of_reconfigurations(&self) -> bool {
         use quorum::Flaw::{
-            AdmitsOld, AdoptsAnything, BelievesOne, IgnoresTaken, PartsAtOnce, SkipsHeritage, SkipsJoint, SkipsSettling,
+            AdmitsOld, AdoptsAnything, BeginsInVain, BelievesOne, IgnoresTaken, PartsAtOnce, ProposesSmallest,
+            SkipsHeritage, SkipsJoint, SkipsSettling,
         };
         matches!(
             self.planted,
             Planted::Quorum(
                 AdmitsOld
                     | AdoptsAnything
+                    | BeginsInVain
                     | BelievesOne
                     | IgnoresTaken
                     | PartsAtOnce
+                    | ProposesSmallest
                     | SkipsHeritage
                     | SkipsJoint
                     | SkipsSettling

@@ -7,7 +7,7 @@ impl World {
     /// The threads of the house of this node are stopped.
     pub(crate) fn stall_group(&mut self, n: usize, stall: Stall) {
         let Some(house) = self.nodes[n].part.house else { return };
-        if self.houses[house].is_stopped(self.now) {
+        if self.houses[house].is_stopped(self.engine.now) {
             return;
         }
         self.houses[house].stall = Some(stall);
@@ -22,8 +22,8 @@ impl World {
     }
 
     pub(crate) fn resume_group(&mut self, h: usize) {
-        let Some(stall) = self.houses[h].stall.take_if(|stall| stall.until <= self.now) else { return };
-        let at_once = self.rng.chance(500_000);
+        let Some(stall) = self.houses[h].stall.take_if(|stall| stall.until <= self.engine.now) else { return };
+        let at_once = self.engine.rng.chance(500_000);
         if stall.kind == StallKind::Suspend
             && let Some(household) = &mut self.houses[h].household
         {
@@ -35,9 +35,9 @@ impl World {
     /// Faults are over: whatever was stopped goes on.
     pub(crate) fn resume_groups(&mut self) {
         for house in 0..self.houses.len() {
-            self.houses[house].hindered_until = self.now;
+            self.houses[house].hindered_until = self.engine.now;
             if let Some(stall) = &mut self.houses[house].stall {
-                stall.until = self.now;
+                stall.until = self.engine.now;
                 self.after(0, Happening::GroupResume { house });
             }
         }
@@ -45,7 +45,7 @@ impl World {
 
     pub(crate) fn slew_group(&mut self, n: usize, ppm: i32) {
         let Some(house) = self.nodes[n].part.house else { return };
-        let now = self.now;
+        let now = self.engine.now;
         if let Some(household) = &mut self.houses[house].household {
             household.clock.slew(now, ppm);
             household.armed = None;
@@ -57,7 +57,7 @@ impl World {
     pub(crate) fn end_household(&mut self, n: usize) {
         let Some(house) = self.nodes[n].part.house else { return };
         if let Some(household) = self.houses[house].household.take() {
-            self.roll.died.insert(household.process, self.now);
+            self.roll.died.insert(household.process, self.engine.now);
             self.drop_flights(|flight| flight.is_of_group(household.number, None));
         }
     }

@@ -9,14 +9,17 @@
 //! let report = primacy_sim::run(0..20, 1, &Setup::new(Profile::Faults), &|_| {});
 //! assert!(report.is_clean(), "{:?}", report.failures);
 //! ```
+pub mod engine;
 #[cfg(feature = "model")]
-pub mod company;
+pub mod group_model;
 #[cfg(feature = "model")]
 pub mod model;
 mod opening;
 #[cfg(feature = "model")]
 pub mod quorum;
 pub mod scale;
+#[cfg(feature = "model")]
+pub mod search;
 
 mod adversary;
 mod batch;
@@ -24,9 +27,15 @@ mod batch;
 mod batch_args;
 #[cfg(feature = "canaries")]
 mod canary;
+mod checks;
 mod clock;
+mod connection;
+mod flight;
 mod healed;
+mod healing;
 mod hindrance;
+mod host;
+mod ledger;
 mod membership;
 mod network;
 mod node;
@@ -34,16 +43,19 @@ mod oracle;
 mod peers;
 mod planted;
 mod process;
+mod profile;
 mod protocol;
 mod queue;
 mod registers;
 mod rng;
+mod run;
 mod scenario;
 mod sim_process;
 mod slots;
 mod store;
 mod tally;
 mod trace;
+mod voters;
 mod work;
 mod world;
 
@@ -53,23 +65,14 @@ pub use batch_args::BatchArgs;
 #[cfg(feature = "canaries")]
 pub use canary::{CANARIES, Canary, Hunt};
 pub use oracle::{Oracle, Violation};
-pub use peers::Chooser;
-pub use planted::{DriverFlaw, Planted};
+pub use planted::{DriverFlaw, Planted, StoreFlaw};
+pub use profile::{Profile, Steady};
 pub use protocol::Protocol;
-pub use scenario::{Profile, Setup, Steady};
-pub use store::StoreFlaw;
-pub use tally::{Fault, Sometimes, Tally};
+pub use scenario::Setup;
+pub use tally::{Fault, Skipped, Sometimes, Tally};
 pub use trace::Line;
+pub use voters::chooser::Chooser;
 pub use world::Outcome;
-
-/// What other simulated worlds are built from: one queue, one seed, clocks with a rate of their own, and a log.
-pub mod engine {
-    pub use crate::clock::Clock;
-    pub use crate::nanos;
-    pub use crate::queue::Queue;
-    pub use crate::rng::Rng;
-    pub use crate::trace::{Line, Trace};
-}
 
 /// `span` in nanoseconds, at most `u64::MAX` (584 years).
 pub fn nanos(span: std::time::Duration) -> u64 {

@@ -1,46 +1,29 @@
 //! The checkers of the `registers` protocol: numbers, who is evicted and when, who is a member, how rounds change.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primacy_core::Token;
-use primacy_core::lease::{self, EndReason, Why};
-use primacy_core::registers::{ProcessEffect, ProcessId, Reply, Request};
+use primacy_core::lease::{EndReason, Why};
+use primacy_core::registers::{Reply, Request};
+use primacy_core::{Token, lease};
 
-use crate::network::Flight;
+use crate::flight::Flight;
+use crate::host::{ProcessHost, SimProcess, describe_reply, describe_request};
 use crate::oracle::Oracle;
 use crate::registers::Row;
-use crate::sim_process::{ProcessHost, SimProcess};
 use crate::tally::Sometimes;
 use crate::world::World;
-
-/// What the checkers remember of processes and rounds.
-#[derive(Debug, Default)]
-pub(crate) struct Roll {
-    /// The largest number given.
-    last: u64,
-    /// When processes died, in real time.
-    pub(crate) died: BTreeMap<ProcessId, u64>,
-    /// Since when rounds last how long.
-    rounds: Vec<(u64, Duration)>,
-    /// How often this leader made rounds shorter, and when somebody last changed them.
-    lowered: (Token, u32),
-    pub(crate) changed_at: u64,
-    /// When somebody last began to lead: whom the head does not show, a leader watches from then on.
-    pub(crate) led_at: u64,
-}
 
 impl World {
     /// The store takes one step for a group.
     pub(crate) fn commit_round(&mut self, flight: &Flight, request: &Request) -> Reply {
         let before = self.store.registers.vars().map(|vars| vars.round);
-        let (reply, done) = self.store.round(self.now, request);
-        self.trace.hash(&(self.now, &reply));
+        let (reply, done) = self.store.round(self.engine.now, request);
+        self.engine.trace.hash(&(self.engine.now, &reply));
         self.log(Some(flight.node), || format!("  store: {} → {}", describe_request(request), describe_reply(&reply)));
         if before.is_none()
             && let Some(vars) = self.store.registers.vars()
         {
-            self.roll.rounds.push((self.now, vars.round));
+            self.roll.rounds.push((self.engine.now, vars.round));
         }
         if let Some(number) = done.numbered {
             self.check_number(number);
@@ -49,7 +32,7 @@ impl World {
             self.tally.evictions += 1;
             self.check_eviction(flight, request, row);
         }
-        if let (Some((from, to)), Request::Survey { token, .. }) = (done.paced, request) {
+        if let (Some((from, to)), Request::MembershipScan { token, .. }) = (done.paced, request) {
             self.paced(*token, from, to);
         }
         reply
@@ -64,8 +47,8 @@ impl World {
         }
     }
 
-    /// Whoever is evicted has been silent for its patience on the leader's clock; and something has hindered it, if it
-    /// lives.
+    /// A process that is evicted has been silent for its patience on the leader's clock; and something has hindered it,
+    /// if it lives.
     fn check_eviction(&mut self, flight: &Flight, request: &Request, row: &Row) {
         let Some(company) = self.scenario.company else { return };
         let process = row.descriptor.process;
@@ -85,7 +68,7 @@ impl World {
             return;
         }
         if spared == Some(true) && self.scenario.profile != crate::Profile::Wild {
-            let silent = Duration::from_nanos(self.now - row.beaten_at);
+            let silent = Duration::from_nanos(self.engine.now - row.beaten_at);
             self.violate(Oracle::Spared, Some(flight.node), || {
                 format!("evicts {process}, which lives, and which nothing has hindered in its last {silent:?}")
             });
@@ -93,10 +76,10 @@ impl World {
         // It was decided when this was sent, by what the leader had read a call before that.
         let since = flight.sent.saturating_sub(crate::nanos(company.rounds.most()));
         let patience = crate::nanos(company.rounds.patience(self.shortest_round(since)));
-        let Request::Survey { process: leader, .. } = request else { return };
+        let Request::MembershipScan { process: leader, .. } = request else { return };
         let house = self.nodes[flight.node].part.house.map(|house| &self.houses[house]);
         let own = house.and_then(|house| house.household.as_ref()).filter(|own| own.process == *leader);
-        let silent = own.map_or(u64::MAX, |own| own.clock.between(row.beaten_at, self.now, company_drift(self)));
+        let silent = own.map_or(u64::MAX, |own| own.clock.between(row.beaten_at, self.engine.now, company_drift(self)));
         if silent < patience && self.scenario.profile != crate::Profile::Wild {
             self.violate(Oracle::Silence, Some(flight.node), || {
                 format!("evicts {process} after {silent} ns without a beat, where its patience is {patience}")
@@ -114,15 +97,15 @@ impl World {
         if to < company.rounds.round() || to > company.rounds.most() {
             self.violate(Oracle::Rounds, None, || format!("rounds of {to:?} are not within the settings"));
         }
-        let waited = self.now - self.roll.changed_at;
+        let waited = self.engine.now - self.roll.changed_at;
         // On a clock that may be fast.
         let least = self.calm() / 5 * 4;
         let sound = self.scenario.sound();
         if sound && to < from && known == token && lowered > 0 && u128::from(waited) < least.as_nanos() {
             self.violate(Oracle::Rounds, None, || format!("rounds become shorter {waited} ns after they have changed"));
         }
-        self.roll.changed_at = self.now;
-        self.roll.rounds.push((self.now, to));
+        self.roll.changed_at = self.engine.now;
+        self.roll.rounds.push((self.engine.now, to));
     }
 
     /// How long all must be well before rounds become shorter.
@@ -177,12 +160,12 @@ impl World {
         let mut violation = None;
         for (index, house) in self.houses.iter().enumerate() {
             let Some(own) = house.household.as_ref().filter(|own| own.is_wanted()) else { continue };
-            if self.now < own.started_at.max(healed_at) + soon {
+            if self.engine.now < own.started_at.max(healed_at) + soon {
                 all = false;
             } else if self.store.registers.row(own.process).is_none() || own.core.group().view().id.is_none() {
                 violation = Some(format!("the process of house {index} lives and is no member"));
             }
-            if self.now >= self.roll.changed_at.max(healed_at) + soon
+            if self.engine.now >= self.roll.changed_at.max(healed_at) + soon
                 && let Some(node) = house.nodes.iter().find(|node| self.is_behind_the_rounds(**node, own))
             {
                 violation = Some(format!("the lease of n{node} is not that of its process's rounds"));
@@ -202,7 +185,7 @@ impl World {
                 .max(row.beaten_at)
                 .max(healed_at)
                 .max(self.roll.led_at);
-            if self.now < died + patience {
+            if self.engine.now < died + patience {
                 all = false;
             } else {
                 violation = Some(format!("{process} is dead, and a member"));
@@ -247,44 +230,4 @@ impl World {
 
 fn company_drift(world: &World) -> u32 {
     world.nodes.iter().map(|node| node.part.timing.drift_ppm()).max().unwrap_or_default()
-}
-
-fn describe_request(request: &Request) -> String {
-    match request {
-        Request::Join { came_back: Some(silent), .. } => format!("join, back after {silent:?}"),
-        Request::Join { .. } => "join".to_owned(),
-        Request::Beat { late, without, .. } => format!("beat, late by {late:?}, without {}", without.len()),
-        Request::Survey { token, evict, round, .. } => {
-            format!("survey with token {token}, evict {evict:?}, round {round:?}")
-        }
-        Request::Leave { .. } => "leave".to_owned(),
-    }
-}
-
-pub(crate) fn describe_reply(reply: &Reply) -> String {
-    let record = |record: &Option<lease::Record>| match record {
-        None => "no row".to_owned(),
-        Some(record) => crate::network::describe_record(record),
-    };
-    match reply {
-        Reply::Joined { id, vars } => format!("joined as number {id}, rounds {:?}", vars.round),
-        Reply::Beaten { vars, head, sighting } => {
-            let line: Vec<u64> = head.iter().map(|row| row.id).collect();
-            format!("rounds {:?}, line {line:?}, {}", vars.round, record(&sighting.record))
-        }
-        Reply::Evicted { sighting, .. } => format!("evicted, {}", record(&sighting.record)),
-        Reply::Surveyed { vars, descriptors } => {
-            let all: Vec<_> = descriptors.iter().map(|row| (row.id, row.counter, row.late)).collect();
-            format!("rounds {:?}, all {all:?}", vars.round)
-        }
-        Reply::NotLeading => "not leading".to_owned(),
-        Reply::Left => "left".to_owned(),
-    }
-}
-
-pub(crate) fn describe_effect(effect: &ProcessEffect) -> String {
-    match effect {
-        ProcessEffect::Call { request, .. } => format!("sends {}", describe_request(request)),
-        other => format!("does {other:?}"),
-    }
 }

@@ -1,64 +1,19 @@
 //! The way to the store and back: delays, failures before and after the commit, lost answers, late landings, hints.
 
-use primacy_core::lease::{CallError, CallId, EndReason, Event, Record, Reply, Request, Wish};
+use primacy_core::lease::{CallError, CallId, EndReason, Event, Record, Reply, Request};
 use primacy_core::{CandidateId, registers};
 
+use crate::flight::{Ask, By, Flight, describe_reply, describe_request};
 use crate::scenario::Fate;
 use crate::store::Asker;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
 
-/// A request on its way to the store.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) node: usize,
-    pub(crate) asker: Asker,
-    pub(crate) ask: Ask,
-    /// When it was sent, in real time.
-    pub(crate) sent: u64,
-    by: By,
-    fate: Option<Fate>,
-    abandoned: bool,
-}
-
-/// What a request asks for.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    /// Something of the election's row.
-    Row(Request),
-    /// A round in the registers.
-    Round(registers::Request),
-}
-
 /// What the store says to it.
 #[derive(Debug)]
-enum Said {
+enum StoreReply {
     Row(Reply),
     Round(registers::Reply),
-}
-
-#[derive(Debug)]
-enum By {
-    Process { number: u64, call: CallId },
-    Group { house: usize, household: u64, call: CallId },
-    Warden,
-}
-
-impl Flight {
-    /// Whether it is this call.
-    pub(crate) fn is_of(&self, process: u64, of: CallId) -> bool {
-        matches!(self.by, By::Process { number, call } if number == process && call == of)
-    }
-
-    /// Whether this group sent it, as this call if one is given.
-    pub(crate) fn is_of_group(&self, of: u64, sent: Option<CallId>) -> bool {
-        matches!(self.by, By::Group { household, call, .. } if household == of && sent.is_none_or(|sent| sent == call))
-    }
-
-    /// Whether this process sent it.
-    pub(crate) fn is_by(&self, process: u64) -> bool {
-        matches!(self.by, By::Process { number, .. } if number == process)
-    }
 }
 
 impl World {
@@ -81,30 +36,30 @@ impl World {
         let leading = matches!(request, Request::Renew { .. } | Request::Release { .. });
         let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
         let by = By::Process { number, call };
-        self.fly(Flight { node: n, asker, ask: Ask::Row(request), sent: self.now, by, fate, abandoned: false });
+        self.fly(Flight { node: n, asker, ask: Ask::Row(request), sent: self.engine.now, by, fate, abandoned: false });
     }
 
     /// Sends a group's request.
     pub(crate) fn send_round(&mut self, house: usize, household: u64, call: CallId, request: registers::Request) {
         let Some(node) = self.houses[house].nodes.first().copied() else { return };
-        let leading = matches!(request, registers::Request::Survey { .. });
+        let leading = matches!(request, registers::Request::MembershipScan { .. });
         let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
         let part = &self.nodes[node].part;
         let asker = Asker { id: CandidateId::from_bits(0), label: part.label.clone() };
         let by = By::Group { house, household, call };
-        self.fly(Flight { node, asker, ask: Ask::Round(request), sent: self.now, by, fate, abandoned: false });
+        self.fly(Flight { node, asker, ask: Ask::Round(request), sent: self.engine.now, by, fate, abandoned: false });
     }
 
     fn fly(&mut self, flight: Flight) {
         let mut way = self.way();
         if flight.fate == Some(Fate::Lingers) {
             let timing = self.nodes[flight.node].timing();
-            way += self.rng.spread(crate::nanos(timing.call_timeout()) / 2, crate::nanos(timing.lease()) * 3);
+            way += self.engine.rng.spread(crate::nanos(timing.call_timeout()) / 2, crate::nanos(timing.lease()) * 3);
         }
         if let By::Group { house, .. } = flight.by
             && (flight.fate.is_some() || self.is_slow(house, way))
         {
-            self.hinder_house(house, self.now + way);
+            self.hinder_house(house, self.engine.now + way);
         }
         let number = self.number();
         self.flights.insert(number, flight);
@@ -112,21 +67,21 @@ impl World {
     }
 
     pub(crate) fn draw_fate(&mut self) -> Option<Fate> {
-        Fate::ALL.into_iter().find(|fate| self.rng.chance(self.mix.fates[*fate as usize]))
+        Fate::ALL.into_iter().find(|fate| self.engine.rng.chance(self.mix.fates[*fate as usize]))
     }
 
     /// How long something is on its way.
     pub(crate) fn way(&mut self) -> u64 {
-        if self.rng.chance(self.mix.slow) {
+        if self.engine.rng.chance(self.mix.slow) {
             self.fault(Fault::Slow);
-            return self.rng.spread(self.mix.way_max, self.mix.slow_max);
+            return self.engine.rng.spread(self.mix.way_max, self.mix.slow_max);
         }
-        self.rng.between(self.mix.way_max / 8, self.mix.way_max)
+        self.engine.rng.between(self.mix.way_max / 8, self.mix.way_max)
     }
 
     /// Drops connections. What was under way on them may land all the same.
     pub(crate) fn drop_flights(&mut self, dropped: impl Fn(&Flight) -> bool) {
-        let rng = &mut self.rng;
+        let rng = &mut self.engine.rng;
         self.flights.retain(|_, flight| {
             if dropped(flight) {
                 flight.abandoned = true;
@@ -139,9 +94,9 @@ impl World {
     /// A request reaches the store.
     pub(crate) fn arrive(&mut self, number: u64) {
         let Some(flight) = self.flights.remove(&number) else { return };
-        let cut = self.nodes[flight.node].cut.filter(|cut| self.now < cut.until);
-        if self.adversary.store_is_away(self.now) || cut.is_some_and(|cut| !cut.answers_only) {
-            let fate = *self.rng.pick(&[Fate::Refused, Fate::FailedBefore, Fate::RequestLost]);
+        let cut = self.nodes[flight.node].cut.filter(|cut| self.engine.now < cut.until);
+        if self.adversary.store_is_away(self.engine.now) || cut.is_some_and(|cut| !cut.answers_only) {
+            let fate = *self.engine.rng.pick(&[Fate::Refused, Fate::FailedBefore, Fate::RequestLost]);
             return self.fail(&flight, fate);
         }
         match flight.fate {
@@ -151,8 +106,8 @@ impl World {
                     self.fault(Fault::Lingered);
                 }
                 let said = match &flight.ask {
-                    Ask::Row(request) => Said::Row(self.commit(&flight, request)),
-                    Ask::Round(request) => Said::Round(self.commit_round(&flight, request)),
+                    Ask::Row(request) => StoreReply::Row(self.commit(&flight, request)),
+                    Ask::Round(request) => StoreReply::Round(self.commit_round(&flight, request)),
                 };
                 match fate {
                     Some(Fate::FailedAfter) => self.fail(&flight, Fate::FailedAfter),
@@ -177,21 +132,21 @@ impl World {
         }
     }
 
-    fn reply(&mut self, flight: &Flight, result: Result<Said, CallError>) {
+    fn reply(&mut self, flight: &Flight, result: Result<StoreReply, CallError>) {
         let way = self.way();
         match flight.by {
             By::Process { number, call } => {
-                let result = Box::new(result.and_then(Said::row));
+                let result = Box::new(result.and_then(StoreReply::row));
                 self.after(way, Happening::Answer { node: flight.node, process: number, call, result });
             }
             By::Group { house, household, call } => {
                 if result.is_err() || self.is_slow(house, way) {
-                    self.hinder_house(house, self.now + way);
+                    self.hinder_house(house, self.engine.now + way);
                 }
-                let result = Box::new(result.and_then(Said::round));
+                let result = Box::new(result.and_then(StoreReply::round));
                 self.after(way, Happening::GroupAnswer { house, household, call, result });
             }
-            By::Warden => self.warden_hears(flight.node, flight.asker.id, result.and_then(Said::row)),
+            By::Warden => self.warden_hears(flight.node, flight.asker.id, result.and_then(StoreReply::row)),
         }
     }
 
@@ -200,7 +155,7 @@ impl World {
         let Some(process) = self.nodes[n].process.as_ref().filter(|process| process.number == number) else { return };
         let awaited = process.call.is_some_and(|awaited| awaited.call == call);
         if !awaited {
-            if !self.rng.chance(self.mix.stale_answer) {
+            if !self.engine.rng.chance(self.mix.stale_answer) {
                 return;
             }
             self.fault(Fault::StaleAnswer);
@@ -215,8 +170,8 @@ impl World {
         let before = self.store.row().cloned();
         let granted = self.store.granted();
         let gone = self.store.holder_is_gone();
-        let reply = self.store.step(self.now, &flight.asker, request);
-        self.trace.hash(&(self.now, &reply));
+        let reply = self.store.step(self.engine.now, &flight.asker, request);
+        self.engine.trace.hash(&(self.engine.now, &reply));
         self.log(Some(flight.node), || {
             let late = if flight.abandoned { ", abandoned long since" } else { "" };
             format!("  store: {}{late} → {}", describe_request(request), describe_reply(&reply))
@@ -262,7 +217,7 @@ impl World {
         }
         let Some(before) = before else { return };
         let own = &flight.asker;
-        if before.wish.as_ref().is_some_and(|wish| wish.names(own.id, &own.label)) {
+        if before.handover.as_ref().is_some_and(|handover| handover.names(own.id, &own.label)) {
             self.saw(Sometimes::Successor);
         }
         match &before.holder {
@@ -302,12 +257,12 @@ impl World {
             return;
         }
         let process = process.number;
-        if self.rng.chance(self.mix.hint_lost) {
+        if self.engine.rng.chance(self.mix.hint_lost) {
             return self.fault(Fault::HintLost);
         }
         let way = self.way();
         self.after(way, Happening::Hint { node: n, process });
-        if self.rng.chance(self.mix.hint_doubled) {
+        if self.engine.rng.chance(self.mix.hint_doubled) {
             self.fault(Fault::HintDoubled);
             let way = self.way();
             self.after(way, Happening::Hint { node: n, process });
@@ -324,7 +279,7 @@ impl World {
 
     /// A warden releases for its dead process, which it has seen die.
     pub(crate) fn warden(&mut self, n: usize, id: CandidateId) {
-        if let Some(until) = self.nodes[n].frozen_until(self.now) {
+        if let Some(until) = self.nodes[n].frozen_until(self.engine.now) {
             return self.at(until, Happening::Warden { node: n, id });
         }
         let Some(remains) = self.nodes[n].remains.as_mut().filter(|remains| remains.asker.id == id) else { return };
@@ -338,7 +293,7 @@ impl World {
         let asker = remains.asker.clone();
         let fate = self.draw_fate();
         let ask = Ask::Row(request);
-        self.fly(Flight { node: n, asker, ask, sent: self.now, by: By::Warden, fate, abandoned: false });
+        self.fly(Flight { node: n, asker, ask, sent: self.engine.now, by: By::Warden, fate, abandoned: false });
     }
 
     pub(crate) fn warden_hears(&mut self, n: usize, id: CandidateId, result: Result<Reply, CallError>) {
@@ -365,7 +320,7 @@ impl World {
     }
 }
 
-impl Said {
+impl StoreReply {
     fn row(self) -> Result<Reply, CallError> {
         if let Self::Row(reply) = self { Ok(reply) } else { Err(CallError::Unknown) }
     }
@@ -373,38 +328,4 @@ impl Said {
     fn round(self) -> Result<registers::Reply, CallError> {
         if let Self::Round(reply) = self { Ok(reply) } else { Err(CallError::Unknown) }
     }
-}
-
-pub(crate) fn describe_request(request: &Request) -> String {
-    match request {
-        Request::Look { .. } => "look".to_owned(),
-        Request::Acquire { expect: Some(expect), .. } => format!("acquire if {}", expect.version),
-        Request::Acquire { expect: None, floor, .. } => format!("acquire if absent, above {floor}"),
-        Request::Renew { version, .. } => format!("renew {version}"),
-        Request::Release { version, reason, .. } => format!("release {version} ({})", reason.word()),
-        Request::Leave => "leave".to_owned(),
-    }
-}
-
-pub(crate) fn describe_reply(reply: &Reply) -> String {
-    let row = |record: &Option<Record>| match record {
-        None => "no row".to_owned(),
-        Some(record) => describe_record(record),
-    };
-    match reply {
-        Reply::Seen(sighting) => row(&sighting.record),
-        Reply::Applied(record) => format!("applied, {}", describe_record(record)),
-        Reply::Conflict(sighting) => format!("conflict, {}", row(&sighting.record)),
-        Reply::Left => "left".to_owned(),
-    }
-}
-
-pub(crate) fn describe_record(record: &Record) -> String {
-    let holder = record.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
-    let wish = match &record.wish {
-        None => String::new(),
-        Some(Wish::NewElection) => ", wish: another".to_owned(),
-        Some(Wish::Successor(label)) => format!(", wish: {label}"),
-    };
-    format!("{} of {holder}{wish}{}", record.version, if record.paused { ", paused" } else { "" })
 }

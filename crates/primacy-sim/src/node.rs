@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use primacy_core::lease::{CallId, Version};
-use primacy_core::registers::{CandidateEffect, GroupCandidate};
-use primacy_core::{CandidateId, Instant, Timing, Token};
+use primacy_core::lease::{CallId, Event, Sighting, Version};
+use primacy_core::registers::{CandidateEffect, FromGroup, GroupCandidate};
+use primacy_core::{CandidateId, Instant, Timing, Token, lease};
 
 use crate::clock::Clock;
-use crate::opening::Connection;
+use crate::connection::Connection;
+use crate::profile::Part;
 use crate::rng::Rng;
-use crate::scenario::Part;
-use crate::sim_process::Message;
 use crate::store::Asker;
 
 /// A machine on which one candidate at a time runs.
@@ -75,7 +74,7 @@ pub(crate) struct Process {
     /// Effects that await being carried out.
     pub(crate) effects: VecDeque<CandidateEffect>,
     /// The call whose answer the driver waits for.
-    pub(crate) call: Option<Awaited>,
+    pub(crate) call: Option<PendingCall>,
     /// The request for the lease whose turn it is, until nothing of it is under way.
     pub(crate) turn: Option<CallId>,
     /// Its connection to the store, in worlds in which opening takes time.
@@ -91,7 +90,7 @@ pub(crate) struct Process {
 
 /// A call that is under way, as the driver knows it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct PendingCall {
     pub(crate) call: CallId,
     pub(crate) sent: Instant,
     pub(crate) deadline: Instant,
@@ -186,4 +185,49 @@ impl Process {
     pub(crate) fn belief(&self, now: u64) -> Option<Belief> {
         self.belief.filter(|belief| self.clock.read(now) < belief.until)
     }
+}
+
+/// What the driver of a candidate handles.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    /// Something for the candidate itself.
+    Event(lease::Event),
+    /// What its group says.
+    Said(FromGroup),
+}
+
+impl Message {
+    /// Whether it may be handled after something that comes later from elsewhere.
+    pub(crate) fn is_from_outside(&self) -> bool {
+        match self {
+            Self::Event(event) => crate::node::from_outside(event),
+            _ => true,
+        }
+    }
+}
+
+impl Process {
+    /// Whether nobody tells it of changes: it is not in line.
+    pub(crate) fn is_deaf(&self) -> bool {
+        !self.candidate.listens()
+    }
+
+    /// Remembers for the checkers what the candidate has just been shown, if it took it for true.
+    pub(crate) fn note_shown(&mut self, shown: Option<Sighting>, now: Instant) -> bool {
+        let Some(sighting) = shown.filter(|_| self.candidate.lease().view().seen_at == Some(now)) else { return false };
+        let version = sighting.record.as_ref().map_or(Version::default(), |record| record.version);
+        self.notes.highest = self.notes.highest.max(version);
+        self.notes.token = self.notes.token.max(sighting.remembered);
+        if let Some((holder, token)) =
+            sighting.record.and_then(|record| Some((record.holder?.id, record.version.token)))
+        {
+            self.notes.leaders.insert((holder, token));
+        }
+        true
+    }
+}
+
+/// Whether an event has another source than what uses the candidate.
+pub(crate) fn from_outside(event: &Event) -> bool {
+    matches!(event, Event::Wake | Event::Hint | Event::Done { .. })
 }

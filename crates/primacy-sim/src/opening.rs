@@ -4,29 +4,17 @@ use primacy_core::lease::{CallError, CallId, Event, Request};
 use primacy_core::opening::{Opening, leaves_time};
 use primacy_core::registers::ToGroup;
 
+use crate::connection::Connection;
 use crate::planted::DriverFlaw;
 use crate::tally::Sometimes;
 use crate::world::{Happening, World};
-
-/// A process's connection, in worlds in which opening takes time.
-#[derive(Debug, Default)]
-pub(crate) struct Connection {
-    rule: Opening,
-    is_open: bool,
-    /// The number of the attempt under way.
-    attempt: Option<u64>,
-    /// The call that waits for it.
-    waiting: Option<(CallId, Request)>,
-    /// A call was given up while it waited for this attempt.
-    outlived: bool,
-}
 
 impl World {
     /// The request, if it can be sent now. Otherwise it waits for a connection.
     pub(crate) fn over_connection(&mut self, n: usize, call: CallId, request: Request) -> Option<Request> {
         let Some(most) = self.scenario.opening else { return Some(request) };
-        let (number, takes) = (self.number(), self.rng.between(most / 4 * 3, most));
-        let now = self.now;
+        let (number, takes) = (self.number(), self.engine.rng.between(most / 4 * 3, most));
+        let now = self.engine.now;
         let process = self.nodes[n].process.as_mut()?;
         if process.connection.is_open {
             return Some(request);
@@ -48,13 +36,13 @@ impl World {
 
     /// An attempt to open a connection ends.
     pub(crate) fn opened(&mut self, n: usize, number: u64, attempt: u64, in_time: bool) {
-        if let Some(stall) = self.nodes[n].stall.filter(|stall| self.now < stall.until) {
+        if let Some(stall) = self.nodes[n].stall.filter(|stall| self.engine.now < stall.until) {
             return self.at(stall.until, Happening::Opened { node: n, process: number, attempt, in_time });
         }
-        let is_away =
-            self.adversary.store_is_away(self.now) || self.nodes[n].cut.is_some_and(|cut| self.now < cut.until);
+        let is_away = self.adversary.store_is_away(self.engine.now)
+            || self.nodes[n].cut.is_some_and(|cut| self.engine.now < cut.until);
         let is_open = in_time && !is_away && self.draw_fate().is_none();
-        let now = self.now;
+        let now = self.engine.now;
         let Some(process) = self.nodes[n].process.as_mut().filter(|process| process.number == number) else { return };
         let own = process.clock.read(now);
         let connection = &mut process.connection;

@@ -5,7 +5,6 @@ use primacy_core::lease::Flaw;
 #[cfg(feature = "canaries")]
 use primacy_core::{quorum, registers};
 
-use crate::store::StoreFlaw;
 use crate::tally::kinds;
 
 kinds! {
@@ -25,6 +24,25 @@ kinds! {
     }
 }
 
+kinds! {
+    /// A planted bug of a store.
+    StoreFlaw {
+        RenewByLabel = "renews for any candidate with the holder's label",
+        AcquireUnwatched = "grants the lease whatever version was watched",
+        AnyAbsence = "grants a missing row whatever was granted since it was seen missing",
+        AcquireAnyOrders = "grants the lease against orders that the candidate has not seen",
+        TokenReset = "a release sets the token back",
+        TokenKept = "a takeover keeps the former token",
+        ReleaseDeletes = "a release deletes the row and the memory of its token",
+        BlindRelease = "a release empties the row of any holder",
+        ReleaseAnyToken = "releases for the holder whatever its token and beat",
+        RenewStandsStill = "a renewal does not change the version",
+        ForgetsEpoch = "comes back from an older state in the old epoch",
+        EvictsAnyCounter = "evicts the process that is named, whatever its counter is by now",
+        LosesCommits = "acknowledges what it loses in the next outage",
+    }
+}
+
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
@@ -34,7 +52,7 @@ pub enum Planted {
     /// In the core's registers.
     #[cfg(feature = "canaries")]
     Group(registers::Flaw),
-    /// In the core's voters and clerks.
+    /// In the core's voters and quorum clients.
     #[cfg(feature = "canaries")]
     Quorum(quorum::Flaw),
     /// In the store.

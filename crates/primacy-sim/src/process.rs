@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use primacy_core::lease::{Config, Effect, EndReason, Event, Request};
 use primacy_core::registers::{CandidateContext, CandidateEffect, FromGroup};
 use primacy_core::select::{Rank, Turn};
-use primacy_core::{CandidateId, Instant};
+use primacy_core::{CandidateId, Instant, Token};
 
+use crate::checks::Step;
 use crate::clock::Clock;
-use crate::node::{Awaited, Belief, Notes, Process, Remains, StallKind, Work};
-use crate::opening::Connection;
-use crate::oracle::{Oracle, Step};
+use crate::connection::Connection;
+use crate::node::{Belief, Message, Notes, PendingCall, Process, Remains, StallKind, Work, from_outside};
+use crate::oracle::Oracle;
 use crate::planted::{DriverFlaw, Planted};
-use crate::scenario::Part;
-use crate::sim_process::Message;
+use crate::profile::Part;
 use crate::store::Asker;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
@@ -26,17 +26,17 @@ impl World {
         if node.process.is_some() || node.dead_for_good {
             return;
         }
-        if let Some(until) = node.frozen_until(self.now) {
+        if let Some(until) = node.frozen_until(self.engine.now) {
             return self.at(until, Happening::Start { node: n });
         }
-        let bits = (u128::from(self.rng.bits()) << 64) | u128::from(self.rng.bits());
+        let bits = (u128::from(self.engine.rng.bits()) << 64) | u128::from(self.engine.rng.bits());
         let shared = self.has(DriverFlaw::SharedIdentity);
         let id = CandidateId::from_bits(if shared { n as u128 / 2 } else { bits });
-        let origin = if self.rng.chance(300_000) { self.rng.spread(1, 3_600_000_000_000) } else { 0 };
-        let entropy = self.rng.fork();
-        let clock = self.clock_of(n).unwrap_or(Clock::new(self.now, origin, self.nodes[n].ppm));
+        let origin = if self.engine.rng.chance(300_000) { self.engine.rng.spread(1, 3_600_000_000_000) } else { 0 };
+        let entropy = self.engine.rng.fork();
+        let clock = self.clock_of(n).unwrap_or(Clock::new(self.engine.now, origin, self.nodes[n].ppm));
         let preference =
-            self.scenario.chooser.map_or_else(|| preference(id), |chooser| chooser.prefer(n, &mut self.rng));
+            self.scenario.chooser.map_or_else(|| preference(id), |chooser| chooser.prefer(n, &mut self.engine.rng));
         let config = config(id, &self.nodes[n].part, preference, self.scenario.planted);
         let candidate = self.candidate(n, config);
         self.nodes[n].process = Some(Process {
@@ -66,7 +66,7 @@ impl World {
 
     /// Hands an event to a process, which handles it as soon as it runs.
     pub(crate) fn deliver(&mut self, n: usize, event: Event) {
-        let reorder = self.rng.chance(self.mix.reorder);
+        let reorder = self.engine.rng.chance(self.mix.reorder);
         let Some(process) = &mut self.nodes[n].process else { return };
         // What comes from different sources may be handled in any order; what one user says keeps its order.
         if reorder
@@ -98,11 +98,11 @@ impl World {
 
     /// A stopped node goes on, if nobody has stopped it for longer meanwhile.
     pub(crate) fn resume(&mut self, n: usize) {
-        let Some(stall) = self.nodes[n].stall.take_if(|stall| stall.until <= self.now) else { return };
+        let Some(stall) = self.nodes[n].stall.take_if(|stall| stall.until <= self.engine.now) else { return };
         self.log(Some(n), || "goes on".to_owned());
-        let at_once = !self.rng.chance(200_000);
+        let at_once = !self.engine.rng.chance(200_000);
         let clock_stops = self.has(DriverFlaw::ClockStops);
-        let now = self.now;
+        let now = self.engine.now;
         let kill = self.nodes[n].part.timing.kill();
         let Some(process) = &mut self.nodes[n].process else { return };
         if let (Some(work), Some(belief)) = (&mut process.work, process.belief)
@@ -121,7 +121,7 @@ impl World {
                 process.mailbox.push_back(Message::Event(Event::Suspended));
             }
         }
-        // Whoever kills catches up with what it missed.
+        // The killer catches up with what it missed.
         let missed = process.work.as_ref().map(|work| {
             let late = work.kill_by.is_some_and(|by| process.clock.read(now) >= by);
             (work.number, late)
@@ -130,7 +130,7 @@ impl World {
             self.check_integrity(n);
         }
         // Nobody knows whether a process looks at its clock or at what has come first.
-        if self.has_peers() && self.rng.chance(500_000) {
+        if self.has_peers() && self.engine.rng.chance(500_000) {
             self.run_clients_of(n);
         }
         self.run_node(n);
@@ -147,7 +147,7 @@ impl World {
     pub(crate) fn run_node(&mut self, n: usize) {
         loop {
             let node = &mut self.nodes[n];
-            if self.violation.is_some() || node.is_stopped(self.now) {
+            if self.violation.is_some() || node.is_stopped(self.engine.now) {
                 return;
             }
             let Some(process) = &mut node.process else { return };
@@ -166,7 +166,7 @@ impl World {
     fn step(&mut self, n: usize, message: Message) {
         let stale_now = self.has(DriverFlaw::StaleNow);
         let Some(process) = &mut self.nodes[n].process else { return };
-        let mut now = process.clock.read(self.now);
+        let mut now = process.clock.read(self.engine.now);
         let event = match &message {
             Message::Event(event) => Some(event),
             Message::Said(_) => None,
@@ -184,7 +184,7 @@ impl World {
         }
         let before = Step::before(process, told, now);
         if event == Some(&Event::Hint) {
-            process.notes.hinted_at = Some(self.now);
+            process.notes.hinted_at = Some(self.engine.now);
         }
         let mut effects = Vec::new();
         self.log_message(n, &message);
@@ -195,7 +195,7 @@ impl World {
         };
         let view = process.candidate.lease().view();
         let shown = shown.filter(|_| view.seen_at != Some(now));
-        let may_make_way = !view.paused && view.wish.is_none();
+        let may_make_way = !view.paused && view.handover.is_none();
         let makes_way = matches!(message, Message::Said(FromGroup::MakeWay { .. }));
         let entropy = &mut process.entropy;
         let mut context = CandidateContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
@@ -210,7 +210,7 @@ impl World {
             CandidateEffect::Tell(_) => None,
         });
         let own: Vec<Effect> = own.collect();
-        self.trace.hash(&(self.now, n, now, &own));
+        self.engine.trace.hash(&(self.engine.now, n, now, &own));
         if was_shown {
             self.saw(Sometimes::Shown);
         }
@@ -231,22 +231,23 @@ impl World {
 
     /// Sets the alarm for the candidate's deadline.
     fn arm(&mut self, n: usize) {
-        let late = if self.rng.chance(self.mix.late_wake) {
+        let late = if self.engine.rng.chance(self.mix.late_wake) {
             self.fault(Fault::LateWake);
-            self.rng.spread(1_000_000, self.mix.late_max)
+            self.engine.rng.spread(1_000_000, self.mix.late_max)
         } else {
-            self.rng.below(200_000)
+            self.engine.rng.below(200_000)
         };
         let Some(process) = &mut self.nodes[n].process else { return };
         let deadline = process.candidate.deadline();
-        if process.armed == deadline && deadline.is_some_and(|deadline| deadline > process.clock.read(self.now)) {
+        if process.armed == deadline && deadline.is_some_and(|deadline| deadline > process.clock.read(self.engine.now))
+        {
             return;
         }
         process.armed = deadline;
         process.generation += 1;
         let (number, generation) = (process.number, process.generation);
         if let Some(deadline) = deadline {
-            let at = process.clock.real_at(deadline).max(self.now).saturating_add(late);
+            let at = process.clock.real_at(deadline).max(self.engine.now).saturating_add(late);
             self.at(at, Happening::Wake { node: n, process: number, generation });
         }
     }
@@ -257,11 +258,11 @@ impl World {
             CandidateEffect::Tell(said) => return self.tell_group(n, said),
         };
         self.log(Some(n), || describe(&effect));
-        let risky = matches!(effect, Effect::Call { .. }) && self.nodes[n].belief(self.now).is_some();
+        let risky = matches!(effect, Effect::Call { .. }) && self.nodes[n].belief(self.engine.now).is_some();
         match effect {
             Effect::Call { call, request, deadline } => {
                 let Some(process) = &mut self.nodes[n].process else { return };
-                process.call = Some(Awaited { call, sent: process.clock.read(self.now), deadline });
+                process.call = Some(PendingCall { call, sent: process.clock.read(self.engine.now), deadline });
                 if matches!(request, Request::Acquire { .. }) {
                     // Of one that is still being opened a connection, its turn lasts.
                     process.turn.get_or_insert(call);
@@ -280,10 +281,10 @@ impl World {
             }
             Effect::Lead { token, until, version } => {
                 self.lead(n, Belief { token, until, version, renewed: false });
-                if self.rng.chance(self.mix.delete_after_lead) {
+                if self.engine.rng.chance(self.mix.delete_after_lead) {
                     self.delete_row();
                 }
-                if self.rng.chance(self.mix.crash_after_lead) {
+                if self.engine.rng.chance(self.mix.crash_after_lead) {
                     self.fault(Fault::CrashedAtEffect);
                     return self.crash(n);
                 }
@@ -305,13 +306,15 @@ impl World {
     }
 
     fn strike_at_effect(&mut self, n: usize, risky: bool) {
-        if self.rng.chance(self.mix.crash_at_effect) {
+        if self.engine.rng.chance(self.mix.crash_at_effect) {
             self.fault(Fault::CrashedAtEffect);
             self.crash(n);
-        } else if self.rng.chance(self.mix.stall_at_effect) || (risky && self.rng.chance(self.mix.stall_after_send)) {
+        } else if self.engine.rng.chance(self.mix.stall_at_effect)
+            || (risky && self.engine.rng.chance(self.mix.stall_after_send))
+        {
             self.fault(Fault::StalledAtEffect);
             let wait = self.draw_stall(n);
-            let kind = if self.rng.chance(500_000) { StallKind::Runner } else { StallKind::Node };
+            let kind = if self.engine.rng.chance(500_000) { StallKind::Runner } else { StallKind::Node };
             // One thread alone is held up, or the machine.
             self.stall(n, kind, wait, kind == StallKind::Node);
         }
@@ -319,12 +322,19 @@ impl World {
 
     fn lead(&mut self, n: usize, belief: Belief) {
         self.tally.elections += 1;
-        self.roll.led_at = self.now;
+        if self.roll.led < belief.token {
+            if self.roll.led != Token::NONE {
+                self.tally.hand_overs += 1;
+                self.tally.void_terms += belief.token.counter().saturating_sub(self.roll.led.counter() + 1);
+            }
+            self.roll.led = belief.token;
+        }
+        self.roll.led_at = self.engine.now;
         let work = Work {
             number: self.number(),
             token: belief.token,
-            deaf: self.rng.chance(self.mix.deaf_work),
-            stuck: self.rng.chance(self.mix.stuck_work),
+            deaf: self.engine.rng.chance(self.mix.deaf_work),
+            stuck: self.engine.rng.chance(self.mix.stuck_work),
             dying: false,
             kill_by: None,
             reported: false,
@@ -343,7 +353,7 @@ impl World {
         self.check_integrity(n);
         self.check_bound(n);
         self.at(kill_at, Happening::KillByWarden { node: n, work: number });
-        let soon = self.rng.below(self.mix.way_max);
+        let soon = self.engine.rng.below(self.mix.way_max);
         self.after(soon, Happening::Write { node: n, work: number });
         self.healing_led(n, belief.token);
     }
@@ -352,9 +362,9 @@ impl World {
         let no_kill = self.has(DriverFlaw::NoKill);
         let Some(process) = &mut self.nodes[n].process else { return };
         if let Some(belief) = process.belief.take()
-            && process.clock.read(self.now) < belief.until
+            && process.clock.read(self.engine.now) < belief.until
         {
-            self.trace.hash(&belief.token);
+            self.engine.trace.hash(&belief.token);
         }
         let Some(work) = &mut process.work else { return };
         if no_kill && !work.reported {
@@ -374,10 +384,10 @@ impl World {
 
     fn stopped(&mut self, n: usize) {
         let lease = crate::nanos(self.scenario.longest);
-        let pause = self.rng.spread(lease / 1_000, lease / 2);
+        let pause = self.engine.rng.spread(lease / 1_000, lease / 2);
         let Some(process) = &self.nodes[n].process else { return };
         let number = process.number;
-        if self.rng.chance(500_000) {
+        if self.engine.rng.chance(500_000) {
             self.after(pause, Happening::Campaign { node: n, process: number });
         } else {
             self.log(Some(n), || "exits".to_owned());
@@ -402,39 +412,34 @@ impl World {
     /// Its work dies with it, by its warden if that lives.
     fn crash_one(&mut self, n: usize) {
         self.log(Some(n), || "is killed".to_owned());
-        let warden = self.rng.chance(self.mix.warden);
+        let warden = self.engine.rng.chance(self.mix.warden);
         let Some(process) = self.nodes[n].process.take() else { return };
         self.drop_flights(|flight| flight.is_by(process.number));
         self.end_client(process.number);
         if let Some(belief) = process.belief.filter(|_| warden) {
             let asker = Asker { id: process.id, label: self.nodes[n].part.label.clone() };
             self.nodes[n].remains = Some(Remains { asker, version: belief.version, tries: 0 });
-            let soon = self.rng.below(self.mix.way_max);
+            let soon = self.engine.rng.below(self.mix.way_max);
             self.after(soon, Happening::Warden { node: n, id: process.id });
         }
         if process.belief.is_some_and(|belief| !belief.renewed) {
             self.saw(Sometimes::CrashedAfterLead);
         }
         let lease = crate::nanos(self.scenario.longest);
-        let pause = self.rng.spread(lease / 1_000, lease * 2);
+        let pause = self.engine.rng.spread(lease / 1_000, lease * 2);
         self.after(pause, Happening::Start { node: n });
     }
 
     fn log_message(&mut self, n: usize, message: &Message) {
         self.log(Some(n), || match message {
             Message::Event(Event::Done { result: Ok(reply), .. }) => {
-                format!("hears {}", crate::network::describe_reply(reply))
+                format!("hears {}", crate::flight::describe_reply(reply))
             }
             Message::Event(Event::Done { result: Err(error), .. }) => format!("hears of a failure: {error:?}"),
             Message::Event(other) => format!("handles {other:?}"),
             Message::Said(said) => format!("is told {said:?}"),
         });
     }
-}
-
-/// Whether an event has another source than what uses the candidate.
-pub(crate) fn from_outside(event: &Event) -> bool {
-    matches!(event, Event::Wake | Event::Hint | Event::Done { .. })
 }
 
 /// A preference for half of the candidates, drawn by their random identities.
@@ -462,7 +467,7 @@ fn config(id: CandidateId, part: &Part, (rank, turn): (Rank, Turn), bug: Option<
 fn describe(effect: &Effect) -> String {
     let until = |until: &Instant| format!("until {until}");
     match effect {
-        Effect::Call { request, .. } => format!("sends {}", crate::network::describe_request(request)),
+        Effect::Call { request, .. } => format!("sends {}", crate::flight::describe_request(request)),
         Effect::Abandon { call } => format!("abandons call {}", call.0),
         Effect::Lead { token, until: end, .. } => format!("LEADS with token {token} {}", until(end)),
         Effect::Extend { until: end, version } => format!("leads on {} ({version})", until(end)),

@@ -12,11 +12,11 @@ use primacy_core::registers::{Descriptor, MemberEventKind, ProcessId, Reply, Req
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Registers {
     table: Table,
-    beside: BTreeMap<ProcessId, Beside>,
+    beside: BTreeMap<ProcessId, CheckerState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Beside {
+struct CheckerState {
     /// The counter that a crash leaves.
     durable: u64,
     /// The counter now, and since when it is that: what the checkers go by, whatever the table says.
@@ -40,7 +40,7 @@ pub(crate) struct Row {
 
 /// What a step has done beside its reply, for the checkers.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct StepRecord {
     /// A number was given that nobody had.
     pub(crate) numbered: Option<u64>,
     /// Rows that were removed by an eviction.
@@ -63,7 +63,7 @@ impl Registers {
     }
 
     fn known(&self, member: &TableMember) -> Row {
-        let Beside { beaten_at, joined_at, lost_at, .. } = self.beside[&member.descriptor.process];
+        let CheckerState { beaten_at, joined_at, lost_at, .. } = self.beside[&member.descriptor.process];
         Row { descriptor: member.descriptor.clone(), beaten_at, joined_at, lost_at }
     }
 
@@ -90,14 +90,20 @@ impl Registers {
         lost
     }
 
-    /// Takes one step; `any_counter`: evicts whoever is named, a planted bug.
-    pub(crate) fn step(&mut self, now: u64, request: &Request, sighting: Sighting, any_counter: bool) -> (Reply, Done) {
+    /// Takes one step; `any_counter`: evicts the process that is named, a planted bug.
+    pub(crate) fn step(
+        &mut self,
+        now: u64,
+        request: &Request,
+        sighting: Sighting,
+        any_counter: bool,
+    ) -> (Reply, StepRecord) {
         let forged = any_counter.then(|| self.with_present_counters(request));
         let request = forged.as_ref().unwrap_or(request);
-        let (mut done, mut events) = (Done::default(), Vec::new());
+        let (mut done, mut events) = (StepRecord::default(), Vec::new());
         let round = self.vars().map(|vars| vars.round);
         let mut named: BTreeMap<ProcessId, Row> = match request {
-            Request::Survey { evict, .. } => {
+            Request::MembershipScan { evict, .. } => {
                 evict.iter().filter_map(|(process, ..)| Some((*process, self.row(*process)?))).collect()
             }
             _ => BTreeMap::new(),
@@ -106,7 +112,7 @@ impl Registers {
         for event in events {
             match event {
                 MemberEventKind::Joined { process, .. } => {
-                    let beside = Beside { durable: 1, counter: 1, beaten_at: now, joined_at: now, lost_at: None };
+                    let beside = CheckerState { durable: 1, counter: 1, beaten_at: now, joined_at: now, lost_at: None };
                     self.beside.insert(process, beside);
                     done.numbered = self.vars().map(|vars| vars.max_id);
                 }
@@ -130,8 +136,8 @@ impl Registers {
         }
         let is_durable = match request {
             Request::Join { .. } | Request::Leave { .. } => true,
-            Request::Survey { evict, round, .. } => {
-                matches!(reply, Reply::Surveyed { .. }) && (!evict.is_empty() || round.is_some())
+            Request::MembershipScan { evict, round, .. } => {
+                matches!(reply, Reply::Scanned { .. }) && (!evict.is_empty() || round.is_some())
             }
             Request::Beat { .. } => false,
         };
@@ -144,7 +150,7 @@ impl Registers {
     /// The request that a store takes this one for which does not look at counters when it evicts.
     fn with_present_counters(&self, request: &Request) -> Request {
         let mut request = request.clone();
-        if let Request::Survey { process: leader, evict, .. } = &mut request {
+        if let Request::MembershipScan { process: leader, evict, .. } = &mut request {
             for (process, counter, _) in evict {
                 // The leader's own beat comes before.
                 let own = u64::from(process == leader);

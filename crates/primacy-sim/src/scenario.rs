@@ -1,31 +1,19 @@
 //! What a seed stands for: who takes part, with which timing and clocks, and which faults strike how often.
 
+mod company;
+
 use std::time::Duration;
 
-use primacy_core::select::Rank;
 use primacy_core::{Label, Timing, TimingSettings};
 
 use crate::oracle::Oracle;
-use crate::peers::{Chooser, Setting};
 use crate::planted::{DriverFlaw, Planted};
-use crate::protocol::{Company, Protocol};
+use crate::profile::{Part, Profile, Steady, draw_ppm};
+use crate::protocol::Protocol;
 use crate::rng::Rng;
-
-/// Which promises are put to the test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-pub enum Profile {
-    /// Each seed draws one of the others, most often `faults`.
-    All,
-    /// Everything may fail that primacy promises to withstand.
-    Faults,
-    /// As `faults`, and the store goes back in time.
-    Regress,
-    /// As `faults`, and clocks are wrong by more than the configured bound.
-    Wild,
-    /// Nothing fails but what the drills of the healed phase do: what failover costs.
-    Calm,
-}
+use crate::voters::chooser::Chooser;
+use crate::voters::setting::Setting;
+pub(crate) use company::GroupSetup;
 
 /// What to simulate beside the seed.
 #[derive(Clone, Debug)]
@@ -45,20 +33,16 @@ pub struct Setup {
     /// In which order candidates ask; drawn for each if absent.
     pub chooser: Option<Chooser>,
     /// Voters are exchanged in every world among peers, and not in a third of them.
-    pub exchanges: bool,
+    pub reconfigurations: bool,
+    /// Frames keep no order in any world among peers, are lost each for itself and come twice, often late.
+    pub strays: bool,
+    /// Drills of the calm are done whether or not the leader can do without the voter that is struck, and what it costs is counted:
+    /// a leadership that is lost by them breaks no promise.
+    pub unspared: bool,
     /// A bug for the checkers to find.
     pub planted: Option<Planted>,
     /// Promises that are not checked, to see what the others find alone.
     pub muted: Vec<Oracle>,
-}
-
-/// A long time in which only packets are lost, and the leader must stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steady {
-    /// For how long, once there is a leader.
-    pub span: Duration,
-    /// Packets lost between two hosts, in parts per million.
-    pub loss_ppm: u32,
 }
 
 impl Setup {
@@ -72,26 +56,13 @@ impl Setup {
             latency: None,
             steady: None,
             chooser: None,
-            exchanges: false,
+            reconfigurations: false,
+            strays: false,
+            unspared: false,
             planted: None,
             muted: Vec::new(),
         }
     }
-}
-
-/// One candidate's part.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    /// What people call it.
-    pub(crate) label: Label,
-    /// Its timing.
-    pub(crate) timing: Timing,
-    /// The error of its clock's rate.
-    pub(crate) ppm: i32,
-    /// The process that it shares with others, in the `registers` protocol.
-    pub(crate) house: Option<usize>,
-    /// How it stands by preference there; `None`: it never leads.
-    pub(crate) rank: Option<Rank>,
 }
 
 /// A world before its first moment.
@@ -104,9 +75,14 @@ pub(crate) struct Scenario {
     /// Promises that are not checked.
     pub(crate) muted: Vec<Oracle>,
     /// How the candidates of the `registers` protocol take part, if there are any.
-    pub(crate) company: Option<Company>,
+    pub(crate) company: Option<GroupSetup>,
     /// In which order candidates ask, if they all go by one.
     pub(crate) chooser: Option<Chooser>,
+    /// Whether drills ask nobody if a leader can do without a voter.
+    pub(crate) unspared: bool,
+    /// Hints come in bursts this far from each other, on average, although nothing has changed; and what else is drawn for them.
+    /// With a store only: among peers a candidate that resumes hears them before its connections see how long they were silent.
+    pub(crate) bursts: Option<(u64, Rng)>,
     /// The leader must stay for so long, whatever packets are lost.
     pub(crate) steady: Option<Steady>,
     /// Who grants the lease, if that is no store.
@@ -277,7 +253,7 @@ impl Scenario {
         let crowd = protocol == Protocol::Registers && setup.candidates.is_none() && other.chance(60_000);
         let count = if crowd { count + 9 } else { count };
         let (mut parts, uniform) = draw_parts(count, setup, profile, &mut rng);
-        let company = Company::draw(protocol, &mut parts, &mut other);
+        let company = GroupSetup::draw(protocol, &mut parts, &mut other);
         let longest = parts.iter().map(|part| part.timing.lease()).max().unwrap_or(Timing::DEFAULT_LEASE);
         let shortest_call = parts.iter().map(|part| part.timing.call_timeout()).min().unwrap_or(longest);
         let longest_call = parts.iter().map(|part| part.timing.call_timeout()).max().unwrap_or(longest);
@@ -292,8 +268,11 @@ impl Scenario {
             Some(steady) => Setting::steady(&parts, steady, profile, &mut other),
             None => {
                 let mut rng = Rng::new(seed ^ 0x766f_7465_7273_2e2e);
-                let setting = Setting::draw(&parts, profile, longest, shortest_call, &mut other);
-                setting.with_exchanges(&parts, profile, crate::nanos(longest), setup.exchanges, &mut rng)
+                let mut setting = Setting::draw(&parts, profile, longest, shortest_call, &mut other);
+                if setup.strays {
+                    setting.stray();
+                }
+                setting.with_reconfigurations(&parts, profile, crate::nanos(longest), setup.reconfigurations, &mut rng)
             }
         });
         let mut fault_span = crate::nanos(longest) * leases;
@@ -313,6 +292,8 @@ impl Scenario {
             planted: setup.planted,
             muted: setup.muted.clone(),
             company,
+            unspared: setup.unspared,
+            bursts: draw_bursts(seed, profile, crate::nanos(longest)).filter(|_| !among_peers),
             steady: setup.steady,
             chooser: setup.chooser,
             peers,
@@ -343,16 +324,6 @@ impl Scenario {
 /// For so long at least faults strike among peers.
 const PEERS_SPAN: u64 = 2_000_000_000;
 
-impl Profile {
-    /// No majority of disks goes back in time.
-    const fn among_peers(self) -> Self {
-        match self {
-            Self::Regress => Self::Faults,
-            other => other,
-        }
-    }
-}
-
 /// In some worlds opening a connection takes longer than any call may, and no longer than half of what opening may: a way to the
 /// store that carries the timing. From a stream of its own, so that all other worlds stay what they are.
 fn draw_opening(seed: u64, setup: &Setup, longest_call: Duration, shortest: Duration) -> Option<u64> {
@@ -360,6 +331,12 @@ fn draw_opening(seed: u64, setup: &Setup, longest_call: Duration, shortest: Dura
     let always = setup.planted == Some(Planted::Driver(DriverFlaw::OpensAnew));
     let (least, most) = (crate::nanos(longest_call) * 2, crate::nanos(shortest) / 2);
     (least < most && (always || rng.chance(150_000))).then(|| rng.between(least, most))
+}
+
+/// In some worlds somebody makes hints up, many at a time and in the calm too. From a stream of its own, as [`draw_opening`].
+fn draw_bursts(seed: u64, profile: Profile, lease: u64) -> Option<(u64, Rng)> {
+    let mut rng = Rng::new(seed ^ 0x6275_7273_7473_2e2e);
+    (profile != Profile::Calm && rng.chance(100_000)).then(|| (rng.spread(lease / 16, lease * 4), rng))
 }
 
 fn draw_profile(profile: Profile, rng: &mut Rng) -> Profile {
@@ -411,16 +388,6 @@ fn draw_timing(lease: u64, drift_ppm: u32, rng: &mut Rng) -> Timing {
     Timing::new(drawn)
         .or_else(|_| Timing::new(TimingSettings { grace: Duration::ZERO, ..settings }))
         .expect("a lease from 100ms, an allowed drift and no grace are valid")
-}
-
-/// The error of a clock's rate: half of all clocks are as wrong as they may be.
-pub(crate) fn draw_ppm(bound: u32, profile: Profile, rng: &mut Rng) -> i32 {
-    let bound = if profile == Profile::Wild { 200_000 } else { bound as i32 };
-    match rng.below(4) {
-        0 => bound,
-        1 => -bound,
-        _ => rng.between(0, 2 * bound as u64) as i32 - bound,
-    }
 }
 
 impl Mix {

@@ -2,107 +2,19 @@
 
 use std::collections::VecDeque;
 
-use primacy_core::lease::{self, CallError, CallId, Sighting, Version};
+use primacy_core::lease::{CallError, CallId};
 use primacy_core::registers::{
-    self, Candidacy, Config, FromGroup, GroupCandidate, ProcessContext, ProcessEffect, ProcessEvent, ProcessId, ToGroup,
+    Candidacy, Config, FromGroup, GroupCandidate, ProcessContext, ProcessEffect, ProcessEvent, ProcessId, ToGroup,
 };
-use primacy_core::{CandidateId, Instant};
+use primacy_core::{CandidateId, lease, registers};
 
 use crate::clock::Clock;
-use crate::node::{Process, Stall, StallKind};
+use crate::host::SimProcess;
+use crate::node::{Message, Stall, StallKind};
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
-use crate::rng::Rng;
-use crate::scenario::Scenario;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
-
-/// Where a process of this protocol runs: one machine, with the candidates of these nodes.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessHost {
-    pub(crate) nodes: Vec<usize>,
-    pub(crate) household: Option<SimProcess>,
-    pub(crate) stall: Option<Stall>,
-    /// Until when something has kept its group from beating in time, for the checkers.
-    pub(crate) hindered_until: u64,
-}
-
-/// The group of one process, and its driver.
-#[derive(Debug)]
-pub(crate) struct SimProcess {
-    pub(crate) number: u64,
-    pub(crate) process: ProcessId,
-    /// What the product runs too.
-    pub(crate) core: registers::Process,
-    pub(crate) clock: Clock,
-    pub(crate) started_at: u64,
-    entropy: Rng,
-    mailbox: VecDeque<ProcessEvent>,
-    effects: VecDeque<ProcessEffect>,
-    call: Option<CallId>,
-    pub(crate) armed: Option<Instant>,
-    generation: u64,
-    /// Calls in the present part of the healed phase.
-    pub(crate) calls: u32,
-}
-
-/// What the driver of a candidate handles.
-#[derive(Clone, Debug)]
-pub(crate) enum Message {
-    /// Something for the candidate itself.
-    Event(lease::Event),
-    /// What its group says.
-    Said(FromGroup),
-}
-
-impl ProcessHost {
-    /// The houses of a world, empty.
-    pub(crate) fn all(scenario: &Scenario) -> Vec<Self> {
-        let mut houses: Vec<Self> = Vec::new();
-        houses.resize_with(scenario.company.map_or(0, |company| company.houses), Self::default);
-        for (node, part) in scenario.parts.iter().enumerate() {
-            if let Some(house) = part.house {
-                houses[house].nodes.push(node);
-            }
-        }
-        houses
-    }
-
-    pub(crate) fn is_stopped(&self, now: u64) -> bool {
-        self.stall.is_some_and(|stall| now < stall.until)
-    }
-}
-
-impl Message {
-    /// Whether it may be handled after something that comes later from elsewhere.
-    pub(crate) fn is_from_outside(&self) -> bool {
-        match self {
-            Self::Event(event) => crate::process::from_outside(event),
-            _ => true,
-        }
-    }
-}
-
-impl Process {
-    /// Whether nobody tells it of changes: it is not in line.
-    pub(crate) fn is_deaf(&self) -> bool {
-        !self.candidate.listens()
-    }
-
-    /// Remembers for the checkers what the candidate has just been shown, if it took it for true.
-    pub(crate) fn note_shown(&mut self, shown: Option<Sighting>, now: Instant) -> bool {
-        let Some(sighting) = shown.filter(|_| self.candidate.lease().view().seen_at == Some(now)) else { return false };
-        let version = sighting.record.as_ref().map_or(Version::default(), |record| record.version);
-        self.notes.highest = self.notes.highest.max(version);
-        self.notes.token = self.notes.token.max(sighting.remembered);
-        if let Some((holder, token)) =
-            sighting.record.and_then(|record| Some((record.holder?.id, record.version.token)))
-        {
-            self.notes.leaders.insert((holder, token));
-        }
-        true
-    }
-}
 
 impl World {
     /// The nodes whose candidates share a process with this one, itself among them.
@@ -152,7 +64,7 @@ impl World {
 
     fn found(&mut self, house: usize, clock: Clock) {
         let Some(company) = self.scenario.company else { return };
-        let bits = (u128::from(self.rng.bits()) << 64) | u128::from(self.rng.bits());
+        let bits = (u128::from(self.engine.rng.bits()) << 64) | u128::from(self.engine.rng.bits());
         let process = ProcessId::from_bits(bits);
         let config = Config { process, rounds: company.rounds, fail_back: company.fail_back };
         let household = SimProcess {
@@ -160,8 +72,8 @@ impl World {
             process,
             core: self.group(config),
             clock,
-            started_at: self.now,
-            entropy: self.rng.fork(),
+            started_at: self.engine.now,
+            entropy: self.engine.rng.fork(),
             mailbox: VecDeque::new(),
             effects: VecDeque::new(),
             call: None,
@@ -205,7 +117,7 @@ impl World {
         {
             self.saw(Sometimes::FromReserve);
         }
-        let hop = self.rng.below(50_000);
+        let hop = self.engine.rng.below(50_000);
         let Some(household) = &mut self.houses[house].household else { return };
         household.mailbox.push_back(ProcessEvent::FromCandidate(said));
         let household = household.number;
@@ -235,7 +147,7 @@ impl World {
     ) {
         let Some(own) = self.houses[house].household.as_mut().filter(|own| own.number == household) else { return };
         if own.call != Some(call) {
-            if !self.rng.chance(self.mix.stale_answer) {
+            if !self.engine.rng.chance(self.mix.stale_answer) {
                 return;
             }
             self.fault(Fault::StaleAnswer);
@@ -250,7 +162,7 @@ impl World {
     pub(crate) fn run_group(&mut self, h: usize) {
         loop {
             let house = &mut self.houses[h];
-            if self.violation.is_some() || house.is_stopped(self.now) {
+            if self.violation.is_some() || house.is_stopped(self.engine.now) {
                 return;
             }
             let Some(household) = &mut house.household else { return };
@@ -268,12 +180,12 @@ impl World {
     fn step_group(&mut self, h: usize, event: ProcessEvent) {
         self.log_group(h, || match &event {
             ProcessEvent::Done { result: Ok(reply), .. } => {
-                format!("hears {}", crate::membership::describe_reply(reply))
+                format!("hears {}", crate::host::describe_reply(reply))
             }
             ProcessEvent::Done { result: Err(error), .. } => format!("hears of a failure: {error:?}"),
             other => format!("handles {other:?}"),
         });
-        let real = self.now;
+        let real = self.engine.now;
         let Some(household) = &mut self.houses[h].household else { return };
         if let ProcessEvent::Done { call, .. } = &event {
             household.call.take_if(|awaited| awaited == call);
@@ -284,7 +196,7 @@ impl World {
         let entropy = &mut household.entropy;
         let mut context = ProcessContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
         household.core.handle(event, &mut context);
-        self.trace.hash(&(real, h, now, effects.len()));
+        self.engine.trace.hash(&(real, h, now, effects.len()));
         let waits = awaits_turn && effects.is_empty();
         household.effects.extend(effects);
         if waits {
@@ -293,7 +205,7 @@ impl World {
     }
 
     fn carry_out_of_group(&mut self, h: usize, effect: ProcessEffect) {
-        self.log_group(h, || crate::membership::describe_effect(&effect));
+        self.log_group(h, || crate::host::describe_effect(&effect));
         let Some(household) = &mut self.houses[h].household else { return };
         let number = household.number;
         match effect {
@@ -301,7 +213,7 @@ impl World {
                 household.call = Some(call);
                 household.calls += 1;
                 self.send_round(h, number, call, request);
-                if self.rng.chance(self.mix.crash_at_effect)
+                if self.engine.rng.chance(self.mix.crash_at_effect)
                     && let Some(node) = self.houses[h].nodes.first().copied()
                 {
                     self.fault(Fault::CrashedAtEffect);
@@ -326,20 +238,20 @@ impl World {
 
     /// Sometimes the thread of a group is held up between two effects.
     fn hold_up(&mut self, h: usize) {
-        if self.rng.chance(self.mix.stall_at_effect)
+        if self.engine.rng.chance(self.mix.stall_at_effect)
             && let Some(node) = self.houses[h].nodes.first().copied()
             && !self.healing.has_begun()
         {
             self.fault(Fault::StalledAtEffect);
             let wait = self.draw_stall(node);
-            let until = self.now + wait.max(1);
-            self.stall_group(node, Stall { kind: StallKind::Runner, since: self.now, until });
+            let until = self.engine.now + wait.max(1);
+            self.stall_group(node, Stall { kind: StallKind::Runner, since: self.engine.now, until });
         }
     }
 
     /// Puts what the group says into the mailbox of a candidate, if that still runs.
     fn post(&mut self, h: usize, to: CandidateId, said: FromGroup) {
-        let hop = self.rng.below(50_000);
+        let hop = self.engine.rng.below(50_000);
         let is_meant = |node: &usize| self.nodes[*node].process.as_ref().is_some_and(|process| process.id == to);
         let Some(node) = self.houses[h].nodes.iter().copied().find(is_meant) else { return };
         let Some(process) = &mut self.nodes[node].process else { return };
@@ -355,12 +267,12 @@ impl World {
     }
 
     fn arm_group(&mut self, h: usize) {
-        let now = self.now;
-        let late = if self.rng.chance(self.mix.late_wake) {
+        let now = self.engine.now;
+        let late = if self.engine.rng.chance(self.mix.late_wake) {
             self.fault(Fault::LateWake);
-            self.rng.spread(1_000_000, self.mix.late_max)
+            self.engine.rng.spread(1_000_000, self.mix.late_max)
         } else {
-            self.rng.below(200_000)
+            self.engine.rng.below(200_000)
         };
         let Some(household) = &mut self.houses[h].household else { return };
         let deadline = household.core.deadline();
@@ -383,22 +295,5 @@ impl World {
     fn log_group(&mut self, h: usize, text: impl FnOnce() -> String) {
         let node = self.houses[h].nodes.first().copied();
         self.log(node, || format!("group {h} {}", text()));
-    }
-}
-
-impl SimProcess {
-    /// Its machine has slept.
-    pub(crate) fn suspended(&mut self, at_once: bool) {
-        let event = ProcessEvent::Suspended;
-        if at_once {
-            self.mailbox.push_front(event);
-        } else {
-            self.mailbox.push_back(event);
-        }
-    }
-
-    /// Whether anybody takes part through it.
-    pub(crate) fn is_wanted(&self) -> bool {
-        !self.core.candidates().is_empty()
     }
 }

@@ -7,28 +7,8 @@ use primacy_core::lease::row::{self, Order, Verdict};
 use primacy_core::lease::{Record, Reply, Request, Sighting, Standing, WaitQueue};
 use primacy_core::{CandidateId, Instant, Label, Token, registers};
 
-use crate::planted::Planted;
-use crate::registers::{Done, Registers};
-use crate::tally::kinds;
-
-kinds! {
-    /// A planted bug of a store.
-    StoreFlaw {
-        RenewByLabel = "renews for whoever has the holder's label",
-        AcquireUnwatched = "grants the lease whatever version was watched",
-        AnyAbsence = "grants a missing row whatever was granted since it was seen missing",
-        AcquireAnyIntent = "grants the lease against orders that the candidate has not seen",
-        TokenReset = "a release sets the token back",
-        TokenKept = "a takeover keeps the former token",
-        ReleaseDeletes = "a release deletes the row and the memory of its token",
-        BlindRelease = "a release empties the row whoever holds it",
-        ReleaseAnyToken = "releases for the holder whatever its token and beat",
-        RenewStandsStill = "a renewal does not change the version",
-        ForgetsEpoch = "comes back from an older state in the old epoch",
-        EvictsAnyCounter = "evicts whoever is named, whatever its counter is by now",
-        LosesCommits = "acknowledges what it loses in the next outage",
-    }
-}
+use crate::planted::{Planted, StoreFlaw};
+use crate::registers::{Registers, StepRecord};
 
 /// Who asks the store for something.
 #[derive(Clone, Debug)]
@@ -190,8 +170,8 @@ impl Store {
             (StoreFlaw::AcquireUnwatched, Request::Acquire { expect, .. }, _) => {
                 *expect = row.map(Record::expectation);
             }
-            (StoreFlaw::AcquireAnyIntent, Request::Acquire { expect: Some(expect), .. }, Some(row)) => {
-                expect.intent = row.intent;
+            (StoreFlaw::AcquireAnyOrders, Request::Acquire { expect: Some(expect), .. }, Some(row)) => {
+                expect.order_number = row.order_number;
             }
             (StoreFlaw::RenewByLabel, Request::Renew { id, version, .. }, Some(row)) => {
                 let namesake = row.holder.as_ref().filter(|holder| holder.label == *asker)?;
@@ -207,7 +187,7 @@ impl Store {
     }
 
     /// One call of a group.
-    pub(crate) fn round(&mut self, now: u64, request: &registers::Request) -> (registers::Reply, Done) {
+    pub(crate) fn round(&mut self, now: u64, request: &registers::Request) -> (registers::Reply, StepRecord) {
         let sighting = self.sighting(now, CandidateId::from_bits(0));
         let sighting = Sighting { standing: Standing::default(), ..sighting };
         let any_counter = self.flaw == Some(StoreFlaw::EvictsAnyCounter);
@@ -342,7 +322,8 @@ mod tests {
         let (a, b) = (asker(1), asker(2));
         let first = applied(store.step(0, &a, &acquire(&a, None)));
         assert!(matches!(store.step(1, &b, &acquire(&b, None)), Reply::Conflict(_)));
-        let renew = |version| Request::Renew { id: a.id, version, lease: Duration::from_secs(10), fulfilled: None };
+        let renew =
+            |version| Request::Renew { id: a.id, version, lease: Duration::from_secs(10), completed_order: None };
         let second = applied(store.step(2, &a, &renew(first.version)));
         assert!(matches!(store.step(3, &a, &renew(first.version)), Reply::Conflict(_)), "another beat");
         assert!(matches!(store.step(3, &b, &acquire(&b, Some(first.expectation()))), Reply::Conflict(_)));

@@ -41,6 +41,7 @@ kinds! {
         StaleAnswer = "answer of an abandoned call handed over all the same",
         HintLost = "hint lost",
         HintDoubled = "hint doubled or made up",
+        HintsBurst = "hints in a burst although nothing had changed",
         LateWake = "process woken late",
         Reordered = "events handled in another order than they came",
         StalledRunner = "process stopped, work going on",
@@ -77,6 +78,15 @@ kinds! {
         DiskFailed = "flush failed, and the voter ended",
         BeatsLost = "store crashed, and beats were lost",
         Churned = "graceful stop, resignation, or end of work",
+    }
+}
+
+kinds! {
+    /// A drill of the healed phase that was left out, since it could have cost a leadership or there was nobody to replace one.
+    Skipped {
+        Restart = "a voter was not restarted: without it the leader would have had no majority",
+        Exchange = "no voter was exchanged: one did not support the leader",
+        Deafness = "a leader was not made deaf: nobody else could have led",
     }
 }
 
@@ -133,6 +143,7 @@ kinds! {
         CaughtUp = "a voter that had missed a term was asked to support it",
         Withdrawn = "a voter was bound for less since a renewal was withdrawn",
         WonOver = "a voter that had supported another in the leader's term came over",
+        CameBack = "a voter that had supported a later claim in vain came back to the leader",
         BootWait = "a voter restarted and was bound",
         LostUnsynced = "a voter lost what it had written and not flushed",
         Deafened = "a leader that was heard and heard nothing was replaced within the bound",
@@ -140,7 +151,7 @@ kinds! {
         FinishedByOther = "an exchange of voters was finished by another than had begun it",
         LearnedLate = "a voter that had been away learned of later voters",
         CalmRestart = "a voter restarted in the calm, and nobody was to notice",
-        CalmExchange = "a voter was exchanged in the calm, and nobody was to notice",
+        CalmReconfiguration = "a voter was exchanged in the calm, and nobody was to notice",
         HintLed = "a waiter led on a hint before its next look",
         OpeningOutlived = "a connection was opened although the call that wanted it had been given up",
     }
@@ -157,11 +168,12 @@ impl Sometimes {
                 | Self::Deafened
                 | Self::Withdrawn
                 | Self::WonOver
+                | Self::CameBack
                 | Self::LedThrough
                 | Self::FinishedByOther
                 | Self::LearnedLate
                 | Self::CalmRestart
-                | Self::CalmExchange
+                | Self::CalmReconfiguration
         )
     }
 
@@ -212,10 +224,19 @@ pub struct Tally {
     pub events: u64,
     /// Leaderships begun.
     pub elections: u64,
+    /// Leaderships that followed another in the same world.
+    pub hand_overs: u64,
+    /// Terms between two leaderships in which nobody led: several candidates asked, and none of them had a majority.
+    pub void_terms: u64,
     /// Writes that reached the fenced resource.
     pub writes: u64,
     faults: Vec<u64>,
     sometimes: Vec<u64>,
+    skipped: Vec<u64>,
+    /// Simulated time in which nothing failed but by drills.
+    pub calm_nanos: u128,
+    /// Leaderships that were lost in that time although nobody took them away; counted where drills spare nobody.
+    pub lost: u64,
     /// Processes evicted.
     pub evictions: u64,
     /// Changes of the round time.
@@ -234,7 +255,12 @@ pub struct Tally {
 impl Tally {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self { faults: vec![0; Fault::ALL.len()], sometimes: vec![0; Sometimes::ALL.len()], ..Self::default() }
+        Self {
+            faults: vec![0; Fault::ALL.len()],
+            sometimes: vec![0; Sometimes::ALL.len()],
+            skipped: vec![0; Skipped::ALL.len()],
+            ..Self::default()
+        }
     }
 
     /// Counts a fault.
@@ -245,6 +271,16 @@ impl Tally {
     /// Counts something that should happen.
     pub fn saw(&mut self, what: Sometimes) {
         self.sometimes[what as usize] += 1;
+    }
+
+    /// Counts a drill that was left out.
+    pub fn skip(&mut self, drill: Skipped) {
+        self.skipped[drill as usize] += 1;
+    }
+
+    /// How often a drill was left out.
+    pub fn skipped(&self, drill: Skipped) -> u64 {
+        self.skipped.get(drill as usize).copied().unwrap_or_default()
     }
 
     /// How often a fault was injected.
@@ -284,9 +320,14 @@ impl Tally {
         self.nanos += other.nanos;
         self.events += other.events;
         self.elections += other.elections;
+        self.hand_overs += other.hand_overs;
+        self.void_terms += other.void_terms;
         self.writes += other.writes;
         add_each(&mut self.faults, &other.faults);
         add_each(&mut self.sometimes, &other.sometimes);
+        add_each(&mut self.skipped, &other.skipped);
+        self.calm_nanos += other.calm_nanos;
+        self.lost += other.lost;
         self.evictions += other.evictions;
         self.round_changes += other.round_changes;
         self.registers += other.registers;

@@ -3,20 +3,20 @@
 use primacy_core::lease::Event;
 use primacy_core::{Instant, Token};
 
+use crate::node::Message;
 use crate::oracle::Oracle;
 use crate::planted::DriverFlaw;
-use crate::sim_process::Message;
 use crate::tally::{Fault, Sometimes};
 use crate::world::{Happening, World};
 
 impl World {
     /// The work writes: it looks at the deadline, and then sends.
     pub(crate) fn write(&mut self, n: usize, number: u64) {
-        if let Some(until) = self.nodes[n].frozen_until(self.now) {
+        if let Some(until) = self.nodes[n].frozen_until(self.engine.now) {
             return self.at(until, Happening::Write { node: n, work: number });
         }
         let unchecked = self.has(DriverFlaw::UncheckedWork);
-        let believes = self.nodes[n].belief(self.now).is_some();
+        let believes = self.nodes[n].belief(self.engine.now).is_some();
         let was_stopped = self.nodes[n].stall.is_some();
         let Some(process) = &self.nodes[n].process else { return };
         let writer = process.number;
@@ -24,9 +24,13 @@ impl World {
             return;
         };
         if believes || unchecked {
-            let late = self.rng.chance(self.mix.late_write);
+            let late = self.engine.rng.chance(self.mix.late_write);
             let lease = crate::nanos(self.scenario.longest);
-            let way = if late { self.rng.spread(lease / 16, lease * 3) } else { self.rng.below(self.mix.way_max) };
+            let way = if late {
+                self.engine.rng.spread(lease / 16, lease * 3)
+            } else {
+                self.engine.rng.below(self.mix.way_max)
+            };
             if late {
                 self.fault(Fault::LateWrite);
             }
@@ -35,7 +39,7 @@ impl World {
         } else if was_stopped {
             self.saw(Sometimes::StaleChecked);
         }
-        let pause = self.rng.between(self.mix.write_every / 2, self.mix.write_every * 2);
+        let pause = self.engine.rng.between(self.mix.write_every / 2, self.mix.write_every * 2);
         self.after(pause.max(1_000), Happening::Write { node: n, work: number });
     }
 
@@ -47,7 +51,7 @@ impl World {
         }
         self.ledger.witness = self.ledger.witness.max(token);
         let admitted = self.has(DriverFlaw::OpenFence) || self.fence.admit(token).is_ok();
-        self.trace.hash(&(self.now, writer, token, admitted));
+        self.engine.trace.hash(&(self.engine.now, writer, token, admitted));
         if admitted {
             self.check_admitted(writer, token);
         } else {
@@ -58,7 +62,7 @@ impl World {
     /// The work is told to stop. It may go on until `by`.
     pub(crate) fn drain(&mut self, n: usize, by: Instant) {
         let grace = crate::nanos(self.nodes[n].timing().grace());
-        let stops_after = self.rng.below(grace + grace / 4 + 1);
+        let stops_after = self.engine.rng.below(grace + grace / 4 + 1);
         let early = self.has(DriverFlaw::DrainedEarly);
         let Some(process) = &mut self.nodes[n].process else { return };
         let kill_at = process.clock.real_at(by);
@@ -72,12 +76,12 @@ impl World {
         if !work.deaf {
             self.after(stops_after, Happening::WorkGone { node: n, work: number });
         }
-        self.at(kill_at.max(self.now), Happening::KillByRunner { node: n, work: number });
+        self.at(kill_at.max(self.engine.now), Happening::KillByRunner { node: n, work: number });
     }
 
     /// The runner's patience with its work is over. If the runner itself is stopped, the warden has to do it.
     pub(crate) fn kill_by_runner(&mut self, n: usize, number: u64) {
-        if !self.nodes[n].is_stopped(self.now) && self.nodes[n].work(number).is_some() {
+        if !self.nodes[n].is_stopped(self.engine.now) && self.nodes[n].work(number).is_some() {
             self.saw(Sometimes::KilledAtLimit);
             self.kill_work(n);
         }
@@ -85,7 +89,7 @@ impl World {
 
     /// The warden kills so early that the work is dead at the last deadline that it heard of (rule R10).
     pub(crate) fn kill_by_warden(&mut self, n: usize, number: u64) {
-        if let Some(until) = self.nodes[n].frozen_until(self.now) {
+        if let Some(until) = self.nodes[n].frozen_until(self.engine.now) {
             return self.at(until, Happening::KillByWarden { node: n, work: number });
         }
         if self.nodes[n].work(number).is_none() {
@@ -94,12 +98,12 @@ impl World {
         let Some(process) = &self.nodes[n].process else { return };
         let kill = self.nodes[n].part.timing.kill();
         match process.belief {
-            Some(belief) if process.clock.read(self.now) < belief.until - kill => {
+            Some(belief) if process.clock.read(self.engine.now) < belief.until - kill => {
                 let at = process.clock.real_at(belief.until - kill);
                 self.at(at, Happening::KillByWarden { node: n, work: number });
             }
             _ => {
-                if self.nodes[n].is_stopped(self.now) {
+                if self.nodes[n].is_stopped(self.engine.now) {
                     self.saw(Sometimes::KilledByWarden);
                 }
                 self.kill_work(n);
@@ -111,8 +115,8 @@ impl World {
     pub(crate) fn kill_work(&mut self, n: usize) {
         let lease = crate::nanos(self.scenario.longest);
         let (least, stuck_for) =
-            (crate::nanos(self.nodes[n].timing().lease()) / 200, self.rng.spread(lease / 10, lease));
-        let prompt = self.rng.below(least);
+            (crate::nanos(self.nodes[n].timing().lease()) / 200, self.engine.rng.spread(lease / 10, lease));
+        let prompt = self.engine.rng.below(least);
         let no_kill = self.has(DriverFlaw::NoKill);
         let Some(work) = self.nodes[n].process.as_mut().and_then(|process| process.work.as_mut()) else { return };
         if std::mem::replace(&mut work.dying, true) {
@@ -128,7 +132,7 @@ impl World {
 
     /// The work is gone: by itself, or killed.
     pub(crate) fn work_gone(&mut self, n: usize, number: u64) {
-        if let Some(until) = self.nodes[n].frozen_until(self.now) {
+        if let Some(until) = self.nodes[n].frozen_until(self.engine.now) {
             return self.at(until, Happening::WorkGone { node: n, work: number });
         }
         let Some(work) = self.nodes[n].work(number) else { return };

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use primacy_sim::company::{self, Company};
-use primacy_sim::model::{Outcome, canaries, check, hunt, hunt_in, hunt_merged, search, search_merged, smoke};
+use primacy_sim::group_model;
+use primacy_sim::model::{Lease, canaries, smoke};
 use primacy_sim::quorum::{self, Grant};
+use primacy_sim::search::{Canary, Outcome, hunt, hunts, search, searches};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -19,28 +20,21 @@ fn assert_found(outcome: &Outcome) {
 
 #[test]
 fn small_searches_are_complete_and_hold() {
-    for setup in smoke() {
-        assert_good(&check(setup, 2), 1_000);
+    for search in searches(smoke(), 0).chain(searches(quorum::smoke(), 0)) {
+        assert_good(&search.run(2), 1_000);
     }
-    for setup in company::smoke() {
-        assert_good(&search(Company(setup), 2), 100);
-    }
-    for setup in quorum::smoke() {
-        assert_good(&search(Grant(setup), 2), 1_000);
+    for search in searches(group_model::smoke(), 0) {
+        assert_good(&search.run(2), 100);
     }
 }
 
 #[test]
 fn every_planted_bug_is_found() {
-    for canary in canaries() {
-        assert_found(&hunt(&canary, PATIENCE));
-    }
-    for canary in company::canaries() {
-        assert_found(&hunt_in(Company(canary.setup), canary.breaks, PATIENCE));
-    }
     // Three voters take a minute without optimisation: `primacy-model` hunts those too.
-    for canary in quorum::canaries().into_iter().filter(|canary| canary.setup.voters < 3) {
-        assert_found(&hunt_in(Grant(canary.setup), canary.breaks, PATIENCE));
+    let small = |canary: &Canary<quorum::Setup>| canary.setup.voters < 3;
+    let quorum = quorum::canaries().into_iter().filter(small).map(Canary::hunt);
+    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum) {
+        assert_found(&bug.run(PATIENCE));
     }
 }
 
@@ -53,7 +47,7 @@ fn merged_searches_find_what_others_find() {
     for setup in quorum::compared().into_iter().filter(|setup| wanted.contains(&setup.name)) {
         let setup = quorum::Setup { horizon: 0, ..setup };
         let plain = search(Grant(quorum::Setup { merged: false, ..setup.clone() }), 2);
-        let (one, two) = (search_merged(Grant(setup.clone()), 1), search_merged(Grant(setup), 2));
+        let (one, two) = (search(Grant(setup.clone()), 1), search(Grant(setup), 2));
         assert_eq!(kinds(&plain), kinds(&one), "{}", plain.name);
         assert_eq!((one.states, kinds(&one)), (two.states, kinds(&two)), "{}", plain.name);
         assert!(one.states * 10 < plain.states, "{}: {} of {} states", plain.name, one.states, plain.states);
@@ -65,15 +59,15 @@ fn a_merged_hunt_tells_no_longer_history_than_another() {
     let canary =
         quorum::canaries().into_iter().find(|canary| canary.setup.name == "quorum: Forgets").expect("is there");
     let merged = quorum::Setup { merged: true, ..canary.setup.clone() };
-    let found = hunt_merged(Grant(merged), canary.breaks).counterexample();
-    let other = hunt_in(Grant(canary.setup), canary.breaks, PATIENCE).counterexample();
+    let found = hunt(Grant(merged), canary.breaks, PATIENCE).counterexample();
+    let other = hunt(Grant(canary.setup), canary.breaks, PATIENCE).counterexample();
     assert!(found.is_some_and(|(_, steps)| steps > 0) && found <= other, "{found:?}, {other:?}");
 }
 
 #[test]
 fn a_search_visits_the_same_states_on_any_number_of_threads() {
     for setup in smoke().into_iter().take(2) {
-        let (one, two) = (check(setup.clone(), 1), check(setup, 2));
+        let (one, two) = (search(Lease(setup.clone()), 1), search(Lease(setup), 2));
         assert_eq!(one.states, two.states, "{}", one.name);
     }
 }

@@ -63,6 +63,23 @@ fn a_calm_world_tells_what_failover_costs() {
 }
 
 #[test]
+fn over_long_ways_a_hand_over_among_peers_takes_one_term() {
+    let setup = Setup {
+        protocol: Some(Protocol::Peers),
+        timing: Some(Timing::with_lease(Duration::from_secs(10)).expect("the default lease")),
+        candidates: Some(9),
+        latency: Some(Duration::from_millis(90)),
+        ..Setup::new(Profile::Calm)
+    };
+    let report = run(0..150, 2, &setup, &|_| {});
+    assert!(report.is_clean(), "{:#?}", report.failures);
+    let tally = &report.tally;
+    assert!(tally.hand_overs >= 300, "{} hand-overs", tally.hand_overs);
+    // With slots of 5 ms, and not of a look, it is one in six.
+    assert!(tally.void_terms * 10 < tally.hand_overs, "{} of {}", tally.void_terms, tally.hand_overs);
+}
+
+#[test]
 fn a_violation_names_its_moment_and_ends_the_log() {
     let canary = primacy_sim::Canary::named("token-kept").expect("it is in the table");
     let (seed, oracle) = canary.hunt(0, &[], 1).found.expect("it is found");

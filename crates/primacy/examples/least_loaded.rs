@@ -2,14 +2,15 @@
 //!
 //! `cargo run -p primacy --features sqlite --example least_loaded -- sqlite:primacy.db web-1`, in two terminals, with another name in the second.
 
-#![expect(clippy::print_stdout, reason = "an example tells whoever runs it what happens")]
+#![expect(clippy::print_stdout, reason = "an example tells its user what happens")]
 
 use std::time::Duration;
 
 use primacy::select::{FailBack, Rank};
 use primacy::{CandidateConfig, Election, Label, Leadership};
 
-/// The selector: a number that is smaller for whoever should lead sooner, from whatever the program knows. `None`: not now.
+/// The selector: a number that is smaller for a candidate that should lead sooner, from whatever the program knows.
+/// `None`: not now.
 fn rank() -> Option<Rank> {
     let load = std::fs::read_to_string("/proc/loadavg").ok()?;
     let (whole, _) = load.split_once('.')?; // by whole units: small differences shall not move the leadership

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
-use crate::driver::Command;
-use crate::store::{Desk, Store, StoreError};
+use crate::command::Command;
+use crate::store::{Admin, Store, StoreError};
 use crate::{CandidateId, ElectionName, Timing, Token};
 
 /// Looks from time to time who waits, and tells the driver, until it is dropped. What it asks goes over a connection of its
@@ -32,18 +32,18 @@ impl BetterWatch {
         let opening = timing.opening_timeout();
         let (store, election, commands) = (Arc::clone(store), election.clone(), commands.clone());
         let watch = tokio::spawn(async move {
-            let mut desk = None;
+            let mut admin = None;
             loop {
                 tokio::time::sleep(every).await;
-                match waiting(&store, &mut desk, &election, (opening, every)).await {
+                match waiting(&store, &mut admin, &election, (opening, every)).await {
                     Ok(waiting) => {
                         if commands.send(Command::SawWaiting { token, waiting }).is_err() {
                             return;
                         }
                     }
                     Err(error) => {
-                        debug!(%error, "it is not known who waits; whoever is better waits longer");
-                        desk = None;
+                        debug!(%error, "it is not known who waits; a better candidate waits longer");
+                        admin = None;
                     }
                 }
             }
@@ -60,16 +60,16 @@ impl Drop for BetterWatch {
 
 async fn waiting(
     store: &Arc<dyn Store>,
-    desk: &mut Option<Box<dyn Desk>>,
+    admin: &mut Option<Box<dyn Admin>>,
     election: &ElectionName,
     (opening, patience): (Duration, Duration),
 ) -> Result<Vec<(CandidateId, Rank)>, StoreError> {
     let silent = |_| StoreError::Unreachable(format!("{}: no answer in time", store.location()));
-    let desk = match desk {
-        Some(desk) => desk,
-        None => desk.insert(tokio::time::timeout(opening, store.desk()).await.map_err(silent)??),
+    let admin = match admin {
+        Some(admin) => admin,
+        None => admin.insert(tokio::time::timeout(opening, store.admin()).await.map_err(silent)??),
     };
-    let snapshot = tokio::time::timeout(patience, desk.snapshot(election)).await.map_err(silent)??;
+    let snapshot = tokio::time::timeout(patience, admin.snapshot(election)).await.map_err(silent)??;
     let candidates = snapshot.into_iter().flat_map(|snapshot| snapshot.candidates);
     // Turns decide among equals, and nobody makes way for an equal.
     Ok(candidates.filter_map(|waiting| Some((waiting.who.id, waiting.rank?.with_turn(0)))).collect())

@@ -41,6 +41,15 @@ fn start() -> u64 {
     *START.get_or_init(|| boot_nanos().unwrap_or(0))
 }
 
+/// Waits until then, or not quite as long: the caller looks at the clock again. `leads`: for a leader.
+pub(crate) async fn sleep_until(at: Option<Instant>, leads: bool) {
+    let Some(at) = at else { return std::future::pending().await };
+    // The runtime's timer stops in suspend. A leader that wakes up is to be told soon; belief itself ends on the boot
+    // clock, and needs no telling.
+    let longest = Duration::from_secs(if leads { 1 } else { 60 });
+    tokio::time::sleep(at.since(now()).min(longest)).await;
+}
+
 /// Sees when the boot clock has moved against the monotonic clock, as it does only in suspend, or has gone backwards.
 #[derive(Debug)]
 pub(crate) struct SuspendWatch {

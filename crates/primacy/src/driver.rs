@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use primacy_core::lease::{self, CallId, Effect, EndReason, Event, Holder, Role, Why};
 use primacy_core::registers::{CandidateContext, CandidateEffect, FromGroup, GroupCandidate};
@@ -14,34 +13,16 @@ use tracing::{debug, info, trace, warn};
 
 use crate::better::BetterWatch;
 use crate::clock::{self, Stride, SuspendWatch};
+use crate::command::Command;
 use crate::group::GroupMessage;
 use crate::leadership::{Belief, Leadership, Phase};
+use crate::measured_preference::MeasuredPreference;
 use crate::namesakes;
 use crate::opener::CallTime;
-use crate::oracles::Oracles;
 use crate::status::{Status, StopReason, Trouble};
-use crate::store::{Reply, Store, StoreError, Survey};
-use crate::store_client::{GroupHandle, StoreClient, from_group, sleep_until};
-use crate::{CandidateId, ElectionName, Instant, Token};
-
-/// What the handles ask of the driver.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Withdraw for good.
-    Withdraw,
-    /// The work of this token wants to give up its leadership; tell when the store knows.
-    Resign { token: Token, released: oneshot::Sender<()> },
-    /// The work of this token has stopped.
-    Drained { token: Token },
-    /// How it stands by preference has changed; `None`: it never leads.
-    Prefer { rank: Option<Rank> },
-    /// It is to leave so much time to each that is before it in line.
-    Space { slot: Duration },
-    /// These wait while it leads with this token, and stand like this by preference.
-    SawWaiting { token: Token, waiting: Vec<(CandidateId, Rank)> },
-    /// Whether this candidate is one of those that look for others with its label.
-    MayLookForNamesakes { answer: oneshot::Sender<bool> },
-}
+use crate::store::{LatencyProbe, Reply, Store, StoreError};
+use crate::store_client::{GroupHandle, StoreClient, from_group};
+use crate::{ElectionName, Instant, Token};
 
 /// What the state machine is told.
 #[derive(Debug)]
@@ -70,7 +51,7 @@ pub(crate) fn start(
     core: GroupCandidate,
     fail_back: FailBack,
     group: Option<GroupHandle>,
-    measured: Option<(Oracles, Box<dyn Survey>)>,
+    measured: Option<(MeasuredPreference, Box<dyn LatencyProbe>)>,
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
@@ -97,8 +78,8 @@ pub(crate) fn start(
     let life = async move {
         // It ends with the driver.
         let mut beside = JoinSet::new();
-        if let Some((oracles, survey)) = measured {
-            beside.spawn(oracles.follow(label, survey, driver.commands.clone()));
+        if let Some((measured, probe)) = measured {
+            beside.spawn(measured.follow(label, probe, driver.commands.clone()));
         }
         let StoreClient { store, election, .. } = &driver.client;
         let (store, election, timing) = (Arc::clone(store), election.clone(), driver.core.lease().config().timing);
@@ -127,8 +108,8 @@ impl Drop for StatusOutbox {
     }
 }
 
-/// The order of the fields is that of the end: belief first, then the last status, and only then does whoever awaits a
-/// leadership learn that there will be none.
+/// The order of the fields is that of the end: belief first, then the last status, and only then does the task that
+/// awaits a leadership learn that there will be none.
 struct Driver {
     core: GroupCandidate,
     client: StoreClient,
@@ -153,6 +134,8 @@ struct Tenure {
     phase: watch::Sender<Phase>,
     /// When work that was told to stop must be killed.
     overdue_at: Option<Instant>,
+    /// Its work was dropped unfinished.
+    runs_out: bool,
     /// An operator wanted this candidate to lead.
     chosen: bool,
     /// Looks for a better one, until it is dropped.
@@ -216,7 +199,7 @@ impl Driver {
                     let input = self.note_group(said);
                     events.push_back(input);
                 }
-                () = sleep_until(wake, leads) => events.push_back(Input::Event(Event::Wake)),
+                () = clock::sleep_until(wake, leads) => events.push_back(Input::Event(Event::Wake)),
                 () = hints.hint(), if heeds_hints => events.push_back(Input::Event(Event::Hint)),
             }
         }
@@ -303,6 +286,10 @@ impl Driver {
                     tenure.overdue_at = None;
                     tenure.phase.send_replace(Phase::Ended { reason: reason.clone() });
                     info!(token = %tenure.token, %reason, "the leadership is over");
+                    if tenure.runs_out {
+                        // Its receiver is this driver, which goes on.
+                        let _ = self.commands.send(Command::Drained { token: tenure.token });
+                    }
                 }
             }
             Effect::Stopped => {}
@@ -323,6 +310,7 @@ impl Driver {
             belief: Arc::clone(&belief),
             phase,
             overdue_at: None,
+            runs_out: false,
             chosen: self.chosen,
             _watch: watch,
         });
@@ -335,15 +323,22 @@ impl Driver {
     fn obey(&mut self, command: Option<Command>, events: &mut VecDeque<Input>) {
         let current = self.tenure.as_ref().map(|tenure| tenure.token);
         match command {
-            Some(Command::Resign { token, released }) if Some(token) == current => {
+            Some(Command::Resign { token, released }) if current.is_some() && (token.is_none() || token == current) => {
                 self.on_release.push(released);
                 events.push_back(Input::Event(Event::Resign));
             }
             Some(Command::Drained { token }) if Some(token) == current => {
                 events.push_back(Input::Event(Event::Drained));
             }
+            Some(Command::RunOut { token }) if Some(token) == current => {
+                if let Some(tenure) = &mut self.tenure {
+                    tenure.runs_out = true;
+                    let is_over = matches!(*tenure.phase.borrow(), Phase::Ended { .. });
+                    events.push_back(Input::Event(if is_over { Event::Drained } else { Event::Resign }));
+                }
+            }
             Some(Command::Prefer { rank }) => events.push_back(Input::Event(Event::Prefer(rank))),
-            Some(Command::Space { slot }) => events.push_back(Input::Event(Event::Space(slot))),
+            Some(Command::SetSlot { slot }) => events.push_back(Input::Event(Event::SetSlot(slot))),
             Some(Command::SawWaiting { token, waiting }) if Some(token) == current => {
                 let own = self.core.lease().config().rank.unwrap_or(Rank::LAST);
                 let others = waiting.iter().map(|(id, rank)| (*id, rank));
@@ -360,8 +355,10 @@ impl Driver {
                 // The asker may have gone.
                 let _ = answer.send(self.ever_reached && !stands_back);
             }
-            // About a leadership of the past.
-            Some(Command::Resign { .. } | Command::Drained { .. } | Command::SawWaiting { .. }) => {}
+            // About a leadership of the past, or none.
+            Some(
+                Command::Resign { .. } | Command::Drained { .. } | Command::RunOut { .. } | Command::SawWaiting { .. },
+            ) => {}
             Some(Command::Withdraw) | None => events.push_back(Input::Event(Event::Withdraw)),
         }
     }
@@ -402,7 +399,8 @@ impl Driver {
     fn hopeless(&self) -> Option<StoreError> {
         let trouble = self.trouble.as_ref().filter(|trouble| !trouble.ever_reached)?;
         // In the `registers` protocol its process may take part before it has looked itself.
-        let takes_part = self.client.group.as_ref().is_some_and(|group| group.membership().borrow().view.id.is_some());
+        let takes_part =
+            self.client.group.as_ref().is_some_and(|group| group.group_status().borrow().view.id.is_some());
         let is_hopeless = matches!(trouble.error, StoreError::Unusable(_)) && !takes_part;
         is_hopeless.then(|| trouble.error.clone())
     }

@@ -1,19 +1,17 @@
 //! Where users begin: an election in a store, and the candidates that stand in it.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use primacy_core::lease;
 use primacy_core::registers::{Candidacy, GroupCandidate};
 use primacy_core::select::{FailBack, Rank, Turn};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use crate::driver::{self, Command};
-use crate::group::{GroupSlot, Membership, Settings};
-use crate::leadership::Leadership;
-use crate::observer::Observer;
-use crate::oracles::Oracles;
-use crate::status::{Status, StopReason};
+use crate::candidate::{Candidate, CandidateHandle};
+use crate::driver;
+use crate::group::{GroupSlot, Settings};
+use crate::measured_preference::MeasuredPreference;
+use crate::observer::{self, Observation};
 use crate::store::{self, Members, Store, StoreError, UrlError};
 use crate::store_client::GroupHandle;
 use crate::{CandidateId, ElectionName, Label, NameError, Rounds, Timing, TimingError};
@@ -63,7 +61,7 @@ pub struct CandidateConfig {
     /// leads is decided by the grant alone. [`Selector`](crate::select::Selector) makes ranks of names and scores.
     pub rank: Option<Rank>,
     /// How it stands by what it measures, in the place of `rank`. Among peers only.
-    pub oracles: Option<Oracles>,
+    pub measured_preference: Option<MeasuredPreference>,
     /// When a leader makes way for a better one that is well. In the `registers` protocol the first candidate of a process
     /// decides for all of them.
     pub fail_back: FailBack,
@@ -86,7 +84,7 @@ impl CandidateConfig {
             data: String::new(),
             timing,
             rank: Some(Rank::default()),
-            oracles: None,
+            measured_preference: None,
             fail_back: FailBack::Never,
             turn: Turn::Arrival,
             protocol: Protocol::Lease,
@@ -98,6 +96,7 @@ impl CandidateConfig {
 
 /// By which protocol a candidate takes part. Candidates of both protocols may stand in one election: the grant is the same.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum Protocol {
     /// Candidates wait in the order of their ranks, and among equals in that in which they came. They know of nobody but the
     /// leader.
@@ -151,10 +150,10 @@ impl Election {
         // R5: random, and new for every candidate.
         let id = CandidateId::from_bits(rand::random());
         let (protocol, fail_back) = (config.protocol, config.fail_back);
-        let rank = config.oracles.as_ref().map_or(config.rank, |oracles| oracles.first(&config.label));
-        let measured = config.oracles.map(|oracles| {
-            let survey = self.store.survey(&config.label).ok_or(SetupError::NothingToMeasure)?;
-            Ok::<_, SetupError>((oracles, survey))
+        let rank = config.measured_preference.as_ref().map_or(config.rank, |measured| measured.first(&config.label));
+        let measured = config.measured_preference.map(|measured| {
+            let probe = self.store.latency_probe(&config.label).ok_or(SetupError::NothingToMeasure)?;
+            Ok::<_, SetupError>((measured, probe))
         });
         let measured = measured.transpose()?;
         let config = lease::Config {
@@ -177,10 +176,10 @@ impl Election {
                 (Some(GroupHandle::new(group, candidacy.clone())), GroupCandidate::new(config, rounds, candidacy))
             }
         };
-        let membership = handle.as_ref().map(GroupHandle::membership);
+        let group_status = handle.as_ref().map(GroupHandle::group_status);
         let handles = driver::start(Arc::clone(&self.store), self.name.clone(), core, fail_back, handle, measured)?;
         let driver::Handles { commands, leaderships, status } = handles;
-        Ok(Candidate { id, commands, leaderships, status, membership })
+        Ok(Candidate::new(CandidateHandle::new(id, commands, status, group_status), leaderships)?)
     }
 
     /// Who takes part by the `registers` protocol at this moment, or `None` if nobody ever has. Opens a connection of its own.
@@ -188,126 +187,25 @@ impl Election {
     /// # Errors
     /// When the store gives no answer. Nothing was changed.
     pub async fn members(&self) -> Result<Option<Members>, StoreError> {
-        self.store.desk().await?.members(&self.name).await
+        self.store.admin().await?.members(&self.name).await
     }
 
-    /// Starts to observe without ever campaigning.
+    /// Observes without campaigning: the receiver has the latest observation, and news of later ones. It goes on until the
+    /// receiver and its clones have been dropped.
+    ///
+    /// All observations of a process share one thread, which belongs to the library. Each call opens a connection of its
+    /// own, so observe once and clone the receiver.
+    ///
+    /// ```
+    /// # async fn example(election: primacy::Election) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut seen = election.observe()?;
+    /// let led = seen.wait_for(|seen| seen.leader().is_some()).await?;
+    /// # drop(led); Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn observe(&self) -> Result<Observer, SetupError> {
-        Ok(Observer::start(Arc::clone(&self.store), self.name.clone())?)
-    }
-}
-
-/// One candidate, which campaigns from its creation until it is dropped or withdraws.
-///
-/// Await [`elected`](Self::elected), or hand your work to [`while_leader`](Self::while_leader). A candidate that is
-/// elected while nobody awaits it leads without working, so keep awaiting or withdraw.
-#[derive(Debug)]
-pub struct Candidate {
-    id: CandidateId,
-    commands: mpsc::UnboundedSender<Command>,
-    leaderships: mpsc::UnboundedReceiver<Leadership>,
-    status: watch::Receiver<Status>,
-    membership: Option<watch::Receiver<Membership>>,
-}
-
-impl Candidate {
-    /// Its identity, new for every candidate.
-    pub fn id(&self) -> CandidateId {
-        self.id
-    }
-
-    /// Waits until it leads. Cancel-safe; needs no particular async runtime.
-    ///
-    /// # Errors
-    /// When the candidate takes no part any more, also because the store has refused it from the start: a wrong password, a
-    /// missing right, tables of another version ([`StopReason::StoreUnusable`]). A store that cannot be reached, or refuses
-    /// after it has served, is no error here: the candidate goes on trying, and [`status`](Self::status) tells.
-    pub async fn elected(&mut self) -> Result<Leadership, StopReason> {
-        while let Some(leadership) = self.leaderships.recv().await {
-            // One that ended before anyone took it is of no use; dropping it says that no work runs.
-            if leadership.is_current() && leadership.phases().borrow().stop_reason().is_none() {
-                return Ok(leadership);
-            }
-        }
-        Err(self.stop_reason())
-    }
-
-    /// Runs `work` each time this candidate is elected, until `work` returns `Some`; then the leadership is given back
-    /// and the value returned. After `None` it campaigns again.
-    ///
-    /// The work gets the [`Leadership`] and should return soon after [`Leadership::lost`] does. If it has not when its
-    /// grace is over, its future is dropped. What it spawned elsewhere is its own to stop.
-    ///
-    /// # Errors
-    /// As for [`elected`](Self::elected).
-    pub async fn while_leader<T, F, W>(&mut self, mut work: F) -> Result<T, StopReason>
-    where
-        F: FnMut(Leadership) -> W,
-        W: Future<Output = Option<T>>,
-    {
-        loop {
-            let leadership = self.elected().await?;
-            let mut phases = leadership.phases();
-            let result = tokio::select! {
-                biased;
-                result = work(leadership) => result,
-                _ = phases.wait_for(|phase| {
-                    matches!(phase, crate::Phase::Overdue { .. } | crate::Phase::Ended { .. })
-                }) => None,
-            };
-            if let Some(result) = result {
-                return Ok(result);
-            }
-        }
-    }
-
-    /// Its state, for people and metrics.
-    pub fn status(&self) -> watch::Receiver<Status> {
-        self.status.clone()
-    }
-
-    /// Says how it stands by preference from now on; `None`: it never leads. A leader that is no longer the best makes
-    /// way when and if its fail-back says so.
-    pub fn prefer(&self, rank: Option<Rank>) {
-        // A driver that has gone prefers nobody.
-        let _ = self.commands.send(Command::Prefer { rank });
-    }
-
-    /// How its process takes part in the `registers` protocol; `None` in the `lease` protocol.
-    pub fn membership(&self) -> Option<watch::Receiver<Membership>> {
-        self.membership.clone()
-    }
-
-    /// Begins to withdraw, and returns at once: a leadership that is held is told to stop. Go on with
-    /// [`withdraw`](Self::withdraw) once its work has stopped.
-    pub fn begin_withdrawal(&self) {
-        // A driver that has gone has nothing to withdraw.
-        let _ = self.commands.send(Command::Withdraw);
-    }
-
-    /// Stops campaigning and waits until nothing of this candidate is left in the store, or it can be left to run out.
-    /// A leadership that is still held is told to stop first, and given back once it is dropped.
-    pub async fn withdraw(mut self) -> StopReason {
-        self.begin_withdrawal();
-        while let Some(unused) = self.leaderships.recv().await {
-            drop(unused);
-        }
-        self.stop_reason()
-    }
-
-    fn stop_reason(&self) -> StopReason {
-        match &*self.status.borrow() {
-            Status::Stopped { reason } => reason.clone(),
-            _ => StopReason::DriverFailed,
-        }
-    }
-}
-
-impl Drop for Candidate {
-    fn drop(&mut self) {
-        self.begin_withdrawal();
+    pub fn observe(&self) -> Result<watch::Receiver<Observation>, SetupError> {
+        Ok(observer::start(Arc::clone(&self.store), self.name.clone())?)
     }
 }

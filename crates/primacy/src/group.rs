@@ -18,7 +18,6 @@ use tracing::{debug, info, warn};
 use crate::clock::{self, Stride, SuspendWatch};
 use crate::opener::{CallTime, Opener};
 use crate::store::{BoxFuture, Registry, Store, StoreError};
-use crate::store_client::sleep_until;
 use crate::{CandidateId, ElectionName, Instant, Timing};
 
 /// What a candidate tells its group.
@@ -53,14 +52,15 @@ pub(crate) struct GroupSlot(Mutex<Weak<Handle>>);
 pub(crate) struct Handle {
     pub(crate) commands: mpsc::UnboundedSender<CandidateMessage>,
     drivers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
-    membership: watch::Receiver<Membership>,
+    group_status: watch::Receiver<GroupStatus>,
 }
 
 /// How the process of a candidate takes part in the `registers` protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
+#[non_exhaustive]
+pub struct GroupStatus {
     /// What it knows of itself and the rounds.
-    pub view: registers::View,
+    pub view: registers::GroupView,
     /// How often it was evicted although it lived.
     pub evictions: u64,
     /// Why it was evicted the last time, if that is known.
@@ -69,8 +69,8 @@ pub struct Membership {
 
 impl Handle {
     /// What the group knows.
-    pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
-        self.membership.clone()
+    pub(crate) fn status(&self) -> watch::Receiver<GroupStatus> {
+        self.group_status.clone()
     }
 
     /// Runs a candidate until it ends. Where that thread has gone, the candidate is dropped, which says that it has ended.
@@ -117,8 +117,8 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         fail_back: settings.fail_back,
     };
     let core = Process::new(config);
-    let first = Membership { view: core.group().view(), evictions: 0, last_eviction: None };
-    let (membership_outbox, membership) = watch::channel(first);
+    let first = GroupStatus { view: core.group().view(), evictions: 0, last_eviction: None };
+    let (status_outbox, group_status) = watch::channel(first);
     let driver = GroupDriver {
         core,
         rounds: settings.rounds,
@@ -129,14 +129,14 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         outboxes: BTreeMap::new(),
         round: None,
         trouble: None,
-        membership: membership_outbox,
+        group_status: status_outbox,
     };
     std::thread::Builder::new().name("primacy-group".into()).spawn(move || {
         let mut driver = driver;
         runtime.block_on(driver.run(inbox));
     })?;
     std::thread::Builder::new().name("primacy-drivers".into()).spawn(move || house.block_on(drive(candidates)))?;
-    Ok(Handle { commands, drivers, membership })
+    Ok(Handle { commands, drivers, group_status })
 }
 
 /// Runs all candidates that come, and ends after the last one. One that panics takes no other with it.
@@ -170,7 +170,7 @@ struct GroupDriver {
     round: Option<Duration>,
     /// What the store last said instead of an answer.
     trouble: Option<StoreError>,
-    membership: watch::Sender<Membership>,
+    group_status: watch::Sender<GroupStatus>,
 }
 
 struct Call {
@@ -235,7 +235,7 @@ impl GroupDriver {
                 (call, result) = answered(&mut self.call) => {
                     events.push_back(self.note_answer(call, result));
                 }
-                () = sleep_until(wake, false) => events.push_back(ProcessEvent::Wake),
+                () = clock::sleep_until(wake, false) => events.push_back(ProcessEvent::Wake),
             }
         }
     }
@@ -275,9 +275,9 @@ impl GroupDriver {
             ProcessEffect::Evicted { eviction } => {
                 let reason = eviction.as_ref().map_or("its register was removed".to_owned(), ToString::to_string);
                 warn!(election = %self.election, %reason, "this process was evicted, and joins again");
-                self.membership.send_modify(|membership| {
-                    membership.evictions += 1;
-                    membership.last_eviction = eviction;
+                self.group_status.send_modify(|group_status| {
+                    group_status.evictions += 1;
+                    group_status.last_eviction = eviction;
                 });
             }
         }
@@ -343,9 +343,9 @@ impl GroupDriver {
         if let Some(round) = round.filter(|round| self.round.replace(*round) != Some(*round)) {
             info!(election = %self.election, ?round, "rounds last this long");
         }
-        self.membership.send_if_modified(|membership| {
-            let changed = membership.view != view;
-            membership.view = view;
+        self.group_status.send_if_modified(|group_status| {
+            let changed = group_status.view != view;
+            group_status.view = view;
             changed
         });
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::driver::Command;
+use crate::command::Command;
 use crate::{ElectionName, Instant, Timing, Token, clock};
 use primacy_core::lease::{EndReason, Version};
 
@@ -27,6 +27,8 @@ pub struct Leadership {
     belief: Arc<Belief>,
     phase: watch::Receiver<Phase>,
     commands: mpsc::UnboundedSender<Command>,
+    /// Dropping it does not say that the work has stopped.
+    runs_out: bool,
 }
 
 /// Until when a leadership is believed. Shared with the driver, without a lock.
@@ -99,7 +101,7 @@ impl Leadership {
         phase: watch::Receiver<Phase>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self { election, token, belief, phase, commands }
+        Self { election, token, belief, phase, commands, runs_out: false }
     }
 
     /// Of which election.
@@ -144,17 +146,25 @@ impl Leadership {
         let mut phase = self.phase.clone();
         let (released, done) = tokio::sync::oneshot::channel();
         // A driver that has gone holds nothing any more.
-        let _ = self.commands.send(Command::Resign { token: self.token, released });
+        let _ = self.commands.send(Command::Resign { token: Some(self.token), released });
         drop(self);
         let _ = phase.wait_for(|phase| matches!(phase, Phase::Ended { .. })).await;
         let _ = done.await;
+    }
+
+    /// Ends the leadership of work that was dropped unfinished. What it has begun may go on: nothing is given back before the
+    /// lease is over.
+    pub(crate) fn run_out(mut self) {
+        self.runs_out = true;
     }
 }
 
 impl Drop for Leadership {
     fn drop(&mut self) {
         self.belief.set(Instant::ZERO);
-        let _ = self.commands.send(Command::Drained { token: self.token });
+        let token = self.token;
+        // A driver that has gone holds nothing any more.
+        let _ = self.commands.send(if self.runs_out { Command::RunOut { token } } else { Command::Drained { token } });
     }
 }
 

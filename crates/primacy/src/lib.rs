@@ -26,6 +26,11 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`Candidate::run`] does this for programs that work as long as they lead, and [`Candidate::handle`] shuts them down in
+//! order. Programs to begin with, each below forty lines, are in the folder `examples` of the repository: a worker that
+//! drains on SIGTERM (`drain_on_sigterm.rs`), a web service that shows who leads (`who_leads.rs`), a worker that its
+//! database refuses once it is deposed (`fenced_worker.rs`).
+//!
 //! # What is guaranteed
 //! * At no moment do two processes hold a [`Leadership`] of one election for which [`Leadership::is_current`] is true, as
 //!   long as each clock's *rate* is right within 2 % and the store is linearizable. Wall clocks play no part.
@@ -58,7 +63,7 @@
 //! | what you get | may I retry? | may I still be the leader? |
 //! |---|---|---|
 //! | [`SetupError`] | after correcting the URL or name | no |
-//! | [`StopReason::StoreUnusable`] from [`Candidate::elected`], [`Candidate::while_leader`] | after somebody has mended what it names: password, rights, tables | no |
+//! | [`StopReason::StoreUnusable`] from [`Candidate::elected`], [`Candidate::run`] | after somebody has mended what it names: password, rights, tables | no |
 //! | any other [`StopReason`] from them | with a new candidate | no |
 //! | [`Leadership::lost`] returns | the candidate goes on by itself | ask [`Leadership::is_current`]; finish what is under way |
 //! | [`Status::Waiting`] with [`Trouble`] | it is retried for you, for ever | no |
@@ -68,7 +73,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod better;
+mod candidate;
 pub mod clock;
+mod command;
+mod dead_leader_release;
 mod driver;
 mod election;
 pub mod fenced;
@@ -76,34 +84,62 @@ mod group;
 mod leadership;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "peers"))]
 mod loopback;
+mod measured_preference;
 mod namesakes;
 mod observer;
 mod opener;
-mod oracles;
 #[cfg(feature = "peers")]
 pub mod peers;
 mod qualified;
+mod shared;
 mod status;
 pub mod store;
 mod store_client;
-mod testament;
+mod stores;
 
-pub use election::{Candidate, CandidateConfig, Election, Protocol, SetupError};
-pub use group::Membership;
+pub use dead_leader_release::DeadLeaderRelease;
+
+pub use candidate::{Candidate, CandidateHandle};
+pub use election::{CandidateConfig, Election, Protocol, SetupError};
+pub use group::GroupStatus;
 pub use leadership::{Leadership, Phase};
-pub use observer::{Observation, Observer};
-pub use oracles::{Oracles, OraclesError};
-#[cfg(feature = "flaws")]
-#[doc(hidden)]
-pub use primacy_core::lease::Flaw;
-pub use primacy_core::registers::{self, Rounds, RoundsError, RoundsSettings};
-pub use primacy_core::select;
+pub use measured_preference::{MeasuredPreference, MeasuredPreferenceError};
+pub use observer::Observation;
+pub use primacy_core::registers::{Rounds, RoundsError, RoundsSettings};
 pub use primacy_core::{
-    CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings,
-    Token, ids,
+    CandidateId, ElectionName, Fence, Instant, Label, NameError, StaleToken, Timing, TimingError, TimingSettings, Token,
 };
 pub use status::{Status, StopReason, TRANSITION, Trouble};
-pub use testament::Testament;
+
+/// Who should lead first: names and scores, the rank that they make, and when a live leader makes way. A preference is
+/// never safety: who leads is decided by the grant alone.
+pub mod select {
+    #[doc(inline)]
+    pub use primacy_core::select::{
+        Classes, ClassesError, FailBack, Metric, Names, NamesError, PATTERNS_MAX, Pattern, Patterns, Rank, RankError,
+        SCORES_MAX, Score, ScoreError, Scores, Selector, TooManyClasses, Turn, UnknownMetric, UnknownTurn,
+    };
+}
+
+/// What is known of those that take part by the `registers` protocol, and what a store is asked for it.
+pub mod registers {
+    #[doc(inline)]
+    pub use primacy_core::registers::{
+        Candidacy, Descriptor, Eviction, GroupView, MemberEventKind, ProcessId, Reply as RegistryReply,
+        Request as RegistryRequest, Vars,
+    };
+}
+
+/// What the command `primacy` and the tests of this workspace use beside the exported API. It changes with any version,
+/// and no other program should use it. This is the one place for such names.
+#[doc(hidden)]
+pub mod internal {
+    #[cfg(feature = "mysql")]
+    pub use crate::store::mysql::url::Oddities;
+    pub use primacy_core::ids::escape;
+    #[cfg(feature = "flaws")]
+    pub use primacy_core::lease::Flaw;
+}
 
 /// The tutorial, whose program is compiled with the other examples.
 #[cfg(doctest)]

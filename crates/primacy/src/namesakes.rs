@@ -8,7 +8,7 @@ use primacy_core::lease::Holder;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
-use crate::driver::Command;
+use crate::command::Command;
 use crate::store::{Snapshot, Store, StoreError};
 use crate::{CandidateId, ElectionName, Instant, Timing, clock};
 
@@ -64,9 +64,9 @@ async fn look(
     opening: Duration,
 ) -> Result<Option<(Snapshot, Instant)>, StoreError> {
     let silent = |_| StoreError::Unreachable(format!("{}: no answer in time", store.location()));
-    let mut desk = tokio::time::timeout(opening, store.desk()).await.map_err(silent)??;
+    let mut admin = tokio::time::timeout(opening, store.admin()).await.map_err(silent)??;
     let asked_at = clock::now();
-    let snapshot = tokio::time::timeout(PATIENCE, desk.snapshot(election)).await.map_err(silent)??;
+    let snapshot = tokio::time::timeout(PATIENCE, admin.snapshot(election)).await.map_err(silent)??;
     Ok(snapshot.map(|snapshot| (snapshot, asked_at)))
 }
 
@@ -120,8 +120,8 @@ mod tests {
                 version: Version { token: Token::new(3).expect("small"), beat: 1 },
                 holder: Some(who(1, "a")),
                 lease: Duration::from_secs(10),
-                intent: 0,
-                wish: None,
+                order_number: 0,
+                handover: None,
                 paused: false,
             },
             age: Some(Duration::from_secs(4)),

@@ -1,23 +1,18 @@
-//! Someone who watches an election and never campaigns.
+//! Watching an election without campaigning: one task for each observation, all on one thread of the process.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use primacy_core::lease::HintPace;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-use crate::store::{Desk, Hints, Holder, NoHints, Snapshot, Store, StoreError};
-use crate::{CandidateId, ElectionName, Instant, Token, clock};
+use crate::store::{Admin, Hints, Holder, NoHints, Snapshot, Store, StoreError};
+use crate::{CandidateId, ElectionName, Instant, Token, clock, shared};
 
-/// Watches an election from a thread of its own until it is dropped.
-#[derive(Debug)]
-pub struct Observer {
-    observations: watch::Receiver<Observation>,
-    _until_dropped: oneshot::Sender<()>,
-}
-
-/// What an observer saw last. It grows old: ask [`leader`](Self::leader), which knows when it was seen.
+/// What was seen of an election last ([`Election::observe`](crate::Election::observe)). It grows old: ask
+/// [`leader`](Self::leader), which knows when it was seen.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Observation {
     /// The election as it was, or `None` if nobody has campaigned in it or it was not seen yet.
     pub snapshot: Option<Snapshot>,
@@ -36,44 +31,40 @@ impl Observation {
     }
 }
 
-impl Observer {
-    /// How often the store is asked when it gives no hints.
-    const POLL: Duration = Duration::from_secs(1);
-    /// How long opening a connection may take: several round trips. A store of several hosts tries the next one beside a host
-    /// that says nothing.
-    const OPENING: Duration = Duration::from_secs(20);
-    /// How long one look may take (rule R8).
-    const PATIENCE: Duration = Duration::from_secs(5);
-    /// The time between two looks that hints without news cause, after the first few.
-    const HINT_INTERVAL: Duration = Duration::from_millis(250);
+/// How often the store is asked when it gives no hints.
+const POLL: Duration = Duration::from_secs(1);
+/// How long opening a connection may take: several round trips. A store of several hosts tries the next one beside a host
+/// that says nothing.
+const OPENING: Duration = Duration::from_secs(20);
+/// How long one look may take (rule R8).
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The time between two looks that hints without news cause, after the first few.
+const HINT_INTERVAL: Duration = Duration::from_millis(250);
 
-    pub(crate) fn start(store: Arc<dyn Store>, election: ElectionName) -> Result<Self, std::io::Error> {
-        let (outbox, observations) = watch::channel(Observation::default());
-        let (_until_dropped, mut dropped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        std::thread::Builder::new().name("primacy-observer".into()).spawn(move || {
-            runtime.block_on(async move {
-                tokio::select! {
-                    _ = &mut dropped => {}
-                    () = watch_election(store, election, outbox) => {}
-                }
-            });
-        })?;
-        Ok(Self { observations, _until_dropped })
-    }
-
-    /// The latest observation, and the news of later ones.
-    pub fn observations(&self) -> watch::Receiver<Observation> {
-        self.observations.clone()
-    }
+/// Observes until every receiver has been dropped.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(crate) fn start(
+    store: Arc<dyn Store>,
+    election: ElectionName,
+) -> Result<watch::Receiver<Observation>, std::io::Error> {
+    let (outbox, observations) = watch::channel(Observation::default());
+    shared::OBSERVERS.handle()?.spawn(async move {
+        tokio::select! {
+            () = outbox.closed() => {}
+            () = watch_election(store, election, &outbox) => {}
+        }
+    });
+    Ok(observations)
 }
 
-async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: watch::Sender<Observation>) {
-    let mut desk: Option<Box<dyn Desk>> = None;
+async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: &watch::Sender<Observation>) {
+    let mut admin: Option<Box<dyn Admin>> = None;
     let mut hints: Box<dyn Hints> = Box::new(NoHints);
     let mut pace = HintPace::default();
     loop {
-        let seen = look(&*store, &election, &mut desk, &mut hints).await;
+        let seen = look(&*store, &election, &mut admin, &mut hints).await;
         match seen {
             Ok(snapshot) => {
                 if term(outbox.borrow().snapshot.as_ref()) != term(snapshot.as_ref()) {
@@ -82,17 +73,17 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
                 outbox.send_replace(Observation { snapshot, seen_at: Some(clock::now()), trouble: None });
             }
             Err(error) => {
-                desk = None;
+                admin = None;
                 outbox.send_modify(|last| last.trouble = Some(error));
             }
         }
         let now = clock::now();
         let hinted = async {
-            tokio::time::sleep(pace.earliest(Observer::HINT_INTERVAL).since(now)).await;
+            tokio::time::sleep(pace.earliest(HINT_INTERVAL).since(now)).await;
             hints.next().await;
         };
-        if tokio::time::timeout(Observer::POLL, hinted).await.is_ok() {
-            pace.spend(clock::now(), Observer::HINT_INTERVAL);
+        if tokio::time::timeout(POLL, hinted).await.is_ok() {
+            pace.spend(clock::now(), HINT_INTERVAL);
         }
     }
 }
@@ -100,32 +91,33 @@ async fn watch_election(store: Arc<dyn Store>, election: ElectionName, outbox: w
 /// What a hint may be about: who leads, and what operators want.
 fn term(snapshot: Option<&Snapshot>) -> Option<(Token, Option<CandidateId>, u64)> {
     let record = &snapshot?.record;
-    Some((record.version.token, record.holder.as_ref().map(|holder| holder.id), record.intent))
+    Some((record.version.token, record.holder.as_ref().map(|holder| holder.id), record.order_number))
 }
 
-/// Over the desk that is open, or a new one. Hints are listened to before the first look, so that nothing is missed.
+/// Over the admin connection that is open, or a new one. Hints are listened to before the first look, so that nothing
+/// is missed.
 async fn look(
     store: &dyn Store,
     election: &ElectionName,
-    desk: &mut Option<Box<dyn Desk>>,
+    admin: &mut Option<Box<dyn Admin>>,
     hints: &mut Box<dyn Hints>,
 ) -> Result<Option<Snapshot>, StoreError> {
     let late = |within: Duration| {
         let what = format!("{}: no answer within {within:?}", store.location());
         move |_| StoreError::Unreachable(what)
     };
-    let desk = match desk {
+    let admin = match admin {
         Some(open) => open,
         None => {
-            let opening = async { tokio::join!(store.desk(), store.hints(election)) };
-            let opened = tokio::time::timeout(Observer::OPENING, opening).await;
-            let (opened, heard) = opened.map_err(late(Observer::OPENING))?;
+            let opening = async { tokio::join!(store.admin(), store.hints(election)) };
+            let opened = tokio::time::timeout(OPENING, opening).await;
+            let (opened, heard) = opened.map_err(late(OPENING))?;
             if let Ok(heard) = heard {
                 *hints = heard;
             }
-            desk.insert(opened?)
+            admin.insert(opened?)
         }
     };
-    let looking = tokio::time::timeout(Observer::PATIENCE, desk.snapshot(election)).await;
-    looking.map_err(late(Observer::PATIENCE))?
+    let looking = tokio::time::timeout(PATIENCE, admin.snapshot(election)).await;
+    looking.map_err(late(PATIENCE))?
 }

@@ -52,6 +52,7 @@ pub const TRANSITION: &str = "primacy transition";
 
 /// Trouble with the store.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Trouble {
     /// What the last call said.
     pub error: StoreError,

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
 use crate::clock;
-use crate::group::{self, CandidateMessage, GroupMessage, Membership};
+use crate::group::{self, CandidateMessage, GroupMessage, GroupStatus};
 use crate::opener::{CallTime, SharedOpener};
 use crate::store::{BoxFuture, Hints, Reply, Request, Session, Store, StoreError};
 use crate::{CandidateId, ElectionName, Instant};
@@ -46,8 +46,8 @@ impl GroupHandle {
     }
 
     /// What its process knows of taking part.
-    pub(crate) fn membership(&self) -> watch::Receiver<Membership> {
-        self.group.membership()
+    pub(crate) fn group_status(&self) -> watch::Receiver<GroupStatus> {
+        self.group.status()
     }
 
     pub(crate) fn group(&self) -> Arc<group::Handle> {
@@ -245,14 +245,6 @@ impl HintSubscription {
     }
 }
 
-pub(crate) async fn sleep_until(at: Option<Instant>, leads: bool) {
-    let Some(at) = at else { return std::future::pending().await };
-    // The runtime's timer stops in suspend. A leader that wakes up is to be told soon; belief itself ends on the boot
-    // clock, and needs no telling.
-    let longest = Duration::from_secs(if leads { 1 } else { 60 });
-    tokio::time::sleep(at.since(clock::now()).min(longest)).await;
-}
-
 #[cfg(test)]
 #[path = "../tests/support/gated.rs"]
 mod gated;
@@ -276,18 +268,18 @@ mod tests {
 
     /// Notes who comes for the lease, and lets each in when the test says so.
     #[derive(Debug)]
-    struct Quay {
+    struct OpeningGate {
         came: Mutex<Vec<String>>,
         lets_in: Semaphore,
     }
 
-    impl Quay {
+    impl OpeningGate {
         fn came(&self) -> Vec<String> {
             self.came.lock().unwrap_or_else(PoisonError::into_inner).clone()
         }
     }
 
-    impl Gate for Quay {
+    impl Gate for OpeningGate {
         fn session<'a>(&'a self, candidate: &'a Holder) -> BoxFuture<'a, ()> {
             Box::pin(async move {
                 self.came.lock().unwrap_or_else(PoisonError::into_inner).push(candidate.label.to_string());
@@ -303,8 +295,8 @@ mod tests {
         }
     }
 
-    fn quay() -> Arc<GatedStore<Quay>> {
-        Arc::new(GatedStore::new(Quay { came: Mutex::default(), lets_in: Semaphore::new(0) }))
+    fn gated() -> Arc<GatedStore<OpeningGate>> {
+        Arc::new(GatedStore::new(OpeningGate { came: Mutex::default(), lets_in: Semaphore::new(0) }))
     }
 
     fn time(call: Duration) -> CallTime {
@@ -312,10 +304,10 @@ mod tests {
         CallTime { asked_at: now, deadline: now + call, opening: Duration::from_secs(20) }
     }
 
-    fn looking(quay: &Arc<GatedStore<Quay>>) -> StoreClient {
+    fn looking(gated: &Arc<GatedStore<OpeningGate>>) -> StoreClient {
         let (id, label) = (CandidateId::from_bits(rand::random()), Label::new("one").expect("valid"));
         let me = Holder { id, label, data: String::new() };
-        StoreClient::new(quay.clone(), ElectionName::new("jobs").expect("valid"), me, None)
+        StoreClient::new(gated.clone(), ElectionName::new("jobs").expect("valid"), me, None)
     }
 
     /// Waits for the answer of a call until it can get no further by itself.
@@ -329,12 +321,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_answers_the_hints_that_came_before_it() {
-        let quay = quay();
-        quay.gate.lets_in.add_permits(9);
-        let mut client = looking(&quay);
+        let gated = gated();
+        gated.gate.lets_in.add_permits(9);
+        let mut client = looking(&gated);
         let (election, me) = (client.election.clone(), client.me.clone());
-        client.hints = HintSubscription::Open(quay.hints(&election).await.expect("opens"));
-        let mut other = quay.session(&election, &me).await.expect("opens");
+        client.hints = HintSubscription::Open(gated.hints(&election).await.expect("opens"));
+        let mut other = gated.session(&election, &me).await.expect("opens");
         let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
         let Ok(Reply::Applied(record)) = other.step(acquire).await else { panic!("it is free") };
         client.send(CallId(1), Request::Look { announce: None }, time(LEASE));
@@ -354,54 +346,54 @@ mod tests {
 
     #[tokio::test]
     async fn an_opening_outlives_its_call_and_serves_the_next() {
-        let quay = quay();
-        let mut client = looking(&quay);
+        let gated = gated();
+        let mut client = looking(&gated);
         for call in 1..=3 {
             client.send(CallId(call), Request::Look { announce: None }, time(LEASE));
             assert!(tried(&mut client).await.is_none(), "the gate is shut");
             assert!(client.hang_up(), "the opening goes on");
         }
-        assert_eq!(quay.gate.came(), ["one"], "one opening for three calls");
-        quay.gate.lets_in.add_permits(1);
+        assert_eq!(gated.gate.came(), ["one"], "one opening for three calls");
+        gated.gate.lets_in.add_permits(1);
         openings().await;
         client.send(CallId(4), Request::Look { announce: None }, time(LEASE));
         let answer = client.connection.answer().await;
         assert!(matches!(answer, (CallId(4), Ok(Reply::Seen(_)))), "{answer:?}");
-        assert_eq!(quay.gate.came(), ["one"]);
+        assert_eq!(gated.gate.came(), ["one"]);
         // A connection whose call was given up is not used again.
         client.send(CallId(5), Request::Look { announce: None }, time(LEASE));
         assert!(!client.hang_up());
         client.send(CallId(6), Request::Look { announce: None }, time(LEASE));
         assert!(tried(&mut client).await.is_none(), "the gate is shut");
-        assert_eq!(quay.gate.came(), ["one", "one"]);
+        assert_eq!(gated.gate.came(), ["one", "one"]);
     }
 
     #[tokio::test]
     async fn a_connection_that_comes_late_in_a_call_is_for_the_next() {
-        let quay = quay();
-        let mut client = looking(&quay);
+        let gated = gated();
+        let mut client = looking(&gated);
         // Most of its time is over before there is a connection.
         let late = CallTime { deadline: clock::now(), ..time(LEASE) };
         client.send(CallId(1), Request::Look { announce: None }, late);
-        quay.gate.lets_in.add_permits(1);
+        gated.gate.lets_in.add_permits(1);
         let answer = client.connection.answer().await;
         let is_late = |error: &StoreError| error.to_string().contains("too late") && error.outcome() == NOT_DONE;
         assert!(matches!(&answer, (CallId(1), Err(error)) if is_late(error)), "{answer:?}");
         client.send(CallId(2), Request::Look { announce: None }, time(LEASE));
         assert!(client.connection.answer().await.1.is_ok());
-        assert_eq!(quay.gate.came(), ["one"]);
+        assert_eq!(gated.gate.came(), ["one"]);
     }
 
     #[tokio::test]
     async fn an_opening_ends_with_its_candidate() {
-        let quay = quay();
-        let mut client = looking(&quay);
+        let gated = gated();
+        let mut client = looking(&gated);
         client.send(CallId(1), Request::Look { announce: None }, time(LEASE));
         assert!(tried(&mut client).await.is_none(), "the gate is shut");
         client.hang_up();
         drop(client);
         openings().await;
-        assert_eq!(Arc::strong_count(&quay), 1, "nobody opens any more");
+        assert_eq!(Arc::strong_count(&gated), 1, "nobody opens any more");
     }
 
     /// Waits until the group has said this to it.
@@ -412,8 +404,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_lasts_until_the_call_is_over_and_no_connection_is_opened_for_it() {
-        let quay = quay();
-        let store: Arc<dyn Store> = quay.clone();
+        let gated = gated();
+        let store: Arc<dyn Store> = gated.clone();
         let election = ElectionName::new("jobs").expect("valid");
         let rounds = Rounds::new(RoundsSettings::new(LEASE / 2)).expect("valid");
         let slot = GroupSlot::default();
@@ -446,11 +438,11 @@ mod tests {
         while let Ok(said) = second.group.as_mut().expect("it has a group").inbox.try_recv() {
             assert_ne!(said.what, turn(1), "while a connection is opened");
         }
-        quay.gate.lets_in.add_permits(1);
+        gated.gate.lets_in.add_permits(1);
         hears(&mut second, turn(1)).await;
-        assert_eq!(quay.gate.lets_in.available_permits(), 0);
+        assert_eq!(gated.gate.lets_in.available_permits(), 0);
         awaits_turn(&first, CallId(2));
-        quay.gate.lets_in.add_permits(1);
+        gated.gate.lets_in.add_permits(1);
         second.send(CallId(1), request(&second), time(LEASE));
         assert!(second.connection.answer().await.1.is_ok());
         hears(&mut first, turn(2)).await;

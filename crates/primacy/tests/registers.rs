@@ -54,7 +54,7 @@ async fn elected(candidate: &mut Candidate) -> Leadership {
 
 /// Waits until it is a member with this number.
 async fn joined(candidate: &Candidate) -> u64 {
-    let mut membership = candidate.membership().expect("it takes part by registers");
+    let mut membership = candidate.group_status().expect("it takes part by registers");
     let member = timeout(PATIENCE, membership.wait_for(|membership| membership.view.id.is_some())).await;
     member.expect("in time").expect("the group runs").view.id.expect("it is a member")
 }
@@ -78,7 +78,7 @@ async fn the_oldest_leads_and_another_member_follows() {
     let first = elected(&mut oldest).await;
     let others = start(&store, 2, 12).await;
     // The second has been told that it is the next.
-    let mut next = others[0].membership().expect("registers");
+    let mut next = others[0].group_status().expect("registers");
     let is_next = next.wait_for(|membership| {
         membership.view.ahead == Some(0) && membership.view.vars.is_some_and(|vars| vars.leader.is_some())
     });
@@ -112,12 +112,12 @@ async fn the_better_rank_goes_before_age_and_who_never_leads_does_not() {
     joined(&plain).await;
     let mut better = campaign(&process(&store), "better", Some(Rank::new(&[-1]).expect("short")));
     joined(&better).await;
-    let mut place = better.membership().expect("registers");
+    let mut place = better.group_status().expect("registers");
     timeout(PATIENCE, place.wait_for(|membership| membership.view.ahead == Some(0)))
         .await
         .expect("in time")
         .expect("runs");
-    let mut place = plain.membership().expect("registers");
+    let mut place = plain.group_status().expect("registers");
     timeout(PATIENCE, place.wait_for(|membership| membership.view.ahead == Some(1)))
         .await
         .expect("in time")
@@ -202,8 +202,8 @@ impl Gate for OneDoor {
     }
 }
 
-/// Hundreds that start at once wait for their connections longer than for an answer. Whoever began again with every call
-/// would never get in.
+/// Hundreds that start at once wait for their connections longer than for an answer. One that began again with every
+/// call would never get in.
 #[tokio::test]
 async fn a_connection_that_is_long_in_opening_is_not_given_up_with_the_call() {
     let store = Arc::new(GatedStore::new(OneDoor { used: AtomicBool::new(false), door: Semaphore::new(0) }));

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use primacy::ElectionName;
+use primacy::registers::{Descriptor, ProcessId, RegistryReply as Reply, RegistryRequest as Request};
 use primacy::store::conformance::{self, Harness};
 use primacy::store::memory::MemoryStore;
-use primacy::store::registers::{Descriptor, ProcessId, Reply, Request};
-use primacy::store::{BoxFuture, Desk, Hints, Holder, Registry, Session, Sighting, Store, StoreError};
+use primacy::store::{Admin, BoxFuture, Hints, Holder, Registry, Session, Sighting, Store, StoreError};
 
 /// What the registers do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ enum Flaw {
     NoComeback,
     /// Changes the round time from whatever it is.
     NoCount,
-    /// Lets everybody survey.
-    AnySurvey,
+    /// Lets everybody scan.
+    AnyScan,
     /// Reads the highest number, and then gives the next.
     CheckThenJoin,
 }
@@ -84,8 +84,8 @@ impl Store for Flawed {
         })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        self.inner.desk()
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        self.inner.admin()
     }
 
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
@@ -107,7 +107,7 @@ impl Registry for FlawedRegistry {
                 (Flaw::None, request) => self.inner.round(request).await,
                 (flaw, request @ Request::Join { .. }) => self.join(flaw, request).await,
                 (flaw, request @ Request::Beat { .. }) => self.beat(flaw, request).await,
-                (flaw, request @ Request::Survey { .. }) => self.survey(flaw, request).await,
+                (flaw, request @ Request::MembershipScan { .. }) => self.scan(flaw, request).await,
                 (Flaw::NeverLeaves, Request::Leave { .. }) => Ok(Reply::Left),
                 (_, request @ Request::Leave { .. }) => self.inner.round(request).await,
             }
@@ -117,7 +117,7 @@ impl Registry for FlawedRegistry {
 
 impl FlawedRegistry {
     async fn descriptors(&mut self) -> Result<Vec<Descriptor>, StoreError> {
-        let members = self.store.inner.desk().await?.members(&self.election).await?;
+        let members = self.store.inner.admin().await?.members(&self.election).await?;
         let members = members.map(|members| members.members).unwrap_or_default();
         Ok(members.into_iter().map(|member| member.descriptor).collect())
     }
@@ -133,7 +133,7 @@ impl FlawedRegistry {
             Flaw::CheckThenJoin => {
                 let known = self.descriptors().await?;
                 if known.iter().all(|descriptor| descriptor.process != process) {
-                    let highest = self.store.inner.desk().await?.members(&self.election).await?;
+                    let highest = self.store.inner.admin().await?.members(&self.election).await?;
                     let highest = highest.map_or(0, |members| members.vars.max_id);
                     tokio::task::yield_now().await;
                     return Ok(match self.inner.round(request).await? {
@@ -184,8 +184,8 @@ impl FlawedRegistry {
         Ok(reply)
     }
 
-    async fn survey(&mut self, flaw: Flaw, mut request: Request) -> Result<Reply, StoreError> {
-        let Request::Survey { holder, token, evict, round, .. } = &mut request else {
+    async fn scan(&mut self, flaw: Flaw, mut request: Request) -> Result<Reply, StoreError> {
+        let Request::MembershipScan { holder, token, evict, round, .. } = &mut request else {
             return self.inner.round(request).await;
         };
         match flaw {
@@ -209,13 +209,13 @@ impl FlawedRegistry {
                 }
             }
             Flaw::NoCount => {
-                let members = self.store.inner.desk().await?.members(&self.election).await?;
+                let members = self.store.inner.admin().await?.members(&self.election).await?;
                 if let (Some(members), Some((_, changes))) = (members, round) {
                     *changes = members.vars.changes;
                 }
             }
-            Flaw::AnySurvey => {
-                let snapshot = self.store.inner.desk().await?.snapshot(&self.election).await?;
+            Flaw::AnyScan => {
+                let snapshot = self.store.inner.admin().await?.snapshot(&self.election).await?;
                 if let Some(record) = snapshot.map(|snapshot| snapshot.record)
                     && let Some(leader) = record.holder
                 {
@@ -247,7 +247,7 @@ async fn the_suite_finds_each_flaw_of_the_registers() {
         (Flaw::SaysNotWhy, "registers-eviction"),
         (Flaw::NoComeback, "registers-comebacks"),
         (Flaw::NoCount, "registers-round-time"),
-        (Flaw::AnySurvey, "registers-leader-only"),
+        (Flaw::AnyScan, "registers-leader-only"),
         (Flaw::CheckThenJoin, "registers-crowd"),
         (Flaw::CheckThenEvict, "registers-eviction-races"),
     ] {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use primacy::store::conformance::{self, Harness};
 use primacy::store::memory::MemoryStore;
 use primacy::store::{
-    Basis, BoxFuture, Desk, Expectation, Hints, Holder, NoHints, Record, Registry, Reply, Request, Session, Store,
+    Admin, Basis, BoxFuture, Expectation, Hints, Holder, NoHints, Record, Registry, Reply, Request, Session, Store,
     StoreError,
 };
 use primacy::{ElectionName, Token};
@@ -78,7 +78,7 @@ enum Flaw {
     /// Grants whatever version stands.
     NoVersion,
     /// Grants whatever was ordered.
-    NoIntent,
+    NoOrderNumber,
     /// Renews for anyone of the same label.
     ByLabel,
     /// Reads whether it may grant, and then grants.
@@ -161,8 +161,8 @@ impl Store for Flawed {
         Box::pin(async move { self.inner.registry(&self.folded(election)).await })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        self.inner.desk()
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        self.inner.admin()
     }
 
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
@@ -260,12 +260,12 @@ async fn spoilt(store: &Flawed, election: &ElectionName, mut request: Request, s
         (Request::Acquire { expect, .. }, Flaw::ReadThenWrite) if stands.map(Record::expectation) == *expect => {
             tokio::task::yield_now().await;
             // As an unconditional write would.
-            let desk = store.inner.desk().await.expect("opens").snapshot(election).await;
-            let stands = desk.expect("reads").filter(|snapshot| snapshot.basis == Basis::Record);
+            let admin = store.inner.admin().await.expect("opens").snapshot(election).await;
+            let stands = admin.expect("reads").filter(|snapshot| snapshot.basis == Basis::Record);
             *expect = stands.map(|snapshot| snapshot.record.expectation());
         }
-        (Request::Acquire { expect: Some(expect), .. }, Flaw::NoIntent) => {
-            *expect = Expectation { intent: stands.map_or(0, |record| record.intent), ..*expect };
+        (Request::Acquire { expect: Some(expect), .. }, Flaw::NoOrderNumber) => {
+            *expect = Expectation { order_number: stands.map_or(0, |record| record.order_number), ..*expect };
         }
         (Request::Renew { id, .. }, Flaw::ByLabel) => {
             if let Some(holder) = stands.and_then(|record| record.holder.as_ref()) {
@@ -293,7 +293,7 @@ async fn the_suite_finds_each_flaw() {
     for (flaw, checks) in [
         (Flaw::NoBeat, &["stale-beat"][..]),
         (Flaw::NoVersion, &["expected-version"]),
-        (Flaw::NoIntent, &["expected-intent"]),
+        (Flaw::NoOrderNumber, &["expected-order-number"]),
         (Flaw::ByLabel, &["same-label-other-id"]),
         (Flaw::ReadThenWrite, &["one-winner"]),
         (Flaw::TokenReset, &["release", "other-token", "tokens-grow"]),

@@ -5,6 +5,8 @@ use super::tree::{Problem, Source, Tree, has_word};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const FAILURES: &str = "docs/manual/past-failures.md";
+/// Sources whose documentation is read outside of this repository.
+const PUBLISHED: [&str; 2] = ["crates/primacy/src/", "crates/primacy-core/src/"];
 /// A map that is longer is not read.
 const MAP_LINES_MAX: usize = 250;
 /// How many hazards and rules there are; the code cites them by number.
@@ -30,6 +32,18 @@ pub(super) const RULES: &[Rule] = &[
         check: cited_pages,
         bad: || Tree::of(&[("a.rs", concat!("//! See `", "b.md`.\n")), ("ab.md", "# B\n")]),
         good: || Tree::of(&[("a.rs", concat!("//! See `", "docs/b.md`.\n")), ("docs/b.md", "# B\n")]),
+    },
+    Rule {
+        name: "published-docs",
+        why: "a published crate does not bring these pages: its documentation names them by their subject",
+        check: published_docs,
+        bad: || {
+            Tree::of(&[("crates/primacy-core/src/a.rs", concat!("//! See `", "docs/b.md`.\n")), ("docs/b.md", "# B\n")])
+        },
+        good: || {
+            let comment = concat!("//! See the design page on b.\n// See `", "docs/b.md`.\n");
+            Tree::of(&[("crates/primacy-core/src/a.rs", comment), ("docs/b.md", "# B\n")])
+        },
     },
     Rule {
         name: "design-pages",
@@ -80,7 +94,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The tables of rules and of so many hazards.
+/// The tables of rules and of this many hazards.
 fn both_tables(hazards: usize) -> Tree {
     let rules: String = (1..=RULES_OF_TIME).map(|number| format!("| R{number} | x |\n")).collect();
     let hazards: String = (1..=hazards).map(|number| format!("| {number} | x |\n")).collect();
@@ -155,6 +169,21 @@ fn cited_pages(tree: &Tree) -> Vec<Problem> {
             let cited = quoted(line).filter(|text| text.ends_with(".md") && !text.contains([' ', '*']));
             let gone = cited.filter(|text| (is_comment || text.starts_with("docs/")) && !is_there(text));
             problems.extend(gone.map(|page| file.problem(number, format!("there is no page {page}"))));
+        }
+    }
+    problems
+}
+
+/// Documentation comments of published crates that name a page of this repository by its path.
+fn published_docs(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let is_published = |file: &&Source| PUBLISHED.iter().any(|folder| file.path.starts_with(folder));
+    for file in tree.rust().filter(is_published) {
+        for (number, line) in file.lines() {
+            let is_documentation = ["///", "//!"].iter().any(|mark| line.trim_start().starts_with(mark));
+            if is_documentation && quoted(line).any(|text| text.starts_with("docs/") && text.ends_with(".md")) {
+                problems.push(file.problem(number, "names a page by its path, which the published crate lacks"));
+            }
         }
     }
     problems

@@ -2,6 +2,7 @@
 
 mod code;
 mod docs;
+mod imports;
 mod prose;
 mod text;
 mod tree;
@@ -9,6 +10,7 @@ mod workspace;
 
 use crate::shell::{Shell, say};
 pub(crate) use code::lower_ratchets;
+pub(crate) use imports::lower_circles;
 pub(crate) use prose::wrap_prose;
 use tree::{Problem, Tree};
 
@@ -29,7 +31,7 @@ struct Rule {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    [code::RULES, text::RULES, docs::RULES, prose::RULES, workspace::RULES].into_iter().flatten()
+    [code::RULES, text::RULES, docs::RULES, prose::RULES, workspace::RULES, imports::RULES].into_iter().flatten()
 }
 
 /// `cargo xtask tidy`.

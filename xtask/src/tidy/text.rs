@@ -25,6 +25,13 @@ pub(super) const RULES: &[Rule] = &[
         bad: || Tree::of(&[("a.md", concat!("from arti", "factory\n"))]),
         good: || Tree::of(&[("a.md", "an AIX box; a store session; PAID\n")]),
     },
+    Rule {
+        name: "named-subject",
+        why: "a sentence says who does it: the asker, a voter, a candidate that waits",
+        check: named_subject,
+        bad: || Tree::of(&[("a.md", concat!("It is told to who", "ever asks.\n"))]),
+        good: || Tree::of(&[("a.rs", concat!("fn who", "ever_asks_is_told() {}\n")), ("a.md", "The asker is told.\n")]),
+    },
 ];
 
 /// Golden files hold what was printed, to the byte.
@@ -83,6 +90,14 @@ fn words(tree: &Tree) -> Vec<Problem> {
     ];
     each_line(tree, |line| {
         words.iter().find(|word| has_word(line, word)).map(|word| format!("contains the word `{word}`"))
+    })
+}
+
+fn named_subject(tree: &Tree) -> Vec<Problem> {
+    let words = [concat!("who", "ever"), concat!("Who", "ever"), concat!("whom", "ever")];
+    each_line(tree, |line| {
+        let found = words.iter().find(|word| has_word(line, word))?;
+        Some(format!("says `{found}`: name the subject"))
     })
 }
 

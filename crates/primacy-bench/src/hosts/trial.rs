@@ -75,7 +75,7 @@ pub(super) struct Loss {
 pub(super) fn measure(site: &Site, timing: &Timing, plan: &Plan) -> Result<Trial> {
     let mut run = Run { site, leader: site.await_next(0)?, trial: Trial::default() };
     site.await_well()?;
-    // Whoever led while the others were still coming.
+    // The leader while the others were still coming.
     run.note()?;
     run.trial = Trial::default();
     match plan.part.cut() {
@@ -113,7 +113,7 @@ impl Run<'_> {
                 self.trial.programs_nanos.push(next.began - at);
                 self.leader = next;
             } else {
-                // It was granted before, and this was heard after: whoever was struck did not lead.
+                // It was granted before, and this was heard after: the one that was struck did not lead.
                 self.unplanned(next);
             }
             attempts -= 1;

@@ -45,7 +45,7 @@ pub(crate) struct Stopped(usize);
 
 /// What the witness saw.
 #[derive(Debug)]
-pub(crate) struct Witnessed {
+pub(crate) struct WitnessLog {
     /// How long after its guards went on a late program may still be alive.
     bound: Duration,
     /// Where a failover of the store loses what was committed last: for how long after the first start in a newer epoch
@@ -67,7 +67,7 @@ pub(crate) struct Witnessed {
     pub(crate) refused: usize,
 }
 
-impl Witnessed {
+impl WitnessLog {
     pub(crate) fn new(bound: Duration) -> Self {
         Self {
             bound,
@@ -204,8 +204,8 @@ mod tests {
         verdict.map(|verdict| verdict.promise)
     }
 
-    fn bound(nanos: u64) -> Witnessed {
-        Witnessed::new(Duration::from_nanos(nanos))
+    fn bound(nanos: u64) -> WitnessLog {
+        WitnessLog::new(Duration::from_nanos(nanos))
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod termination;
 use std::fmt;
 
 pub(crate) use fencing::Rows;
-pub(crate) use integrity::{Stopped, Witnessed};
+pub(crate) use integrity::{Stopped, WitnessLog};
 pub(crate) use termination::{Gap, Termination};
 
 /// The promises.

@@ -161,10 +161,10 @@ fn look(url: &str, end: Moment, mut rng: Rng) -> Result<usize> {
     runtime.block_on(async {
         let mut looks = 0;
         while Moment::now() < end {
-            let Ok(mut desk) = store.desk().await else { continue };
+            let Ok(mut admin) = store.admin().await else { continue };
             while Moment::now() < end {
                 let name = ElectionName::new(format!("flood-{:x}", rng.bits()))?;
-                match tokio::time::timeout(PATIENCE, desk.snapshot(&name)).await {
+                match tokio::time::timeout(PATIENCE, admin.snapshot(&name)).await {
                     Ok(Ok(_)) => looks += 1,
                     _ => break,
                 }

@@ -149,7 +149,7 @@ impl Site {
         let flavour = self.server.as_ref().map(|server| server.flavour());
         match kind.need() {
             Need::Nothing => true,
-            Need::Faketime => crate::candidate::faketime().is_some(),
+            Need::Faketime => primacy_servers::faketime().is_some(),
             Need::Disk => self.disk.is_some() || self.server.as_ref().is_some_and(|server| server.has_disk()),
             // A lock on a table binds one node only.
             Need::Server => flavour.is_some() && !(flavour == Some(Flavour::Galera) && kind == Kind::LockTable),
@@ -169,8 +169,8 @@ impl Site {
     /// Leaves no room on a file's disk; `false` if it has none of its own.
     pub(crate) fn fill_disk(&self) -> bool {
         let Some(disk) = &self.disk else { return false };
-        // SQLite writes its log from the beginning again, which needs no room, unless it is cut short before. Whoever is
-        // stopped in the middle of something prevents that.
+        // SQLite writes its log from the beginning again, which needs no room, unless it is cut short before. A program
+        // that is stopped in the middle of something prevents that.
         let path = self.url.trim_start_matches("sqlite:");
         let _ = rusqlite::Connection::open(path).and_then(|file| {
             file.busy_timeout(BRIEFLY)?;

@@ -1,6 +1,6 @@
 //! A host of its own for a candidate: a network namespace with one wire to the run's, on which packets can be lost.
 //!
-//! A proxy ends connections itself, so whoever is behind it hears at least the kernel of this side. On a wire that is cut
+//! A proxy ends connections itself, so the side behind it hears at least the kernel of this side. On a wire that is cut
 //! nobody hears anything: no reset, no refusal, connections that one end believes in and the other has given up.
 //!
 //! Packets are lost by their sender's belief in a wrong hardware address: they leave as any others and are dropped by who

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use primacy::peers::tls::{Identity, Revocations, Tls, TlsError};
-use primacy::peers::{AddressError, Exchange, NamePattern, PeerAddress, PeerError, PeerSettings, RoleNames};
+use primacy::peers::{AddressError, NamePattern, PeerAddress, PeerError, PeerSettings, Reconfiguration};
 use primacy::{Timing, TimingSettings};
 
-use super::{examples, place};
+use super::{examples, store_url};
 use crate::output::failure::Failure;
-use crate::run::said::Asking;
+use crate::run::command_poll::PolledCommand;
 
 /// The longest path of a socket, in bytes.
 const SOCKET_PATH_MOST: usize = 107;
@@ -151,12 +151,12 @@ pub(crate) enum PeerCommand {
 
 impl PeerCommand {
     /// Which voters come and go.
-    pub(crate) fn exchange(&self) -> Exchange {
+    pub(crate) fn reconfiguration(&self) -> Reconfiguration {
         match self {
-            Self::Certs(_) | Self::Revoke { .. } | Self::List | Self::Confirm => Exchange::default(),
-            Self::Add { peers } => Exchange { add: peers.clone(), remove: Vec::new() },
-            Self::Remove { names } => Exchange { add: Vec::new(), remove: names.clone() },
-            Self::Replace { name, peer } => Exchange { add: vec![peer.clone()], remove: vec![name.clone()] },
+            Self::Certs(_) | Self::Revoke { .. } | Self::List | Self::Confirm => Reconfiguration::default(),
+            Self::Add { peers } => Reconfiguration { add: peers.clone(), remove: Vec::new() },
+            Self::Remove { names } => Reconfiguration { add: Vec::new(), remove: names.clone() },
+            Self::Replace { name, peer } => Reconfiguration { add: vec![peer.clone()], remove: vec![name.clone()] },
         }
     }
 }
@@ -215,11 +215,14 @@ impl PeerArgs {
                  with --certs (or give --plaintext, where everybody on the network may lead)",
             ));
         }
-        let folder = self.dir.clone().unwrap_or_else(|| place::voter_folder(&name));
+        let folder = self.dir.clone().unwrap_or_else(|| store_url::voter_folder(&name));
         let socket = self.socket.clone().or_else(|| default_socket(&folder));
         let drift_ppm = TimingSettings::new(Timing::DEFAULT_LEASE).drift_ppm;
-        let roles = RoleNames { operators: self.operators.clone(), observers: self.observers.clone() };
-        Ok(PeerSettings { name, listen, voters, folder, socket, drift_ppm, roles, tls })
+        let mut settings = PeerSettings::new(name, listen, voters, folder);
+        (settings.socket, settings.drift_ppm, settings.tls) = (socket, drift_ppm, tls);
+        settings.roles.operators.clone_from(&self.operators);
+        settings.roles.observers.clone_from(&self.observers);
+        Ok(settings)
     }
 
     /// Whether it is to have a socket, or just has one where that is possible.
@@ -228,21 +231,22 @@ impl PeerArgs {
     }
 
     /// The command that says how many requests arrive here, if there is one.
-    pub(crate) fn requests(&self) -> Option<Asking> {
+    pub(crate) fn requests(&self) -> Option<PolledCommand> {
         let (command, every) = (self.requests_command.clone()?, self.requests_every);
         let variables = self.name.iter().map(|name| ("PRIMACY_NAME", name.clone())).collect();
-        Some(Asking { what: "requests", command, every, variables })
+        Some(PolledCommand { what: "requests", command, every, variables })
     }
 
     fn identity(&self, name: &str) -> Option<Identity> {
-        let identity = if let Some(folder) = &self.certs {
+        let mut identity = if let Some(folder) = &self.certs {
             Identity::within(folder, name)
         } else {
-            let (certificate, key, authority) = (self.cert.clone()?, self.key.clone()?, self.ca.clone()?);
-            Identity { certificate, key, authority, revocations: Revocations::default() }
+            Identity::new(self.cert.clone()?, self.key.clone()?, self.ca.clone()?)
         };
-        let named = self.crl.clone().map(Revocations::Required);
-        Some(Identity { revocations: named.unwrap_or_else(|| identity.revocations.clone()), ..identity })
+        if let Some(list) = &self.crl {
+            identity.revocations = Revocations::Required(list.clone());
+        }
+        Some(identity)
     }
 }
 
@@ -322,7 +326,7 @@ mod tests {
         let deep = format!("/{}", "x".repeat(100));
         assert_eq!(socket(&[&deep]), None);
         let asked = format!("{deep}/socket");
-        assert_eq!(socket(&[&deep, "--socket", &asked]), Some(asked.into()), "whoever asks for it is told why not");
+        assert_eq!(socket(&[&deep, "--socket", &asked]), Some(asked.into()), "one who asks for it is told why not");
     }
 
     #[test]

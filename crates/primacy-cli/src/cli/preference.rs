@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use primacy::select::{Classes, FailBack, Metric, Names, Patterns, Rank, Scores, Selector, Turn};
-use primacy::{Label, Oracles, OraclesError};
+use primacy::{Label, MeasuredPreference, MeasuredPreferenceError};
 
 use super::duration;
 use crate::output::failure::Failure;
@@ -65,7 +65,7 @@ pub(crate) struct Preference {
     /// Where its score comes from, if it changes.
     pub(crate) scoring: Option<Scoring>,
     /// By what it measures, if it stands by that.
-    pub(crate) oracles: Option<Oracles>,
+    pub(crate) measured: Option<MeasuredPreference>,
 }
 
 /// A score that a command says again and again.
@@ -106,7 +106,7 @@ impl PreferenceArgs {
                 fail_back: self.fail_back.unwrap_or(usual),
                 turn: self.turn,
                 scoring: None,
-                oracles: Some(self.oracles(names)?),
+                measured: Some(self.measured(names)?),
             });
         }
         let classes = |error: &dyn std::fmt::Display| Failure::usage(format!("--score, --score-class: {error}"));
@@ -118,22 +118,22 @@ impl PreferenceArgs {
             fail_back: self.fail_back.unwrap_or(usual),
             turn: self.turn,
             scoring: self.score_command.clone().map(|command| Scoring { selector, command, every }),
-            oracles: None,
+            measured: None,
         })
     }
 
-    fn oracles(&self, names: Names) -> Result<Oracles, Failure> {
-        let oracles = Oracles::new(self.score_oracle.clone(), names, self.score_class.clone());
-        let oracles = oracles.map_err(|error| {
+    fn measured(&self, names: Names) -> Result<MeasuredPreference, Failure> {
+        let measured = MeasuredPreference::new(self.score_oracle.clone(), names, self.score_class.clone());
+        let measured = measured.map_err(|error| {
             let instead = match error {
-                OraclesError::History => "; have --score-command print it",
-                OraclesError::Rotating => ", by --turn ring",
-                OraclesError::NoClass => ", by --score-class",
+                MeasuredPreferenceError::History => "; have --score-command print it",
+                MeasuredPreferenceError::Rotating => ", by --turn ring",
+                MeasuredPreferenceError::NoClass => ", by --score-class",
                 _ => "",
             };
             Failure::usage(format!("--score-oracle: {error}{instead}"))
         })?;
-        Ok(oracles.measured_every(self.score_every.unwrap_or(Oracles::EVERY)))
+        Ok(measured.measured_every(self.score_every.unwrap_or(MeasuredPreference::EVERY)))
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use primacy::ElectionName;
 use primacy::store::{
-    BoxFuture, Desk, Forgotten, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Registry, Session,
-    Snapshot, Store, StoreError, Term,
+    Admin, BoxFuture, ForgetOutcome, Hints, Holder, MemberEvent, Members, NoHints, Order, OrderOutcome, Probe,
+    Registry, Session, Snapshot, Store, StoreError, Term,
 };
 
 /// What the fake will answer, and what it was asked.
@@ -15,14 +15,14 @@ pub(super) struct Script {
     /// Answers to snapshots, in order; the last one stays.
     pub(super) snapshots: VecDeque<Option<Snapshot>>,
     /// Answers to orders, in order.
-    pub(super) orders: VecDeque<Result<Ordered, StoreError>>,
+    pub(super) orders: VecDeque<Result<OrderOutcome, StoreError>>,
     /// Errors that come before every other answer.
     pub(super) errors: VecDeque<StoreError>,
     /// Errors that come after the first snapshot.
     pub(super) errors_later: VecDeque<StoreError>,
     /// The orders that were given.
     pub(super) given: Vec<Order>,
-    /// How often a desk was opened.
+    /// How often an admin connection was opened.
     pub(super) opened: usize,
 }
 
@@ -67,10 +67,10 @@ impl Store for FakeStore {
         Box::pin(async { Err(StoreError::Unusable("nobody campaigns in these tests".to_owned())) })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
         self.with(|script| script.opened += 1);
-        let desk: Box<dyn Desk> = Box::new(FakeDesk(self.clone()));
-        Box::pin(async { Ok(desk) })
+        let admin: Box<dyn Admin> = Box::new(FakeAdmin(self.clone()));
+        Box::pin(async { Ok(admin) })
     }
 
     fn hints<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
@@ -78,9 +78,9 @@ impl Store for FakeStore {
     }
 }
 
-struct FakeDesk(FakeStore);
+struct FakeAdmin(FakeStore);
 
-impl Desk for FakeDesk {
+impl Admin for FakeAdmin {
     fn snapshot<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
         self.0.answer(|script| {
             let later = std::mem::take(&mut script.errors_later);
@@ -106,15 +106,15 @@ impl Desk for FakeDesk {
         self.0.answer(|_| Ok(Vec::new()))
     }
 
-    fn order<'a>(&'a mut self, _: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
+    fn order<'a>(&'a mut self, _: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<OrderOutcome, StoreError>> {
         self.0.answer(|script| {
             script.given.push(order);
             script.orders.pop_front().expect("as many answers as orders")
         })
     }
 
-    fn forget<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
-        self.0.answer(|_| Ok(Forgotten::NoSuchElection))
+    fn forget<'a>(&'a mut self, _: &'a ElectionName) -> BoxFuture<'a, Result<ForgetOutcome, StoreError>> {
+        self.0.answer(|_| Ok(ForgetOutcome::NoSuchElection))
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>> {

@@ -1,6 +1,6 @@
 //! `primacy forget`: removes an election that nobody uses any more.
 
-use primacy::store::{Forgotten, Hindrance};
+use primacy::store::{ForgetOutcome, Hindrance};
 
 use super::pause::no_such_election;
 use super::reach::Reach;
@@ -12,10 +12,10 @@ use crate::output::schema::{self, SCHEMA, State};
 pub(super) async fn run(reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let forgotten = reach.forget().await?;
     let (result, before) = match &forgotten {
-        Forgotten::Done(before) => ("written", Some(before)),
-        Forgotten::Already(before) => ("already", Some(before)),
-        Forgotten::Refused(hindrance, before) => (word(*hindrance), Some(before)),
-        Forgotten::NoSuchElection => ("no-such-election", None),
+        ForgetOutcome::Done(before) => ("written", Some(before)),
+        ForgetOutcome::Already(before) => ("already", Some(before)),
+        ForgetOutcome::Refused(hindrance, before) => (word(*hindrance), Some(before)),
+        ForgetOutcome::NoSuchElection => ("no-such-election", None),
     };
     let after = reach.snapshot().await?.now();
     let election = reach.election().clone();
@@ -34,10 +34,10 @@ pub(super) async fn run(reach: &mut Reach, output: &mut Output) -> Result<u8, Fa
     let token = after.map(|snapshot| snapshot.record.version.token).unwrap_or_default();
     let kept = format!("if it begins again, its tokens go on above {token}");
     match forgotten {
-        Forgotten::Done(_) => output.text(&format!("{election} is forgotten; {kept}\n"))?,
-        Forgotten::Already(_) => output.text(&format!("{election} was forgotten before; {kept}\n"))?,
-        Forgotten::NoSuchElection => return Err(no_such_election(reach)),
-        Forgotten::Refused(hindrance, now) => {
+        ForgetOutcome::Done(_) => output.text(&format!("{election} is forgotten; {kept}\n"))?,
+        ForgetOutcome::Already(_) => output.text(&format!("{election} was forgotten before; {kept}\n"))?,
+        ForgetOutcome::NoSuchElection => return Err(no_such_election(reach)),
+        ForgetOutcome::Refused(hindrance, now) => {
             let holder = now.record.holder.as_ref().map_or_else(|| "somebody".to_owned(), named);
             return Err(Failure::refused(match hindrance {
                 Hindrance::Led => {

@@ -11,7 +11,7 @@ use super::status::verdict;
 use super::watch::{AWAY, reader_is_gone};
 use crate::cli::MembersArgs;
 use crate::output::failure::Failure;
-use crate::output::schema::{self, Happened, Membership, Millis, SCHEMA};
+use crate::output::schema::{self, MemberEventEntry, Membership, Millis, SCHEMA};
 use crate::output::style::Tone;
 use crate::output::{Output, members, shorten};
 
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &MembersArgs, reach: &mut Reach, output: &mut Outp
         store: reach.location(),
         answer_age_ms: Millis(age),
         now: Membership::of(election, seen, snapshot),
-        events: events.iter().map(Happened::from).collect(),
+        events: events.iter().map(MemberEventEntry::from).collect(),
     })?;
     Ok(verdict(snapshot))
 }
@@ -138,7 +138,7 @@ impl Watch<'_> {
 
     fn happened(&mut self, event: &MemberEvent) -> Result<(), Failure> {
         let (text, tone) = members::told(&event.kind);
-        let happened = Happened::from(event);
+        let happened = MemberEventEntry::from(event);
         self.line(happened.event(), &text, tone, Some(happened), None)
     }
 
@@ -151,7 +151,7 @@ impl Watch<'_> {
         event: &'static str,
         text: &str,
         tone: Tone,
-        happened: Option<Happened>,
+        happened: Option<MemberEventEntry>,
         now: Option<Membership>,
     ) -> Result<(), Failure> {
         if self.is_full() {
@@ -179,8 +179,7 @@ mod tests {
     use crate::output::sample::label;
     use crate::output::testing::captured;
     use expect_test::expect;
-    use primacy::registers::ProcessId;
-    use primacy::store::MemberEventKind;
+    use primacy::registers::{MemberEventKind, ProcessId};
 
     fn joined(numbers: std::ops::RangeInclusive<u64>) -> Vec<MemberEvent> {
         let event = |number: u64| {

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use crate::cli::usage::Refusal;
-use crate::cli::{Colour, Command, Common, place};
+use crate::cli::{Colour, Command, Common, store_url};
 use crate::output::failure::{Failure, code};
 use crate::output::{self, Output, logging};
 use reach::Reach;
@@ -74,7 +74,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
 
 fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     let store = common.open_store()?;
-    if common.uses_default_store() && common.wait.is_none() && !place::default_folder().exists() {
+    if common.uses_default_store() && common.wait.is_none() && !store_url::default_folder().exists() {
         return Err(Failure::unavailable(format!(
             "there is no election in {} yet: primacy run begins one, and --store names another place",
             store.location()
@@ -93,10 +93,10 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Watch(args) => watch::run(&args, &mut reach, output).await,
             Command::History(args) => history::run(&args, &mut reach, output).await,
             Command::Promote(args) => {
-                let wanted = orders::Wanted::Promote(args.successor);
+                let wanted = orders::OperatorOrder::Promote(args.successor);
                 orders::run(wanted, &args.order, &mut reach, output).await
             }
-            Command::Depose(args) => orders::run(orders::Wanted::Depose, &args, &mut reach, output).await,
+            Command::Depose(args) => orders::run(orders::OperatorOrder::Depose, &args, &mut reach, output).await,
             Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
             Command::Forget(_) => forget::run(&mut reach, output).await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use primacy::store::{Basis, Holder, Order, OrderKind, Ordered, Snapshot, Wish};
+use primacy::store::{Basis, HandoverRequest, Holder, Order, OrderKind, OrderOutcome, Snapshot};
 use primacy::{ElectionName, Instant, Label, Token, clock};
 
 use super::outcome::{self, Outcome};
@@ -18,14 +18,14 @@ use crate::output::{Output, members};
 
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum OperatorOrder {
     /// The candidate with this label, or with this id.
     Promote(Label),
     /// Anybody else.
     Depose,
 }
 
-impl Wanted {
+impl OperatorOrder {
     const fn word(&self) -> &'static str {
         match self {
             Self::Promote(_) => "promote",
@@ -33,16 +33,16 @@ impl Wanted {
         }
     }
 
-    fn wish(&self) -> Option<Wish> {
+    fn handover(&self) -> Option<HandoverRequest> {
         match self {
-            Self::Promote(successor) => Some(Wish::Successor(successor.clone())),
+            Self::Promote(successor) => Some(HandoverRequest::Successor(successor.clone())),
             Self::Depose => None,
         }
     }
 
     /// Whether this candidate may be the next leader.
     fn means(&self, candidate: &Holder) -> bool {
-        self.wish().is_none_or(|wish| wish.names(candidate.id, &candidate.label))
+        self.handover().is_none_or(|handover| handover.names(candidate.id, &candidate.label))
     }
 
     fn kind(&self, now: bool) -> OrderKind {
@@ -85,7 +85,7 @@ enum Decision {
 }
 
 pub(super) async fn run(
-    wanted: Wanted,
+    wanted: OperatorOrder,
     args: &OrderArgs,
     reach: &mut Reach,
     output: &mut Output,
@@ -96,8 +96,8 @@ pub(super) async fn run(
     let able = before.clone().map(|snapshot| members::able(snapshot, members.as_ref()));
     let is_current = |seen: &Snapshot| args.token.is_none_or(|token| token == seen.record.version.token);
     let wanted = match (&wanted, able.as_ref().filter(|seen| is_current(seen))) {
-        (Wanted::Promote(name), Some(snapshot)) => match meant(name, snapshot) {
-            Meant::One(successor) => Wanted::Promote(successor),
+        (OperatorOrder::Promote(name), Some(snapshot)) => match meant(name, snapshot) {
+            Meant::One(successor) => OperatorOrder::Promote(successor),
             Meant::Several(candidates) => {
                 let command = command_for(reach.election());
                 let said = ambiguous(name, &candidates, snapshot, &command);
@@ -132,7 +132,7 @@ fn command_for(election: &ElectionName) -> String {
     }
 }
 
-fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decision {
+fn decide(wanted: &OperatorOrder, args: &OrderArgs, before: Option<&Snapshot>) -> Decision {
     let Some(snapshot) = before else { return Decision::Refuse(Refusal::NoSuchElection) };
     let record = &snapshot.record;
     if snapshot.basis != Basis::Record {
@@ -143,8 +143,8 @@ fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decis
     }
     let lead = Lead::of(before);
     match (wanted, lead) {
-        (Wanted::Promote(_), Lead::Led(leader, _)) if wanted.means(leader) => {
-            let undisputed = record.wish.is_none() || record.wish == wanted.wish();
+        (OperatorOrder::Promote(_), Lead::Led(leader, _)) if wanted.means(leader) => {
+            let undisputed = record.handover.is_none() || record.handover == wanted.handover();
             // If another order is under way, this one replaces it, and needs no candidate but the leader.
             return match undisputed {
                 true => {
@@ -153,7 +153,9 @@ fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decis
                 false => Decision::Write,
             };
         }
-        (Wanted::Depose, Lead::Vacant) => return Decision::Already("nobody leads; nothing was changed".to_owned()),
+        (OperatorOrder::Depose, Lead::Vacant) => {
+            return Decision::Already("nobody leads; nothing was changed".to_owned());
+        }
         _ => {}
     }
     if args.force {
@@ -169,7 +171,7 @@ fn decide(wanted: &Wanted, args: &OrderArgs, before: Option<&Snapshot>) -> Decis
 }
 
 struct Steering<'a> {
-    wanted: Wanted,
+    wanted: OperatorOrder,
     args: &'a OrderArgs,
 }
 
@@ -185,13 +187,13 @@ impl Steering<'_> {
         let given = reach.order(order, seen).await?;
         let ordered_at = clock::now();
         let (result, base) = match given.ordered {
-            Ordered::NoSuchElection => return self.refuse(&Refusal::NoSuchElection, None, reach, output),
-            Ordered::NoRecord(now) => return self.refuse(&Refusal::NoRecord, Some(&now), reach, output),
+            OrderOutcome::NoSuchElection => return self.refuse(&Refusal::NoSuchElection, None, reach, output),
+            OrderOutcome::NoRecord(now) => return self.refuse(&Refusal::NoRecord, Some(&now), reach, output),
             // An attempt without an answer may have come true already: then the last leadership seen is the base.
-            Ordered::TokenChanged(now) if given.doubtful => ("written", before.unwrap_or(now)),
-            Ordered::TokenChanged(now) => return self.refuse(&Refusal::TokenChanged, Some(&now), reach, output),
-            Ordered::Already(base) if !given.doubtful => ("already", base),
-            Ordered::Written(base) | Ordered::Already(base) => ("written", base),
+            OrderOutcome::TokenChanged(now) if given.doubtful => ("written", before.unwrap_or(now)),
+            OrderOutcome::TokenChanged(now) => return self.refuse(&Refusal::TokenChanged, Some(&now), reach, output),
+            OrderOutcome::Already(base) if !given.doubtful => ("already", base),
+            OrderOutcome::Written(base) | OrderOutcome::Already(base) => ("written", base),
         };
         if self.args.no_wait {
             let after = reach.snapshot().await?.now();
@@ -223,14 +225,14 @@ impl Steering<'_> {
                 output.text(&format!("{leads} leads with token {token}, {waited} after the order\n"))?;
                 Ok(0)
             }
-            (Outcome::Other, Wanted::Promote(successor)) => Err(Failure::new(
+            (Outcome::Other, OperatorOrder::Promote(successor)) => Err(Failure::new(
                 code::PENDING,
                 format!(
                     "{leads} leads with token {token}: {} did not take the lease in its window",
                     after.map_or_else(|| successor.to_string(), |snapshot| called(successor, snapshot))
                 ),
             )),
-            (Outcome::Other, Wanted::Depose) => Err(Failure::new(
+            (Outcome::Other, OperatorOrder::Depose) => Err(Failure::new(
                 code::PENDING,
                 format!("{leads} leads again, with token {token}: nobody else took the lease"),
             )),
@@ -272,12 +274,12 @@ impl Steering<'_> {
             _ => format!("waiting: {}", names.join(", ")),
         };
         match &self.wanted {
-            Wanted::Promote(successor) => {
+            OperatorOrder::Promote(successor) => {
                 format!(
                     "no candidate called {successor} waits ({waiting}); nothing was changed (--force orders it all the same)"
                 )
             }
-            Wanted::Depose => {
+            OperatorOrder::Depose => {
                 "no other candidate waits who could take over; nothing was changed (--force orders it all the same)"
                     .to_owned()
             }
@@ -301,8 +303,8 @@ impl Steering<'_> {
             store: reach.location(),
             order: self.wanted.word(),
             successor: match &self.wanted {
-                Wanted::Promote(successor) => Some(successor.as_str().to_owned()),
-                Wanted::Depose => None,
+                OperatorOrder::Promote(successor) => Some(successor.as_str().to_owned()),
+                OperatorOrder::Depose => None,
             },
             now: self.args.now,
             result,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use primacy::store::{Hints, Snapshot, Wish};
+use primacy::store::{HandoverRequest, Hints, Snapshot};
 use primacy::{Timing, clock};
 
-use super::orders::Wanted;
+use super::orders::OperatorOrder;
 use super::reach::Reach;
 use crate::output::Output;
 use crate::output::explain::Takeover;
@@ -44,14 +44,14 @@ impl Outcome {
 }
 
 /// What has come of an order that was written over `before`, if that is decided.
-pub(super) fn judge(wanted: &Wanted, before: &Snapshot, now: &Snapshot) -> Option<Outcome> {
+pub(super) fn judge(wanted: &OperatorOrder, before: &Snapshot, now: &Snapshot) -> Option<Outcome> {
     let Lead::Led(leader, _) = Lead::of(Some(now)) else { return None };
     let granted_since = now.record.version.token > before.record.version.token;
     let before_holder = before.record.holder.as_ref();
     match wanted {
-        Wanted::Promote(successor) => {
-            let wanted = Wish::Successor(successor.clone());
-            let fulfilled = now.record.wish.as_ref() != Some(&wanted);
+        OperatorOrder::Promote(successor) => {
+            let wanted = HandoverRequest::Successor(successor.clone());
+            let fulfilled = now.record.handover.as_ref() != Some(&wanted);
             match (granted_since, wanted.names(leader.id, &leader.label)) {
                 (true, true) => Some(Outcome::Led),
                 (true, false) => Some(Outcome::Other),
@@ -60,9 +60,9 @@ pub(super) fn judge(wanted: &Wanted, before: &Snapshot, now: &Snapshot) -> Optio
                 (false, false) => None,
             }
         }
-        Wanted::Depose if !granted_since => None,
-        Wanted::Depose if before_holder.is_some_and(|holder| holder.id == leader.id) => Some(Outcome::Other),
-        Wanted::Depose => Some(Outcome::Led),
+        OperatorOrder::Depose if !granted_since => None,
+        OperatorOrder::Depose if before_holder.is_some_and(|holder| holder.id == leader.id) => Some(Outcome::Other),
+        OperatorOrder::Depose => Some(Outcome::Led),
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn bound(before: &Snapshot) -> Duration {
 
 /// Waits until the outcome is decided, or the bound has passed.
 pub(super) async fn wait(
-    wanted: &Wanted,
+    wanted: &OperatorOrder,
     before: &Snapshot,
     hints: &mut dyn Hints,
     reach: &mut Reach,
@@ -101,10 +101,12 @@ pub(super) async fn wait(
 }
 
 /// What is being waited for, with the time that remains of the lease in the way.
-fn progress(wanted: &Wanted, now: Option<&Snapshot>) -> String {
+fn progress(wanted: &OperatorOrder, now: Option<&Snapshot>) -> String {
     let next = match wanted {
-        Wanted::Promote(successor) => now.map_or_else(|| successor.to_string(), |snapshot| called(successor, snapshot)),
-        Wanted::Depose => "another candidate".to_owned(),
+        OperatorOrder::Promote(successor) => {
+            now.map_or_else(|| successor.to_string(), |snapshot| called(successor, snapshot))
+        }
+        OperatorOrder::Depose => "another candidate".to_owned(),
     };
     match Lead::of(now) {
         Lead::Led(holder, left) => {
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_promotion_is_judged_by_who_leads_next() {
-        let wanted = Wanted::Promote(label("web-2"));
+        let wanted = OperatorOrder::Promote(label("web-2"));
         assert_eq!(judge(&wanted, &led(), &led()), None);
         assert_eq!(judge(&wanted, &led(), &silent()), None);
         assert_eq!(judge(&wanted, &led(), &vacant()), None);
@@ -151,34 +153,34 @@ mod tests {
 
     #[test]
     fn a_promotion_of_the_leader_waits_until_it_has_seen_it() {
-        let wanted = Wanted::Promote(label("web-1"));
+        let wanted = OperatorOrder::Promote(label("web-1"));
         assert_eq!(judge(&wanted, &led(), &promoting(led(), "web-1")), None);
         assert_eq!(judge(&wanted, &led(), &led()), Some(Outcome::Led));
     }
 
     #[test]
     fn a_deposed_leader_that_leads_again_is_not_what_was_wanted() {
-        assert_eq!(judge(&Wanted::Depose, &led(), &led()), None);
-        assert_eq!(judge(&Wanted::Depose, &led(), &led_by(1, 18)), Some(Outcome::Other));
-        assert_eq!(judge(&Wanted::Depose, &led(), &led_by(2, 18)), Some(Outcome::Led));
+        assert_eq!(judge(&OperatorOrder::Depose, &led(), &led()), None);
+        assert_eq!(judge(&OperatorOrder::Depose, &led(), &led_by(1, 18)), Some(Outcome::Other));
+        assert_eq!(judge(&OperatorOrder::Depose, &led(), &led_by(2, 18)), Some(Outcome::Led));
     }
 
     #[test]
     fn the_bound_covers_a_dead_leader_and_a_dead_successor() {
         let bound = bound(&led());
         // Of those that wait the first may have been far behind until a moment ago, and look as seldom still.
-        assert!(bound > Duration::from_millis(17_600) && bound < Duration::from_secs(25), "{bound:?}");
+        assert!(bound > Duration::from_millis(17_600) && bound < Duration::from_secs(27), "{bound:?}");
         assert_eq!(super::bound(&with(led(), |snapshot| snapshot.record.lease = Duration::ZERO)), BOUND_OTHERWISE);
     }
 
     #[test]
     fn progress_tells_what_remains() {
-        let wanted = Wanted::Promote(label("web-2"));
+        let wanted = OperatorOrder::Promote(label("web-2"));
         let line = progress(&wanted, Some(&led()));
         assert_eq!(line, "waiting for web-1 to hand over to web-2; if it is dead, its lease ends in 7.9s");
         assert!(progress(&wanted, Some(&silent())).contains("run out, at most"));
         let late = with(silent(), |snapshot| snapshot.age = Some(Duration::from_secs(11)));
         assert!(progress(&wanted, Some(&late)).contains("run out, at most 6.7s"), "the next may not know that it is");
-        assert!(progress(&Wanted::Depose, Some(&vacant())).contains("free lease"));
+        assert!(progress(&OperatorOrder::Depose, Some(&vacant())).contains("free lease"));
     }
 }

@@ -1,7 +1,7 @@
 //! `primacy pause` and `primacy resume`.
 
 use primacy::Token;
-use primacy::store::{Basis, Order, OrderKind, Ordered, Snapshot};
+use primacy::store::{Basis, Order, OrderKind, OrderOutcome, Snapshot};
 
 use super::reach::Reach;
 use crate::output::Output;
@@ -39,12 +39,12 @@ pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
     let seen = reach.snapshot().await?.value.map_or(Token::NONE, |snapshot| snapshot.record.version.token);
     let given = reach.order(order, seen).await?;
     let (result, before) = match &given.ordered {
-        Ordered::Written(before) => ("written", Some(before)),
-        Ordered::Already(before) if given.doubtful => ("written", Some(before)),
-        Ordered::Already(before) => ("already", Some(before)),
-        Ordered::TokenChanged(before) => ("token-changed", Some(before)),
-        Ordered::NoRecord(before) => ("no-record", Some(before)),
-        Ordered::NoSuchElection => ("no-such-election", None),
+        OrderOutcome::Written(before) => ("written", Some(before)),
+        OrderOutcome::Already(before) if given.doubtful => ("written", Some(before)),
+        OrderOutcome::Already(before) => ("already", Some(before)),
+        OrderOutcome::TokenChanged(before) => ("token-changed", Some(before)),
+        OrderOutcome::NoRecord(before) => ("no-record", Some(before)),
+        OrderOutcome::NoSuchElection => ("no-such-election", None),
     };
     let after = reach.snapshot().await?.now();
     let election = reach.election();
@@ -61,12 +61,12 @@ pub(super) async fn run(switch: Switch, reach: &mut Reach, output: &mut Output) 
         after: Some(State::of(election, after.as_ref())),
     })?;
     match given.ordered {
-        Ordered::NoRecord(before) => Err(no_record(reach, &before)),
-        Ordered::NoSuchElection => Err(no_such_election(reach)),
-        Ordered::TokenChanged(_) => Err(Failure::refused(
+        OrderOutcome::NoRecord(before) => Err(no_record(reach, &before)),
+        OrderOutcome::NoSuchElection => Err(no_such_election(reach)),
+        OrderOutcome::TokenChanged(_) => Err(Failure::refused(
             "another token was granted meanwhile, and it is unknown whether the order was written: see primacy status",
         )),
-        Ordered::Written(_) | Ordered::Already(_) => {
+        OrderOutcome::Written(_) | OrderOutcome::Already(_) => {
             output.text(&format!("{}\n", said(switch, result == "already", Lead::of(after.as_ref()))))?;
             Ok(0)
         }

@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::output::certificates;
 use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, SCHEMA};
-use crate::run::said::Said;
+use crate::run::command_poll::CommandPoll;
 use crate::run::signals::is_ignored;
 
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
@@ -27,7 +27,7 @@ pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Resu
         Some(PeerCommand::Certs(args)) => make(args, output),
         Some(PeerCommand::Revoke { folder, certificates }) => revoke(folder, certificates, output),
         Some(PeerCommand::List) => super::runtime()?.block_on(voters::list(common, output)),
-        Some(command) => super::runtime()?.block_on(voters::exchange(&command.exchange(), common, output)),
+        Some(command) => super::runtime()?.block_on(voters::reconfigure(&command.reconfiguration(), common, output)),
         None => super::runtime()?.block_on(vote(args, output)),
     }
 }
@@ -75,7 +75,7 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
     told(output, "listening", &format!("{name} listens on {address}{here}"))?;
     let rate = peer.requests();
-    let rates = args.requests().map(|asking| Said::start(asking, requests)).transpose();
+    let rates = args.requests().map(|command| CommandPoll::start(command, requests)).transpose();
     let mut rates =
         rates.map_err(|error| Failure::unavailable(format!("the system gives no thread for the requests: {error}")))?;
     let (founded, outside) = (peer.founded(), peer.outside());
@@ -95,7 +95,7 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
                 is_outside = true;
                 told(output, "waiting", &why)?;
             }
-            requests = Said::next(&mut rates) => rate.tell(Some(requests)),
+            requests = CommandPoll::next(&mut rates) => rate.tell(Some(requests)),
             () = reloads.next() => tls.as_deref().into_iter().for_each(reload),
             () = ends.next() => {
                 info!("{name} votes no more: it was asked to end");
@@ -180,7 +180,7 @@ fn revoke(folder: &Path, wanted: &[String], output: &mut Output) -> Result<u8, F
         revoked.total
     );
     output.text(&text)?;
-    let certificate = |certs::RevokedCertificate { given, serial, is_new }: &_| certificates::RevokedCertificate {
+    let certificate = |certs::RevokedCertificate { given, serial, is_new, .. }: &_| certificates::RevokedCertificate {
         given: String::clone(given),
         serial: String::clone(serial),
         is_new: *is_new,

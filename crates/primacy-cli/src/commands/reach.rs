@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::{
-    Desk, Forgotten, Hints, Holder, MemberEvent, Members, NoHints, Order, Ordered, Probe, Request, Snapshot, Store,
-    StoreError, Term,
+    Admin, ForgetOutcome, Hints, Holder, LeaderSupport, MemberEvent, Members, NoHints, Order, OrderOutcome, Probe,
+    Request, Snapshot, Store, StoreError, Term,
 };
 use primacy::{CandidateId, ElectionName, Instant, Label, Token, clock};
 
@@ -74,9 +74,9 @@ pub(crate) fn aged(mut snapshot: Snapshot, by: Duration) -> Snapshot {
 
 /// What became of an order, as far as can be known.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct OrderResult {
     /// The store's answer to the last attempt.
-    pub(crate) ordered: Ordered,
+    pub(crate) ordered: OrderOutcome,
     /// Whether an earlier attempt brought no answer, and may have been what changed the row.
     pub(crate) doubtful: bool,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Reach {
     wait: Duration,
     /// Whether even what someone has to repair first is waited for.
     waits_for_repair: bool,
-    desk: Option<Box<dyn Desk>>,
+    admin: Option<Box<dyn Admin>>,
 }
 
 impl Reach {
@@ -96,7 +96,7 @@ impl Reach {
     pub(crate) fn new(store: Arc<dyn Store>, election: ElectionName, wait: Option<Duration>) -> Self {
         // Who says how long to try means a store that is not set up yet, too.
         let waits_for_repair = wait.is_some();
-        Self { store, election, wait: wait.unwrap_or(Common::DEFAULT_WAIT), waits_for_repair, desk: None }
+        Self { store, election, wait: wait.unwrap_or(Common::DEFAULT_WAIT), waits_for_repair, admin: None }
     }
 
     /// Which election.
@@ -112,55 +112,64 @@ impl Reach {
     /// The election as it is.
     pub(crate) async fn snapshot(&mut self) -> Result<Answer<Option<Snapshot>>, Failure> {
         let election = self.election.clone();
-        self.ask(async |desk: &mut dyn Desk| desk.snapshot(&election).await).await
+        self.ask(async |admin: &mut dyn Admin| admin.snapshot(&election).await).await
     }
 
     /// The election as it is, or the error of the only attempt.
     pub(crate) async fn look(&mut self) -> Result<Answer<Option<Snapshot>>, StoreError> {
         let election = self.election.clone();
-        self.attempt(Bounds::ALONE, &mut async |desk: &mut dyn Desk| desk.snapshot(&election).await).await
+        self.attempt(Bounds::ALONE, &mut async |admin: &mut dyn Admin| admin.snapshot(&election).await).await
     }
 
     /// All elections.
     pub(crate) async fn elections(&mut self) -> Result<Answer<Vec<Snapshot>>, Failure> {
-        self.ask(async |desk: &mut dyn Desk| desk.elections().await).await
+        self.ask(async |admin: &mut dyn Admin| admin.elections().await).await
     }
 
     /// The last leaderships, the newest first.
     pub(crate) async fn history(&mut self, limit: u32) -> Result<Answer<Vec<Term>>, Failure> {
         let election = self.election.clone();
-        self.ask(async |desk: &mut dyn Desk| desk.history(&election, limit).await).await
+        self.ask(async |admin: &mut dyn Admin| admin.history(&election, limit).await).await
     }
 
     /// Who takes part by the `registers` protocol.
     pub(crate) async fn members(&mut self) -> Result<Answer<Option<Members>>, Failure> {
         let election = self.election.clone();
-        self.ask(async |desk: &mut dyn Desk| desk.members(&election).await).await
+        self.ask(async |admin: &mut dyn Admin| admin.members(&election).await).await
     }
 
     /// The same for an answer that can be done without: none if the only attempt fails.
     pub(crate) async fn members_if_told(&mut self) -> Option<Members> {
         let election = self.election.clone();
-        let answer = self.attempt(Bounds::ALONE, &mut async |desk: &mut dyn Desk| desk.members(&election).await).await;
+        let answer =
+            self.attempt(Bounds::ALONE, &mut async |admin: &mut dyn Admin| admin.members(&election).await).await;
         answer.inspect_err(|error| tracing::debug!(%error, "the members are not known")).ok()?.now()
+    }
+
+    /// Which voters support the leader: none if the store has no voters, nobody leads, or the only attempt fails.
+    pub(crate) async fn support_if_told(&mut self) -> Option<LeaderSupport> {
+        let election = self.election.clone();
+        let answer =
+            self.attempt(Bounds::ALONE, &mut async |admin: &mut dyn Admin| admin.support(&election).await).await;
+        answer.inspect_err(|error| tracing::debug!(%error, "who supports the leader is not known")).ok()?.value
     }
 
     /// What has happened among the members, the newest first.
     pub(crate) async fn events(&mut self, limit: u32) -> Result<Answer<Vec<MemberEvent>>, Failure> {
         let election = self.election.clone();
-        self.ask(async |desk: &mut dyn Desk| desk.events(&election, limit).await).await
+        self.ask(async |admin: &mut dyn Admin| admin.events(&election, limit).await).await
     }
 
     /// The same, or the error of the only attempt.
     pub(crate) async fn look_at_events(&mut self, limit: u32) -> Result<Vec<MemberEvent>, StoreError> {
         let election = self.election.clone();
-        let events = &mut async |desk: &mut dyn Desk| desk.events(&election, limit).await;
+        let events = &mut async |admin: &mut dyn Admin| admin.events(&election, limit).await;
         Ok(self.attempt(Bounds::ALONE, events).await?.value)
     }
 
     /// What the store is and guarantees.
     pub(crate) async fn probe(&mut self) -> Result<Answer<Probe>, Failure> {
-        self.ask(async |desk: &mut dyn Desk| desk.probe().await).await
+        self.ask(async |admin: &mut dyn Admin| admin.probe().await).await
     }
 
     /// Hints of changes, or none if the store cannot give any now: polling stays.
@@ -173,19 +182,19 @@ impl Reach {
 
     /// Gives an order. After an attempt whose outcome is unknown, the next one insists on the token that was last seen,
     /// so that one order never deposes two leaders (rule R7).
-    pub(crate) async fn order(&mut self, mut order: Order, seen: Token) -> Result<Given, Failure> {
+    pub(crate) async fn order(&mut self, mut order: Order, seen: Token) -> Result<OrderResult, Failure> {
         let election = self.election.clone();
         let mut patience = Patience::new(self.wait, self.waits_for_repair);
         let mut doubtful = false;
         loop {
             let wanted = order.clone();
             match self
-                .attempt(patience.bounds(), &mut async |desk: &mut dyn Desk| {
-                    desk.order(&election, wanted.clone()).await
+                .attempt(patience.bounds(), &mut async |admin: &mut dyn Admin| {
+                    admin.order(&election, wanted.clone()).await
                 })
                 .await
             {
-                Ok(answer) => return Ok(Given { ordered: answer.value, doubtful }),
+                Ok(answer) => return Ok(OrderResult { ordered: answer.value, doubtful }),
                 Err(error) => {
                     if matches!(error, StoreError::Unknown(_)) {
                         doubtful = true;
@@ -204,15 +213,15 @@ impl Reach {
     }
 
     /// Forgets the election. Twice is once.
-    pub(crate) async fn forget(&mut self) -> Result<Forgotten, Failure> {
+    pub(crate) async fn forget(&mut self) -> Result<ForgetOutcome, Failure> {
         let election = self.election.clone();
-        Ok(self.ask(async |desk: &mut dyn Desk| desk.forget(&election).await).await?.value)
+        Ok(self.ask(async |admin: &mut dyn Admin| admin.forget(&election).await).await?.value)
     }
 
     /// Asks until there is an answer or the patience is used up.
     async fn ask<T>(
         &mut self,
-        mut question: impl AsyncFnMut(&mut dyn Desk) -> Result<T, StoreError>,
+        mut question: impl AsyncFnMut(&mut dyn Admin) -> Result<T, StoreError>,
     ) -> Result<Answer<T>, Failure> {
         let mut patience = Patience::new(self.wait, self.waits_for_repair);
         loop {
@@ -232,23 +241,23 @@ impl Reach {
     async fn attempt<T>(
         &mut self,
         bounds: Bounds,
-        question: &mut impl AsyncFnMut(&mut dyn Desk) -> Result<T, StoreError>,
+        question: &mut impl AsyncFnMut(&mut dyn Admin) -> Result<T, StoreError>,
     ) -> Result<Answer<T>, StoreError> {
-        let open = self.desk.take();
+        let open = self.admin.take();
         let late = |bound: Duration| StoreError::Unknown(format!("nothing came within {}", span(bound)));
-        let mut desk = match open {
-            Some(desk) => desk,
+        let mut admin = match open {
+            Some(admin) => admin,
             None => {
-                let opened = tokio::time::timeout(bounds.opening, self.store.desk()).await;
+                let opened = tokio::time::timeout(bounds.opening, self.store.admin()).await;
                 // Nothing has been asked yet.
                 let late = |_| StoreError::Unreachable(format!("no connection within {}", span(bounds.opening)));
                 opened.map_err(late)??
             }
         };
         let asked_at = clock::now();
-        let value = tokio::time::timeout(bounds.call, question(desk.as_mut())).await;
+        let value = tokio::time::timeout(bounds.call, question(admin.as_mut())).await;
         let value = value.map_err(|_| late(bounds.call))??;
-        self.desk = Some(desk);
+        self.admin = Some(admin);
         Ok(Answer { value, asked_at })
     }
 

@@ -52,7 +52,7 @@ fn many(args: &SimulateArgs, timing: &Timing, setup: &Setup, output: &mut Output
     let seeds = args.from..args.from.saturating_add(args.seeds);
     let report = in_background(seeds, setup, |done| output.draw(&format!("{done} of {} worlds …", args.seeds)));
     output.erase();
-    let result = Simulated::new(args, timing, &report);
+    let result = SimulationResult::new(args, timing, &report);
     output.text(&result.text(output))?;
     output.json(&result.json())?;
     Ok(if report.is_clean() { 0 } else { BROKEN })
@@ -85,7 +85,7 @@ fn replay(seed: u64, setup: &Setup, output: &mut Output) -> Result<u8, Failure> 
 }
 
 /// What came of the simulated worlds.
-struct Simulated<'a> {
+struct SimulationResult<'a> {
     args: &'a SimulateArgs,
     timing: &'a Timing,
     report: &'a Report,
@@ -93,7 +93,7 @@ struct Simulated<'a> {
     losses: Vec<Duration>,
 }
 
-impl<'a> Simulated<'a> {
+impl<'a> SimulationResult<'a> {
     fn new(args: &'a SimulateArgs, timing: &'a Timing, report: &'a Report) -> Self {
         let mut losses: Vec<_> = report.tally.failovers.iter().map(|(took, _)| Duration::from_nanos(*took)).collect();
         losses.sort_unstable();

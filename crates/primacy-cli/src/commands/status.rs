@@ -14,6 +14,13 @@ const LOOK_BACK: u32 = 2;
 pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let terms = if args.explain { reach.history(LOOK_BACK).await?.value } else { Vec::new() };
     let answer = reach.snapshot().await?;
+    let support = match answer.value.as_ref().and_then(Snapshot::leader) {
+        Some(_) => reach.support_if_told().await,
+        None => None,
+    };
+    // Another may lead by now, and what is said of it is not said of the one that is shown.
+    let token = answer.value.as_ref().map(|snapshot| snapshot.record.version.token);
+    let support = support.filter(|support| Some(support.token) == token);
     let members = if args.explain { reach.members_if_told().await } else { None };
     let (snapshot, age) = (answer.now(), answer.age());
     let (snapshot, election, store) = (snapshot.as_ref(), reach.election(), reach.location());
@@ -23,7 +30,7 @@ pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Outpu
         sentences.extend(members.iter().flat_map(|members| members::explain(members, snapshot)));
         sentences
     });
-    output.text(&report::status(election, snapshot, &store, age, output.palette))?;
+    output.text(&report::status(election, (snapshot, support.as_ref()), &store, age, output.palette))?;
     if let Some(sentences) = &sentences {
         output.text(&format!("\n{}\n", sentences.join("\n")))?;
     }
@@ -32,6 +39,7 @@ pub(super) async fn run(args: &StatusArgs, reach: &mut Reach, output: &mut Outpu
         store,
         answer_age_ms: Millis(age),
         state: State::of(election, snapshot),
+        support: support.as_ref().map(Into::into),
         explanation: sentences,
     })?;
     Ok(verdict(snapshot))

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use primacy::store::{Order, OrderKind, Ordered, Snapshot, StoreError};
+use primacy::store::{Order, OrderKind, OrderOutcome, Snapshot, StoreError};
 
 use super::fake::{FakeStore, Script};
-use super::orders::{self, Wanted};
+use super::orders::{self, OperatorOrder};
 use super::pause::{self, Switch};
 use super::reach::Reach;
 use super::{status, watch};
@@ -20,7 +20,7 @@ fn args() -> OrderArgs {
 
 fn store(
     snapshots: impl IntoIterator<Item = Snapshot>,
-    orders: impl IntoIterator<Item = Result<Ordered, StoreError>>,
+    orders: impl IntoIterator<Item = Result<OrderOutcome, StoreError>>,
 ) -> FakeStore {
     FakeStore::new(Script {
         snapshots: snapshots.into_iter().map(Some).collect(),
@@ -41,14 +41,14 @@ fn taken_by(n: u8) -> Snapshot {
     })
 }
 
-async fn order(wanted: Wanted, args: &OrderArgs, store: &FakeStore) -> (Result<u8, Failure>, String, String) {
+async fn order(wanted: OperatorOrder, args: &OrderArgs, store: &FakeStore) -> (Result<u8, Failure>, String, String) {
     let (mut output, out, err) = captured(false);
     let ended = orders::run(wanted, args, &mut reach(store), &mut output).await;
     (ended, out.text(), err.text())
 }
 
-fn web2() -> Wanted {
-    Wanted::Promote(label("web-2"))
+fn web2() -> OperatorOrder {
+    OperatorOrder::Promote(label("web-2"))
 }
 
 fn code(ended: &Result<u8, Failure>) -> u8 {
@@ -60,7 +60,7 @@ fn code(ended: &Result<u8, Failure>) -> u8 {
 
 #[tokio::test(start_paused = true)]
 async fn a_promotion_waits_until_the_successor_leads() {
-    let store = store([led(), promoting(led(), "web-2"), vacant(), taken_by(2)], [Ok(Ordered::Written(led()))]);
+    let store = store([led(), promoting(led(), "web-2"), vacant(), taken_by(2)], [Ok(OrderOutcome::Written(led()))]);
     let (ended, out, _) = order(web2(), &args(), &store).await;
     assert_eq!(ended, Ok(0));
     assert!(out.starts_with("web-2 (22222222) leads with token 18, "), "{out}");
@@ -70,7 +70,7 @@ async fn a_promotion_waits_until_the_successor_leads() {
 
 #[tokio::test(start_paused = true)]
 async fn a_promotion_that_another_won_says_so() {
-    let store = store([led(), taken_by(3)], [Ok(Ordered::Written(led()))]);
+    let store = store([led(), taken_by(3)], [Ok(OrderOutcome::Written(led()))]);
     let (ended, ..) = order(web2(), &args(), &store).await;
     assert_eq!(code(&ended), 3);
     assert!(ended.expect_err("another leads").to_string().contains("web-3 (33333333) leads with token 18"));
@@ -78,7 +78,7 @@ async fn a_promotion_that_another_won_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn an_order_without_waiting_returns_at_once() {
-    let store = store([led()], [Ok(Ordered::Written(led()))]);
+    let store = store([led()], [Ok(OrderOutcome::Written(led()))]);
     let (ended, out, _) = order(web2(), &OrderArgs { no_wait: true, ..args() }, &store).await;
     assert_eq!((ended, out.as_str()), (Ok(0), "the order stands\n"));
     assert_eq!(store.with(|script| script.given.len()), 1);
@@ -90,16 +90,16 @@ async fn what_cannot_come_true_is_refused_before_anything_is_written() {
     let alone = with(led(), |snapshot| snapshot.candidates.clear());
     let unwilling = with(led(), |snapshot| snapshot.candidates.iter_mut().for_each(|waiting| waiting.rank = None));
     let stale = OrderArgs { token: Some(token(16)), ..args() };
-    let web9 = Wanted::Promote(label("web-9"));
+    let web9 = OperatorOrder::Promote(label("web-9"));
     let cases = [
         (led(), web9, args(), "no candidate called web-9 waits (waiting: web-2, web-3)"),
         (paused.clone(), web2(), args(), "paused"),
-        (paused, Wanted::Depose, args(), "paused"),
-        (alone.clone(), Wanted::Depose, args(), "no other candidate"),
+        (paused, OperatorOrder::Depose, args(), "paused"),
+        (alone.clone(), OperatorOrder::Depose, args(), "no other candidate"),
         (alone, web2(), args(), "nobody waits"),
         (unwilling, web2(), args(), "nobody waits"),
         (led(), web2(), stale.clone(), "the last granted token is 17, not 16"),
-        (led(), Wanted::Promote(label("web-1")), stale, "the last granted token is 17, not 16"),
+        (led(), OperatorOrder::Promote(label("web-1")), stale, "the last granted token is 17, not 16"),
     ];
     for (snapshot, wanted, args, says) in cases {
         let store = store([snapshot], []);
@@ -116,16 +116,16 @@ async fn what_cannot_come_true_is_refused_before_anything_is_written() {
 
 #[tokio::test]
 async fn force_orders_what_cannot_come_true_yet() {
-    let store = store([led()], [Ok(Ordered::Written(led()))]);
+    let store = store([led()], [Ok(OrderOutcome::Written(led()))]);
     let args = OrderArgs { force: true, no_wait: true, ..args() };
-    let (ended, ..) = order(Wanted::Promote(label("web-9")), &args, &store).await;
+    let (ended, ..) = order(OperatorOrder::Promote(label("web-9")), &args, &store).await;
     assert_eq!(ended, Ok(0));
     assert_eq!(store.with(|script| script.given.len()), 1);
 }
 
 #[tokio::test]
 async fn what_is_so_already_changes_nothing() {
-    for (snapshot, wanted) in [(led(), Wanted::Promote(label("web-1"))), (vacant(), Wanted::Depose)] {
+    for (snapshot, wanted) in [(led(), OperatorOrder::Promote(label("web-1"))), (vacant(), OperatorOrder::Depose)] {
         let store = store([snapshot], []);
         let (ended, out, _) = order(wanted, &args(), &store).await;
         assert_eq!(ended, Ok(0));
@@ -137,8 +137,8 @@ async fn what_is_so_already_changes_nothing() {
 #[tokio::test]
 async fn keeping_the_leader_replaces_an_order_for_another() {
     let before = promoting(led(), "web-2");
-    let store = store([before.clone(), promoting(led(), "web-1"), led()], [Ok(Ordered::Written(before))]);
-    let (ended, out, _) = order(Wanted::Promote(label("web-1")), &args(), &store).await;
+    let store = store([before.clone(), promoting(led(), "web-1"), led()], [Ok(OrderOutcome::Written(before))]);
+    let (ended, out, _) = order(OperatorOrder::Promote(label("web-1")), &args(), &store).await;
     assert_eq!(ended, Ok(0));
     assert!(out.starts_with("web-1 (11111111) leads with token 17"), "{out}");
 }
@@ -146,8 +146,8 @@ async fn keeping_the_leader_replaces_an_order_for_another() {
 #[tokio::test(start_paused = true)]
 async fn an_order_whose_answer_was_lost_never_deposes_twice() {
     let lost = Err(StoreError::Unknown("the answer was lost".to_owned()));
-    let store = store([led(), taken_by(2)], [lost, Ok(Ordered::TokenChanged(taken_by(2)))]);
-    let (ended, out, _) = order(Wanted::Depose, &args(), &store).await;
+    let store = store([led(), taken_by(2)], [lost, Ok(OrderOutcome::TokenChanged(taken_by(2)))]);
+    let (ended, out, _) = order(OperatorOrder::Depose, &args(), &store).await;
     assert_eq!(ended, Ok(0), "the first attempt had been carried out");
     assert!(out.contains("web-2 (22222222) leads with token 18"), "{out}");
     let tokens = store.with(|script| script.given.iter().map(|order| order.token).collect::<Vec<_>>());
@@ -156,7 +156,7 @@ async fn an_order_whose_answer_was_lost_never_deposes_twice() {
 
 #[tokio::test]
 async fn now_says_what_it_risks() {
-    let store = store([led(), taken_by(2)], [Ok(Ordered::Written(led()))]);
+    let store = store([led(), taken_by(2)], [Ok(OrderOutcome::Written(led()))]);
     let (ended, _, err) = order(web2(), &OrderArgs { now: true, ..args() }, &store).await;
     assert_eq!(ended, Ok(0));
     assert!(err.contains("for up to 7.") && err.contains("two may lead"), "{err}");
@@ -197,10 +197,10 @@ async fn patience_and_what_must_be_repaired_end_with_69() {
 #[tokio::test]
 async fn pause_and_resume_say_whether_they_changed_anything() {
     let cases = [
-        (Switch::Pause, Ok(Ordered::Written(led())), Ok(0), "paused: web-1 goes on"),
-        (Switch::Pause, Ok(Ordered::Already(led())), Ok(0), "paused already"),
-        (Switch::Resume, Ok(Ordered::Already(led())), Ok(0), "was not paused"),
-        (Switch::Resume, Ok(Ordered::NoSuchElection), Err(1), ""),
+        (Switch::Pause, Ok(OrderOutcome::Written(led())), Ok(0), "paused: web-1 goes on"),
+        (Switch::Pause, Ok(OrderOutcome::Already(led())), Ok(0), "paused already"),
+        (Switch::Resume, Ok(OrderOutcome::Already(led())), Ok(0), "was not paused"),
+        (Switch::Resume, Ok(OrderOutcome::NoSuchElection), Err(1), ""),
     ];
     for (switch, answer, code, says) in cases {
         let store = store([led()], [answer]);

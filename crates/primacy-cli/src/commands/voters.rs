@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use primacy::peers::{Exchange, ExchangeError, Exchanged, PeersStore, Progress, VoterPlace, Voters};
+use primacy::peers::{
+    PeersStore, Reconfiguration, ReconfigurationError, ReconfigurationOutcome, ReconfigurationProgress, VoterStatus,
+    Voters,
+};
 use primacy::store::{Store as _, StoreError};
 
 use crate::cli::Common;
@@ -65,26 +68,30 @@ pub(super) async fn list(common: &Common, output: &mut Output) -> Result<u8, Fai
 }
 
 /// Exchanges voters.
-pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut Output) -> Result<u8, Failure> {
+pub(super) async fn reconfigure(
+    reconfiguration: &Reconfiguration,
+    common: &Common,
+    output: &mut Output,
+) -> Result<u8, Failure> {
     let store = open(common)?;
     reached(&store, common).await?;
     let mut told = |progress| {
         output.remark(&match progress {
-            Progress::Finishing => "an exchange of voters is under way: it is finished first".to_owned(),
-            Progress::Begun => {
+            ReconfigurationProgress::Finishing => "an exchange of voters is under way: it is finished first".to_owned(),
+            ReconfigurationProgress::Begun => {
                 "begun: majorities of the old and of the new voters grant leases together. If this ends early, do the same \
                  again"
                     .to_owned()
             }
-            Progress::Waiting(left) => format!(
+            ReconfigurationProgress::Waiting(left) => format!(
                 "the new voters vote alone in {}, when leases have ended or been renewed that only old ones granted",
                 span(left)
             ),
             _ => return,
         });
     };
-    let exchanged = store.exchange(exchange, &mut told).await.map_err(failure)?;
-    let Exchanged { voters, is_changed, has_finished, told } = exchanged;
+    let done = store.reconfigure(reconfiguration, &mut told).await.map_err(failure)?;
+    let ReconfigurationOutcome { voters, is_changed, has_finished, told, .. } = done;
     let (outcome, head) = match &*told {
         _ if is_changed => ("exchanged", String::new()),
         _ if has_finished => ("finished", "the exchange that was under way is finished: ".to_owned()),
@@ -99,8 +106,8 @@ pub(super) async fn exchange(exchange: &Exchange, common: &Common, output: &mut 
     Ok(0)
 }
 
-fn places(voters: &[VoterPlace], output: &Output) -> String {
-    let row = |place: &VoterPlace| {
+fn places(voters: &[VoterStatus], output: &Output) -> String {
+    let row = |place: &VoterStatus| {
         let (state, tone) = match &place.trouble {
             None => ("answers".to_owned(), Tone::Plain),
             Some(why) => (shorten(why, 200), Tone::Notice),
@@ -111,7 +118,7 @@ fn places(voters: &[VoterPlace], output: &Output) -> String {
 }
 
 fn tell(outcome: &'static str, store: &PeersStore, voters: &Voters, output: &mut Output) -> Result<(), Failure> {
-    let told = |places: &[VoterPlace]| places.iter().map(schema::VoterState::from).collect();
+    let told = |places: &[VoterStatus]| places.iter().map(schema::VoterState::from).collect();
     output.json(&schema::Voters {
         schema: SCHEMA,
         store: shorten(&store.location(), 400),
@@ -122,11 +129,11 @@ fn tell(outcome: &'static str, store: &PeersStore, voters: &Voters, output: &mut
     })
 }
 
-fn failure(error: ExchangeError) -> Failure {
+fn failure(error: ReconfigurationError) -> Failure {
     let text = error.to_string();
     match error {
-        ExchangeError::Store(_) => Failure::unavailable(text),
-        ExchangeError::Stuck { .. } => Failure::new(code::PENDING, text),
+        ReconfigurationError::Store(_) => Failure::unavailable(text),
+        ReconfigurationError::Stuck { .. } => Failure::new(code::PENDING, text),
         _ => Failure::refused(text),
     }
 }

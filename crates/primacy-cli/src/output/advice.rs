@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::select::Metric;
-use primacy::store::{Finding, Place, Probe, Severity, Surveyed};
+use primacy::store::{Finding, LatencyReport, Probe, Severity, VoterLatency};
 use primacy::{Timing, TimingSettings};
 
 use super::schema;
@@ -48,7 +48,7 @@ pub(crate) struct Diagnosis {
     /// How long it took to open a candidate's connection and to look once, at most.
     opening: Option<Duration>,
     findings: Vec<Finding>,
-    surveyed: Option<Surveyed>,
+    report: Option<LatencyReport>,
     timing: Timing,
     recommended: Option<Timing>,
 }
@@ -77,7 +77,7 @@ impl Diagnosis {
             latency,
             opening,
             findings,
-            surveyed: probe.surveyed,
+            report: probe.latencies,
             timing,
             recommended: latency.and_then(|latency| recommend(latency, opening, grace)),
         }
@@ -168,8 +168,13 @@ impl Diagnosis {
                 vec![Cell::new(word, tone), Cell::plain(finding.code), Cell::plain(shorten(&finding.message, 400))]
             })
             .collect();
-        let ways = self.surveyed.as_ref().map(|surveyed| ways(surveyed, palette)).unwrap_or_default();
-        format!("{}\n{}\n{ways}{}\n", table(&rows, 0, palette), table(&found, 0, palette), self.advice().join("\n"))
+        let voter_latencies = self.report.as_ref().map(|report| voter_latencies(report, palette)).unwrap_or_default();
+        format!(
+            "{}\n{}\n{voter_latencies}{}\n",
+            table(&rows, 0, palette),
+            table(&found, 0, palette),
+            self.advice().join("\n")
+        )
     }
 
     /// For programs.
@@ -193,17 +198,17 @@ impl Diagnosis {
             findings: self
                 .findings
                 .iter()
-                .map(|finding| schema::Found {
+                .map(|finding| schema::FindingEntry {
                     severity: severity(finding.severity).0,
                     code: finding.code,
                     message: finding.message.clone(),
                 })
                 .collect(),
-            voters: self.surveyed.as_ref().map(|surveyed| surveyed.places.iter().map(way).collect()),
-            placed: self.surveyed.as_ref().map(|surveyed| schema::Placed {
-                consensus_ms: figure(surveyed, Metric::ConsensusLatency).map(schema::Millis),
-                latency_ms: figure(surveyed, Metric::MeanLatency).map(schema::Millis),
-                worst_case_ms: figure(surveyed, Metric::WorstLatency).map(schema::Millis),
+            voters: self.report.as_ref().map(|report| report.voters.iter().map(voter_latency).collect()),
+            placed: self.report.as_ref().map(|report| schema::Placement {
+                consensus_ms: figure(report, Metric::ConsensusLatency).map(schema::Millis),
+                latency_ms: figure(report, Metric::MeanLatency).map(schema::Millis),
+                worst_case_ms: figure(report, Metric::WorstLatency).map(schema::Millis),
             }),
             timing: schema::Timing::of(&self.timing, self.p99()),
             recommended: self.recommended.as_ref().map(|timing| schema::Timing::of(timing, self.p99())),
@@ -213,14 +218,14 @@ impl Diagnosis {
 }
 
 /// What an oracle makes of the ways from here.
-fn figure(surveyed: &Surveyed, metric: Metric) -> Option<Duration> {
-    let scores = surveyed.scores(&[metric])?;
+fn figure(report: &LatencyReport, metric: Metric) -> Option<Duration> {
+    let scores = report.scores(&[metric])?;
     // Microseconds with their sign turned, in thousandths.
     scores.as_slice().first().map(|score| Duration::from_nanos(score.thousandths().unsigned_abs()))
 }
 
-fn way(place: &Place) -> schema::Way {
-    schema::Way {
+fn voter_latency(place: &VoterLatency) -> schema::VoterLatency {
+    schema::VoterLatency {
         name: place.name.clone(),
         address: place.address.clone(),
         round_trip_ms: place.round_trip.map(schema::Millis),
@@ -229,8 +234,8 @@ fn way(place: &Place) -> schema::Way {
 }
 
 /// How far away each voter is, and how well a candidate would be placed here.
-fn ways(surveyed: &Surveyed, palette: Palette) -> String {
-    let row = |place: &Place| {
+fn voter_latencies(report: &LatencyReport, palette: Palette) -> String {
+    let row = |place: &VoterLatency| {
         let (trip, tone) = match place.round_trip {
             Some(trip) => (span(trip), Tone::Plain),
             None => ("does not answer".to_owned(), Tone::Notice),
@@ -239,10 +244,10 @@ fn ways(surveyed: &Surveyed, palette: Palette) -> String {
         let (name, address) = (Cell::plain(place.name.clone()), Cell::plain(place.address.clone()));
         vec![Cell::plain("voter"), name, address, Cell::new(trip, tone), Cell::plain(requests)]
     };
-    let rows: Vec<_> = surveyed.places.iter().map(row).collect();
+    let rows: Vec<_> = report.voters.iter().map(row).collect();
     let told = [Metric::ConsensusLatency, Metric::MeanLatency, Metric::WorstLatency]
         .into_iter()
-        .filter_map(|metric| Some(format!("{metric} {}", span(figure(surveyed, metric)?))));
+        .filter_map(|metric| Some(format!("{metric} {}", span(figure(report, metric)?))));
     let told: Vec<String> = told.collect();
     match &*told {
         [] => format!("{}\n", table(&rows, 0, palette)),
@@ -327,7 +332,7 @@ mod tests {
                     message: "on tmpfs: gone after a restart".to_owned(),
                 },
             ],
-            surveyed: None,
+            latencies: None,
         };
         let timing = Timing::new(TimingSettings {
             grace: Duration::from_secs(5),
@@ -366,14 +371,14 @@ mod tests {
 
     #[test]
     fn how_far_away_the_voters_are_is_shown_with_what_follows() {
-        let place = |name: &str, trip: Option<u64>, requests: &str| Place {
+        let place = |name: &str, trip: Option<u64>, requests: &str| VoterLatency {
             name: name.to_owned(),
             address: format!("{name}.example:7400"),
             round_trip: trip.map(Duration::from_micros),
             requests: requests.parse().ok(),
         };
-        let places = vec![place("a", Some(80), "-"), place("b", Some(20_750), "1.5"), place("c", None, "-")];
-        let surveyed = Surveyed { places };
+        let voters = vec![place("a", Some(80), "-"), place("b", Some(20_750), "1.5"), place("c", None, "-")];
+        let report = LatencyReport { voters };
         expect![[r#"
             voter  a  a.example:7400  0.0ms
             voter  b  b.example:7400  20ms             1.5 requests
@@ -381,9 +386,9 @@ mod tests {
             A candidate here has the figures: consensus 20ms, latency 41ms, worst-case 41ms.
 
         "#]]
-        .assert_eq(&ways(&surveyed, Palette::new(false)));
+        .assert_eq(&voter_latencies(&report, Palette::new(false)));
         let mut peers = probed(Vec::new());
-        peers.surveyed = Some(surveyed);
+        peers.report = Some(report);
         let json = serde_json::to_value(peers.json()).expect("it can be written");
         assert_eq!(json["voters"][1]["round_trip_ms"], 20.75);
         assert_eq!((&json["voters"][1]["requests"], &json["voters"][2]["round_trip_ms"]), (&1.5.into(), &().into()));

@@ -3,7 +3,7 @@
 use primacy::ElectionName;
 use primacy::store::{Holder, Snapshot};
 
-use super::report::{LOST, wished};
+use super::report::{LOST, handover_text};
 use super::schema::Lead;
 use super::span::span;
 use super::style::Tone;
@@ -103,13 +103,18 @@ fn lead<'a>(before: Option<&Snapshot>, after: Option<&Snapshot>) -> Option<Chang
 
 fn orders<'a>(before: Option<&'a Snapshot>, after: Option<&'a Snapshot>) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
-    let wish = |snapshot: Option<&'a Snapshot>| snapshot.and_then(|seen| Some((seen.record.wish.as_ref()?, seen)));
-    match (wish(before), wish(after)) {
+    let handover =
+        |snapshot: Option<&'a Snapshot>| snapshot.and_then(|seen| Some((seen.record.handover.as_ref()?, seen)));
+    match (handover(before), handover(after)) {
         (old, Some((new, seen))) if old.map(|(old, _)| old) != Some(new) => {
-            changes.push(Change::new("order", format!("an operator's order: {}", wished(new, seen)), Tone::Notice));
+            changes.push(Change::new(
+                "order",
+                format!("an operator's order: {}", handover_text(new, seen)),
+                Tone::Notice,
+            ));
         }
         (Some((old, seen)), None) => {
-            let text = format!("no longer ordered: {}", wished(old, seen));
+            let text = format!("no longer ordered: {}", handover_text(old, seen));
             changes.push(Change::new("order-done", text, Tone::Plain));
         }
         _ => {}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
+use primacy::store::{HandoverRequest, Holder, Snapshot, Term, Waiting};
 use primacy::{ElectionName, Timing};
 
 use super::namesakes::called;
@@ -126,7 +126,11 @@ fn able(snapshot: &Snapshot) -> impl Iterator<Item = &Waiting> {
 }
 
 fn reserved_for_other(snapshot: &Snapshot, who: &Holder) -> bool {
-    snapshot.record.wish.as_ref().is_some_and(|wish| *wish != Wish::NewElection && !wish.names(who.id, &who.label))
+    snapshot
+        .record
+        .handover
+        .as_ref()
+        .is_some_and(|handover| *handover != HandoverRequest::NewElection && !handover.names(who.id, &who.label))
 }
 
 /// What happens once the lease of a holder has run out.
@@ -134,7 +138,7 @@ fn successor_clause(snapshot: &Snapshot) -> String {
     if snapshot.record.paused {
         return "nobody takes its place, because the election is paused (primacy resume)".to_owned();
     }
-    if let Some(Wish::Successor(successor)) = &snapshot.record.wish {
+    if let Some(HandoverRequest::Successor(successor)) = &snapshot.record.handover {
         return format!("the order for {} decides who is next", called(successor, snapshot));
     }
     let Some(first) = able(snapshot).next() else {
@@ -191,25 +195,27 @@ impl Takeover {
 }
 
 fn ordered(snapshot: &Snapshot) -> Option<String> {
-    match (snapshot.record.wish.as_ref()?, &snapshot.record.holder) {
-        (wish @ Wish::Successor(successor), Some(holder)) if wish.names(holder.id, &holder.label) => {
+    match (snapshot.record.handover.as_ref()?, &snapshot.record.holder) {
+        (handover @ HandoverRequest::Successor(successor), Some(holder))
+            if handover.names(holder.id, &holder.label) =>
+        {
             Some(format!("An operator asked for {}, who holds the lease already.", called(successor, snapshot)))
         }
-        (wish @ Wish::Successor(successor), holder) => {
+        (handover @ HandoverRequest::Successor(successor), holder) => {
             let name = called(successor, snapshot);
-            let then = succession(snapshot, wish, &name, holder.as_ref());
+            let then = succession(snapshot, handover, &name, holder.as_ref());
             Some(format!("An operator asked for {name} to lead: {then}."))
         }
-        (Wish::NewElection, Some(holder)) => Some(format!(
+        (HandoverRequest::NewElection, Some(holder)) => Some(format!(
             "An operator asked for a new election: {} stops its work and hands over once it sees the order.",
             holder.label
         )),
-        (Wish::NewElection, None) => None,
+        (HandoverRequest::NewElection, None) => None,
     }
 }
 
-fn succession(snapshot: &Snapshot, wish: &Wish, successor: &str, holder: Option<&Holder>) -> String {
-    let waits = snapshot.candidates.iter().any(|waiting| wish.names(waiting.who.id, &waiting.who.label));
+fn succession(snapshot: &Snapshot, handover: &HandoverRequest, successor: &str, holder: Option<&Holder>) -> String {
+    let waits = snapshot.candidates.iter().any(|waiting| handover.names(waiting.who.id, &waiting.who.label));
     let window = Timing::with_lease(snapshot.record.lease).map(|timing| timing.window());
     let first = match (waits, window) {
         (true, _) => format!("{successor} waits, and has the first right"),
@@ -293,7 +299,7 @@ mod tests {
             An operator asked for web-3 to lead: web-3 waits, and has the first right."#]],
         );
         check(
-            Some(&with(led(), |snapshot| snapshot.record.wish = Some(Wish::NewElection))),
+            Some(&with(led(), |snapshot| snapshot.record.handover = Some(HandoverRequest::NewElection))),
             &expect![[r#"
                 web-1 leads because it was granted token 17 3m 12s ago, after the leadership of web-2 ended because its process died.
                 It renewed its lease 2.1s ago. Without another renewal the lease ends in 7.9s, and web-2, the first of 2 that wait, takes over within 8.6s from now.

@@ -48,7 +48,7 @@ impl Failure {
 
     /// A failure with this code.
     pub(crate) fn new(code: u8, message: impl AsRef<str>) -> Self {
-        // Whoever wrote it: what was typed in the wrong place may have been a secret.
+        // Also here: what was typed in the wrong place may have been a secret.
         let message = &secret::without(message.as_ref());
         let mut line: String =
             message.chars().take(MESSAGE_MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();

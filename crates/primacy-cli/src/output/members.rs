@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use primacy::registers::ProcessId;
-use primacy::store::{Member, MemberEvent, MemberEventKind, Members, Snapshot};
+use primacy::registers::{MemberEventKind, ProcessId};
+use primacy::store::{Member, MemberEvent, Members, Snapshot};
 use primacy::{CandidateId, ElectionName};
 
 use super::report::{DATA_SHOWN, date, named, short_id};
@@ -17,7 +17,7 @@ use super::table::{Cell, table};
 
 /// Where a member stands. The order is that in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum MemberPosition {
     /// It leads.
     Leads,
     /// Its place in line, from 1, which is next.
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Never,
 }
 
-impl Place {
+impl MemberPosition {
     /// In a table.
     fn text(self) -> String {
         match self {
@@ -52,7 +52,7 @@ impl Place {
 }
 
 /// The members in the order in which they lead, each with its place.
-pub(crate) fn places<'a>(members: &'a Members, snapshot: Option<&Snapshot>) -> Vec<(Place, &'a Member)> {
+pub(crate) fn places<'a>(members: &'a Members, snapshot: Option<&Snapshot>) -> Vec<(MemberPosition, &'a Member)> {
     let leader = match Lead::of(snapshot) {
         Lead::Led(holder, _) => members.members.iter().find(|member| member.candidacy.id == holder.id),
         Lead::Vacant | Lead::Unknown(_) | Lead::Lost | Lead::Forgotten | Lead::Never => None,
@@ -70,16 +70,16 @@ pub(crate) fn places<'a>(members: &'a Members, snapshot: Option<&Snapshot>) -> V
         .into_iter()
         .map(|member| {
             let place = if leader.is_some_and(|leader| leader.candidacy.id == member.candidacy.id) {
-                Place::Leads
+                MemberPosition::Leads
             } else if member.candidacy.rank.is_none() {
-                Place::Never
+                MemberPosition::Never
             } else if member.age.is_some_and(|age| age > patience) {
-                Place::Silent
+                MemberPosition::Silent
             } else if spoken_for.insert(member.descriptor.process) {
                 in_line += 1;
-                Place::InLine(in_line)
+                MemberPosition::InLine(in_line)
             } else {
-                Place::Behind
+                MemberPosition::Behind
             };
             (place, member)
         })
@@ -93,7 +93,7 @@ pub(crate) fn able(mut snapshot: Snapshot, members: Option<&Members>) -> Snapsho
     if let Some(members) = members {
         let unable: BTreeSet<CandidateId> = places(members, Some(&snapshot))
             .into_iter()
-            .filter(|(place, _)| matches!(place, Place::Silent | Place::Never))
+            .filter(|(place, _)| matches!(place, MemberPosition::Silent | MemberPosition::Never))
             .map(|(_, member)| member.candidacy.id)
             .collect();
         snapshot.candidates.retain(|waiting| !unable.contains(&waiting.who.id));
@@ -164,13 +164,13 @@ fn rounds(members: &Members) -> String {
     text
 }
 
-fn row(place: Place, member: &Member) -> Vec<Cell> {
+fn row(place: MemberPosition, member: &Member) -> Vec<Cell> {
     let candidacy = &member.candidacy;
     let name = format!("{} ({})", candidacy.label, short_id(&candidacy.id.to_string()));
     let tone = match place {
-        Place::Leads => Tone::Good,
-        Place::Silent => Tone::Notice,
-        Place::InLine(_) | Place::Behind | Place::Never => Tone::Plain,
+        MemberPosition::Leads => Tone::Good,
+        MemberPosition::Silent => Tone::Notice,
+        MemberPosition::InLine(_) | MemberPosition::Behind | MemberPosition::Never => Tone::Plain,
     };
     vec![
         Cell::new(place.text(), tone),
@@ -243,9 +243,10 @@ const NAMED_MOST: usize = 4;
 /// Who stands where in line, and why: sentences for `status --explain`.
 pub(crate) fn explain(members: &Members, snapshot: Option<&Snapshot>) -> Vec<String> {
     let placed = places(members, snapshot);
-    let of =
-        |wanted: fn(Place) -> bool| placed.iter().filter(move |(place, _)| wanted(*place)).map(|(_, member)| *member);
-    let line: Vec<&Member> = of(|place| matches!(place, Place::InLine(_))).collect();
+    let of = |wanted: fn(MemberPosition) -> bool| {
+        placed.iter().filter(move |(place, _)| wanted(*place)).map(|(_, member)| *member)
+    };
+    let line: Vec<&Member> = of(|place| matches!(place, MemberPosition::InLine(_))).collect();
     let mut sentences = Vec::new();
     if let Some(first) = line.first() {
         let why = match line.get(1) {
@@ -264,14 +265,15 @@ pub(crate) fn explain(members: &Members, snapshot: Option<&Snapshot>) -> Vec<Str
         }
         sentences.push(format!("{text}."));
     }
-    for silent in of(|place| place == Place::Silent).take(NAMED_MOST) {
+    for silent in of(|place| place == MemberPosition::Silent).take(NAMED_MOST) {
         let for_so_long = silent.age.map(span).unwrap_or_default();
         sentences.push(format!(
             "{} is silent for {for_so_long} and stands in no line: the leader evicts it, and it joins again if it lives.",
             silent.candidacy.label
         ));
     }
-    let never: Vec<_> = of(|place| place == Place::Never).map(|member| member.candidacy.label.to_string()).collect();
+    let never: Vec<_> =
+        of(|place| place == MemberPosition::Never).map(|member| member.candidacy.label.to_string()).collect();
     match never.as_slice() {
         [] => {}
         [one] => sentences.push(format!("{one} takes part and never leads, as chosen with --never.")),
@@ -370,8 +372,8 @@ mod tests {
         all.members[2].descriptor = all.members[1].descriptor.clone();
         let places =
             |snapshot: Snapshot| places(&all, Some(&snapshot)).into_iter().map(|(place, _)| place).collect::<Vec<_>>();
-        assert_eq!(places(led()), [Place::Leads, Place::InLine(1), Place::Behind]);
-        assert_eq!(places(vacant()), [Place::InLine(1), Place::InLine(2), Place::Behind]);
+        assert_eq!(places(led()), [MemberPosition::Leads, MemberPosition::InLine(1), MemberPosition::Behind]);
+        assert_eq!(places(vacant()), [MemberPosition::InLine(1), MemberPosition::InLine(2), MemberPosition::Behind]);
     }
 
     #[test]

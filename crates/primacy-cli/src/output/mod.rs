@@ -22,6 +22,7 @@ pub(crate) mod sample;
 pub(crate) mod schema;
 pub(crate) mod span;
 pub(crate) mod style;
+mod support;
 pub(crate) mod table;
 mod throttle;
 
@@ -170,7 +171,7 @@ pub(crate) fn coloured(choice: Colour, terminal: bool) -> bool {
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     let cut: String = text.chars().take(most).collect();
     let more = cut.len() < text.len();
-    format!("{}{}", primacy::ids::escape(&cut), if more { "…" } else { "" })
+    format!("{}{}", primacy::internal::escape(&cut), if more { "…" } else { "" })
 }
 
 #[cfg(test)]

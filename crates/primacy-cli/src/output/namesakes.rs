@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use primacy::store::{Holder, Snapshot, Wish};
+use primacy::store::{HandoverRequest, Holder, Snapshot};
 use primacy::{CandidateId, Label};
 use serde::Serialize;
 
@@ -78,8 +78,9 @@ pub(crate) enum Meant<'a> {
 /// Whom this name means: the live candidate with this label; or else the one whose id begins with it. Where there is neither,
 /// the name is taken for the label of a candidate to come.
 pub(crate) fn meant<'a>(name: &Label, snapshot: &'a Snapshot) -> Meant<'a> {
-    let wish = Wish::Successor(name.clone());
-    let exact: Vec<&Holder> = live(snapshot).filter(|candidate| wish.names(candidate.id, &candidate.label)).collect();
+    let handover = HandoverRequest::Successor(name.clone());
+    let exact: Vec<&Holder> =
+        live(snapshot).filter(|candidate| handover.names(candidate.id, &candidate.label)).collect();
     match exact.as_slice() {
         [] => by_prefix(name, snapshot),
         [one] if one.label == *name => Meant::One(name.clone()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use primacy::store::{Holder, Snapshot, Term, Waiting, Wish};
+use primacy::store::{HandoverRequest, Holder, LeaderSupport, Snapshot, Term, Waiting};
 use primacy::{ElectionName, Label};
 
 use super::explain::because;
@@ -21,7 +21,7 @@ pub(crate) const DATA_SHOWN: usize = 80;
 /// An election: who leads, how fresh that is, who waits.
 pub(crate) fn status(
     election: &ElectionName,
-    snapshot: Option<&Snapshot>,
+    (snapshot, support): (Option<&Snapshot>, Option<&LeaderSupport>),
     store: &str,
     answer_age: Duration,
     palette: Palette,
@@ -35,6 +35,7 @@ pub(crate) fn status(
             namesakes(snapshot).into_iter().map(|found| pair("warning", Cell::new(warned(found), Tone::Notice))),
         );
     }
+    rows.extend(support.map(|support| pair("voters", super::support::cell(support))));
     rows.push(pair("store", Cell::plain(store)));
     rows.push(pair("answer", Cell::plain(format!("{} old", span(answer_age)))));
     let mut text = table(&rows, 0, palette);
@@ -108,8 +109,8 @@ fn grant(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
 
 fn orders(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
-    if let Some(wish) = &snapshot.record.wish {
-        rows.push(pair("order", Cell::new(wished(wish, snapshot), Tone::Notice)));
+    if let Some(handover) = &snapshot.record.handover {
+        rows.push(pair("order", Cell::new(handover_text(handover, snapshot), Tone::Notice)));
     }
     if snapshot.record.paused {
         rows.push(pair("paused", Cell::new("yes: nobody else may take the lease", Tone::Notice)));
@@ -118,10 +119,10 @@ fn orders(snapshot: &Snapshot) -> Vec<Vec<Cell>> {
 }
 
 /// What an operator wants, in words.
-pub(crate) fn wished(wish: &Wish, snapshot: &Snapshot) -> String {
-    match wish {
-        Wish::NewElection => "hand over to anybody else".to_owned(),
-        Wish::Successor(successor) => format!("hand over to {}", called(successor, snapshot)),
+pub(crate) fn handover_text(handover: &HandoverRequest, snapshot: &Snapshot) -> String {
+    match handover {
+        HandoverRequest::NewElection => "hand over to anybody else".to_owned(),
+        HandoverRequest::Successor(successor) => format!("hand over to {}", called(successor, snapshot)),
     }
 }
 
@@ -185,7 +186,7 @@ fn list_row(snapshot: &Snapshot) -> Vec<Cell> {
             (Cell::new("nobody", Tone::Notice), String::new(), String::new())
         }
     };
-    let mut orders: Vec<_> = record.wish.iter().map(|wish| wished(wish, snapshot)).collect();
+    let mut orders: Vec<_> = record.handover.iter().map(|handover| handover_text(handover, snapshot)).collect();
     if record.paused {
         orders.push("paused".to_owned());
     }
@@ -242,7 +243,7 @@ mod tests {
     fn check(snapshot: Option<&Snapshot>, expected: &Expect) {
         let text = status(
             &sample::election(),
-            snapshot,
+            (snapshot, None),
             "sqlite:/var/lib/primacy/primacy.db",
             Duration::from_micros(850),
             Palette::new(false),
@@ -374,7 +375,7 @@ mod tests {
             holder.data = "\u{1b}[2Jgone\nleader  web-9".to_owned();
             snapshot.candidates[0].note = "\u{7}".repeat(500);
         });
-        let text = status(&sample::election(), Some(&hostile), "sqlite:x", Duration::ZERO, Palette::new(false));
+        let text = status(&sample::election(), (Some(&hostile), None), "sqlite:x", Duration::ZERO, Palette::new(false));
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(!text.contains('\u{202e}'));
         assert_eq!(text.matches("\nleader").count(), 1);
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn colour_marks_the_leader() {
-        let text = status(&sample::election(), Some(&led()), "s", Duration::ZERO, Palette::new(true));
+        let text = status(&sample::election(), (Some(&led()), None), "s", Duration::ZERO, Palette::new(true));
         assert!(text.contains("\u{1b}[1m\u{1b}[32mweb-1"), "{text:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::select::Rank;
-use primacy::store::{Basis, Holder, Record, Snapshot, Term, Version, Waiting, Wish};
+use primacy::store::{Basis, HandoverRequest, Holder, Record, Snapshot, Term, Version, Waiting};
 use primacy::{CandidateId, ElectionName, Label, Token};
 
 pub(crate) fn label(text: &str) -> Label {
@@ -39,8 +39,8 @@ pub(crate) fn led() -> Snapshot {
             version: Version { token: token(17), beat: 92 },
             holder: Some(holder(1)),
             lease: Duration::from_secs(10),
-            intent: 0,
-            wish: None,
+            order_number: 0,
+            handover: None,
             paused: false,
         },
         age: Some(Duration::from_millis(2_100)),
@@ -70,7 +70,7 @@ pub(crate) fn with(mut snapshot: Snapshot, change: impl FnOnce(&mut Snapshot)) -
 }
 
 pub(crate) fn promoting(snapshot: Snapshot, successor: &str) -> Snapshot {
-    with(snapshot, |snapshot| snapshot.record.wish = Some(Wish::Successor(label(successor))))
+    with(snapshot, |snapshot| snapshot.record.handover = Some(HandoverRequest::Successor(label(successor))))
 }
 
 /// How web-1 came to lead.

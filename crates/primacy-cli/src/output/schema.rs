@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use primacy::peers::VoterPlace;
-use primacy::store::{Basis, Holder, Member, MemberEvent, MemberEventKind, Snapshot, Term, Waiting, Wish};
+use primacy::peers::VoterStatus;
+use primacy::registers::MemberEventKind;
+use primacy::store::{Basis, HandoverRequest, Holder, Member, MemberEvent, Snapshot, Term, Waiting};
 use serde::{Serialize, Serializer};
 
-use super::members::{Place, told};
+use super::members::{MemberPosition, told};
 use super::namesakes::{Namesakes, shared_labels};
+use super::support::Support;
 
 /// Grows when a field changes its meaning or goes away; new fields may come without.
 pub(crate) const SCHEMA: u32 = 1;
@@ -64,16 +66,16 @@ impl From<&Waiting> for Candidate {
 
 /// What an operator has ordered and nobody has done yet.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Ordered {
+pub(crate) struct PendingOrder {
     kind: &'static str,
     successor: Option<String>,
 }
 
-impl From<&Wish> for Ordered {
-    fn from(wish: &Wish) -> Self {
-        match wish {
-            Wish::NewElection => Self { kind: "new-election", successor: None },
-            Wish::Successor(label) => Self { kind: "successor", successor: Some(label.as_str().to_owned()) },
+impl From<&HandoverRequest> for PendingOrder {
+    fn from(handover: &HandoverRequest) -> Self {
+        match handover {
+            HandoverRequest::NewElection => Self { kind: "new-election", successor: None },
+            HandoverRequest::Successor(label) => Self { kind: "successor", successor: Some(label.as_str().to_owned()) },
         }
     }
 }
@@ -133,7 +135,7 @@ pub(crate) struct State {
     lease_ms: Option<Millis>,
     remaining_ms: Option<Millis>,
     paused: bool,
-    order: Option<Ordered>,
+    order: Option<PendingOrder>,
     candidates: Vec<Candidate>,
     namesakes: Vec<Namesakes>,
 }
@@ -161,7 +163,7 @@ impl State {
             lease_ms: held.map(|snapshot| Millis(snapshot.record.lease)),
             remaining_ms: remaining.map(Millis),
             paused: snapshot.is_some_and(|snapshot| snapshot.record.paused),
-            order: snapshot.and_then(|snapshot| snapshot.record.wish.as_ref()).map(Ordered::from),
+            order: snapshot.and_then(|snapshot| snapshot.record.handover.as_ref()).map(PendingOrder::from),
             candidates: snapshot
                 .map(|snapshot| snapshot.candidates.iter().map(Candidate::from).collect())
                 .unwrap_or_default(),
@@ -178,6 +180,7 @@ pub(crate) struct Status {
     pub(crate) answer_age_ms: Millis,
     #[serde(flatten)]
     pub(crate) state: State,
+    pub(crate) support: Option<Support>,
     pub(crate) explanation: Option<Vec<String>>,
 }
 
@@ -236,8 +239,8 @@ pub(crate) struct VoterState {
     trouble: Option<String>,
 }
 
-impl From<&VoterPlace> for VoterState {
-    fn from(place: &VoterPlace) -> Self {
+impl From<&VoterStatus> for VoterState {
+    fn from(place: &VoterStatus) -> Self {
         Self {
             name: place.address.name().to_owned(),
             address: place.address.place(),
@@ -256,7 +259,7 @@ pub(crate) struct Members {
     pub(crate) answer_age_ms: Millis,
     #[serde(flatten)]
     pub(crate) now: Membership,
-    pub(crate) events: Vec<Happened>,
+    pub(crate) events: Vec<MemberEventEntry>,
 }
 
 /// Who takes part by the `registers` protocol at one moment.
@@ -315,7 +318,7 @@ struct TakesPart {
 }
 
 impl TakesPart {
-    fn new(place: Place, member: &Member) -> Self {
+    fn new(place: MemberPosition, member: &Member) -> Self {
         let Member { candidacy, descriptor, age, joined_unix_ms } = member;
         Self {
             id: candidacy.id.to_string(),
@@ -324,7 +327,7 @@ impl TakesPart {
             process: descriptor.process.to_string(),
             number: descriptor.id,
             standing: place.word(),
-            place: if let Place::InLine(place) = place { Some(place) } else { None },
+            place: if let MemberPosition::InLine(place) = place { Some(place) } else { None },
             rank: candidacy.rank.map(|rank| rank.to_string()),
             beats: descriptor.counter,
             beaten_ago_ms: age.map(Millis),
@@ -336,7 +339,7 @@ impl TakesPart {
 
 /// Something that happened among the members.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Happened {
+pub(crate) struct MemberEventEntry {
     number: u64,
     at_unix_ms: i64,
     event: &'static str,
@@ -349,14 +352,14 @@ pub(crate) struct Happened {
     round_ms: Option<Millis>,
 }
 
-impl Happened {
+impl MemberEventEntry {
     /// The word for it.
     pub(crate) const fn event(&self) -> &'static str {
         self.event
     }
 }
 
-impl From<&MemberEvent> for Happened {
+impl From<&MemberEvent> for MemberEventEntry {
     fn from(happened: &MemberEvent) -> Self {
         let (event, who, eviction, silent, round) = match &happened.kind {
             MemberEventKind::Joined { process, label, came_back: None } => {
@@ -393,7 +396,7 @@ pub(crate) struct MembersChange {
     pub(crate) at_unix_ms: i64,
     pub(crate) event: &'static str,
     pub(crate) text: String,
-    pub(crate) happened: Option<Happened>,
+    pub(crate) happened: Option<MemberEventEntry>,
     pub(crate) now: Option<Membership>,
 }
 
@@ -466,12 +469,12 @@ pub(crate) struct Doctor {
     pub(crate) renewals: Latency,
     /// `null` where it could not be measured.
     pub(crate) opening: Option<Opening>,
-    pub(crate) findings: Vec<Found>,
+    pub(crate) findings: Vec<FindingEntry>,
     /// Among peers only, as the next.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) voters: Option<Vec<Way>>,
+    pub(crate) voters: Option<Vec<VoterLatency>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) placed: Option<Placed>,
+    pub(crate) placed: Option<Placement>,
     pub(crate) timing: Timing,
     pub(crate) recommended: Option<Timing>,
     pub(crate) advice: Vec<String>,
@@ -487,7 +490,7 @@ pub(crate) struct Opening {
 
 /// The way from here to one voter.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Way {
+pub(crate) struct VoterLatency {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) round_trip_ms: Option<Millis>,
@@ -496,7 +499,7 @@ pub(crate) struct Way {
 
 /// How a candidate here would be placed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Placed {
+pub(crate) struct Placement {
     pub(crate) consensus_ms: Option<Millis>,
     pub(crate) latency_ms: Option<Millis>,
     pub(crate) worst_case_ms: Option<Millis>,
@@ -538,7 +541,7 @@ pub(crate) struct Latency {
 
 /// A finding.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct FindingEntry {
     pub(crate) severity: &'static str,
     pub(crate) code: &'static str,
     pub(crate) message: String,

@@ -29,7 +29,7 @@ use rustix::thread::{
 
 use super::program::{CANNOT_EXECUTE, Rights};
 use super::wire::End;
-use super::{EXEC, GATE, INIT, family, handover};
+use super::{EXEC, GATE, INIT, handover, process_tree};
 
 /// The exit code of a process of the chain that could not do its work, or whose parent has died.
 const KILLED: u8 = 128 + 9;
@@ -203,8 +203,8 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
                 _ => {}
             }
         }
-        for child in family::children()? {
-            if let Some(end) = family::reap(child)
+        for child in process_tree::children()? {
+            if let Some(end) = process_tree::reap(child)
                 && child == program
             {
                 if let End::Signal(signal) = end {

@@ -8,21 +8,21 @@ use std::time::Duration;
 use primacy::{CandidateConfig, Election};
 
 use crate::cli::preference::{Preference, Scoring};
-use crate::cli::{Common, Part, RunArgs, place};
+use crate::cli::{Common, Part, RunArgs, store_url};
 use crate::output::logging;
 use program::Rights;
 
-mod family;
+pub(crate) mod command_poll;
 mod handover;
 pub(crate) mod isolate;
-mod link;
+mod process_tree;
 pub(crate) mod program;
 mod runner;
-pub(crate) mod said;
 mod setbacks;
 pub(crate) mod signals;
 mod tell;
 pub(crate) mod warden;
+mod warden_handle;
 mod wire;
 
 /// The hidden command that becomes the program.
@@ -91,7 +91,7 @@ impl Refusal {
 
 /// `primacy run`.
 pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
-    let ended = check(args, &common).and_then(|job| match link::Warden::start() {
+    let ended = check(args, &common).and_then(|job| match warden_handle::IdleWarden::start() {
         // The warden first, while this process has one thread and has promised nothing.
         Ok(warden) => {
             // Until the store was reached, this process's last words say all there is to say.
@@ -128,15 +128,15 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         return Err(Refusal::new(2, "SIGCHLD is ignored; start primacy with its default disposition"));
     }
     program::check(name).map_err(|unusable| Refusal::new(unusable.code, unusable.message))?;
-    if args.isolate && args.allow_privileges && !family::may_kill_all() {
+    if args.isolate && args.allow_privileges && !process_tree::may_kill_all() {
         return Err(Refusal::new(2, "--isolate takes all rights of other users away: leave --allow-privileges out"));
     }
     if args.isolate {
         isolate::check().map_err(|why| Refusal::new(NO_WARDEN, format!("--isolate cannot be had here: {why}")))?;
     }
     if common.uses_default_store() {
-        place::create_default_folder().map_err(|error| {
-            let folder = place::default_folder();
+        store_url::create_default_folder().map_err(|error| {
+            let folder = store_url::default_folder();
             let what = format!("the folder {} cannot be created; name another place with --store", folder.display());
             Refusal::system(&what, &error)
         })?;
@@ -145,16 +145,16 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
     candidate.timing = timing;
     candidate.data = args.data;
     candidate.protocol = protocol;
-    let Preference { rank, fail_back, turn, scoring, oracles } = preference;
+    let Preference { rank, fail_back, turn, scoring, measured } = preference;
     (candidate.rank, candidate.fail_back, candidate.turn) = (rank, fail_back, turn.unwrap_or_default());
-    if oracles.is_some() && store.survey(&candidate.label).is_none() {
+    if measured.is_some() && store.latency_probe(&candidate.label).is_none() {
         return Err(Refusal::new(
             2,
             "--score-oracle measures the ways to voters: it needs --store peers://..., and with another store there are --score \
              and --score-command",
         ));
     }
-    candidate.oracles = oracles;
+    candidate.measured_preference = measured;
     Ok(Job {
         common: common.clone(),
         election: Election::new(store, common.election.clone()),

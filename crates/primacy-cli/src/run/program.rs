@@ -30,7 +30,7 @@ pub(super) struct Unusable {
 /// Checks that the program exists and may be executed, as `execvp` would look for it, so that a typing error is told
 /// at once and not when this candidate leads in the middle of the night.
 pub(super) fn check(name: &OsStr) -> Result<(), Unusable> {
-    let shown = primacy::ids::escape(&name.to_string_lossy());
+    let shown = primacy::internal::escape(&name.to_string_lossy());
     let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
@@ -73,7 +73,7 @@ pub(crate) fn become_program(mut args: impl Iterator<Item = OsString>) -> ExitCo
         return ExitCode::from(CANNOT_EXECUTE);
     }
     let error = Command::new(&program).args(args).exec();
-    let shown = primacy::ids::escape(&program.to_string_lossy());
+    let shown = primacy::internal::escape(&program.to_string_lossy());
     // Standard error may be closed; the exit code tells as well.
     let _ = writeln!(io::stderr(), "primacy: {shown}: {error}");
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE })
@@ -91,7 +91,7 @@ pub(crate) enum Rights {
 impl Rights {
     /// Of a program that this process starts: where it may end the processes of every user, nothing needs to be fixed.
     pub(super) fn of_program(allow: bool) -> Self {
-        if allow || super::family::may_kill_all() { Self::Gainable } else { Self::Fixed }
+        if allow || super::process_tree::may_kill_all() { Self::Gainable } else { Self::Fixed }
     }
 
     /// On the hidden command line.

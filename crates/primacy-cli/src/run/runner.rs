@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use primacy::select::{Rank, ScoreError, Scores};
 use primacy::store::{EndReason, StoreError};
-use primacy::{Candidate, Instant, Leadership, Membership, Phase, Status, StopReason, Timing, Trouble, clock};
+use primacy::{Candidate, GroupStatus, Instant, Leadership, Phase, Status, StopReason, Timing, Trouble, clock};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -15,17 +15,17 @@ use crate::cli::preference::Scoring;
 use crate::output::logging;
 use crate::output::span::span;
 
-use super::family::{self, Attempt, Pauses};
-use super::link::{Link, Warden};
-use super::said::{Asking, Said};
+use super::command_poll::{CommandPoll, PolledCommand};
+use super::process_tree::{self, Attempt, Pauses};
 use super::setbacks::{Next, Setbacks};
 use super::signals::{self, Signals};
 use super::tell;
+use super::warden_handle::{AttachedWarden, IdleWarden};
 use super::wire::{self, Deadlines, End, FromWarden, ToWarden};
 use super::{IMMUNE, Job, LOST, NO_WARDEN, Patience, Refusal, UNAVAILABLE};
 
 /// Runs the job to its end and returns the exit code.
-pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
+pub(super) fn run(job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
     // Should the warden die, what the program started becomes this process's to end.
     if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
         warn!(%error, "cannot adopt orphans");
@@ -47,12 +47,12 @@ pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
             .campaign_with(job.candidate.clone())
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
         let mut setbacks = Setbacks::default();
-        let link = match warden.watch_over(&job, candidate.id()).await {
-            Ok(link) => link,
+        let warden = match warden.watch_over(&job, candidate.id()).await {
+            Ok(warden) => warden,
             Err(error) => {
                 let how = format!("could not be started: {error}");
                 match next_warden(how, &job, &candidate, &mut signals, &mut setbacks).await {
-                    Ok(link) => link,
+                    Ok(warden) => warden,
                     Err(end) => {
                         candidate.withdraw().await;
                         return end;
@@ -63,7 +63,7 @@ pub(super) fn run(job: Job, warden: Warden) -> Result<u8, Refusal> {
         let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
         let job = Arc::new(job);
-        Runner { job, signals, candidate, link, ranks, timing, ending: None, immune: false, setbacks }.run().await
+        Runner { job, signals, candidate, warden, ranks, timing, ending: None, immune: false, setbacks }.run().await
     });
     // A warden that is stopped may still be waited for in the background; nobody waits for that.
     runtime.shutdown_background();
@@ -78,16 +78,16 @@ fn ranks(job: &Job) -> std::io::Result<Option<Ranks>> {
         ("PRIMACY_ELECTION", job.election.name().as_str().to_owned()),
         ("PRIMACY_NAME", label.as_str().to_owned()),
     ];
-    let asking = Asking { what: "score", command, every, variables };
+    let command = PolledCommand { what: "score", command, every, variables };
     let rank = move |line: &str| {
         let scores: Scores = line.parse().map_err(|error: ScoreError| error.to_string())?;
         selector.rank(&label, &scores).map_err(|error| error.to_string())
     };
-    Said::start(asking, rank).map(Some)
+    CommandPoll::start(command, rank).map(Some)
 }
 
 /// The ranks that follow from what a command says.
-type Ranks = Said<Option<Rank>>;
+type Ranks = CommandPoll<Option<Rank>>;
 
 fn no_thread(error: std::io::Error) -> Refusal {
     Refusal::system("the system gives no thread for the score", &error)
@@ -97,7 +97,7 @@ struct Runner {
     job: Arc<Job>,
     signals: Signals,
     candidate: Candidate,
-    link: Link,
+    warden: AttachedWarden,
     ranks: Option<Ranks>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
     timing: Timing,
@@ -109,7 +109,7 @@ struct Runner {
 }
 
 /// What came while the candidate waited.
-enum Waited {
+enum WaitEnd {
     Elected(Leadership),
     Signal(Signal),
     WardenDied,
@@ -120,7 +120,7 @@ enum Waited {
 }
 
 /// How a leadership ended for the program.
-enum Led {
+enum TermEnd {
     /// The program ended by itself, or was asked to by a signal to the runner.
     Program(End),
     /// The program could not be started.
@@ -139,24 +139,24 @@ impl Runner {
     async fn run(mut self) -> Result<u8, Refusal> {
         loop {
             let leadership = match self.wait().await {
-                Waited::Elected(leadership) => leadership,
-                Waited::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
-                Waited::WardenDied => {
+                WaitEnd::Elected(leadership) => leadership,
+                WaitEnd::Signal(signal) => return Ok(self.leave(signals::exit_code(signal)).await),
+                WaitEnd::WardenDied => {
                     let how = self.bury().await;
                     if let Some(end) = self.renew_warden(how).await {
                         return self.leave_with(end).await;
                     }
                     continue;
                 }
-                Waited::NoStore(error) => {
+                WaitEnd::NoStore(error) => {
                     self.leave(UNAVAILABLE).await;
                     return Err(Refusal::new(UNAVAILABLE, error.to_string()));
                 }
-                Waited::InVain(why) => {
+                WaitEnd::InVain(why) => {
                     info!("gives up{why}");
                     return Ok(self.leave(LOST).await);
                 }
-                Waited::Stopped(reason) => {
+                WaitEnd::Stopped(reason) => {
                     self.leave(UNAVAILABLE).await;
                     return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
                 }
@@ -165,25 +165,25 @@ impl Runner {
             let token = leadership.token().get();
             // R9: the program is dead by now, and only now is the lease given back.
             match led {
-                Led::Program(end) => {
+                TermEnd::Program(end) => {
                     tell::giving_back(token, None);
                     drop(leadership);
                     return Ok(self.leave(end.exit_code()).await);
                 }
-                Led::NotStarted(message) => {
+                TermEnd::NotStarted(message) => {
                     drop(leadership);
                     self.leave(126).await;
                     return Err(Refusal::new(126, format!("the program could not be started: {message}")));
                 }
-                Led::Lost(reason) => {
+                TermEnd::Lost(reason) => {
                     tell::giving_back(token, reason.as_ref());
                     drop(leadership);
                     if self.job.once {
                         return Ok(self.leave(LOST).await);
                     }
                 }
-                Led::NeverBegan => drop(leadership),
-                Led::WardenFailed => {
+                TermEnd::NeverBegan => drop(leadership),
+                TermEnd::WardenFailed => {
                     let how = self.bury().await;
                     warn!("the program was killed, since its warden died or hung");
                     tell::giving_back(token, None);
@@ -198,16 +198,16 @@ impl Runner {
                         return self.leave_with(end).await;
                     }
                 }
-                Led::Immune => leave_it_alive(),
+                TermEnd::Immune => leave_it_alive(),
             }
         }
     }
 
     // ---- waiting ----
 
-    async fn wait(&mut self) -> Waited {
+    async fn wait(&mut self) -> WaitEnd {
         let mut status = self.candidate.status();
-        let mut membership = self.candidate.membership();
+        let mut membership = self.candidate.group_status();
         let mut waiting = tell::Waiting::default();
         let mut told_id = None;
         // What takes longer than anybody would watch in silence is told at once.
@@ -224,7 +224,7 @@ impl Runner {
                 // Waiting does not help where someone has to act first.
                 let hopeless = matches!(trouble.error, StoreError::Unusable(_));
                 if hopeless || !patient || !in_time {
-                    return Waited::NoStore(trouble.error);
+                    return WaitEnd::NoStore(trouble.error);
                 }
                 if !std::mem::replace(&mut said, true) {
                     logging::start(&self.job.common, logging::RUNNING);
@@ -236,7 +236,7 @@ impl Runner {
             }
             waiting.tell(&status.borrow());
             if let Some(why) = in_vain(&status.borrow(), self.job.patience, patient, in_time) {
-                return Waited::InVain(why);
+                return WaitEnd::InVain(why);
             }
             if let Some(id) = id.filter(|id| told_id.replace(*id) != Some(*id)) {
                 info!("this process takes part as number {id}");
@@ -244,14 +244,14 @@ impl Runner {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => if signals::ends(signal) {
-                    return Waited::Signal(signal);
+                    return WaitEnd::Signal(signal);
                 },
-                message = self.link.next() => if message.is_none() {
-                    return Waited::WardenDied;
+                message = self.warden.next() => if message.is_none() {
+                    return WaitEnd::WardenDied;
                 },
                 elected = self.candidate.elected() => return match elected {
-                    Ok(leadership) => Waited::Elected(leadership),
-                    Err(reason) => Waited::Stopped(reason),
+                    Ok(leadership) => WaitEnd::Elected(leadership),
+                    Err(reason) => WaitEnd::Stopped(reason),
                 },
                 _ = status.changed() => {}
                 () = changed(&mut membership) => {}
@@ -264,16 +264,16 @@ impl Runner {
 
     // ---- leading ----
 
-    async fn lead(&mut self, leadership: &Leadership) -> Led {
+    async fn lead(&mut self, leadership: &Leadership) -> TermEnd {
         // The first look may have won at once, before anything else was seen of it.
         logging::start(&self.job.common, logging::RUNNING);
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();
-        let Phase::Leading { until, version, timing } = first else { return Led::NeverBegan };
+        let Phase::Leading { until, version, timing } = first else { return TermEnd::NeverBegan };
         self.timing = timing;
         let term = Deadlines::of(until, version, &timing);
-        self.link.tell(&ToWarden::Lead { token, term });
+        self.warden.tell(&ToWarden::Lead { token, term });
         info!("this candidate leads {} with token {token}", self.job.election.name());
         self.immune = false;
         let mut reason = None;
@@ -282,39 +282,40 @@ impl Runner {
         loop {
             tokio::select! {
                 biased;
-                () = sleep_until(overrule_at) => return Led::WardenFailed,
-                message = self.link.next() => match message {
+                () = sleep_until(overrule_at) => return TermEnd::WardenFailed,
+                message = self.warden.next() => match message {
                     Some(FromWarden::Gone { end, overdue }) => {
                         tell::gone(end, overdue || late);
                         let lost = overdue || reason.is_some();
                         if overdue && reason.is_none() {
                             tell::ending(token, &phases.borrow(), true);
                         }
-                        return if lost && self.ending.is_none() { Led::Lost(reason) } else { Led::Program(end) };
+                        let is_lost = lost && self.ending.is_none();
+                        return if is_lost { TermEnd::Lost(reason) } else { TermEnd::Program(end) };
                     }
-                    Some(FromWarden::NotStarted { .. }) if reason.is_some() => return Led::Lost(reason),
-                    Some(FromWarden::NotStarted { message }) => return Led::NotStarted(message),
+                    Some(FromWarden::NotStarted { .. }) if reason.is_some() => return TermEnd::Lost(reason),
+                    Some(FromWarden::NotStarted { message }) => return TermEnd::NotStarted(message),
                     Some(FromWarden::Immune { processes }) => {
                         error!("{}", wire::immune(&processes));
                         // The warden does what can be done.
                         (self.immune, overrule_at) = (true, None);
                         if self.ending.is_some() {
-                            return Led::Immune;
+                            return TermEnd::Immune;
                         }
                     }
                     Some(FromWarden::Ready | FromWarden::Started { .. }) => {}
-                    None => return Led::WardenFailed,
+                    None => return TermEnd::WardenFailed,
                 },
                 signal = self.signals.next() => {
-                    self.link.tell(&ToWarden::Forward { signal: signal as i32 });
+                    self.warden.tell(&ToWarden::Forward { signal: signal as i32 });
                     if signals::ends(signal) {
                         if self.immune {
-                            return Led::Immune;
+                            return TermEnd::Immune;
                         }
                         if self.ending.replace(signal).is_none() {
                             info!("{signal}: the program is told to stop");
                         }
-                        self.candidate.begin_withdrawal();
+                        self.candidate.handle().shutdown();
                     }
                 }
                 rank = Ranks::next(&mut self.ranks) => self.candidate.prefer(rank),
@@ -349,13 +350,13 @@ impl Runner {
             Phase::Leading { until, version, timing } => {
                 self.timing = *timing;
                 let term = Deadlines::of(*until, *version, timing);
-                self.link.tell(&ToWarden::Extend(term));
+                self.warden.tell(&ToWarden::Extend(term));
             }
             Phase::Draining { by, .. } => {
                 let signal = (!withdrawn).then_some(Signal::SIGTERM as i32);
-                self.link.tell(&ToWarden::Stop { signal, kill_at: clock::to_boot_nanos(*by) });
+                self.warden.tell(&ToWarden::Stop { signal, kill_at: clock::to_boot_nanos(*by) });
             }
-            _ => self.link.tell(&ToWarden::Kill),
+            _ => self.warden.tell(&ToWarden::Kill),
         }
         phase.stop_reason().filter(|_| !withdrawn).cloned()
     }
@@ -365,10 +366,10 @@ impl Runner {
     /// Withdraws, and lets the warden go once nothing is left that it would have to clean up. A second signal to end
     /// does not wait for the store.
     async fn leave(self, code: u8) -> u8 {
-        let Self { mut signals, candidate, link, .. } = self;
+        let Self { mut signals, candidate, warden, .. } = self;
         let impatient = async { while !signals::ends(signals.next().await) {} };
         tokio::select! {
-            _ = candidate.withdraw() => link.farewell().await,
+            _ = candidate.withdraw() => warden.farewell().await,
             // The warden finds the runner dead, and releases in its place.
             () = impatient => {}
         }
@@ -386,16 +387,16 @@ impl Runner {
     async fn bury(&mut self) -> String {
         // What the score's command has started must not be taken for what the program has.
         drop(self.ranks.take());
-        let how = self.link.end_warden().await;
-        let family = self.link.bereaved();
+        let how = self.warden.end_warden().await;
+        let tree = self.warden.bereaved();
         let mut pauses = Pauses::new();
         let mut tell_at = clock::now();
         loop {
-            let Attempt::Left { immune } = family.kill() else { return how };
+            let Attempt::Left { immune } = tree.kill() else { return how };
             if !immune.is_empty() {
                 if clock::now() >= tell_at {
                     tell_at = clock::now() + Duration::from_secs(60);
-                    let processes: Vec<String> = immune.into_iter().map(family::describe).collect();
+                    let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                     error!("{}", wire::immune(&processes));
                 }
                 if self.ending.is_some() {
@@ -417,7 +418,7 @@ impl Runner {
             return Some(Ok(signals::exit_code(signal)));
         }
         match next_warden(how, &self.job, &self.candidate, &mut self.signals, &mut self.setbacks).await {
-            Ok(link) => self.link = link,
+            Ok(warden) => self.warden = warden,
             Err(end) => return Some(end),
         }
         match ranks(&self.job) {
@@ -436,7 +437,7 @@ async fn next_warden(
     candidate: &Candidate,
     signals: &mut Signals,
     setbacks: &mut Setbacks,
-) -> Result<Link, Result<u8, Refusal>> {
+) -> Result<AttachedWarden, Result<u8, Refusal>> {
     loop {
         let pause = match setbacks.note(clock::now()) {
             Next::After(pause) => pause,
@@ -461,12 +462,12 @@ async fn next_warden(
                 () = &mut slept => break,
             }
         }
-        let started = match Warden::start() {
+        let started = match IdleWarden::start() {
             Ok(warden) => warden.watch_over(job, candidate.id()).await,
             Err(error) => Err(error),
         };
         match started {
-            Ok(link) => return Ok(link),
+            Ok(warden) => return Ok(warden),
             Err(error) => how = format!("could not be started: {error}"),
         }
     }
@@ -507,7 +508,7 @@ fn in_vain(status: &Status, patience: Option<Patience>, patient: bool, in_time: 
 }
 
 /// Waits until the membership changes, if there is one.
-async fn changed(membership: &mut Option<watch::Receiver<Membership>>) {
+async fn changed(membership: &mut Option<watch::Receiver<GroupStatus>>) {
     if let Some(membership) = membership
         && membership.changed().await.is_ok()
     {

@@ -19,10 +19,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
-use primacy::{ElectionName, Testament, clock, store};
+use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
-use super::family::{self, Attempt, Family, Pauses};
 use super::handover;
+use super::process_tree::{self, Attempt, Pauses, ProcessTree};
 use super::wire::{self, Deadlines, End, FromWarden, Hello, ToWarden};
 
 /// `primacy __warden`: standard input is the socket to the runner.
@@ -66,7 +66,7 @@ struct Lease {
 }
 
 struct Program {
-    family: Family,
+    family: ProcessTree,
     pid: Pid,
     /// The warden stopped it at a deadline.
     overdue: bool,
@@ -88,7 +88,7 @@ const TELL_EVERY: u64 = 60_000_000_000;
 
 /// What woke the warden.
 #[derive(Default)]
-struct Woken {
+struct WakeReasons {
     socket: bool,
     runner: bool,
     death: bool,
@@ -147,7 +147,7 @@ impl Warden {
         }
     }
 
-    fn wait(&self) -> io::Result<Woken> {
+    fn wait(&self) -> io::Result<WakeReasons> {
         let watched: [BorrowedFd<'_>; 4] =
             [self.socket.as_fd(), self.runner.as_fd(), self.deaths.as_fd(), self.timer.as_fd()];
         let mut fds = watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -156,7 +156,7 @@ impl Warden {
             Err(error) => return Err(error.into()),
         }
         let [socket, runner, death, _] = fds.map(|fd| fd.any().unwrap_or(false));
-        Ok(Woken { socket, runner, death })
+        Ok(WakeReasons { socket, runner, death })
     }
 
     /// The one next deadline, on the boot clock: it comes on time also after a suspend.
@@ -270,7 +270,7 @@ impl Warden {
         }
         match self.spawn(token) {
             Ok(pid) => {
-                self.program = Some(Program { family: Family::of(pid), pid, overdue: false, dying: None });
+                self.program = Some(Program { family: ProcessTree::of(pid), pid, overdue: false, dying: None });
                 self.tell(&FromWarden::Started { pid: pid.as_raw() });
             }
             Err(error) => self.tell(&FromWarden::NotStarted { message: error.to_string() }),
@@ -309,7 +309,7 @@ impl Warden {
     fn mind_deaths(&mut self) {
         while let Ok(Some(_)) = self.deaths.read_signal() {}
         let Some(program) = &self.program else { return reap_all_but(None) };
-        if program.dying.is_some() || family::is_dead(program.pid) {
+        if program.dying.is_some() || process_tree::is_dead(program.pid) {
             return self.kill();
         }
         reap_all_but(Some(program.pid));
@@ -331,7 +331,7 @@ impl Warden {
                 let now = clock::boot_nanos().unwrap_or_default();
                 let pause = u64::try_from(dying.pauses.next().as_nanos()).unwrap_or_default();
                 dying.again_at = now.saturating_add(pause);
-                let processes: Vec<String> = immune.into_iter().map(family::describe).collect();
+                let processes: Vec<String> = immune.into_iter().map(process_tree::describe).collect();
                 let is_old = dying.told.as_ref().is_some_and(|(told, again)| *told == processes && now < *again);
                 if !processes.is_empty() && !is_old {
                     dying.told = Some((processes.clone(), now.saturating_add(TELL_EVERY)));
@@ -378,13 +378,13 @@ impl Warden {
         if !self.runner_is_dead(patience)? {
             return Ok(()); // its lease runs out by itself
         }
-        let Some(testament) = self.testament() else { return Ok(()) };
+        let Some(release) = self.release() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if self.lease.is_some() {
-            runtime.block_on(testament.execute(patience));
+            runtime.block_on(release.execute(patience));
         } else {
             // It may have led before and waited again.
-            runtime.block_on(testament.bury_candidate(patience));
+            runtime.block_on(release.bury_candidate(patience));
         }
         Ok(())
     }
@@ -395,8 +395,8 @@ impl Warden {
         Ok(poll(&mut fds, patience)? > 0)
     }
 
-    fn testament(&self) -> Option<Testament> {
-        Some(Testament {
+    fn release(&self) -> Option<DeadLeaderRelease> {
+        Some(DeadLeaderRelease {
             store: store::from_url(&self.hello.store).ok()?,
             election: ElectionName::new(self.hello.election.clone()).ok()?,
             holder: self.hello.holder()?,
@@ -407,9 +407,9 @@ impl Warden {
 
 /// Reaps the dead children but this one. What cannot be listed now is reaped at the end.
 fn reap_all_but(spared: Option<Pid>) {
-    for child in family::children().unwrap_or_default() {
+    for child in process_tree::children().unwrap_or_default() {
         if Some(child) != spared {
-            family::reap(child);
+            process_tree::reap(child);
         }
     }
 }

@@ -140,6 +140,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy peer replace c f@10.0.0.6:7400", Peers),
     // Whole commands in sentences
     ("cargo doc --open -p primacy --all-features", No(BUILDS)),
+    ("cargo test --manifest-path examples/store/Cargo.toml", No("a step of `cargo xtask ci` runs it")),
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
@@ -181,7 +182,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy peer revoke", No("a command's name, which is completed elsewhere")),
     ("primacy peer revoke --json", No("a command's name, which is completed elsewhere")),
     ("primacy peer replace c c@10.0.0.3:7400", No("needs a voter whose folder was lost: processes::exchange")),
-    ("primacy peer replace c c@10.0.0.7:7400", No("needs a voter that has moved: exchange.rs of the library")),
+    ("primacy peer replace c c@10.0.0.7:7400", No("needs a voter that has moved: reconfiguration.rs of the library")),
     ("primacy promote", No("a command's name, which is completed elsewhere")),
     ("primacy promote --json", No("a command's name, which is completed elsewhere")),
     ("primacy run", No("a command's name, which is completed elsewhere")),
@@ -256,6 +257,7 @@ const PAGES: &[(&str, &str)] = &[
     ("tutorials/systemd.md", include_str!("../../../../docs/tutorials/systemd.md")),
     ("selection.md", include_str!("../../../../docs/advanced/selection.md")),
     ("stores.md", include_str!("../../../../docs/manual/stores.md")),
+    ("writing-a-store.md", include_str!("../../../../docs/advanced/writing-a-store.md")),
 ];
 
 /// The command lines of a page: in blocks those that are no output, in sentences those that are more than a name.

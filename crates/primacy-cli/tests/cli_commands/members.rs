@@ -1,6 +1,6 @@
 //! `members --watch`: what happens, told by number and never left out.
 
-use primacy::registers::{ProcessId, Request};
+use primacy::registers::{ProcessId, RegistryRequest as Request};
 
 use crate::support::World;
 

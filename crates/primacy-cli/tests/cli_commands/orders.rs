@@ -1,7 +1,7 @@
 //! `promote`, `depose`, `pause`, `resume` and `forget`.
 
 use primacy::Label;
-use primacy::store::{EndReason, Wish};
+use primacy::store::{EndReason, HandoverRequest};
 
 use crate::support::{LONG, World};
 
@@ -10,7 +10,7 @@ fn promote_waits_for_the_successor_and_says_so() {
     let (world, mut peers) = World::led(&["web-2", "web-3"]);
     let promote = world.start(&["promote", "web-3"]);
     let wanted = Label::new("web-3").expect("valid");
-    world.until(|snapshot| snapshot.record.wish == Some(Wish::Successor(wanted.clone())));
+    world.until(|snapshot| snapshot.record.handover == Some(HandoverRequest::Successor(wanted.clone())));
     world.release(&mut peers[0], EndReason::Promoted { successor: wanted });
     world.acquire(&mut peers[2], LONG);
     let ended = promote.end();
@@ -22,7 +22,7 @@ fn promote_waits_for_the_successor_and_says_so() {
 fn promote_tells_when_another_leads_instead() {
     let (world, mut peers) = World::led(&["web-2", "web-3"]);
     let promote = world.start(&["promote", "web-3", "--json"]);
-    world.until(|snapshot| snapshot.record.wish.is_some());
+    world.until(|snapshot| snapshot.record.handover.is_some());
     world.release(&mut peers[0], EndReason::Resigned);
     world.acquire(&mut peers[1], LONG);
     let ended = promote.end();
@@ -51,7 +51,7 @@ fn of_candidates_with_one_label_one_is_promoted_by_its_id() {
 
     let promote = world.start(&["promote", &ids[2].to_uppercase()]);
     let wanted = Label::new(ids[2].clone()).expect("valid");
-    world.until(|snapshot| snapshot.record.wish == Some(Wish::Successor(wanted.clone())));
+    world.until(|snapshot| snapshot.record.handover == Some(HandoverRequest::Successor(wanted.clone())));
     let status = world.run(&["status"]);
     assert!(status.out.contains(&format!("hand over to web-2 ({})", &ids[2][..8])), "{status:?}");
     world.release(&mut peers[0], EndReason::Promoted { successor: wanted });
@@ -66,7 +66,7 @@ fn of_candidates_with_one_label_one_is_promoted_by_its_id() {
 fn another_candidate_with_the_label_does_not_fulfil_a_promotion_by_id() {
     let (world, mut peers) = World::led(&["web-2", "web-2"]);
     let promote = world.start(&["promote", &peers[2].holder.id.to_string()]);
-    world.until(|snapshot| snapshot.record.wish.is_some());
+    world.until(|snapshot| snapshot.record.handover.is_some());
     world.release(&mut peers[0], EndReason::Resigned);
     world.acquire(&mut peers[1], LONG);
     let ended = promote.end();
@@ -88,7 +88,7 @@ fn status_warns_of_candidates_with_one_label() {
 fn depose_waits_for_anybody_else() {
     let (world, mut peers) = World::led(&["web-2"]);
     let depose = world.start(&["depose"]);
-    world.until(|snapshot| snapshot.record.wish == Some(Wish::NewElection));
+    world.until(|snapshot| snapshot.record.handover == Some(HandoverRequest::NewElection));
     world.release(&mut peers[0], EndReason::Deposed);
     world.acquire(&mut peers[1], LONG);
     let ended = depose.end();
@@ -150,7 +150,7 @@ fn pause_and_resume_hold_the_election_still() {
 #[test]
 fn a_running_program_hears_that_it_is_deposed() {
     let world = World::new();
-    // With a grace this long, whoever were deaf to SIGTERM would be killed long after the test's patience.
+    // With a grace this long, a program deaf to SIGTERM would be killed long after the test's patience.
     let run = |name: &'static str| {
         world.start(&[
             "run",

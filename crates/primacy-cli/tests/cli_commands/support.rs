@@ -5,10 +5,9 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use primacy::registers;
 use primacy::select::Rank;
-use primacy::store::{
-    Announcement, EndReason, Holder, Record, Reply, Request, Session, Snapshot, Store, Why, registers,
-};
+use primacy::store::{Announcement, EndReason, Holder, Record, Reply, Request, Session, Snapshot, Store, Why};
 use primacy::{CandidateId, ElectionName, Label, Token};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -102,7 +101,7 @@ impl World {
     }
 
     /// A process takes a round of the registers protocol.
-    pub(crate) fn round(&self, request: registers::Request) -> registers::Reply {
+    pub(crate) fn round(&self, request: registers::RegistryRequest) -> registers::RegistryReply {
         self.runtime.block_on(async {
             let mut registry = self.store.registry(&Self::election()).await.expect("a registry");
             registry.round(request).await.expect("the store answers")
@@ -116,14 +115,14 @@ impl World {
             let rank = Some(Rank::default());
             let candidates = vec![registers::Candidacy { id, label, data: String::new(), rank }];
             let process = registers::ProcessId::from_bits(n);
-            self.round(registers::Request::Join { process, candidates, rank, came_back: None, round: LONG });
+            self.round(registers::RegistryRequest::Join { process, candidates, rank, came_back: None, round: LONG });
         }
     }
 
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         self.runtime.block_on(async {
-            let mut desk = self.store.desk().await.expect("a desk");
-            desk.snapshot(&Self::election()).await.expect("an answer")
+            let mut admin = self.store.admin().await.expect("a desk");
+            admin.snapshot(&Self::election()).await.expect("an answer")
         })
     }
 
@@ -131,10 +130,10 @@ impl World {
     pub(crate) fn until(&self, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot {
         self.runtime.block_on(async {
             let mut hints = self.store.hints(&Self::election()).await.expect("hints");
-            let mut desk = self.store.desk().await.expect("a desk");
+            let mut admin = self.store.admin().await.expect("a desk");
             let awaited = async {
                 loop {
-                    match desk.snapshot(&Self::election()).await.expect("an answer") {
+                    match admin.snapshot(&Self::election()).await.expect("an answer") {
                         Some(snapshot) if is_so(&snapshot) => return snapshot,
                         // Hints can be missing where many watch; looking again is the safety net.
                         _ => drop(tokio::time::timeout(Duration::from_millis(50), hints.next()).await),
@@ -246,7 +245,7 @@ impl Running {
         serde_json::from_str(&self.line()).expect("JSON on each line")
     }
 
-    /// Reads no more: whoever writes finds a closed pipe.
+    /// Reads no more: the writer finds a closed pipe.
     pub(crate) fn close(self) -> Child {
         self.child
     }

@@ -59,8 +59,8 @@ fn all_killed_at_once_take_with_them_what_the_program_has_started() {
 #[test]
 fn what_a_program_leaves_behind_dies_before_the_lease_is_released_in_isolation_too() {
     each_user(|mut world, user| {
-        let start = |world: &World, wishes: &[&str]| {
-            let mut command = user(world.witness("a", LONG, wishes));
+        let start = |world: &World, arguments: &[&str]| {
+            let mut command = user(world.witness("a", LONG, arguments));
             command.stdout(world.output());
             Runner::start(command)
         };

@@ -3,7 +3,6 @@
 #![expect(clippy::disallowed_methods, reason = "patience with other processes, not leases, is measured here")]
 
 mod deaths;
-mod exchange;
 mod host_socket;
 mod isolate;
 mod lifecycle;
@@ -14,6 +13,7 @@ mod patience;
 mod pauses;
 mod peers;
 mod peers_refused;
+mod reconfiguration;
 mod registers;
 mod rights;
 mod strangers;

@@ -101,6 +101,37 @@ fn the_warden_of_a_killed_runner_sets_the_voters_free() {
 }
 
 #[test]
+fn status_tells_which_voters_support_the_leader() {
+    let mut cluster = Cluster::planned(3).start();
+    let mut world = cluster.world();
+    let _runner = world.start("web-1", SHORT, &[]);
+    let led = world.expect_start_after(0);
+    let supported = |world: &World| {
+        let support = json(world, &["status"]).1["support"].clone();
+        let count = |key: &str| support[key].as_u64().expect("a number");
+        (count("supporting"), count("spare"), support)
+    };
+    let await_all = |world: &World| while supported(world).0 < 3 {};
+    await_all(&world);
+    let (.., support) = supported(&world);
+    assert_eq!((&support["spare"], &support["token"]), (&1.into(), &led.token.into()), "{support}");
+
+    assert_eq!(cluster.end(0, Signal::SIGKILL), None);
+    let (supporting, spare, support) = supported(&world);
+    assert_eq!((supporting, spare), (2, 0), "{support}");
+    let voters = support["voters"].as_array().expect("a list");
+    let dead: Vec<_> = voters.iter().filter(|voter| voter["supports"] == false).collect();
+    assert_eq!((dead.len(), &dead[0]["answers"]), (1, &false.into()), "{support}");
+    assert!(dead[0]["obstacle"].as_str().is_some_and(|why| !why.is_empty()), "{support}");
+    let (_, out, _) = text(&world.primacy(["status"]).output().expect("it starts"));
+    assert!(out.contains("2 of 3 support the leader; none of them may be lost; a@"), "{out}");
+
+    cluster.run(0);
+    await_all(&world);
+    world.assert_never_two();
+}
+
+#[test]
 fn operators_see_and_steer_as_with_a_database() {
     let mut cluster = Cluster::planned(3).start();
     let mut world = cluster.world();
@@ -139,7 +170,7 @@ fn operators_see_and_steer_as_with_a_database() {
     assert_eq!(why, [&Value::Null, &"deposed".into(), &"promoted".into()]);
     let (_, report) = json(&world, &["doctor"]);
     let codes: Vec<_> = report["findings"].as_array().expect("a list").iter().map(|found| &found["code"]).collect();
-    assert!(codes.contains(&&"voters".into()) && codes.contains(&&"durability".into()), "{report}");
+    assert!(["voters", "durability", "support"].iter().all(|code| codes.contains(&&Value::from(*code))), "{report}");
     assert_eq!(
         json(&world, &["list"]).1["elections"].as_array().map(Vec::len),
         Some(1),

@@ -153,8 +153,8 @@ fn a_copy_of_another_peers_folder_is_told_of_before_anybody_votes() {
 fn a_peer_that_votes_in_another_cluster_is_not_taken_in() {
     let (cluster, other) = (Cluster::planned(3).start(), Cluster::planned(1).start());
     for change in [&["add", other.peer(0)][..], &["replace", "a", other.peer(0)]] {
-        let exchange = cluster.world().primacy([&["peer"], change].concat());
+        let reconfiguration = cluster.world().primacy([&["peer"], change].concat());
         let says = format!("{} votes in another cluster: a new voter starts with an empty folder", other.peer(0));
-        is_refused(exchange, 1, &[&says, "and is told of more peers than itself"]);
+        is_refused(reconfiguration, 1, &[&says, "and is told of more peers than itself"]);
     }
 }

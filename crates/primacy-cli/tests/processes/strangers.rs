@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
+use primacy_servers::with_wall_clock;
 
 use crate::tap::Tap;
 use crate::voters::{Cluster, primacy};
@@ -90,7 +91,7 @@ fn many(tag: u8) -> Vec<u8> {
     field(tag, &[]).repeat(FRAME_MOST / 2 - 16)
 }
 
-/// How whoever comes goes on when it has said what it has to say.
+/// How a stranger goes on when it has said what it has to say.
 enum Then {
     Waits,
     Ends,
@@ -214,10 +215,10 @@ fn whatever_does_not_belong_is_refused_with_one_line_and_the_leader_goes_on() {
         goes_on(&mut world, &led, what);
         if what.ends_with("version") {
             let told = String::from_utf8_lossy(&answers);
-            assert!(told.contains(says), "whoever is refused reads why: {told}");
+            assert!(told.contains(says), "one that is refused reads why: {told}");
         }
     }
-    // Whoever tries again is refused again, and not told of each time.
+    // One that tries again is refused again, and not told of each time.
     say(cluster.port(0), &hello_with(version() + 1, &[]), &Waits);
     // Who only looks whether somebody listens is none to tell of; and a frame of just that length is one.
     say(cluster.port(0), &[], &Ends);
@@ -299,9 +300,9 @@ fn who_does_not_prove_who_it_is_is_refused_with_one_line_and_the_leader_goes_on(
     let made = primacy(["peer", "certs", strange_folder, strange_name, "--quiet"]).status().expect("it starts");
     assert!(made.success());
     // Made ten days ago by the right authority, for a week.
-    let mut old = Command::new("faketime");
-    let old = old.args(["-f", "-10d", env!("CARGO_BIN_EXE_primacy"), "peer", "certs"]).arg(&certs);
-    let made = old.args(["old", "--days", "7", "--quiet"]).output().expect("faketime is there");
+    let mut old = with_wall_clock(env!("CARGO_BIN_EXE_primacy"), "-10d");
+    let old = old.args(["peer", "certs"]).arg(&certs).args(["old", "--days", "7", "--quiet"]);
+    let made = old.output().expect("it starts");
     assert!(made.status.success(), "{made:?}");
 
     let found = after_hello(&field(13, &another_cluster()));

@@ -10,8 +10,8 @@ use crate::world::{PATIENCE, Runner, World};
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 const LONG: &[&str] = &["--lease", "10m", "--grace", "2s"];
 
-fn start(world: &World, name: &str, options: &[&str], wishes: &[&str]) -> Runner {
-    let mut command = world.witness(name, options, wishes);
+fn start(world: &World, name: &str, options: &[&str], arguments: &[&str]) -> Runner {
+    let mut command = world.witness(name, options, arguments);
     Runner::start({
         command.stderr(File::create(world.path(name)).expect("a temporary folder"));
         command

@@ -100,12 +100,12 @@ impl World {
         command
     }
 
-    /// A runner of a witness with these wishes, not started yet.
-    pub(crate) fn witness(&self, name: &str, options: &[&str], wishes: &[&str]) -> Command {
+    /// A runner of a witness with these arguments, not started yet.
+    pub(crate) fn witness(&self, name: &str, options: &[&str], arguments: &[&str]) -> Command {
         let mut command = self.primacy(["run", "--name", name]);
         command.args(options).arg("--").arg("perl");
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/witness.pl"));
-        command.arg(self.path("witness.lock")).args(wishes);
+        command.arg(self.path("witness.lock")).args(arguments);
         command.stdout(self.output());
         command
     }
@@ -135,8 +135,8 @@ impl World {
     }
 
     /// Starts a runner of a witness.
-    pub(crate) fn start(&self, name: &str, options: &[&str], wishes: &[&str]) -> Runner {
-        Runner::start(self.witness(name, options, wishes))
+    pub(crate) fn start(&self, name: &str, options: &[&str], arguments: &[&str]) -> Runner {
+        Runner::start(self.witness(name, options, arguments))
     }
 
     /// Waits for a line.

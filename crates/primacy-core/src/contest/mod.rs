@@ -65,7 +65,7 @@ pub enum Effect<M> {
         /// What.
         message: M,
     },
-    /// As far as this peer can tell, that one should lead. Whoever is named by itself asks for the grant.
+    /// As far as this peer can tell, that one should lead. A peer that names itself asks for the grant.
     Nominate(PeerId),
 }
 

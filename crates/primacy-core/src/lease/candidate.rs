@@ -1,72 +1,29 @@
 //! The state machine of one candidate: when to look, to ask, to renew, to warn, to stop, and to give back.
 
+mod config;
 mod ends;
 mod flaws;
 mod hints;
 mod send;
 mod sight;
+mod slot;
 mod time;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::pace::HintPace;
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
-use super::record::{Record, Sighting, Standing, Version, Wish};
+use super::record::{HandoverRequest, Record, Sighting, Version};
 use super::view::{Role, View, Why};
-use crate::select::{Rank, Turn};
-use crate::{CandidateId, Instant, Label, Timing};
+use crate::select::Rank;
+use crate::standing::Standing;
+use crate::{CandidateId, Instant};
+use slot::LookTimes;
 
+pub use config::Config;
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
-
-/// What a candidate is, for its whole life.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Config {
-    /// Its identity: random, and new for every start of the process (rule R5).
-    pub id: CandidateId,
-    /// What people call it.
-    pub label: Label,
-    /// What it publishes about itself, such as its address. Cut at 1,024 bytes.
-    pub data: String,
-    /// The longest lease that anybody may hold without this candidate having seen it: what a lost record is waited out for
-    /// at least.
-    pub longest: Duration,
-    /// How it stands by preference: the smaller rank asks first. `None`: it never asks. A preference is never safety.
-    pub rank: Option<Rank>,
-    /// In which order those of equal rank ask.
-    pub turn: Turn,
-    /// How much later it asks than the one before it in line: [`Timing::slot`], or longer where ways are long.
-    pub slot: Duration,
-    /// Whether others may hear of a change as late as a lease after it. Then a successor that an operator names is left a
-    /// lease of time, and not [`Timing::window`].
-    pub others_hear_late: bool,
-    /// Its timing. Other candidates may have another (HAZARDS 9).
-    pub timing: Timing,
-    /// A planted bug, for proving that the checkers find it.
-    #[cfg(feature = "flaws")]
-    pub flaw: Option<Flaw>,
-}
-
-impl Config {
-    /// A candidate that publishes nothing about itself, and waits in the order of arrival.
-    pub fn new(id: CandidateId, label: Label, timing: Timing) -> Self {
-        Self {
-            id,
-            label,
-            data: String::new(),
-            longest: timing.lease(),
-            rank: Some(Rank::default()),
-            turn: Turn::Arrival,
-            slot: timing.slot(),
-            others_hear_late: false,
-            timing,
-            #[cfg(feature = "flaws")]
-            flaw: None,
-        }
-    }
-}
 
 /// What a step of a state machine gets from outside: the time, randomness, and a place for effects.
 pub struct Context<'a> {
@@ -91,7 +48,7 @@ pub struct Candidate {
     withdrawn: Option<Instant>,
     in_flight: Option<InFlight>,
     calls: u64,
-    seen: Option<Seen>,
+    seen: Option<LastSighting>,
     /// Its turn among those of its rank, reckoned for the leader that it saw last. `None`: not reckoned yet.
     turn: Option<i32>,
     /// Who led when it looked last, though nobody may now.
@@ -111,6 +68,7 @@ pub struct Candidate {
     hint: Option<Instant>,
     /// How often hints may cause calls.
     hint_pace: HintPace,
+    look_times: LookTimes,
     /// When the next look carries an announcement.
     next_announce: Instant,
     announced: bool,
@@ -147,7 +105,7 @@ struct Tenure {
     until: Instant,
     next_renewal: Instant,
     /// The operators' orders that its own lead has fulfilled.
-    fulfilled: Option<u64>,
+    completed_order: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -170,7 +128,7 @@ enum Kind {
 
 /// The last sighting and since when its parts have been as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Seen {
+struct LastSighting {
     sighting: Sighting,
     at: Instant,
     /// After the version was first seen to be this one (rule R2).
@@ -208,6 +166,7 @@ impl Candidate {
             next_look: Instant::ZERO,
             hint: None,
             hint_pace: HintPace::default(),
+            look_times: LookTimes::default(),
             next_announce: Instant::ZERO,
             announced: false,
             failures: 0,
@@ -234,8 +193,8 @@ impl Candidate {
             Event::Done { call, result } => self.done(call, result, cx),
             Event::LookAt(at) => self.look_at(at, cx),
             Event::Prefer(rank) => self.prefer(rank, cx),
-            Event::Space(slot) => self.config.slot = slot.max(self.config.timing.slot()),
-            Event::Retime(timing) => self.retime(timing, cx),
+            Event::SetSlot(slot) => self.config.slot = slot.max(self.config.timing.slot()),
+            Event::SetTiming(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),
         }
         self.expire(cx);
@@ -299,7 +258,7 @@ impl Candidate {
             until: tenure.filter(|_| believes).map(|tenure| tenure.until),
             version: tenure.map(|tenure| tenure.version).or(record.map(|record| record.version)),
             holder: record.and_then(|record| record.holder.clone()),
-            wish: record.and_then(|record| record.wish.clone()),
+            handover: record.and_then(|record| record.handover.clone()),
             paused: record.is_some_and(|record| record.paused),
             seen_at: self.seen.as_ref().map(|seen| seen.at),
             asks_at: asks_at.filter(|_| role == Role::Waiting),
@@ -422,6 +381,9 @@ impl Candidate {
     fn answered(&mut self, in_flight: &InFlight, reply: Reply, cx: &mut Context<'_>) {
         match (in_flight.kind, reply) {
             (Kind::Look, Reply::Seen(sighting)) => {
+                if self.config.measures_slot {
+                    self.look_times.note(cx.now.since(in_flight.sent_at));
+                }
                 self.observe(sighting, cx);
                 self.plan_look(cx);
             }
@@ -488,7 +450,7 @@ impl Candidate {
             lease,
             until: from + self.believed(lease),
             next_renewal: self.renewal_after(sent_at, lease, cx.now),
-            fulfilled: None,
+            completed_order: None,
         };
         // R1: a success that comes too late to do anything with is none. R6: nor is a token that did not grow.
         // The record now names this candidate, which may ask anew; or gives it back, if it has withdrawn.
@@ -514,7 +476,7 @@ impl Candidate {
                 tenure.lease = record.lease;
                 tenure.until = tenure.until.max(until);
                 tenure.next_renewal = next_renewal;
-                tenure.fulfilled = None;
+                tenure.completed_order = None;
                 let tenure = tenure.clone();
                 cx.effects.push(Effect::Extend { until: tenure.until, version: tenure.version });
                 self.obey(record, tenure, cx);
@@ -527,19 +489,22 @@ impl Candidate {
 
     /// Does what an operator wants of a leader that has just been confirmed.
     fn obey(&mut self, record: &Record, tenure: Tenure, cx: &mut Context<'_>) {
-        match &record.wish {
+        match &record.handover {
             None => {}
-            Some(wish) if self.is_meant_by(wish) => {
+            Some(handover) if self.is_meant_by(handover) => {
                 // It has come true already: say so with the next renewal, now.
                 let renew_at = cx.now;
-                self.state =
-                    State::Leading(Tenure { fulfilled: Some(record.intent), next_renewal: renew_at, ..tenure });
+                self.state = State::Leading(Tenure {
+                    completed_order: Some(record.order_number),
+                    next_renewal: renew_at,
+                    ..tenure
+                });
             }
-            Some(Wish::Successor(successor)) => {
+            Some(HandoverRequest::Successor(successor)) => {
                 let successor = successor.clone();
                 self.start_draining(tenure, EndReason::Promoted { successor }, cx);
             }
-            Some(Wish::NewElection) => self.start_draining(tenure, EndReason::Deposed, cx),
+            Some(HandoverRequest::NewElection) => self.start_draining(tenure, EndReason::Deposed, cx),
         }
     }
 

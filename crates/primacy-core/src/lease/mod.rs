@@ -1,7 +1,8 @@
 //! The `lease` protocol: one row per election, changed only by compare-and-swap, that one candidate holds for a while.
 //!
 //! After `mysql-lease` (S. Noach, "Leader election using MySQL", 2015), which elects, reaffirms and times out in one
-//! statement on one row. What is kept, what is repaired and why it is safe: `docs/design/lease.md`.
+//! statement on one row. The design page on leases says what is kept, what is
+//! repaired and why it is safe.
 
 mod candidate;
 mod pace;
@@ -11,12 +12,13 @@ pub mod row;
 mod view;
 pub mod wait_queue;
 
+pub use crate::standing::Standing;
 #[cfg(feature = "flaws")]
 pub use candidate::Flaw;
 pub use candidate::{Candidate, Config, Context};
 pub use pace::HintPace;
 pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Reply, Request};
-pub use record::{Expectation, Holder, Record, Sighting, Standing, Version, Wish};
+pub use record::{Expectation, HandoverRequest, Holder, Record, Sighting, Version};
 pub use row::{Order, OrderKind};
 pub use view::{Role, View, Why};
 pub use wait_queue::WaitQueue;

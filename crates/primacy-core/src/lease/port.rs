@@ -24,9 +24,9 @@ pub enum Request {
     },
     /// Take the lease: if the row is as expected (`None`: absent, with nothing above `floor` remembered, or a row that
     /// was granted and deleted since would count as the absence that was seen), make `holder` its holder, with the token
-    /// that follows the larger of the row's, the remembered and `floor`, beat 1, and no wish. Answered by
-    /// [`Reply::Applied`] or [`Reply::Conflict`]; among peers also by [`Reply::Seen`], if the record is as expected and no
-    /// majority of the voters is free yet.
+    /// that follows the larger of the row's, the remembered and `floor`, beat 1, and no hand-over requested. Answered
+    /// by [`Reply::Applied`] or [`Reply::Conflict`]; among peers also by [`Reply::Seen`], if the record is as expected
+    /// and no majority of the voters is free yet.
     Acquire {
         /// What the row must be.
         expect: Option<Expectation>,
@@ -46,11 +46,13 @@ pub enum Request {
         version: Version,
         /// How long its lease lasts.
         lease: Duration,
-        /// Forget the wish, if the operators' orders are still those of this count: it has come true.
-        fulfilled: Option<u64>,
+        /// Forget the hand-over that was requested, if the operators' orders are still those of this number: it is
+        /// completed.
+        completed_order: Option<u64>,
     },
     /// Give the lease back: if holder, token and beat are these, empty the holder, add one to the beat, keep the
-    /// token, and forget a wish for a new election, but not one for a successor. Answered by [`Reply::Applied`] or [`Reply::Conflict`].
+    /// token, and forget a request for a new election, but not one for a successor. Answered by [`Reply::Applied`] or
+    /// [`Reply::Conflict`].
     Release {
         /// Who must hold the lease.
         id: CandidateId,
@@ -125,10 +127,10 @@ pub enum Event {
     Prefer(Option<Rank>),
     /// From now on it asks so much later than the one before it in line, and never less than
     /// [`Timing::slot`](crate::Timing::slot): that one may be further from the store, and is to be first all the same.
-    Space(Duration),
+    SetSlot(Duration),
     /// From now on this is the timing. A leader asks for a longer lease at once, and for a shorter one as soon as that
     /// would last as long as it believes already.
-    Retime(Timing),
+    SetTiming(Timing),
     /// The boot clock and the monotonic clock have moved apart: the machine was suspended (rule R4).
     Suspended,
 }

@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
+use crate::standing::Standing;
 use crate::{CandidateId, Label, Token};
 
 /// Which grant a record holds and how often it was renewed. Grows with every grant, renewal and release, so a change
@@ -35,14 +36,14 @@ pub struct Holder {
 
 /// What an operator wants of the next change of leadership.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Wish {
+pub enum HandoverRequest {
     /// The present leader shall hand over to anyone else: a forced new election.
     NewElection,
     /// The present leader shall hand over to the candidate with this label, or to the one whose id these 32 digits are.
     Successor(Label),
 }
 
-impl Wish {
+impl HandoverRequest {
     /// Whether the candidate with this id and this label is to lead next. Labels are compared byte for byte; an id tells
     /// candidates of one label apart.
     pub fn names(&self, id: CandidateId, label: &Label) -> bool {
@@ -61,9 +62,9 @@ pub struct Record {
     pub lease: Duration,
     /// Counts what operators wrote into this row, so that a candidate never grants itself against an order it has not
     /// seen.
-    pub intent: u64,
+    pub order_number: u64,
     /// What an operator wants of the next change of leadership.
-    pub wish: Option<Wish>,
+    pub handover: Option<HandoverRequest>,
     /// While set, nobody who does not lead already may take the lease.
     pub paused: bool,
 }
@@ -71,7 +72,7 @@ pub struct Record {
 impl Record {
     /// What must still be true of the row for a compare-and-swap that was decided on this record.
     pub const fn expectation(&self) -> Expectation {
-        Expectation { version: self.version, intent: self.intent }
+        Expectation { version: self.version, order_number: self.order_number }
     }
 
     /// Whether this candidate holds the lease.
@@ -92,33 +93,7 @@ pub struct Expectation {
     /// The version that was watched.
     pub version: Version,
     /// The operators' orders that were seen.
-    pub intent: u64,
-}
-
-/// Where a candidate stands among those that wait. It decides who asks first, never who leads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Standing {
-    /// How many live candidates came before this one.
-    pub ahead: u32,
-    /// How many live candidates there are beside this one.
-    pub others: u32,
-}
-
-impl Standing {
-    /// How many candidates have a place [near the front](Self::is_near).
-    pub const NEAR: u32 = 8;
-
-    /// Whether it is one of the two that are to see every renewal, so that one of them takes over in time though the other
-    /// is dead. The rest may see of each few renewals one: the store is spared their looks.
-    pub const fn is_next(&self) -> bool {
-        self.ahead < 2
-    }
-
-    /// Whether it is one of the first eight, who still see a renewal in each third of a lease: should the leader and most
-    /// of the line be lost together, with a site or a rack, one of these is soon there.
-    pub const fn is_near(&self) -> bool {
-        self.ahead < Self::NEAR
-    }
+    pub order_number: u64,
 }
 
 /// What one linearizable look at an election's row tells.

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use super::{EndReason, Expectation, Holder, Record, Request, Version, Wish};
+use super::{EndReason, Expectation, HandoverRequest, Holder, Record, Request, Version};
 use crate::{CandidateId, Label, Token};
 
 /// No token is left that is larger than the highest one of the election.
@@ -62,7 +62,9 @@ pub fn change(
         Request::Acquire { expect, floor, holder, lease } => {
             acquire(record, *expect, remembered, epoch, *floor, holder, *lease)?
         }
-        &Request::Renew { id, version, lease, fulfilled } => renew(record, &Renewal { id, version, lease, fulfilled }),
+        &Request::Renew { id, version, lease, completed_order } => {
+            renew(record, &Renewal { id, version, lease, completed_order })
+        }
         Request::Release { id, version, .. } => release(record, *id, *version),
     })
 }
@@ -90,8 +92,8 @@ pub fn acquire(
         version: Version { token: next_token(highest, epoch)?, beat: 1 },
         holder: Some(holder.clone()),
         lease,
-        intent: record.map_or(0, |record| record.intent),
-        wish: None,
+        order_number: record.map_or(0, |record| record.order_number),
+        handover: None,
         paused: record.is_some_and(|record| record.paused),
     }))
 }
@@ -117,16 +119,16 @@ pub struct Renewal {
     pub version: Version,
     /// How long its lease lasts.
     pub lease: Duration,
-    /// Forget the wish, if the operators' orders are still those of this count.
-    pub fulfilled: Option<u64>,
+    /// Forget the hand-over that was requested, if the operators' orders are still those of this number.
+    pub completed_order: Option<u64>,
 }
 
 /// The record after a renewal, or `None` if another candidate, grant or beat stands there (rule R5).
 pub fn renew(record: Option<&Record>, renewal: &Renewal) -> Option<Record> {
-    let Renewal { id, version, lease, fulfilled } = *renewal;
+    let Renewal { id, version, lease, completed_order } = *renewal;
     let record = record.filter(|record| record.is_held_by(id) && record.version == version)?;
-    let wish = record.wish.clone().filter(|_| fulfilled != Some(record.intent));
-    Some(Record { version: next_beat(version), lease, wish, ..record.clone() })
+    let handover = record.handover.clone().filter(|_| completed_order != Some(record.order_number));
+    Some(Record { version: next_beat(version), lease, handover, ..record.clone() })
 }
 
 /// The record after a release, or `None` if another candidate, grant or beat stands there (rule R5).
@@ -136,8 +138,8 @@ pub fn release(record: Option<&Record>, id: CandidateId, version: Version) -> Op
 
 /// R6: the token stays, so that the next one is larger.
 fn emptied(record: &Record) -> Record {
-    let wish = record.wish.clone().filter(|wish| *wish != Wish::NewElection);
-    Record { version: next_beat(record.version), holder: None, wish, ..record.clone() }
+    let handover = record.handover.clone().filter(|handover| *handover != HandoverRequest::NewElection);
+    Record { version: next_beat(record.version), holder: None, handover, ..record.clone() }
 }
 
 fn next_beat(version: Version) -> Version {
@@ -160,16 +162,16 @@ pub fn order(record: &Record, live: bool, order: &Order) -> Verdict {
     if order.token.is_some_and(|token| token != record.version.token) {
         return Verdict::TokenChanged;
     }
-    let ordered = |record: Record| Record { intent: record.intent.saturating_add(1), ..record };
+    let ordered = |record: Record| Record { order_number: record.order_number.saturating_add(1), ..record };
     match &order.kind {
         OrderKind::Promote { successor, now } => promote(record, live, successor, *now),
         OrderKind::Depose { .. } if record.holder.is_none() => Verdict::Already,
         OrderKind::Depose { now: true } => {
-            Verdict::Write(ordered(Record { wish: None, ..emptied(record) }), Some(EndReason::Deposed))
+            Verdict::Write(ordered(Record { handover: None, ..emptied(record) }), Some(EndReason::Deposed))
         }
-        OrderKind::Depose { now: false } if record.wish == Some(Wish::NewElection) => Verdict::Already,
+        OrderKind::Depose { now: false } if record.handover == Some(HandoverRequest::NewElection) => Verdict::Already,
         OrderKind::Depose { now: false } => {
-            Verdict::Write(ordered(Record { wish: Some(Wish::NewElection), ..record.clone() }), None)
+            Verdict::Write(ordered(Record { handover: Some(HandoverRequest::NewElection), ..record.clone() }), None)
         }
         OrderKind::Pause if record.paused => Verdict::Already,
         OrderKind::Resume if !record.paused => Verdict::Already,
@@ -179,16 +181,16 @@ pub fn order(record: &Record, live: bool, order: &Order) -> Verdict {
 }
 
 fn promote(record: &Record, live: bool, successor: &Label, now: bool) -> Verdict {
-    let wish = Wish::Successor(successor.clone());
-    let leads = live && record.holder.as_ref().is_some_and(|holder| wish.names(holder.id, &holder.label));
-    let wish = (!leads).then_some(wish);
+    let handover = HandoverRequest::Successor(successor.clone());
+    let leads = live && record.holder.as_ref().is_some_and(|holder| handover.names(holder.id, &holder.label));
+    let handover = (!leads).then_some(handover);
     let empties = now && !leads && record.holder.is_some();
-    if record.wish == wish && !empties {
+    if record.handover == handover && !empties {
         return Verdict::Already;
     }
     let next = if empties { emptied(record) } else { record.clone() };
     let reason = empties.then(|| EndReason::Promoted { successor: successor.clone() });
-    Verdict::Write(Record { wish, intent: record.intent.saturating_add(1), ..next }, reason)
+    Verdict::Write(Record { handover, order_number: record.order_number.saturating_add(1), ..next }, reason)
 }
 
 #[cfg(test)]
@@ -207,8 +209,8 @@ mod tests {
             version,
             holder: Some(holder(1, "a")),
             lease: Duration::from_secs(10),
-            intent: 2,
-            wish: None,
+            order_number: 2,
+            handover: None,
             paused: false,
         }
     }
@@ -241,20 +243,26 @@ mod tests {
     #[test]
     fn promoting_the_live_leader_is_done_already_but_its_dead_namesake_gives_way() {
         assert_eq!(say(&row(), true, promote("a", true)), Verdict::Already);
-        let Verdict::Write(record, None) = say(&row(), false, promote("a", false)) else { panic!("a wish") };
-        assert_eq!(record.wish, Some(Wish::Successor(Label::new("a").expect("valid"))));
-        let wished = Record { wish: Some(Wish::Successor(Label::new("b").expect("valid"))), ..row() };
-        let Verdict::Write(record, None) = say(&wished, true, promote("a", false)) else { panic!("the wish goes") };
-        assert_eq!(record.wish, None);
+        let Verdict::Write(record, None) = say(&row(), false, promote("a", false)) else {
+            panic!("a requested hand-over")
+        };
+        assert_eq!(record.handover, Some(HandoverRequest::Successor(Label::new("a").expect("valid"))));
+        let other = Record { handover: Some(HandoverRequest::Successor(Label::new("b").expect("valid"))), ..row() };
+        let Verdict::Write(record, None) = say(&other, true, promote("a", false)) else {
+            panic!("the requested hand-over goes")
+        };
+        assert_eq!(record.handover, None);
     }
 
     #[test]
     fn a_promoted_id_means_one_of_two_namesakes() {
         let id = |bits: u128| CandidateId::from_bits(bits).to_string();
         assert_eq!(say(&row(), true, promote(&id(1), true)), Verdict::Already, "it leads");
-        let Verdict::Write(record, None) = say(&row(), true, promote(&id(2), false)) else { panic!("a wish") };
-        let wish = record.wish.expect("a wish");
-        let names = |bits, label| wish.names(CandidateId::from_bits(bits), &Label::new(label).expect("valid"));
+        let Verdict::Write(record, None) = say(&row(), true, promote(&id(2), false)) else {
+            panic!("a requested hand-over")
+        };
+        let handover = record.handover.expect("a requested hand-over");
+        let names = |bits, label| handover.names(CandidateId::from_bits(bits), &Label::new(label).expect("valid"));
         assert!(names(2, "a") && !names(1, "a") && !names(1, "b"));
         assert!(names(3, &id(2)), "a candidate may be called like the id of another");
     }
@@ -269,7 +277,7 @@ mod tests {
             (OrderKind::Pause, false),
         ] {
             let Verdict::Write(record, reason) = say(&row(), true, kind.clone()) else { panic!("{kind:?}") };
-            assert_eq!(record.intent, 3);
+            assert_eq!(record.order_number, 3);
             assert_eq!(record.holder.is_none(), empties, "{kind:?}");
             assert_eq!(reason.is_some(), empties, "{kind:?}");
             assert_eq!(record.version.beat, if empties { 4 } else { 3 }, "{kind:?}");

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::record::{Holder, Version, Wish};
+use super::record::{HandoverRequest, Holder, Version};
 use crate::{Instant, Label, Token};
 
 /// What a candidate is.
@@ -89,7 +89,7 @@ pub struct View {
     /// Who held the lease when it last looked.
     pub holder: Option<Holder>,
     /// What an operator wanted when it last looked.
-    pub wish: Option<Wish>,
+    pub handover: Option<HandoverRequest>,
     /// Whether the election was paused when it last looked.
     pub paused: bool,
     /// When it last looked, or had its own change confirmed.

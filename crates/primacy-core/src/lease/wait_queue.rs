@@ -37,7 +37,8 @@ pub struct Entry<T> {
     pub at: Instant,
     /// What it tells of itself.
     pub told: T,
-    fresh_for: Duration,
+    /// For how long that counts.
+    pub fresh_for: Duration,
 }
 
 impl<T> Default for WaitQueue<T> {
@@ -46,7 +47,19 @@ impl<T> Default for WaitQueue<T> {
     }
 }
 
+/// The queue that a store has written down, in the same order.
+impl<T> FromIterator<Entry<T>> for WaitQueue<T> {
+    fn from_iter<I: IntoIterator<Item = Entry<T>>>(entries: I) -> Self {
+        Self(entries.into_iter().take(Self::CAPACITY).collect())
+    }
+}
+
 impl<T> WaitQueue<T> {
+    /// All that are in the queue, in the order in which they came.
+    pub fn entries(&self) -> &[Entry<T>] {
+        &self.0
+    }
+
     /// How many candidates are remembered at most. One that is not in the queue is merely not counted.
     pub const CAPACITY: usize = 10_000;
 

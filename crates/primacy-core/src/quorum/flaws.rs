@@ -1,11 +1,11 @@
 //! Planted bugs of the quorum grant: each drops one of its rules, and each is found.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 #[cfg(feature = "flaws")]
-use super::Membership;
-use super::{Change, Clerk, Configuration, Durable, Voter};
+use super::VoterSet;
+use super::{Ask, Configuration, Durable, QuorumClient, ReconfigurationAttempt, Voter, VoterId};
 #[cfg(feature = "flaws")]
 use crate::Instant;
 use crate::{ElectionName, Token};
@@ -20,12 +20,14 @@ pub enum Flaw {
     Forgets,
     /// A voter supports two candidates in one term.
     SharesTerms,
-    /// A voter supports whoever asks for a new term, also while it is bound.
+    /// A voter supports any candidate that asks for a new term, also while it is bound.
     BreaksPromise,
     /// A candidate asks for a term again that it has asked for before.
     ReusesTerms,
-    /// A holder counts its lease from when it heard the answers. Of whoever drives a clerk.
+    /// A holder counts its lease from when it heard the answers. A flaw of the client's caller.
     CountsFromAnswers,
+    /// A holder whose belief has ended believes again by answers that come late. Of the driver of a client.
+    RevivesLapsed,
     /// The new voters vote alone as soon as the old ones have agreed on them.
     SkipsJoint,
     /// The new voters are not told what the old ones have granted.
@@ -36,7 +38,7 @@ pub enum Flaw {
     IgnoresTaken,
     /// Those that go hear of the end of an exchange when those that stay do, and may end before.
     PartsAtOnce,
-    /// A voter still answers those who count with the voters before it. Of whoever drives a voter.
+    /// A voter still answers those who count with the voters before it. A flaw of the voter's caller.
     AdmitsOld,
     /// A voter adopts what anybody says. For the driver of a voter.
     AdoptsAnything,
@@ -44,16 +46,38 @@ pub enum Flaw {
     BelievesOne,
     /// A voter forgets when it restarts that it was set free.
     ForgetsRelease,
-    /// A voter renews its promise for whoever asks, not only for whom it made it to.
+    /// A voter renews its promise for any candidate that asks, not only for the one to which it made it.
     RenewsAnyone,
-    /// A clerk counts answers to earlier questions.
+    /// A client counts answers to earlier questions.
     CountsOldAnswers,
-    /// One voter less than a majority is enough for a clerk.
+    /// One voter less than a majority is enough for a client.
     SmallMajority,
     /// A renewal that was withdrawn is asked for again.
     ReusesBeats,
     /// A voter that forgets an election forgets its term too.
     ForgetsTerm,
+    /// A voter comes back to a leader although it is bound, or knows that the later term was granted.
+    ComesBackBound,
+    /// An exchange of voters is begun although no majority of the new ones is there.
+    BeginsInVain,
+    /// A client waits for an answer for ever.
+    WaitsForever,
+    /// A voter that comes back to a leader forgets the later term that it has supported somebody in.
+    ComesBackBlank,
+    /// A voter renews its promise in a term below its floor.
+    RenewsBelowFloor,
+    /// A voter supports the holder of a granted term below its floor.
+    ClaimsBelowFloor,
+    /// The new voters are not told the floor.
+    SkipsFloor,
+    /// The new voters are told the term in which an election was forgotten, and not that it was.
+    SkipsForgotten,
+    /// A voter that forgets an election supports nobody in that term any more, to whom it may have been granted.
+    ClosesForgotten,
+    /// An exchange does not wait for voters that stay and are bound by what was before an election was forgotten.
+    LeavesBound,
+    /// What was taken in the smallest attempt is proposed again, not what was taken in the largest.
+    ProposesSmallest,
 }
 
 impl Voter {
@@ -85,6 +109,43 @@ impl Voter {
         false
     }
 
+    pub(super) fn flawed_comes_back(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::ComesBackBound);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    /// The highest term that it keeps when it comes to support somebody in this one.
+    pub(super) fn flawed_highest(&self, term: Token) -> Token {
+        #[cfg(feature = "flaws")]
+        if self.flaw == Some(Flaw::ComesBackBlank) {
+            return term;
+        }
+        self.durable().highest.max(term)
+    }
+
+    /// Whether it answers this as if it had no floor.
+    pub(super) fn flawed_ignores_floor(&self, ask: &Ask) -> bool {
+        #[cfg(feature = "flaws")]
+        return match ask {
+            Ask::Renew { .. } => self.flaw == Some(Flaw::RenewsBelowFloor),
+            _ => self.flaw == Some(Flaw::ClaimsBelowFloor),
+        };
+        #[cfg(not(feature = "flaws"))]
+        {
+            let _ = ask;
+            false
+        }
+    }
+
+    pub(super) fn flawed_closes_forgotten(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.flaw == Some(Flaw::ClosesForgotten);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
     pub(super) fn flawed_forgets_term(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.flaw == Some(Flaw::ForgetsTerm);
@@ -100,13 +161,13 @@ impl Voter {
     }
 }
 
-impl Clerk {
-    /// As [`Clerk::new`], with a flaw.
+impl QuorumClient {
+    /// As [`QuorumClient::new`], with a flaw.
     #[cfg(feature = "flaws")]
-    pub fn flawed(membership: Membership, flaw: Option<Flaw>) -> Self {
-        let mut clerk = Self::new(membership);
-        clerk.flaw = flaw;
-        clerk
+    pub fn flawed(voter_set: VoterSet, flaw: Option<Flaw>) -> Self {
+        let mut client = Self::new(voter_set);
+        client.flaw = flaw;
+        client
     }
 
     pub(super) fn flawed_counts_old_answers(&self) -> bool {
@@ -126,7 +187,7 @@ impl Clerk {
     pub(super) fn flawed_is_enough(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.flaw == Some(Flaw::SmallMajority)
-            && (self.accepted.len() + 1) * 2 > self.membership().voters().count();
+            && (self.accepted.len() + 1) * 2 > self.voter_set().voters().count();
         #[cfg(not(feature = "flaws"))]
         false
     }
@@ -141,8 +202,8 @@ impl Clerk {
     }
 }
 
-impl<C: Configuration> Change<C> {
-    /// As [`Change::new`], with a flaw.
+impl<C: Configuration> ReconfigurationAttempt<C> {
+    /// As [`ReconfigurationAttempt::new`], with a flaw.
     #[cfg(feature = "flaws")]
     pub fn flawed(current: C, wanted: Option<C>, by: u128, flaw: Option<Flaw>) -> Self {
         let mut change = Self::new(current, wanted, by);
@@ -171,6 +232,22 @@ impl<C: Configuration> Change<C> {
         false
     }
 
+    pub(super) fn flawed_proposes_smallest(&self) -> bool {
+        #[cfg(feature = "flaws")]
+        return self.has(Flaw::ProposesSmallest);
+        #[cfg(not(feature = "flaws"))]
+        false
+    }
+
+    /// Those that may not have taken over that an election was forgotten.
+    pub(super) fn flawed_behind(&self, behind: BTreeSet<VoterId>) -> BTreeSet<VoterId> {
+        #[cfg(feature = "flaws")]
+        if self.has(Flaw::LeavesBound) {
+            return BTreeSet::new();
+        }
+        behind
+    }
+
     pub(super) fn flawed_parts_at_once(&self) -> bool {
         #[cfg(feature = "flaws")]
         return self.has(Flaw::PartsAtOnce);
@@ -190,8 +267,20 @@ impl<C: Configuration> Change<C> {
     /// What the new voters are told.
     pub(super) fn flawed_heritage(&self, heritage: BTreeMap<ElectionName, Durable>) -> BTreeMap<ElectionName, Durable> {
         #[cfg(feature = "flaws")]
-        if self.has(Flaw::SkipsHeritage) {
-            return BTreeMap::new();
+        match self.flaw {
+            Some(Flaw::SkipsHeritage) => return BTreeMap::new(),
+            Some(Flaw::SkipsFloor) => {
+                return heritage
+                    .into_iter()
+                    .map(|(name, given)| (name, Durable { floor: Token::NONE, ..given }))
+                    .collect();
+            }
+            Some(Flaw::SkipsForgotten) => {
+                let untold =
+                    |given: Durable| Durable { released: given.released.filter(|_| !given.is_forgotten()), ..given };
+                return heritage.into_iter().map(|(name, given)| (name, untold(given))).collect();
+            }
+            _ => {}
         }
         heritage
     }

@@ -11,11 +11,11 @@ use core::ops::Bound;
 
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::membership::VoterId;
+use super::config_acceptor::{Ballot, ConfigAcceptor, ConfigEvidence, ConfigReply, ConfigRequest, Configuration};
 use super::port::Ask;
-use super::roll::{Ballot, Configuration, Roll, RollAnswer, RollAsk, Testimony};
 use super::state::{Outcome, VoterState};
 use super::voter::Durable;
+use super::voter_set::VoterId;
 use crate::select::Rank;
 use crate::{CandidateId, ElectionName, Instant};
 use elections::{Begin, VoterElections};
@@ -69,12 +69,12 @@ impl<C: Configuration> DurableState<C> {
     }
 
     /// What it proves of the configurations after this number.
-    pub fn testimony(&self, after: u64) -> Testimony<C> {
-        let Some(own) = &self.configuration else { return Testimony::default() };
-        let is_later = |configuration: &&C| configuration.membership().number() > after;
+    pub fn evidence(&self, after: u64) -> ConfigEvidence<C> {
+        let Some(own) = &self.configuration else { return ConfigEvidence::default() };
+        let is_later = |configuration: &&C| configuration.voter_set().number() > after;
         let adopted = self.past.iter().chain([own]).filter(is_later).cloned().collect();
-        let taken = self.taken.clone().filter(|_| own.membership().number() == after);
-        Testimony { adopted, taken }
+        let taken = self.taken.clone().filter(|_| own.voter_set().number() == after);
+        ConfigEvidence { adopted, taken }
     }
 }
 
@@ -110,7 +110,7 @@ pub enum Refusal {
 pub struct VoterHost<C, T, A> {
     voter: VoterId,
     disk: DurableState<C>,
-    roll: Roll<C>,
+    acceptor: ConfigAcceptor<C>,
     elections: VoterElections<T>,
     held: Vec<A>,
     news: BTreeSet<ElectionName>,
@@ -142,11 +142,11 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
     fn begin(voter: VoterId, disk: DurableState<C>, begin: Begin, now: Instant) -> Self {
         let elections = VoterElections::restarted(begin, &disk.elections, now);
         let DurableState { configuration, promised, taken, .. } = disk.clone();
-        let roll = Roll::restarted(configuration, promised, taken, &elections, now);
+        let acceptor = ConfigAcceptor::restarted(configuration, promised, taken, &elections, now);
         Self {
             voter,
             disk,
-            roll,
+            acceptor,
             elections,
             held: Vec::new(),
             news: BTreeSet::new(),
@@ -160,7 +160,7 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
     /// The time that has passed is not known: all promises are bound anew, as after a restart (rule R4).
     pub fn bind_anew(&mut self, now: Instant) {
         self.elections.bind_anew(now);
-        self.roll.bound_anew(&self.elections, now);
+        self.acceptor.bound_anew(&self.elections, now);
     }
 
     // ---- what it is asked ----
@@ -171,7 +171,7 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
     /// If the asker counts with other voters, or no more elections are kept. Nothing was done.
     pub fn answer(&mut self, query: Query<T>, now: Instant) -> Result<Outcome, Refusal> {
         let Query { number, election, ask, asker, announce } = query;
-        if !self.roll.admits(number) && !self.flawed_admits(number) {
+        if !self.acceptor.admits(number) && !self.flawed_admits(number) {
             return Err(Refusal::OtherVoters);
         }
         let creates = matches!(ask, Ask::Claim { .. } | Ask::Order { .. } | Ask::Forget { .. });
@@ -195,13 +195,13 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
     }
 
     /// Answers something about who votes.
-    pub fn answer_roll(&mut self, ask: RollAsk<C>, now: Instant) -> RollAnswer<C> {
+    pub fn answer_config(&mut self, ask: ConfigRequest<C>, now: Instant) -> ConfigReply<C> {
         let given = match &ask {
-            RollAsk::Inherit { elections, .. } => elections.keys().cloned().collect(),
+            ConfigRequest::Inherit { elections, .. } => elections.keys().cloned().collect(),
             _ => Vec::new(),
         };
-        let before = self.roll.clone();
-        let answer = self.roll.handle(ask, &mut self.elections, now);
+        let before = self.acceptor.clone();
+        let answer = self.acceptor.handle(ask, &mut self.elections, now);
         for election in given {
             let durable = self.elections.get(&election).map(|state| state.voter.durable());
             if durable.is_some() && durable != self.disk.elections.get(&election) {
@@ -209,23 +209,24 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
                 self.news.insert(election);
             }
         }
-        self.keep_roll(&before);
+        self.keep_acceptor(&before);
         answer
     }
 
-    /// Goes on to the next voters, if these testimonies of others and its own prove which those are. Whether it has.
-    pub fn catch_up(&mut self, mut testimonies: BTreeMap<VoterId, Testimony<C>>, now: Instant) -> bool {
-        let Some(own) = self.configuration().map(|own| own.membership().number()) else { return false };
-        testimonies.insert(self.voter, self.disk.testimony(own));
-        let before = self.roll.clone();
-        let has_gone_on = self.roll.catch_up(&testimonies, &self.elections, now);
-        self.keep_roll(&before);
+    /// Goes on to the next voters, if what others have adopted and taken, and what it has itself, proves which those
+    /// are. Whether it has.
+    pub fn catch_up(&mut self, mut evidence: BTreeMap<VoterId, ConfigEvidence<C>>, now: Instant) -> bool {
+        let Some(own) = self.configuration().map(|own| own.voter_set().number()) else { return false };
+        evidence.insert(self.voter, self.disk.evidence(own));
+        let before = self.acceptor.clone();
+        let has_gone_on = self.acceptor.catch_up(&evidence, &self.elections, now);
+        self.keep_acceptor(&before);
         has_gone_on
     }
 
     /// What it can say of the configurations after this number. It may leave as an [answer](Self::hold).
-    pub fn testimony(&self, after: u64) -> Testimony<C> {
-        self.disk.testimony(after)
+    pub fn evidence(&self, after: u64) -> ConfigEvidence<C> {
+        self.disk.evidence(after)
     }
 
     /// Takes note of promises that have ended by now: who waits or watches is to look.
@@ -239,12 +240,12 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
 
     /// The voters that it has adopted last.
     pub const fn configuration(&self) -> Option<&C> {
-        self.roll.configuration()
+        self.acceptor.configuration()
     }
 
     /// Its part in who votes.
-    pub const fn roll(&self) -> &Roll<C> {
-        &self.roll
+    pub const fn acceptor(&self) -> &ConfigAcceptor<C> {
+        &self.acceptor
     }
 
     /// What it knows of an election, if that is anything: of one that was only looked at nothing is left.
@@ -327,17 +328,17 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
     }
 
     /// The disk is to have what has changed in who votes.
-    fn keep_roll(&mut self, before: &Roll<C>) {
-        if self.roll == *before {
+    fn keep_acceptor(&mut self, before: &ConfigAcceptor<C>) {
+        if self.acceptor == *before {
             return;
         }
-        let configuration = self.roll.configuration().cloned();
+        let configuration = self.acceptor.configuration().cloned();
         if let Some(old) = before.configuration().filter(|old| Some(*old) != configuration.as_ref()) {
             self.disk.past.push(old.clone());
             let surplus = self.disk.past.len().saturating_sub(PAST_MAX);
             self.disk.past.drain(..surplus);
         }
-        let (promised, taken) = self.roll.next();
+        let (promised, taken) = self.acceptor.next();
         (self.disk.promised, self.disk.taken) = (promised, taken.cloned());
         self.disk.configuration = configuration;
         self.must_write = true;
@@ -345,7 +346,7 @@ impl<C: Configuration, T, A> VoterHost<C, T, A> {
 
     #[cfg(feature = "flaws")]
     fn flawed_admits(&self, number: u64) -> bool {
-        let is_late = self.configuration().is_some_and(|own| own.membership().number() > number);
+        let is_late = self.configuration().is_some_and(|own| own.voter_set().number() > number);
         self.flaw == Some(Flaw::AdmitsOld) && is_late
     }
 

@@ -1,34 +1,47 @@
 //! The lease of an election, granted by a majority of voters instead of by a row in a database.
 //!
-//! A [`Voter`] keeps one promise for each election and answers one ask at a time. A [`Clerk`] carries out the four calls of
-//! the `lease` protocol against all voters, so that whatever works with a database works with them: the state machine of
-//! [`lease`](crate::lease), wardens, orders and observers do not know the difference. Why a majority's promise is as good as
-//! a row, and what must never be dropped from the rules: `docs/design/quorum.md`.
+//! A [`Voter`] keeps one promise for each election and answers one ask at a time. A [`QuorumClient`] carries out the
+//! four calls of the `lease` protocol against all voters, so that whatever works with a database works with them: the
+//! state machine of [`lease`](crate::lease), wardens, orders and observers do not know the difference. The
+//! design page on the quorum says why a majority's promise is as good as a row, and which rules must never be dropped.
 
-mod change;
-mod clerk;
+mod calls;
+mod client;
+mod config_acceptor;
+mod connection;
+mod driver;
 mod flaws;
 mod host;
-mod membership;
+mod inquiry;
 mod order;
 mod pace;
+mod plan;
 mod port;
+mod reconfiguration;
 mod role;
-mod roll;
 mod state;
 mod views;
 mod voter;
+mod voter_set;
 
-pub use change::{Change, ChangeOutput};
-pub use clerk::{Clerk, Output, Round};
+pub use calls::QuorumCalls;
+pub use client::{Output, QuorumClient, Round};
+pub use config_acceptor::{
+    Ballot, ConfigAcceptor, ConfigEvidence, ConfigReply, ConfigRequest, Configuration, LEAP_MOST, VoterPromises,
+    VoterReport,
+};
+pub use connection::{ConnectionEffect, VoterConnection};
+pub use driver::{Planned, ReconfigurationDriver, ReconfigurationEffect};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use host::{DurableState, ELECTIONS_MAX, Query, Refusal, UNCLAIMED_MAX, VoterHost, WAITING_MAX};
-pub use membership::{Membership, MembershipError, VoterId};
-pub use order::{OrderVerdict, Telling};
+pub use inquiry::Inquiry;
+pub use order::{OrderMessage, OrderVerdict};
 pub use pace::Pace;
-pub use port::{Answer, Ask, Counts, Granted, Ordered, Orders, View};
+pub use plan::{AddError, Added, PlanError, VOTERS_MAX, VoterPlan};
+pub use port::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, VoterView};
+pub use reconfiguration::{ReconfigurationAttempt, ReconfigurationOutput};
 pub use role::Role;
-pub use roll::{Ballot, Configuration, Elections, LEAP_MOST, Report, Roll, RollAnswer, RollAsk, Testimony};
 pub use state::{Outcome, VoterState};
 pub use voter::{Durable, Verdict, Voter};
+pub use voter_set::{VoterId, VoterSet, VoterSetError, beyond_majority};

@@ -1,6 +1,6 @@
 //! What an operator's order makes of the orders that voters keep.
 
-use super::port::{Ordered, Orders};
+use super::port::{OrderRegister, Orders};
 use crate::Token;
 use crate::lease::row::{self, Order, OrderKind, Verdict};
 use crate::lease::{EndReason, Record};
@@ -13,12 +13,12 @@ pub enum OrderVerdict {
     /// Nothing: another token was granted since the operator looked.
     TokenChanged,
     /// Tell the voters.
-    Tell(Telling),
+    Tell(OrderMessage),
 }
 
 /// What the voters are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Telling {
+pub struct OrderMessage {
     /// The orders that count from now on.
     pub orders: Orders,
     /// They are meant for leaderships up to this token only: a voter may have missed a later one.
@@ -46,13 +46,13 @@ impl Orders {
         let (mut orders, count, until) = (self.clone(), self.next_count(entropy), order.token);
         // What is so already keeps its count: nothing changes where it is known.
         if is_told_again && is_new {
-            orders.paused = Ordered { count, value: next.paused, until };
+            orders.paused = OrderRegister { count, value: next.paused, until };
         }
-        // What is only done at once is an order too: a candidate that has not seen it does not ask. The last wish may
-        // have come true.
-        if next.wish != record.wish || (is_new && orders == *self) {
-            orders.wish = Ordered { count, value: next.wish, until };
+        // What is only done at once is an order too: a candidate that has not seen it does not ask. The last hand-over
+        // may have come true.
+        if next.handover != record.handover || (is_new && orders == *self) {
+            orders.handover = OrderRegister { count, value: next.handover, until };
         }
-        OrderVerdict::Tell(Telling { orders, until, ended, is_new })
+        OrderVerdict::Tell(OrderMessage { orders, until, ended, is_new })
     }
 }

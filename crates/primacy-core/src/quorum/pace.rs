@@ -4,23 +4,23 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::clerk::{Clerk, Output, Round};
-use super::membership::VoterId;
+use super::client::{Output, QuorumClient, Round};
+use super::voter_set::VoterId;
 use crate::Instant;
 
-/// How fast a majority usually answers one clerk. It lives as long as the clerk, and rests on no promise.
+/// How fast a majority usually answers one client. It lives as long as the client, and rests on no promise.
 ///
 /// **Asked again.** A lost packet that nothing follows is sent again after 200 ms or more by the usual kernels (RFC 6298,
 /// RFC 8985), which is longer than the shortest lease. One that another follows is missed as soon as that arrives. So what
 /// is overdue is asked again: after twice the time that rounds take, and a twentieth of the lease or 100 ms, so that it costs nothing
 /// where all is well. A renewal is withdrawn instead, and the next one asked for.
 ///
-/// **Concluded.** A clerk that [is curious](Clerk::is_curious) has a majority of answers. A look waits a moment for the others:
-/// a twentieth of the lease, and 20 ms at most; 5 ms where none is known, which is that of the shortest lease. A claim needs
-/// them, and they may be further away than the majority, or their disks slower: it waits four times as long as rounds take, and
-/// each time that one was cut short whose answer came later, twice as long the next time, up to a sixth of the lease. One that
-/// has said nothing since is most likely gone, while rivals may be in the way, who are the sooner out of it the sooner all give
-/// up: it is waited for a moment.
+/// **Concluded.** A client that [is curious](QuorumClient::is_curious) has a majority of answers. A look waits a moment
+/// for the others: a twentieth of the lease, and 20 ms at most; 5 ms where none is known, which is that of the shortest
+/// lease. A claim needs them, and they may be further away than the majority, or their disks slower: it waits four
+/// times as long as rounds take, and each time that one was cut short whose answer came later, twice as long the next
+/// time, up to a sixth of the lease. One that has said nothing since is most likely gone, while rivals may be in the
+/// way, who are the sooner out of it the sooner all give up: it is waited for a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How long a round takes: up at once, down by an eighth of the difference.
@@ -30,7 +30,7 @@ pub struct Pace {
     round: Round,
     /// When the present round began, unless it was cut short.
     since: Option<Instant>,
-    /// Since when the clerk is curious in it.
+    /// Since when the client is curious in it.
     curious: Option<Instant>,
     /// When somebody was asked last.
     asked: Instant,
@@ -38,7 +38,7 @@ pub struct Pace {
     again: u32,
     errand: Errand,
     /// Those whom claims did not wait for any longer.
-    late: BTreeMap<VoterId, Late>,
+    late: BTreeMap<VoterId, LateAnswer>,
 }
 
 /// What a round is for.
@@ -56,7 +56,7 @@ pub(super) enum Errand {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Late {
+struct LateAnswer {
     /// How often its answer came after that.
     times: u32,
     /// It has not been heard since the last time.
@@ -64,38 +64,38 @@ struct Late {
 }
 
 impl Pace {
-    /// When [`act`](Self::act) is to be called, if the clerk has not finished by then. To be asked whenever the clerk has done
-    /// something.
-    pub fn due(&mut self, clerk: &Clerk, now: Instant) -> Instant {
-        if clerk.round() != self.round {
-            let errand = clerk.errand();
+    /// When [`act`](Self::act) is to be called, if the client has not finished by then. To be asked whenever the client
+    /// has done something.
+    pub fn due(&mut self, client: &QuorumClient, now: Instant) -> Instant {
+        if client.round() != self.round {
+            let errand = client.errand();
             if (self.errand, errand) == (Errand::Withdrawal, Errand::Renewal) {
                 // Where rounds take longer than was thought, the renewal after one that was withdrawn is waited for longer.
                 self.learn(now);
             }
-            (self.round, self.since, self.curious) = (clerk.round(), Some(now), None);
+            (self.round, self.since, self.curious) = (client.round(), Some(now), None);
             (self.asked, self.again, self.errand) = (now, 0, errand);
         }
-        if clerk.is_curious() && self.curious.is_none() {
+        if client.is_curious() && self.curious.is_none() {
             self.curious = Some(now);
         }
-        self.again_at(clerk).min(self.conclude_at(clerk).unwrap_or(Instant::FAR))
+        self.again_at(client).min(self.conclude_at(client).unwrap_or(Instant::FAR))
     }
 
     /// Asks again, or concludes, if either is due.
-    pub fn act(&mut self, clerk: &mut Clerk, now: Instant, out: &mut Vec<Output>) {
-        if self.due(clerk, now) > now {
+    pub fn act(&mut self, client: &mut QuorumClient, now: Instant, out: &mut Vec<Output>) {
+        if self.due(client, now) > now {
             return;
         }
-        if self.conclude_at(clerk).is_some_and(|at| at <= now) {
+        if self.conclude_at(client).is_some_and(|at| at <= now) {
             self.since = None;
             if self.errand == Errand::Claim {
-                clerk.pending().for_each(|voter| self.late.entry(voter).or_default().silent = true);
+                client.pending().for_each(|voter| self.late.entry(voter).or_default().silent = true);
             }
-            clerk.conclude(out);
+            client.conclude(out);
         } else {
             (self.asked, self.again) = (now, self.again + 1);
-            clerk.ask_again(out);
+            client.ask_again(out);
         }
     }
 
@@ -132,27 +132,27 @@ impl Pace {
     }
 
     /// The next time only after twice as long.
-    fn again_at(&self, clerk: &Clerk) -> Instant {
+    fn again_at(&self, client: &QuorumClient) -> Instant {
         /// Before a kernel that has heard nothing sends nothing new any more, which is 200 ms after a round trip at the soonest.
         const MOST: Duration = Duration::from_millis(100);
-        let moment = clerk.lease().map_or(MOST, |lease| (lease / 20).min(MOST));
+        let moment = client.lease().map_or(MOST, |lease| (lease / 20).min(MOST));
         let usual = self.usual_of_renewals.filter(|_| self.renews()).unwrap_or(self.usual);
         let first = moment.max(usual + usual.min(MOST));
         self.asked + first * (1 << self.again.min(8))
     }
 
-    fn conclude_at(&self, clerk: &Clerk) -> Option<Instant> {
+    fn conclude_at(&self, client: &QuorumClient) -> Option<Instant> {
         const MOMENT: Duration = Duration::from_millis(20);
-        /// Whoever looks may have the shortest lease, and a call of it must not last longer.
+        /// The candidate that looks may have the shortest lease, and a call of it must not last longer.
         const SHORTEST: Duration = Duration::from_millis(5);
-        let moment = clerk.lease().map_or(SHORTEST, |lease| (lease / 20).min(MOMENT));
+        let moment = client.lease().map_or(SHORTEST, |lease| (lease / 20).min(MOMENT));
         let curious = self.curious?;
-        let (base, most) = (moment.max(self.usual * 4), clerk.lease().map_or(moment, |lease| lease / 6));
+        let (base, most) = (moment.max(self.usual * 4), client.lease().map_or(moment, |lease| lease / 6));
         let patience = |voter| match self.late.get(&voter) {
             _ if self.errand != Errand::Claim => moment,
-            Some(Late { silent: true, .. }) => moment,
+            Some(LateAnswer { silent: true, .. }) => moment,
             late => (base * (1 << late.map_or(0, |late| late.times.min(6)))).min(most).max(moment),
         };
-        Some(curious + clerk.pending().map(patience).max().unwrap_or(moment))
+        Some(curious + client.pending().map(patience).max().unwrap_or(moment))
     }
 }

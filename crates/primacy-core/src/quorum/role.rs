@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use super::config_acceptor::ConfigRequest;
 use super::port::Ask;
-use super::roll::RollAsk;
 
 /// What somebody may do at a voter. A later one may do all that an earlier one may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,9 +47,9 @@ impl Ask {
     }
 }
 
-impl<C> RollAsk<C> {
+impl<C> ConfigRequest<C> {
     /// The least role that may ask this. Voters ask each other nothing of it: one that was away looks for a proof instead
-    /// ([`Roll::proven`](super::Roll::proven)).
+    /// ([`ConfigAcceptor::proven`](super::ConfigAcceptor::proven)).
     pub const fn least_role(&self) -> Role {
         match self {
             Self::Prepare { .. } | Self::Take { .. } | Self::Adopt(_) | Self::Report { .. } | Self::Inherit { .. } => {

@@ -3,23 +3,23 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::membership::{Membership, VoterId};
-use super::port::{Orders, View};
+use super::port::{Orders, VoterView};
+use super::voter_set::{VoterId, VoterSet};
 use crate::Token;
 use crate::lease::{Holder, Record, Sighting, Standing, Version};
 
 /// Answers of a majority or more.
 pub(super) struct Views<'a> {
-    pub(super) membership: &'a Membership,
-    pub(super) heard: &'a Heard,
+    pub(super) voter_set: &'a VoterSet,
+    pub(super) heard: &'a VoterAnswers,
 }
 
 /// What each of a few voters has answered, ordered by their identities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Heard(Vec<(VoterId, View)>);
+pub(super) struct VoterAnswers(Vec<(VoterId, VoterView)>);
 
-impl Heard {
-    pub(super) fn insert(&mut self, voter: VoterId, view: View) {
+impl VoterAnswers {
+    pub(super) fn insert(&mut self, voter: VoterId, view: VoterView) {
         match self.place(voter) {
             Ok(place) => self.0[place].1 = view,
             Err(place) => self.0.insert(place, (voter, view)),
@@ -30,7 +30,7 @@ impl Heard {
         self.0.binary_search_by_key(&voter, |(own, _)| *own)
     }
 
-    pub(super) fn get(&self, voter: VoterId) -> Option<&View> {
+    pub(super) fn get(&self, voter: VoterId) -> Option<&VoterView> {
         self.place(voter).ok().map(|place| &self.0[place].1)
     }
 
@@ -38,12 +38,12 @@ impl Heard {
         self.place(voter).is_ok()
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &View> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &VoterView> {
         self.0.iter().map(|(_, view)| view)
     }
 
     #[cfg(feature = "flaws")]
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut View> {
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut VoterView> {
         self.0.iter_mut().map(|(_, view)| view)
     }
 
@@ -58,22 +58,23 @@ impl Heard {
 
 impl Views<'_> {
     /// Whether enough voters have answered something of which this is true.
-    pub(super) fn agree(&self, is: impl Fn(&View) -> bool) -> bool {
-        self.membership.is_quorum(|voter| self.heard.get(voter).is_some_and(&is))
+    pub(super) fn agree(&self, is: impl Fn(&VoterView) -> bool) -> bool {
+        self.voter_set.is_quorum(|voter| self.heard.get(voter).is_some_and(&is))
     }
 
-    /// The highest term that anybody has supported a candidate in: the next one is above it.
+    /// The highest term that any of them has supported a candidate in: the next one is above it.
     pub(super) fn highest(&self) -> Token {
-        self.heard.values().map(|view| view.term).max().unwrap_or_default()
+        self.heard.values().map(|view| view.highest).max().unwrap_or_default()
     }
 
-    /// Up to which wish all have come true: by what holders have told, and by the last grant itself.
-    pub(super) fn fulfilled(&self, forgotten: Token) -> u64 {
-        let told = self.heard.values().map(|view| view.fulfilled).max().unwrap_or_default();
+    /// Up to which count hand-overs are completed: by what holders have told, and by the last grant itself.
+    pub(super) fn completed_order(&self, forgotten: Token) -> u64 {
+        let told = self.heard.values().map(|view| view.completed_order).max().unwrap_or_default();
         told.max(self.granted(forgotten).map_or(0, |(token, holder)| self.seen_by(token, holder)))
     }
 
-    /// The wish that the holder of a term had seen when it claimed it. Others who claimed the same term count for nothing.
+    /// The hand-over that the holder of a term had seen when it claimed it. Others who claimed the same term count for
+    /// nothing.
     fn seen_by(&self, term: Token, holder: &Holder) -> u64 {
         let of_it = self.heard.values().filter(|view| view.term == term && view.supports(holder.id));
         of_it.map(|view| view.seen).max().unwrap_or_default()
@@ -102,26 +103,26 @@ impl Views<'_> {
     }
 
     /// The election's record as the last grant and the latest orders make it, or `None` if nothing was ever granted or ordered.
-    /// Wishes up to `fulfilled` have come true. `forgotten`: the election was forgotten in this term.
-    pub(super) fn record(&self, orders: &Orders, fulfilled: u64, forgotten: Token) -> Option<Record> {
-        let (intent, granted) = (orders.intent(), self.granted(forgotten));
-        if granted.is_none() && intent == 0 {
+    /// The hand-overs up to `completed_order` are completed. `forgotten`: the election was forgotten in this term.
+    pub(super) fn record(&self, orders: &Orders, completed_order: u64, forgotten: Token) -> Option<Record> {
+        let (order_number, granted) = (orders.order_number(), self.granted(forgotten));
+        if granted.is_none() && order_number == 0 {
             return None;
         }
         let token = granted.map_or(forgotten, |(token, _)| token);
-        let (wish, paused) = (orders.wish_after(fulfilled, token), orders.is_paused(token));
+        let (handover, paused) = (orders.handover_after(completed_order, token), orders.is_paused(token));
         let Some((_, holder)) = granted else {
-            if forgotten > Token::NONE && wish.is_none() && !paused {
+            if forgotten > Token::NONE && handover.is_none() && !paused {
                 return None;
             }
             let (version, lease) = (Version { token, beat: 0 }, Duration::ZERO);
-            return Some(Record { version, holder: None, lease, intent, wish, paused });
+            return Some(Record { version, holder: None, lease, order_number, handover, paused });
         };
         // A voter may support somebody else in this term, whose claim was taken back: that is no release.
-        let is_of_it = |view: &View| view.term == token && view.supports(holder.id);
-        let of_it = |view: &&View| is_of_it(view);
+        let is_of_it = |view: &VoterView| view.term == token && view.supports(holder.id);
+        let of_it = |view: &&VoterView| is_of_it(view);
         // A renewal counts once a majority has seen it, as a change of a row counts once it is committed. A release counts at
-        // once: whoever sends it leads no more.
+        // once: its sender leads no more.
         let released = self.heard.values().filter(of_it).filter(|view| view.released).map(|view| view.beat).max();
         let beats = self.heard.values().filter(of_it).map(|view| view.beat);
         let seen = beats.filter(|beat| self.agree(|view| is_of_it(view) && view.beat >= *beat)).max();
@@ -129,13 +130,13 @@ impl Views<'_> {
             version: Version { token, beat: released.or(seen).unwrap_or(1).max(1) },
             holder: released.is_none().then(|| holder.clone()),
             lease: self.heard.values().filter(of_it).map(|view| view.lease).max().unwrap_or_default(),
-            intent,
-            wish,
+            order_number,
+            handover,
             paused,
         })
     }
 
-    /// Whether a majority is bound to nobody: whoever held the lease does so no more.
+    /// Whether a majority is bound to nobody: the last holder has lost the lease.
     pub(super) fn is_vacant(&self) -> bool {
         self.agree(|view| view.bound.is_none())
     }

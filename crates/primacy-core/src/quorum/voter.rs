@@ -7,7 +7,7 @@ use core::time::Duration;
 
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::port::{Answer, Ask, Granted, Orders, View};
+use super::port::{Answer, Ask, GrantProgress, Orders, VoterView};
 use crate::lease::Holder;
 use crate::time::stretched;
 use crate::{CandidateId, Instant, Token};
@@ -15,21 +15,26 @@ use crate::{CandidateId, Instant, Token};
 /// What a voter keeps on disk about one election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Durable {
-    /// The highest term that it has supported anybody in. Only grows.
+    /// The highest term that it has ever supported anybody in, or has heard of from the voters before it. It accepts new claims
+    /// above it only. It only grows.
+    pub highest: Token,
+    /// The term that it supports somebody in, or did last: the highest one, or an earlier one to whose holder it came back.
     pub term: Token,
-    /// Whom it supported in that term: the first who asked, or the one to whom a majority has granted it.
+    /// Whom it supports in that term: the first who asked, or the one to whom a majority has granted it.
     pub holder: Option<Holder>,
-    /// The count of the wish that it had seen when it claimed the term.
+    /// The count of the hand-over that it had seen when it claimed the term.
     pub seen: u64,
     /// The longest lease that it has promised to that candidate: for so long it is bound after a restart.
     pub lease: Duration,
     /// What operators want.
     pub orders: Orders,
-    /// Wishes up to this count have come true.
-    pub fulfilled: u64,
+    /// The hand-overs up to this count are completed.
+    pub completed_order: u64,
     /// If the holder has set it free in that term: the beat of its release, or 0 if the claim was taken back. Without a holder:
     /// the election was forgotten in that term.
     pub released: Option<u64>,
+    /// It comes back to no term below this: the election was forgotten there, or a holder that has led gave its term back.
+    pub floor: Token,
 }
 
 impl Durable {
@@ -38,7 +43,12 @@ impl Durable {
         self.holder.is_none() && self.released.is_some()
     }
 
-    /// In which term it has supported somebody last, and whom.
+    /// The term is over: the election was forgotten in it, or the holder has led and set this voter free.
+    fn close_term(&mut self) {
+        self.floor = self.floor.max(self.term.next(0));
+    }
+
+    /// In which term it supports somebody, or did last, and whom.
     pub fn support(&self) -> (Token, Option<CandidateId>) {
         (self.term, self.holder.as_ref().map(|holder| holder.id))
     }
@@ -56,8 +66,8 @@ pub struct Verdict {
 /// One voter's part in one election.
 ///
 /// A promise is on disk before it is answered; one holder for each term; bound to one holder, a voter refuses all others until
-/// its promise ends; after a restart it takes it that it has promised just now. Why each of these is needed:
-/// `docs/design/quorum.md`.
+/// its promise ends; after a restart it takes it that it has promised just now. The
+/// design page on the quorum says why each of these is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Voter {
     durable: Durable,
@@ -66,6 +76,8 @@ pub struct Voter {
     /// The same without the last renewal.
     bound_before: Instant,
     beat: u64,
+    /// The highest term that it knows was granted, since it started: it comes back to no term below that either.
+    granted: Token,
     drift_ppm: u32,
     #[cfg(feature = "flaws")]
     pub(super) flaw: Option<Flaw>,
@@ -81,6 +93,7 @@ impl Voter {
             bound_until: Instant::ZERO,
             bound_before: Instant::ZERO,
             beat,
+            granted: Token::NONE,
             drift_ppm,
             #[cfg(feature = "flaws")]
             flaw: None,
@@ -114,27 +127,37 @@ impl Voter {
         let accepted = match ask {
             Ask::Read => true,
             ask if !self.is_sane(ask) => false,
+            // Nothing is promised in a term that is over.
+            Ask::Claim { term, .. } | Ask::Renew { term, .. }
+                if *term < self.durable.floor && !self.flawed_ignores_floor(ask) =>
+            {
+                false
+            }
             Ask::Claim { term, holder, lease, seen, granted } => {
                 let is_repeat = granted.is_some_and(|granted| self.has_renewed(*term, holder.id, granted.beat));
                 let may = granted.is_some() || self.durable.orders.counts().is_within(*seen);
-                // A majority supports the holder in this term: nobody else whom this voter has supported in it was granted it.
-                let is_later = *term > self.durable.term || (granted.is_some() && *term == self.durable.term);
-                let accepted =
-                    !is_repeat && self.claimed(*term, holder, *lease, may.then_some(seen.wish), is_later, now);
+                // What nobody was granted yet is asked for above all that there is, or is over.
+                let is_over = granted.is_none() && *term < self.durable.highest;
+                let is_open = *term > self.durable.highest || (granted.is_some() && self.may_join(*term, now));
+                let accepted = !is_repeat
+                    && !is_over
+                    && self.claimed(*term, holder, *lease, may.then_some(seen.handover), is_open, now);
                 match granted {
-                    Some(Granted { beat, fulfilled }) if accepted => self.note(*beat, *fulfilled),
+                    Some(GrantProgress { beat, completed_order }) if accepted => {
+                        self.note(*term, *beat, *completed_order)
+                    }
                     // What is no renewal cannot be withdrawn as one.
                     None if accepted => self.bound_before = self.bound_until,
                     _ => {}
                 }
                 accepted
             }
-            Ask::Renew { term, id, beat, lease, fulfilled } => {
+            Ask::Renew { term, id, beat, lease, completed_order } => {
                 let is_meant = self.supports(*term, *id) || (self.durable.term == *term && self.flawed_renews_anyone());
                 let accepted = is_meant && self.durable.released.is_none() && *beat > self.beat;
                 if accepted {
                     self.promise(*lease, now);
-                    self.note(*beat, *fulfilled);
+                    self.note(*term, *beat, *completed_order);
                 }
                 accepted
             }
@@ -145,11 +168,14 @@ impl Voter {
                 }
                 supports
             }
-            Ask::Release { term, id, beat, fulfilled } => {
+            Ask::Release { term, id, beat, completed_order } => {
                 let supports = self.supports(*term, *id);
                 if supports {
-                    self.note(*beat, *fulfilled);
                     self.durable.released = self.durable.released.max(Some(*beat));
+                    if *beat > 0 {
+                        self.durable.close_term();
+                    }
+                    self.note(Token::NONE, *beat, *completed_order);
                 }
                 supports
             }
@@ -162,7 +188,7 @@ impl Voter {
             }
             Ask::Forget { term } if *term == self.durable.term => self.durable.is_forgotten(),
             Ask::Forget { term } => {
-                let may = *term > self.durable.term && self.is_free(now);
+                let may = *term > self.durable.highest && self.is_free(now);
                 if may {
                     self.forget(*term);
                 }
@@ -177,26 +203,36 @@ impl Voter {
     /// orders, or those that this voter has missed would come back.
     fn forget(&mut self, term: Token) {
         let orders = self.durable.orders.clone();
-        let fulfilled = self.durable.fulfilled.max(orders.wish.count);
-        self.durable = Durable { term, orders, fulfilled, released: Some(1), ..Durable::default() };
+        let completed_order = self.durable.completed_order.max(orders.handover.count);
+        self.durable = Durable {
+            highest: term,
+            term,
+            orders,
+            completed_order,
+            released: Some(1),
+            floor: term,
+            ..Durable::default()
+        };
         if self.flawed_forgets_term() {
             self.durable = Durable::default();
+        }
+        if self.flawed_closes_forgotten() {
+            self.durable.close_term();
         }
         (self.beat, self.bound_until, self.bound_before) = (1, Instant::ZERO, Instant::ZERO);
     }
 
-    /// Takes over what the voters before it may have granted, so that nothing is granted again: the term, and who has led in it
-    /// if that is known, without being bound itself, since nobody believes in what they have promised any more when this voter
-    /// votes without them. `false` if it cannot yet: it is bound to somebody else.
-    pub fn inherit(&mut self, given: &Durable, now: Instant) -> bool {
+    /// Takes over what the voters before it may have granted, so that nothing is granted again: their highest term, and who has led
+    /// if that is known and this voter is bound to nobody else, without being bound itself, since nobody believes in what they have
+    /// promised any more when this voter votes without them.
+    pub fn inherit(&mut self, given: &Durable, now: Instant) {
         self.durable.orders.merge(&given.orders);
-        self.durable.fulfilled = self.durable.fulfilled.max(given.fulfilled);
-        if given.term <= self.durable.term {
-            return true;
-        }
+        self.durable.completed_order = self.durable.completed_order.max(given.completed_order);
+        self.durable.highest = self.durable.highest.max(given.highest).max(given.term);
+        self.durable.floor = self.durable.floor.max(given.floor);
         let same = given.holder.as_ref().is_some_and(|holder| self.has_supported(holder.id));
-        if !same && !self.is_free(now) {
-            return false;
+        if given.term <= self.durable.term || (!same && !self.is_free(now)) {
+            return;
         }
         if !same {
             self.durable.lease = Duration::ZERO;
@@ -207,18 +243,27 @@ impl Voter {
         (self.durable.term, self.durable.holder, self.durable.seen) = (given.term, given.holder.clone(), given.seen);
         (self.durable.lease, self.durable.released) = (lease, given.released);
         self.beat = given.released.unwrap_or_default();
-        true
     }
 
-    /// `seen`: the wish that the candidate has seen, if there are no later orders in its way. `is_later`: it may leave whom it has
-    /// supported last.
+    /// Whether it may support the holder to whom a majority has granted this term, which it has supported somebody else in, or
+    /// somebody beyond it.
+    ///
+    /// Nobody else whom it has supported in that term was granted it. Whom it has supported in a later one was not granted that by the
+    /// time at which the holder said so, or the holder would not have believed any more: so the voter comes back when it is bound to
+    /// nobody. It does not if it knows that a later term was granted since, for then the holder's word is late.
+    fn may_join(&self, term: Token, now: Instant) -> bool {
+        term >= self.durable.term || self.flawed_comes_back() || (self.is_free(now) && term >= self.granted)
+    }
+
+    /// `seen`: the count of the hand-over that the candidate has seen, if there are no later orders in its way.
+    /// `is_open`: it may support somebody in this term whom it did not support in it before.
     fn claimed(
         &mut self,
         term: Token,
         holder: &Holder,
         lease: Duration,
         seen: Option<u64>,
-        is_later: bool,
+        is_open: bool,
         now: Instant,
     ) -> bool {
         let same = self.has_supported(holder.id);
@@ -230,13 +275,14 @@ impl Voter {
             }
             return may;
         }
-        let may = is_later && (same || self.is_free(now) || self.flawed_breaks_promise());
+        let may = is_open && (same || self.is_free(now) || self.flawed_breaks_promise());
         let Some(seen) = seen.filter(|_| may) else { return false };
         if !same {
             // Longer promises to others have ended, or it would not be free.
             self.durable.lease = Duration::ZERO;
             self.bound_until = Instant::ZERO;
         }
+        self.durable.highest = self.flawed_highest(term);
         (self.durable.term, self.durable.holder, self.durable.seen) = (term, Some(holder.clone()), seen);
         (self.beat, self.durable.released) = (1, None);
         self.promise(lease, now);
@@ -266,23 +312,28 @@ impl Voter {
         const TERMS: u64 = 1 << 32;
         /// Some four million orders.
         const COUNTS: u64 = 1 << 42;
-        let Durable { term: own, seen, orders, fulfilled, .. } = &self.durable;
-        let known = orders.wish.count.max(orders.paused.count).max(*seen).max(*fulfilled).saturating_add(COUNTS);
+        let Durable { highest: own, seen, orders, completed_order, .. } = &self.durable;
+        let known =
+            orders.handover.count.max(orders.paused.count).max(*seen).max(*completed_order).saturating_add(COUNTS);
         let (term, count) = match ask {
             Ask::Read => return true,
             Ask::Claim { term, seen, granted, .. } => {
-                (*term, seen.wish.max(seen.paused).max(granted.map_or(0, |granted| granted.fulfilled)))
+                (*term, seen.handover.max(seen.paused).max(granted.map_or(0, |granted| granted.completed_order)))
             }
-            Ask::Renew { term, fulfilled, .. } | Ask::Release { term, fulfilled, .. } => (*term, *fulfilled),
+            Ask::Renew { term, completed_order, .. } | Ask::Release { term, completed_order, .. } => {
+                (*term, *completed_order)
+            }
             Ask::Withdraw { term, .. } | Ask::Forget { term } => (*term, 0),
-            Ask::Order { orders, .. } => (Token::NONE, orders.wish.count.max(orders.paused.count)),
+            Ask::Order { orders, .. } => (Token::NONE, orders.handover.count.max(orders.paused.count)),
         };
         term.get() <= own.get().saturating_add(TERMS) && count <= known
     }
 
-    fn note(&mut self, beat: u64, fulfilled: u64) {
+    /// A holder has told of this, and that it was granted this term.
+    fn note(&mut self, granted: Token, beat: u64, completed_order: u64) {
+        self.granted = self.granted.max(granted);
         self.beat = self.beat.max(beat);
-        self.durable.fulfilled = self.durable.fulfilled.max(fulfilled);
+        self.durable.completed_order = self.durable.completed_order.max(completed_order);
     }
 
     /// Whether this renewal has come before. It is promised once, and not at all if it was withdrawn.
@@ -302,11 +353,12 @@ impl Voter {
         self.durable.holder.is_none() || self.durable.released.is_some() || now >= self.bound_until
     }
 
-    fn view(&self, now: Instant) -> View {
-        let Durable { term, holder, seen, lease, orders, fulfilled, released } = self.durable.clone();
+    fn view(&self, now: Instant) -> VoterView {
+        let Durable { highest, term, holder, seen, lease, orders, completed_order, released, floor: _ } =
+            self.durable.clone();
         let released = released.is_some();
         let bound = (!self.is_free(now)).then(|| self.bound_until.since(now));
         let age = bound.map_or(Duration::ZERO, |left| stretched(lease, self.drift_ppm).saturating_sub(left));
-        View { term, holder, beat: self.beat, seen, lease, bound, age, released, orders, fulfilled }
+        VoterView { highest, term, holder, beat: self.beat, seen, lease, bound, age, released, orders, completed_order }
     }
 }

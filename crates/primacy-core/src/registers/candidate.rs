@@ -3,10 +3,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::candidacy::Candidacy;
 #[cfg(feature = "flaws")]
 use super::group::Flaw;
 use super::messages::{FromGroup, Position, ToGroup};
-use super::port::Candidacy;
 use super::rounds::Rounds;
 use crate::lease::{self, CallError, CallId, Effect, Event, Reply, Request, Role, Sighting};
 use crate::time::spread;
@@ -44,16 +44,16 @@ pub enum CandidateEffect {
 ///
 /// No safety depends on it. It may delay a look, or answer it with any record that the store has shown before; it makes no
 /// record up, and of calls that can change the record it makes and changes none. It may delay one, whose time counts on, and
-/// drops only what the lease has given up (`docs/design/registers.md`).
+/// drops only what the lease has given up (see the design page on registers).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupCandidate {
     lease: lease::Candidate,
-    group: Option<InGroup>,
+    group: Option<GroupState>,
 }
 
 /// What it knows of its group, and awaits from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct InGroup {
+struct GroupState {
     rounds: Rounds,
     candidacy: Candidacy,
     position: Option<Position>,
@@ -86,7 +86,7 @@ impl GroupCandidate {
     pub fn new(config: lease::Config, rounds: Rounds, candidacy: Candidacy) -> Self {
         // The others see the record once a round, and so may a successor.
         let config = lease::Config { others_hear_late: true, ..config };
-        let group = InGroup {
+        let group = GroupState {
             rounds,
             candidacy,
             position: None,
@@ -144,7 +144,7 @@ impl GroupCandidate {
         if self.has(Flaw::GivesAwayPaused) {
             return view.token.is_some();
         }
-        view.token == Some(token) && !view.paused && view.wish.is_none()
+        view.token == Some(token) && !view.paused && view.handover.is_none()
     }
 
     /// Handles one event of the lease's candidate at the time of the context, and everything that is due by then.
@@ -186,7 +186,7 @@ impl GroupCandidate {
                     self.end_call(call, Err(error), cx);
                 }
             }
-            FromGroup::Placed(position) => {
+            FromGroup::PositionChanged(position) => {
                 let is_new_in_line = position.in_line && !group.is_in_line();
                 group.position = Some(position);
                 if position.in_line {
@@ -203,7 +203,7 @@ impl GroupCandidate {
                 let timing = self.lease.config().timing.with_other_lease(lease)?;
                 let until = cx.now + lease + timing.look_lag();
                 group.shown_until = group.shown_until.map(|shown_until| shown_until.min(until));
-                self.step(Event::Retime(timing), None, cx);
+                self.step(Event::SetTiming(timing), None, cx);
             }
             FromGroup::MakeWay { token } => {
                 if self.may_make_way(token) {
@@ -242,7 +242,7 @@ impl GroupCandidate {
         }
     }
 
-    /// The record, unasked or not. In line, whoever looks by itself does so when it means to; in reserve, what is shown is
+    /// The record, unasked or not. In line, a candidate looks by itself when it means to; in reserve, what is shown is
     /// a look that it need not make. One that may be from before its own last call is worth nothing: it would look like a
     /// store that went back in time.
     fn shown(&mut self, sighting: Sighting, asked_at: Instant, cx: &mut CandidateContext<'_>) {
@@ -382,7 +382,7 @@ impl GroupCandidate {
     /// Whether an operator wants just this candidate to lead.
     pub fn is_chosen(&self) -> bool {
         let config = self.lease.config();
-        self.lease.view().wish.is_some_and(|wish| wish.names(config.id, &config.label))
+        self.lease.view().handover.is_some_and(|handover| handover.names(config.id, &config.label))
     }
 
     #[cfg(feature = "flaws")]
@@ -395,7 +395,7 @@ fn is_call(effect: &Effect, call: CallId) -> bool {
     matches!(effect, Effect::Call { call: its, .. } if *its == call)
 }
 
-impl InGroup {
+impl GroupState {
     fn is_in_line(&self) -> bool {
         self.position.is_some_and(|position| position.in_line)
     }

@@ -1,4 +1,4 @@
-//! The state machine of one process: when it joins, beats, surveys, suspects, evicts and comes back.
+//! The state machine of one process: when it joins, beats, scans, suspects, evicts and comes back.
 
 mod duties;
 #[cfg(feature = "flaws")]
@@ -8,10 +8,11 @@ mod place;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::candidacy::Candidacy;
 use super::history::History;
 use super::messages::{FromGroup, Position};
 use super::pace::Pace;
-use super::port::{Candidacy, Descriptor, Effect, Event, ProcessId, Reply, Request, Vars};
+use super::port::{Descriptor, Effect, Event, ProcessId, Reply, Request, Vars};
 use super::rounds::Rounds;
 use crate::lease::{CallError, CallId, Sighting};
 use crate::select::{FailBack, FailBackWatch};
@@ -25,7 +26,7 @@ pub use flaws::Flaw;
 /// All others look once a round.
 pub const HEIRS: u32 = 8;
 
-/// Whoever stands in reserve reads the head with every so many beats, and whenever VARS have changed: those before it are the
+/// A process in reserve reads the head once in several beats, and whenever VARS have changed: those before it are the
 /// leader's to watch, and it asks for a vacant lease without knowing them.
 const HEAD_EVERY: u8 = 4;
 
@@ -76,7 +77,7 @@ pub struct Group {
     unpublished: bool,
     lead: Option<Lead>,
     watch: FailBackWatch<ProcessId>,
-    beats: Beats,
+    beats: BeatLog,
     /// Drawn once: when it asks if it is not among the first.
     lot: u32,
     placed: Vec<(CandidateId, Position)>,
@@ -104,14 +105,14 @@ struct Lead {
     /// An operator wanted it to lead.
     chosen: bool,
     pace: Pace,
-    /// For the next survey.
+    /// For the next scan.
     evict: Vec<(ProcessId, u64, Duration)>,
     round: Option<(Duration, u64)>,
 }
 
 /// Its own beats, for knowing how late it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Beats {
+struct BeatLog {
     /// When the last one was sent that was answered.
     last: Option<Instant>,
     /// By how much the latest came after their time.
@@ -119,7 +120,7 @@ struct Beats {
     next: usize,
 }
 
-impl Beats {
+impl BeatLog {
     fn answered(&mut self, sent_at: Instant, round: Duration) {
         if let Some(last) = self.last.replace(sent_at) {
             self.late[self.next % self.late.len()] = sent_at.since(last).saturating_sub(round);
@@ -139,7 +140,7 @@ impl Beats {
 struct InFlight {
     call: CallId,
     kind: Kind,
-    /// What a survey was asked for with.
+    /// What a scan was asked for with.
     token: Option<Token>,
     sent_at: Instant,
     deadline: Instant,
@@ -149,13 +150,13 @@ struct InFlight {
 enum Kind {
     Join,
     Beat { with_head: bool },
-    Survey,
+    Scan,
     Leave,
 }
 
 /// What a group can say about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct GroupView {
     /// Its number, if it takes part.
     pub id: Option<u64>,
     /// VARS as last seen.
@@ -186,7 +187,7 @@ impl Group {
             unpublished: false,
             lead: None,
             watch: FailBackWatch::new(config.fail_back),
-            beats: Beats::default(),
+            beats: BeatLog::default(),
             lot: 0,
             placed: Vec::new(),
             failures: 0,
@@ -233,8 +234,8 @@ impl Group {
     }
 
     /// What it can say about itself.
-    pub fn view(&self) -> View {
-        View {
+    pub fn view(&self) -> GroupView {
+        GroupView {
             id: if let State::Member { id } = self.state { Some(id) } else { None },
             vars: self.vars,
             ahead: self.placed.first().filter(|(_, first)| first.in_line).map(|(_, first)| first.standing.ahead),
@@ -341,18 +342,18 @@ impl Group {
                 self.evicted(eviction, cx);
                 self.seen(sighting, asked_at, cx);
             }
-            (Kind::Survey, Reply::Surveyed { vars, descriptors }) => {
+            (Kind::Scan, Reply::Scanned { vars, descriptors }) => {
                 self.learn(vars, cx);
                 self.beaten(asked_at, cx);
-                self.surveyed(&descriptors, cx);
+                self.scanned(&descriptors, cx);
             }
-            (Kind::Survey, Reply::NotLeading) => {
+            (Kind::Scan, Reply::NotLeading) => {
                 // The lease is another state machine's affair: this one merely stops acting for it. Not for one that has
                 // begun since the question was sent.
                 self.lead = self.lead.take().filter(|lead| Some(lead.token) != in_flight.token);
                 self.next_beat = cx.now;
             }
-            (Kind::Survey, Reply::Evicted { eviction, .. }) => self.evicted(eviction, cx),
+            (Kind::Scan, Reply::Evicted { eviction, .. }) => self.evicted(eviction, cx),
             (Kind::Leave, Reply::Left) => match self.state {
                 State::Leaving { .. } => self.stopped(cx),
                 _ => self.rejoin(cx),
@@ -366,7 +367,7 @@ impl Group {
         let round = self.round();
         self.beats.answered(sent_at, round);
         if self.lead.is_some() && self.next_beat > cx.now {
-            return; // a survey is due then, whatever beats there are between
+            return; // a scan is due then, whatever beats there are between
         }
         // On a grid, so that lateness does not add up; but never two for one that was missed.
         let next = self.next_beat + round;
@@ -485,7 +486,7 @@ impl Group {
                     let evict = core::mem::take(&mut lead.evict);
                     let Lead { holder, token, round, .. } = *lead;
                     lead.round = None;
-                    (Kind::Survey, Request::Survey { process, holder, token, evict, round })
+                    (Kind::Scan, Request::MembershipScan { process, holder, token, evict, round })
                 }
                 _ => {
                     let late = self.beats.late();
@@ -519,7 +520,7 @@ impl Group {
         let call = CallId(self.calls);
         let deadline = cx.now + self.patience_with(kind);
         let token = match &request {
-            Request::Survey { token, .. } => Some(*token),
+            Request::MembershipScan { token, .. } => Some(*token),
             _ => None,
         };
         self.in_flight = Some(InFlight { call, kind, token, sent_at: cx.now, deadline });

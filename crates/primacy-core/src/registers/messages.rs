@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::port::Candidacy;
+use super::candidacy::Candidacy;
 use crate::lease::{CallError, CallId, Sighting, Standing};
 use crate::{CandidateId, Instant, Token};
 
@@ -69,7 +69,7 @@ pub enum FromGroup {
         asked_at: Instant,
     },
     /// Where it stands.
-    Placed(Position),
+    PositionChanged(Position),
     /// How long rounds are now: its lease is to follow.
     Round(Duration),
     /// A better candidate is there: it is to resign from the leadership with this token.

@@ -6,6 +6,7 @@
 //! lease of the election's record, asked for by a [`Candidate`](crate::lease::Candidate) exactly as in the `lease`
 //! protocol, and all that the safety of the election rests on.
 
+mod candidacy;
 mod candidate;
 mod group;
 mod history;
@@ -17,12 +18,13 @@ mod rounds;
 mod table;
 
 pub use crate::lease::{CallError, CallId};
+pub use candidacy::Candidacy;
 pub use candidate::{CandidateContext, CandidateEffect, GroupCandidate};
 #[cfg(feature = "flaws")]
 pub use group::Flaw;
-pub use group::{Config, Context, Group, HEIRS, View};
+pub use group::{Config, Context, Group, GroupView, HEIRS};
 pub use messages::{FromGroup, Position, ToGroup};
-pub use port::{Candidacy, Descriptor, Effect, Event, Eviction, ProcessId, Reply, Request, Vars};
+pub use port::{Descriptor, Effect, Event, Eviction, ProcessId, Reply, Request, Vars};
 pub use process::{Process, ProcessContext, ProcessEffect, ProcessEvent};
 pub use rounds::{Rounds, RoundsError, RoundsSettings};
 pub use table::{MemberEventKind, Table, TableMember, process_label};

@@ -22,7 +22,7 @@ pub(super) struct Pace {
 const FORGIVEN: Duration = Duration::from_secs(3_600);
 
 impl Pace {
-    /// The round time to change to, if any, for what a survey has shown: `late` is by how much the latest process beats
+    /// The round time to change to, if any, for what a scan has shown: `late` is by how much the latest process beats
     /// after its time.
     pub(super) fn next(&mut self, rounds: &Rounds, vars: &Vars, late: Duration, now: Instant) -> Option<Duration> {
         let changed_at = *self.changed_at.get_or_insert(now);
@@ -84,8 +84,8 @@ mod tests {
             Self { pace: Pace::default(), vars: Vars::new(Duration::from_secs(2)), now: Instant::ZERO, changes: 0 }
         }
 
-        /// One survey a round, with somebody this late; whether somebody was evicted and came back.
-        fn survey(&mut self, late: Duration, came_back: bool) {
+        /// One scan a round, with somebody this late; whether somebody was evicted and came back.
+        fn scan(&mut self, late: Duration, came_back: bool) {
             self.now = self.now + self.vars.round;
             if came_back {
                 self.vars.comebacks += 1;
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn a_comeback_raises_at_once_and_calm_brings_it_down_within_a_minute() {
         let mut world = World::new();
-        world.survey(Duration::ZERO, false);
+        world.scan(Duration::ZERO, false);
         assert_eq!(world.vars.round, 2 * SECOND);
-        world.survey(5 * SECOND, true);
+        world.scan(5 * SECOND, true);
         assert_eq!(world.vars.round, 10 * SECOND, "what that process needs, which goes on being late");
         let loaded = world.now;
         while world.vars.round > 2 * SECOND {
-            world.survey(Duration::ZERO, false);
+            world.scan(Duration::ZERO, false);
             assert!(world.now.since(loaded) <= 60 * SECOND);
         }
         assert_eq!(world.changes, 2);
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn who_is_nearly_too_late_is_given_time_before_being_evicted() {
         let mut world = World::new();
-        world.survey(1_900 * SECOND / 1_000, false);
+        world.scan(1_900 * SECOND / 1_000, false);
         assert!(world.vars.round >= 3_800 * SECOND / 1_000);
         assert_eq!(world.changes, 1);
     }
@@ -130,7 +130,7 @@ mod tests {
         // The worst: whenever it has come down, a process with another lateness is evicted and comes back.
         while world.now < hour {
             let low = world.vars.round == 2 * SECOND;
-            world.survey(if low { 2_500 * SECOND / 1_000 } else { Duration::ZERO }, low);
+            world.scan(if low { 2_500 * SECOND / 1_000 } else { Duration::ZERO }, low);
         }
         assert!(world.changes <= 20, "{} changes in an hour", world.changes);
     }
@@ -139,21 +139,21 @@ mod tests {
     fn one_that_came_back_and_is_well_costs_a_step() {
         let mut world = World::new();
         world.vars.slowest = 60 * SECOND;
-        world.survey(Duration::ZERO, true);
+        world.scan(Duration::ZERO, true);
         assert_eq!(world.vars.round, 2 * SECOND + rounds().step());
     }
 
     #[test]
     fn small_steps_grow_when_they_are_not_enough() {
         let mut world = World::new();
-        let mut surveys = 0;
+        let mut scans = 0;
         while world.vars.round < rounds().most() {
             world.vars.slowest = 60 * SECOND;
-            world.survey(Duration::ZERO, true);
-            surveys += 1;
+            world.scan(Duration::ZERO, true);
+            scans += 1;
         }
-        assert!(surveys <= 10, "{surveys}");
-        world.survey(Duration::ZERO, true);
+        assert!(scans <= 10, "{scans}");
+        world.scan(Duration::ZERO, true);
         assert!(!world.vars.came_back(), "heard, even if it cannot grow further");
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn what_stays_too_late_for_the_longest_rounds_is_borne_for_ever() {
         let mut world = World::new();
         for _ in 0..1_000 {
-            world.survey(3_600 * SECOND, true);
+            world.scan(3_600 * SECOND, true);
         }
         assert_eq!(world.vars.round, rounds().most());
         assert_eq!(world.changes, 1);
@@ -171,8 +171,8 @@ mod tests {
     fn a_leader_that_is_new_waits_before_it_lowers() {
         let mut world = World::new();
         world.vars.round = 3 * SECOND;
-        world.survey(Duration::ZERO, false);
-        world.survey(Duration::ZERO, false);
+        world.scan(Duration::ZERO, false);
+        world.scan(Duration::ZERO, false);
         assert_eq!(world.vars.round, 3 * SECOND);
     }
 }

@@ -1,10 +1,10 @@
 //! What goes into the state machine of a group and what comes out: events, effects, and the four calls to a store.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use super::candidacy::Candidacy;
 use super::messages::{FromGroup, Position};
 use crate::lease::{CallError, CallId, Sighting};
 use crate::select::Rank;
@@ -53,7 +53,7 @@ pub struct Vars {
     pub heard: u64,
     /// The longest that one of those not yet heard had been silent.
     pub slowest: Duration,
-    /// The process of the leader that took the last survey. It may have ended since.
+    /// The process of the leader that took the last scan. It may have ended since.
     pub leader: Option<ProcessId>,
 }
 
@@ -82,19 +82,6 @@ pub struct Descriptor {
     pub rank: Option<Rank>,
     /// By how much its latest beats came after their time, but for one or two, as it measured itself.
     pub late: Duration,
-}
-
-/// One candidate of a process, as it is published.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Candidacy {
-    /// The candidate itself.
-    pub id: CandidateId,
-    /// What people call it.
-    pub label: Label,
-    /// What it publishes about itself, such as its address. At most 1,024 bytes.
-    pub data: String,
-    /// How it stands by preference, or `None` if it never leads.
-    pub rank: Option<Rank>,
 }
 
 /// A call to the store. Each is one short transaction.
@@ -128,8 +115,8 @@ pub enum Request {
     },
     /// The leader's round (lines 6, 17 to 19, 41): add one to the own counter, remove the dead if their counters are still
     /// these, change the round time if it is still that of this count, and read all of DESCRIPTORS. Changes nothing unless
-    /// `holder` holds the lease with `token`. Answered by [`Reply::Surveyed`], [`Reply::NotLeading`] or [`Reply::Evicted`].
-    Survey {
+    /// `holder` holds the lease with `token`. Answered by [`Reply::Scanned`], [`Reply::NotLeading`] or [`Reply::Evicted`].
+    MembershipScan {
         /// Whose process.
         process: ProcessId,
         /// The candidate that leads.
@@ -175,7 +162,7 @@ pub enum Reply {
         sighting: Sighting,
     },
     /// The leader's round is done.
-    Surveyed {
+    Scanned {
         /// VARS afterwards.
         vars: Vars,
         /// Everybody who takes part, afterwards.
@@ -261,7 +248,7 @@ pub enum Effect {
     /// long rounds last from now on.
     TellAll(FromGroup),
     /// Where the candidates of the group stand, by identity; a candidate that is not named never leads.
-    Placed {
+    PositionsChanged {
         /// In no particular order.
         positions: Vec<(CandidateId, Position)>,
     },

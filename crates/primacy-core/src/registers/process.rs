@@ -3,9 +3,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::candidacy::Candidacy;
 use super::group::{self, Config, Group};
 use super::messages::{FromGroup, ToGroup};
-use super::port::{Candidacy, Effect, Event, Eviction, Reply, Request};
+use super::port::{Effect, Event, Eviction, Reply, Request};
 use crate::lease::{CallError, CallId};
 use crate::{CandidateId, Instant};
 
@@ -218,8 +219,8 @@ impl Process {
                 let tell = |known: &Candidacy| ProcessEffect::Tell { to: known.id, what: what.clone() };
                 cx.effects.extend(self.candidates.iter().map(tell));
             }
-            Effect::Placed { positions } => {
-                let tell = |(to, position)| ProcessEffect::Tell { to, what: FromGroup::Placed(position) };
+            Effect::PositionsChanged { positions } => {
+                let tell = |(to, position)| ProcessEffect::Tell { to, what: FromGroup::PositionChanged(position) };
                 cx.effects.extend(positions.into_iter().map(tell));
             }
             Effect::Evicted { eviction } => cx.effects.push(ProcessEffect::Evicted { eviction }),

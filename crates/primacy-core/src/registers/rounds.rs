@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::{Written, stretched};
+use crate::time::{HumanDuration, stretched};
 
 /// What may be chosen about the rounds of an election. Checked by [`Rounds::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub struct Rounds {
 #[non_exhaustive]
 pub enum RoundsError {
     /// The round time is outside of 50 ms to 1 h.
-    #[error("a round of {} is not supported; choose 50ms to 1h", Written(*.round))]
+    #[error("a round of {} is not supported; choose 50ms to 1h", HumanDuration(*.round))]
     Round {
         /// What was asked for.
         round: Duration,
@@ -54,13 +54,16 @@ pub enum RoundsError {
         missed: u32,
     },
     /// The step is nothing, or longer than the round itself.
-    #[error("a round cannot grow by {} at a time; choose 1ms to the round time", Written(*.step))]
+    #[error("a round cannot grow by {} at a time; choose 1ms to the round time", HumanDuration(*.step))]
     Step {
         /// What was asked for.
         step: Duration,
     },
     /// The longest round is shorter than the shortest, or longer than a day together with the rounds that may be missed.
-    #[error("the round time cannot grow up to {}; choose at least the round time, and a lease of at most a day", Written(*.most))]
+    #[error(
+        "the round time cannot grow up to {}; choose at least the round time, and a lease of at most a day",
+        HumanDuration(*.most)
+    )]
     Most {
         /// What was asked for.
         most: Duration,

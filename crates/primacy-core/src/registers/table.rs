@@ -7,7 +7,8 @@ use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::port::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
+use super::candidacy::Candidacy;
+use super::port::{Descriptor, Eviction, ProcessId, Reply, Request, Vars};
 use crate::lease::{Record, Sighting};
 use crate::select::Rank;
 use crate::{Instant, Label};
@@ -125,7 +126,7 @@ impl Table {
                 Some(vars) => Reply::Beaten { vars, head: self.head(without, *head as usize), sighting },
                 None => self.evicted(*process, sighting),
             },
-            Request::Survey { process, holder, token, evict, round } => {
+            Request::MembershipScan { process, holder, token, evict, round } => {
                 let leads = |record: &&Record| record.version.token == *token;
                 let leader = sighting.record.as_ref().filter(leads).and_then(|record| record.holder.as_ref());
                 let Some(leader) = leader.filter(|leader| leader.id == *holder) else { return Reply::NotLeading };
@@ -141,7 +142,7 @@ impl Table {
                 }
                 let vars = paced.unwrap_or(vars);
                 self.vars = Some(vars);
-                Reply::Surveyed { vars, descriptors: self.members().map(|member| member.descriptor.clone()).collect() }
+                Reply::Scanned { vars, descriptors: self.members().map(|member| member.descriptor.clone()).collect() }
             }
             Request::Leave { process } => {
                 if let Some(vars) = &mut self.vars {

@@ -80,7 +80,8 @@ impl<Id: Copy + Ord> FailBackWatch<Id> {
         Self { rule, better: BTreeMap::new(), last: None, recent: 0 }
     }
 
-    /// A leadership of this candidate begins: whoever is better starts anew. Hand-overs are remembered.
+    /// A leadership of this candidate begins: the time for which another was better starts anew. Hand-overs are
+    /// remembered.
     pub fn lead_begins(&mut self) {
         self.better.clear();
     }
@@ -97,8 +98,9 @@ impl<Id: Copy + Ord> FailBackWatch<Id> {
     ///
     /// Call it with each renewal or round. A candidate that is missing in one look, or not better, starts anew.
     ///
-    /// An answer counts as a hand-over, and whoever is better starts anew: when it does not come about, because the
-    /// candidate is not ready or does not get the grant, the next attempt is spaced like a next hand-over.
+    /// An answer counts as a hand-over, and the time for which another was better starts anew: when it does not come
+    /// about, because the candidate is not ready or does not get the grant, the next attempt is spaced like a next
+    /// hand-over.
     pub fn observe<'r>(
         &mut self,
         now: Instant,

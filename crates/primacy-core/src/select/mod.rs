@@ -49,7 +49,7 @@ mod turn;
 pub use classes::{Classes, ClassesError};
 pub use fail_back::{FailBack, FailBackWatch};
 pub use names::{Names, NamesError, PATTERNS_MAX, Pattern, Patterns};
-pub use oracle::{Facts, Metric, Oracle, ScoreOracle, UnknownMetric};
+pub use oracle::{Measurements, Metric, Oracle, ScoreOracle, UnknownMetric};
 pub use rank::{Rank, RankError};
 pub use score::{SCORES_MAX, Score, ScoreError, Scores};
 pub use selector::{Selector, TooManyClasses};

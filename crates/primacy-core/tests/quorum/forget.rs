@@ -4,22 +4,22 @@ use super::*;
 
 impl Peers {
     fn forget(&mut self) -> Result<Reply, CallError> {
-        let mut clerk = Clerk::new(membership());
-        self.look(&mut clerk);
+        let mut client = QuorumClient::new(voter_set());
+        self.look(&mut client);
         let mut out = Vec::new();
-        clerk.forget(&mut out);
-        self.told(&mut clerk, out)
+        client.forget(&mut out);
+        self.told(&mut client, out)
     }
 
-    fn release(&mut self, clerk: &mut Clerk, name: &str, version: Version) -> Record {
+    fn release(&mut self, client: &mut QuorumClient, name: &str, version: Version) -> Record {
         let request = Request::Release { id: holder(name).id, version, reason: EndReason::Finished };
-        applied(self.call(clerk, request))
+        applied(self.call(client, request))
     }
 
-    fn ask_above(&mut self, clerk: &mut Clerk, name: &str) -> Result<Reply, CallError> {
-        let seen = self.look(clerk);
+    fn ask_above(&mut self, client: &mut QuorumClient, name: &str) -> Result<Reply, CallError> {
+        let seen = self.look(client);
         let (expect, floor) = (seen.record.as_ref().map(Record::expectation), seen.remembered);
-        self.call(clerk, Request::Acquire { expect, floor, holder: holder(name), lease: LEASE })
+        self.call(client, Request::Acquire { expect, floor, holder: holder(name), lease: LEASE })
     }
 }
 
@@ -30,7 +30,7 @@ fn token(number: u64) -> Token {
 #[test]
 fn the_token_goes_on_and_a_leader_from_before_does_not() {
     let mut peers = Peers::new();
-    let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+    let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     let first = applied(peers.ask(&mut a, "a"));
     assert!(matches!(peers.forget(), Ok(Reply::Conflict(_))), "its voters are bound");
     assert_eq!(peers.look(&mut b).record, Some(first.clone()), "nothing was changed");
@@ -41,7 +41,7 @@ fn the_token_goes_on_and_a_leader_from_before_does_not() {
     // It was paused meanwhile, and goes on.
     assert_eq!(conflict(peers.renew(&mut a, "a", first.version)).record, None);
     assert_eq!(peers.look(&mut b).record, None, "it has not come back");
-    let mut blind = Clerk::new(membership());
+    let mut blind = QuorumClient::new(voter_set());
     let old = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("c"), lease: LEASE };
     assert_eq!(conflict(peers.call(&mut blind, old)).remembered, token(2), "the absence before is another");
     assert!(matches!(peers.forget(), Ok(Reply::Seen(_))), "twice is once");
@@ -53,7 +53,7 @@ fn the_token_goes_on_and_a_leader_from_before_does_not() {
 fn a_voter_that_missed_it_shows_nothing_of_what_was_before_and_loses_no_token() {
     for missing in 1..=3 {
         let mut peers = Peers::new();
-        let (mut a, mut b) = (Clerk::new(membership()), Clerk::new(membership()));
+        let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
         let first = applied(peers.ask(&mut a, "a"));
         let renewed = applied(peers.renew(&mut a, "a", first.version));
         peers.release(&mut a, "a", renewed.version);
@@ -62,7 +62,7 @@ fn a_voter_that_missed_it_shows_nothing_of_what_was_before_and_loses_no_token() 
         for other in (1..=3).filter(|other| *other != missing) {
             (1..=3).for_each(|voter| peers.restart(voter));
             peers.cut(&[other]);
-            let seen = peers.look(&mut Clerk::new(membership()));
+            let seen = peers.look(&mut QuorumClient::new(voter_set()));
             assert_eq!((seen.record, seen.remembered), (None, token(2)), "without {other}");
         }
         assert_eq!(applied(peers.ask_above(&mut b, "b")).version, version(3, 1));
@@ -72,7 +72,7 @@ fn a_voter_that_missed_it_shows_nothing_of_what_was_before_and_loses_no_token() 
 #[test]
 fn a_pause_that_comes_before_it_is_not_lost_and_orders_that_were_missed_do_not_come_back() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let first = applied(peers.ask(&mut a, "a"));
     peers.release(&mut a, "a", first.version);
     peers.order(None, true);
@@ -80,12 +80,12 @@ fn a_pause_that_comes_before_it_is_not_lost_and_orders_that_were_missed_do_not_c
     assert!(peers.look(&mut a).record.is_some_and(|record| record.paused && record.version.token == token(2)));
     // One voter has missed that it was ended, and that the election was forgotten then.
     let all: Vec<_> = peers.voters.values().cloned().collect();
-    peers.order(Some(Wish::Successor(holder("x").label)), false);
+    peers.order(Some(HandoverRequest::Successor(holder("x").label)), false);
     assert!(matches!(peers.forget(), Ok(Reply::Seen(_))));
-    assert_eq!(peers.look(&mut Clerk::new(membership())).record, None);
+    assert_eq!(peers.look(&mut QuorumClient::new(voter_set())).record, None);
     peers.voters.insert(VoterId::from_bits(1), all[0].clone());
     peers.cut(&[2]);
-    assert_eq!(peers.look(&mut Clerk::new(membership())).record, None);
+    assert_eq!(peers.look(&mut QuorumClient::new(voter_set())).record, None);
 }
 
 /// Dice that are the same each time.
@@ -106,7 +106,7 @@ fn history(seed: u64, restarted: impl Fn(Durable, Instant) -> Voter) -> (Vec<Tok
     for voter in peers.voters.values_mut() {
         *voter = restarted(Durable::default(), Instant::ZERO);
     }
-    let mut clerks = [Clerk::new(membership()), Clerk::new(membership())];
+    let mut clients = [QuorumClient::new(voter_set()), QuorumClient::new(voter_set())];
     let (mut led, mut tokens, mut both): ([Option<(Version, Instant)>; 2], _, _) = ([None; 2], Vec::new(), false);
     for _ in 0..60 {
         let (who, voter) = (dice.roll(2) as usize, 1 + u128::from(dice.roll(3)));
@@ -115,14 +115,14 @@ fn history(seed: u64, restarted: impl Fn(Durable, Instant) -> Voter) -> (Vec<Tok
         let until = peers.now + LEASE;
         match dice.roll(8) {
             0..=2 => {
-                if let Ok(Reply::Applied(record)) = peers.ask_above(&mut clerks[who], name) {
+                if let Ok(Reply::Applied(record)) = peers.ask_above(&mut clients[who], name) {
                     tokens.push(record.version.token);
                     led[who] = Some((record.version, until));
                 }
             }
             3 => {
                 if let Some((version, _)) = led[who]
-                    && let Ok(Reply::Applied(record)) = peers.renew(&mut clerks[who], name, version)
+                    && let Ok(Reply::Applied(record)) = peers.renew(&mut clients[who], name, version)
                 {
                     led[who] = Some((record.version, until));
                 }
@@ -130,7 +130,7 @@ fn history(seed: u64, restarted: impl Fn(Durable, Instant) -> Voter) -> (Vec<Tok
             4 => {
                 if let Some((version, _)) = led[who].take() {
                     let request = Request::Release { id: holder(name).id, version, reason: EndReason::Finished };
-                    drop(peers.call(&mut clerks[who], request));
+                    drop(peers.call(&mut clients[who], request));
                 }
             }
             5 | 6 => drop(peers.forget()),

@@ -4,11 +4,11 @@ use primacy_core::quorum::Answer;
 
 use super::*;
 
-/// What the clerk asks, as it is received by voters whose answers are all lost.
-fn unanswered(peers: &mut Peers, clerk: &mut Clerk, version: Version, reached: &[u128]) {
+/// What the client asks, as it is received by voters whose answers are all lost.
+fn unanswered(peers: &mut Peers, client: &mut QuorumClient, version: Version, reached: &[u128]) {
     let (mut out, request) =
-        (Vec::new(), Request::Renew { id: holder("a").id, version, lease: LEASE, fulfilled: None });
-    clerk.begin(request, &mut out);
+        (Vec::new(), Request::Renew { id: holder("a").id, version, lease: LEASE, completed_order: None });
+    client.begin(request, &mut out);
     for output in out {
         let Output::Send { to, ask, .. } = output else { panic!("{output:?}") };
         if reached.contains(&to.to_bits()) {
@@ -20,13 +20,13 @@ fn unanswered(peers: &mut Peers, clerk: &mut Clerk, version: Version, reached: &
 #[test]
 fn a_holder_that_hears_nothing_is_waited_for_no_longer_than_one_that_is_gone() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let first = applied(peers.ask(&mut a, "a")).version;
     for _ in 0..3 {
         peers.pass(LEASE / 4);
         unanswered(&mut peers, &mut a, first, &[1, 2, 3]);
     }
-    let mut b = Clerk::new(membership());
+    let mut b = QuorumClient::new(voter_set());
     peers.pass(LEASE / 4 - Duration::from_nanos(1));
     assert!(!peers.look(&mut b).holder_gone, "it may believe what it was granted");
     peers.pass(Duration::from_nanos(1));
@@ -37,14 +37,14 @@ fn a_holder_that_hears_nothing_is_waited_for_no_longer_than_one_that_is_gone() {
 #[test]
 fn a_renewal_that_was_not_answered_is_withdrawn_and_the_next_one_counts() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let first = applied(peers.ask(&mut a, "a")).version;
     unanswered(&mut peers, &mut a, first, &[1, 2, 3]);
     peers.pass(LEASE / 2);
     peers.cut(&[3]);
     assert_eq!(applied(peers.renew(&mut a, "a", first)).version, version(1, 3));
     peers.pass(LEASE - Duration::from_nanos(1));
-    let refused = peers.ask(&mut Clerk::new(membership()), "b");
+    let refused = peers.ask(&mut QuorumClient::new(voter_set()), "b");
     assert!(matches!(refused, Ok(Reply::Seen(_))), "bound by the one that counted");
     peers.cut(&[]);
     assert_eq!(applied(peers.renew(&mut a, "a", version(1, 3))).version, version(1, 4));
@@ -54,7 +54,7 @@ fn a_renewal_that_was_not_answered_is_withdrawn_and_the_next_one_counts() {
 #[test]
 fn whoever_has_not_been_answered_asks_for_nothing_before_a_majority_is_heard() {
     let mut peers = Peers::new();
-    let mut a = Clerk::new(membership());
+    let mut a = QuorumClient::new(voter_set());
     let first = applied(peers.ask(&mut a, "a")).version;
     unanswered(&mut peers, &mut a, first, &[1]);
     peers.cut(&[2, 3]);
@@ -72,8 +72,8 @@ fn a_voter_is_bound_by_what_was_not_withdrawn() {
     let term = Token::new(1).expect("small");
     let id = holder("a").id;
     let at = |quarters: u32| Instant::ZERO + LEASE / 4 * quarters;
-    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: None };
-    let renew = |beat| Ask::Renew { term, id, beat, lease: LEASE, fulfilled: 0 };
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: OrderNumbers::default(), granted: None };
+    let renew = |beat| Ask::Renew { term, id, beat, lease: LEASE, completed_order: 0 };
     let withdraw = |beat| Ask::Withdraw { term, id, beat };
     let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
     let mut told = |quarters, ask: &Ask, accepted: bool, until: u32| {
@@ -94,10 +94,10 @@ fn a_voter_is_bound_by_what_was_not_withdrawn() {
     told(3, &renew(4), false, 5);
     told(3, &renew(5), true, 7);
     told(4, &withdraw(4), true, 7);
-    let late = Granted { beat: 6, fulfilled: 0 };
+    let late = GrantProgress { beat: 6, completed_order: 0 };
     told(
         4,
-        &Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted: Some(late) },
+        &Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: OrderNumbers::default(), granted: Some(late) },
         true,
         8,
     );
@@ -109,8 +109,8 @@ fn a_voter_is_bound_by_what_was_not_withdrawn() {
 fn a_renewal_that_came_as_a_claim_is_withdrawn_too() {
     let mut voter = Voter::restarted(Durable::default(), 0, Instant::ZERO);
     let (term, id) = (Token::new(1).expect("small"), holder("a").id);
-    let granted = Some(Granted { beat: 7, fulfilled: 0 });
-    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: Counts::default(), granted };
+    let granted = Some(GrantProgress { beat: 7, completed_order: 0 });
+    let claim = Ask::Claim { term, holder: holder("a"), lease: LEASE, seen: OrderNumbers::default(), granted };
     assert!(voter.handle(&claim, Instant::ZERO).answer.accepted);
     assert!(voter.handle(&Ask::Withdraw { term, id, beat: 7 }, Instant::ZERO).answer.accepted);
     assert_eq!(voter.bound_until(Instant::ZERO), None);
@@ -125,8 +125,8 @@ fn a_voter_that_catches_up_is_bound_once_for_each_renewal() {
         term: Token::new(1).expect("small"),
         holder: holder("a"),
         lease: LEASE,
-        seen: Counts::default(),
-        granted: Some(Granted { beat, fulfilled: 0 }),
+        seen: OrderNumbers::default(),
+        granted: Some(GrantProgress { beat, completed_order: 0 }),
     };
     assert!(voter.handle(&claim(7), Instant::ZERO).answer.accepted);
     let later = Instant::ZERO + LEASE / 2;
@@ -137,14 +137,14 @@ fn a_voter_that_catches_up_is_bound_once_for_each_renewal() {
 }
 
 /// `a` has claimed, one has accepted, one has refused for a rival in this term, and the third says nothing.
-fn contested(peers: &mut Peers, a: &mut Clerk, rivals: u64) {
+fn contested(peers: &mut Peers, a: &mut QuorumClient, rivals: u64) {
     let mut out = Vec::new();
     let (lease, floor) = (LEASE, Token::NONE);
     a.begin(Request::Acquire { expect: None, floor, holder: holder("a"), lease }, &mut out);
     out.retain(|output| !matches!(output, Output::Send { ask: Ask::Release { .. }, .. }));
     let mut claims = peers.deliver(a, out);
     let term = Token::new(rivals).expect("small");
-    let rival = Ask::Claim { term, holder: holder("b"), lease, seen: Counts::default(), granted: None };
+    let rival = Ask::Claim { term, holder: holder("b"), lease, seen: OrderNumbers::default(), granted: None };
     assert!(peers.voters.get_mut(&VoterId::from_bits(2)).expect("it").handle(&rival, peers.now).answer.accepted);
     claims.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 3));
     assert_eq!(peers.deliver(a, claims), []);
@@ -154,7 +154,7 @@ fn contested(peers: &mut Peers, a: &mut Clerk, rivals: u64) {
 /// Somebody who has asked, and waits for a voter that is gone, holds two others bound for nothing.
 #[test]
 fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silent() {
-    let (mut peers, mut a, mut pace) = (Peers::new(), Clerk::new(membership()), Pace::default());
+    let (mut peers, mut a, mut pace) = (Peers::new(), QuorumClient::new(voter_set()), Pace::default());
     contested(&mut peers, &mut a, 9);
     assert_eq!(pace.due(&a, peers.now), peers.now + Duration::from_millis(20));
     peers.pass(Duration::from_millis(20));
@@ -167,7 +167,7 @@ fn a_claim_that_a_majority_has_answered_is_given_up_without_those_that_are_silen
 
 #[test]
 fn a_claim_waits_for_those_that_answer_late_and_only_a_moment_for_those_that_say_nothing() {
-    let (mut peers, mut a, mut pace) = (Peers::new(), Clerk::new(membership()), Pace::default());
+    let (mut peers, mut a, mut pace) = (Peers::new(), QuorumClient::new(voter_set()), Pace::default());
     a.begin(Request::Look { announce: None }, &mut Vec::new());
     pace.due(&a, peers.now);
     peers.pass(LEASE / 100);
@@ -196,15 +196,15 @@ fn a_claim_waits_for_those_that_answer_late_and_only_a_moment_for_those_that_say
 /// Two of four claim at once, and one voter is gone: it is known that neither can win before a majority has answered.
 #[test]
 fn a_claim_that_cannot_win_is_taken_back_at_once_and_counts_for_nothing_while_the_others_are_asked_what_there_is() {
-    let four = Membership::new((1..=4).map(VoterId::from_bits).collect()).expect("some");
+    let four = VoterSet::new((1..=4).map(VoterId::from_bits).collect()).expect("some");
     let voter = |id: VoterId| (id, Voter::restarted(Durable::default(), 0, Instant::ZERO));
     let mut peers = Peers { voters: four.voters().map(voter).collect(), ..Peers::new() };
-    let (mut a, mut out) = (Clerk::new(four), Vec::new());
+    let (mut a, mut out) = (QuorumClient::new(four), Vec::new());
     let request = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE };
     a.begin(request, &mut out);
     let claims: Vec<Output> = peers.deliver(&mut a, out);
     let term = Token::new(1).expect("small");
-    let rival = Ask::Claim { term, holder: holder("b"), lease: LEASE, seen: Counts::default(), granted: None };
+    let rival = Ask::Claim { term, holder: holder("b"), lease: LEASE, seen: OrderNumbers::default(), granted: None };
     assert!(peers.voters.get_mut(&VoterId::from_bits(2)).expect("it").handle(&rival, peers.now).answer.accepted);
     peers.cut(&[4]);
     let (first, late) = claims.into_iter().partition(|claim| matches!(sent_to(claim), Some(2 | 4)));
@@ -231,10 +231,10 @@ fn a_claim_that_cannot_win_is_taken_back_at_once_and_counts_for_nothing_while_th
 #[test]
 fn a_renewal_that_is_overdue_is_withdrawn_and_the_next_is_asked_for_in_the_same_call() {
     let mut peers = Peers::new();
-    let (mut a, mut pace) = (Clerk::new(membership()), Pace::default());
+    let (mut a, mut pace) = (QuorumClient::new(voter_set()), Pace::default());
     let first = applied(peers.ask(&mut a, "a")).version;
     let (mut out, request) =
-        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, fulfilled: None });
+        (Vec::new(), Request::Renew { id: holder("a").id, version: first, lease: LEASE, completed_order: None });
     a.begin(request, &mut out);
     assert_eq!(pace.due(&a, peers.now), peers.now + LEASE / 100);
     out.retain(|output| !matches!(output, Output::Send { to, .. } if to.to_bits() == 2));
@@ -255,7 +255,7 @@ fn a_renewal_that_is_overdue_is_withdrawn_and_the_next_is_asked_for_in_the_same_
 #[test]
 fn what_is_overdue_is_asked_again_of_those_who_have_not_answered() {
     let mut peers = Peers::new();
-    let (mut a, mut pace) = (Clerk::new(membership()), Pace::default());
+    let (mut a, mut pace) = (QuorumClient::new(voter_set()), Pace::default());
     let first = applied(peers.ask(&mut a, "a")).version;
     let mut out = Vec::new();
     a.begin(Request::Release { id: holder("a").id, version: first, reason: EndReason::Finished }, &mut out);
@@ -301,23 +301,25 @@ struct Site {
 /// Answers on their way, the next first.
 type UnderWay = Vec<(Instant, VoterId, Round, Answer)>;
 
-/// One call over the network, with a pace as whoever drives clerks uses it. Answers that come after it are heard with the next one.
+/// One call over the network, with a pace as a client's caller uses it. Answers that come after it are heard with
+/// the next one.
 fn over(
     (sites, under_way): (&mut BTreeMap<VoterId, Site>, &mut UnderWay),
-    (clerk, pace): (&mut Clerk, &mut Pace),
+    (client, pace): (&mut QuorumClient, &mut Pace),
     request: Request,
     now: &mut Instant,
 ) -> Result<Reply, CallError> {
     let mut out = Vec::new();
-    let hear = |under_way: &mut UnderWay, by: Instant, clerk: &mut Clerk, pace: &mut Pace, out: &mut Vec<Output>| {
-        let (at, from, round, answer) = under_way.first().filter(|(at, ..)| *at <= by).cloned()?;
-        under_way.remove(0);
-        pace.heard(from);
-        clerk.answered(from, round, answer, out);
-        Some(at)
-    };
-    while hear(under_way, *now, clerk, pace, &mut out).is_some() {}
-    clerk.begin(request, &mut out);
+    let hear =
+        |under_way: &mut UnderWay, by: Instant, client: &mut QuorumClient, pace: &mut Pace, out: &mut Vec<Output>| {
+            let (at, from, round, answer) = under_way.first().filter(|(at, ..)| *at <= by).cloned()?;
+            under_way.remove(0);
+            pace.heard(from);
+            client.answered(from, round, answer, out);
+            Some(at)
+        };
+    while hear(under_way, *now, client, pace, &mut out).is_some() {}
+    client.begin(request, &mut out);
     loop {
         for output in std::mem::take(&mut out) {
             let Output::Send { to, round, ask } = output else {
@@ -331,12 +333,12 @@ fn over(
             under_way.push((*now + Duration::from_millis(late), to, round, verdict.answer));
         }
         under_way.sort_by_key(|(at, ..)| *at);
-        let due = pace.due(clerk, *now);
-        if let Some(at) = hear(under_way, due, clerk, pace, &mut out) {
+        let due = pace.due(client, *now);
+        if let Some(at) = hear(under_way, due, client, pace, &mut out) {
             *now = at.max(*now);
         } else {
             *now = due;
-            pace.act(clerk, due, &mut out);
+            pace.act(client, due, &mut out);
         }
     }
 }
@@ -353,16 +355,16 @@ fn attempts(places: &[(u64, u64)], bound: u128) -> Option<usize> {
         term: Token::new(1).expect("small"),
         holder: holder("gone"),
         lease: Duration::from_secs(3_600),
-        seen: Counts::default(),
+        seen: OrderNumbers::default(),
         granted: None,
     };
     sites.get_mut(&VoterId::from_bits(bound)).expect("it").voter.handle(&gone, Instant::ZERO);
-    let mut clerk = Clerk::new(Membership::new(sites.keys().copied().collect()).expect("some"));
+    let mut client = QuorumClient::new(VoterSet::new(sites.keys().copied().collect()).expect("some"));
     let (mut pace, mut now, mut under_way) = (Pace::default(), Instant::ZERO, UnderWay::new());
     (1..=20).find(|_| {
         now = now + lease;
         let look = Request::Look { announce: None };
-        let mut call = |request| over((&mut sites, &mut under_way), (&mut clerk, &mut pace), request, &mut now);
+        let mut call = |request| over((&mut sites, &mut under_way), (&mut client, &mut pace), request, &mut now);
         let Ok(Reply::Seen(seen)) = call(look) else { panic!("it looks") };
         let expect = seen.record.as_ref().map(Record::expectation);
         let acquire = Request::Acquire { expect, floor: Token::NONE, holder: holder("a"), lease };
@@ -390,15 +392,15 @@ fn a_renewal_waits_as_long_as_rounds_take() {
         )
     };
     let mut sites: BTreeMap<VoterId, Site> = (1..=3).map(site).collect();
-    let (mut clerk, mut pace, mut now) = (Clerk::new(membership()), Pace::default(), Instant::ZERO);
+    let (mut client, mut pace, mut now) = (QuorumClient::new(voter_set()), Pace::default(), Instant::ZERO);
     let mut under_way = UnderWay::new();
     let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease };
-    let granted = over((&mut sites, &mut under_way), (&mut clerk, &mut pace), acquire, &mut now);
+    let granted = over((&mut sites, &mut under_way), (&mut client, &mut pace), acquire, &mut now);
     let mut version = applied(granted).version;
     let mut renew = |sites: &mut BTreeMap<VoterId, Site>| {
         let (began, beat) = (now, version.beat);
-        let request = Request::Renew { id: holder("a").id, version, lease, fulfilled: None };
-        version = applied(over((sites, &mut under_way), (&mut clerk, &mut pace), request, &mut now)).version;
+        let request = Request::Renew { id: holder("a").id, version, lease, completed_order: None };
+        version = applied(over((sites, &mut under_way), (&mut client, &mut pace), request, &mut now)).version;
         (now.since(began), version.beat - beat)
     };
     assert_eq!(renew(&mut sites), (Duration::from_millis(600), 1), "as the rounds of the claim before");

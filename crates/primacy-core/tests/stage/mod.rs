@@ -23,8 +23,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use primacy_core::lease::{
-    Announcement, CallError, CallId, Candidate, Config, Context, Effect, Event, Reply, Request, Sighting, Standing,
-    Wish,
+    Announcement, CallError, CallId, Candidate, Config, Context, Effect, Event, HandoverRequest, Reply, Request,
+    Sighting, Standing,
 };
 use primacy_core::select::{Rank, Turn};
 use primacy_core::{CandidateId, Instant, Label, Timing, TimingSettings};
@@ -126,10 +126,10 @@ impl Stage {
             ["look-at", at] => self.handle(name, Event::LookAt(Instant::ZERO + span(at))),
             ["retime", lease] => {
                 let timing = Timing::with_lease(span(lease)).expect("valid timing");
-                self.handle(name, Event::Retime(timing));
+                self.handle(name, Event::SetTiming(timing));
             }
             ["prefer", "never"] => self.handle(name, Event::Prefer(None)),
-            ["space", slot] => self.handle(name, Event::Space(span(slot))),
+            ["space", slot] => self.handle(name, Event::SetSlot(span(slot))),
             ["prefer", rank] => self.handle(name, Event::Prefer(Some(rank.parse().expect("a rank")))),
             ["hint"] => self.handle(name, Event::Hint),
             ["suspended"] => self.handle(name, Event::Suspended),
@@ -262,11 +262,11 @@ impl Stage {
             ["save"] => self.saved = self.row.clone(),
             ["restore"] => self.row = self.saved.clone(),
             ["restore-row"] => self.row.record = self.saved.record.clone(),
-            ["depose"] => self.row.wish(None),
-            ["promote", label] => self.row.wish(Some(Label::new(*label).expect("a valid label"))),
+            ["depose"] => self.row.handover(None),
+            ["promote", label] => self.row.handover(Some(Label::new(*label).expect("a valid label"))),
             ["promote-id", name] => {
                 let id = self.actor(name).candidate.config().id;
-                self.row.wish(Some(Label::new(id.to_string()).expect("a valid label")));
+                self.row.handover(Some(Label::new(id.to_string()).expect("a valid label")));
             }
             ["pause"] => self.row.order(|record| record.paused = true),
             ["resume"] => self.row.order(|record| record.paused = false),
@@ -329,14 +329,16 @@ fn show_request(request: &Request) -> String {
         }
         Request::Look { announce: Some(Announcement { why, rank }) } => format!("look and say, ranked {rank}: {why}"),
         Request::Acquire { expect, floor, lease, .. } => {
-            let expect = expect
-                .map_or("no row".to_owned(), |expect| format!("{} with orders {}", expect.version, expect.intent));
+            let expect = expect.map_or("no row".to_owned(), |expect| {
+                format!("{} with orders {}", expect.version, expect.order_number)
+            });
             format!("acquire {lease:?} if {expect}, above {floor}")
         }
-        Request::Renew { version, lease, fulfilled, .. } => {
+        Request::Renew { version, lease, completed_order, .. } => {
             let lease = if *lease == Timing::DEFAULT_LEASE { String::new() } else { format!(" for {lease:?}") };
-            let fulfilled = fulfilled.map_or(String::new(), |intent| format!(", orders {intent} are fulfilled"));
-            format!("renew {version}{lease}{fulfilled}")
+            let completed_order =
+                completed_order.map_or(String::new(), |order_number| format!(", orders {order_number} are completed"));
+            format!("renew {version}{lease}{completed_order}")
         }
         Request::Release { version, reason, .. } => format!("release {version}: {reason}"),
         Request::Leave => "leave".to_owned(),
@@ -368,12 +370,12 @@ fn show_sighting(sighting: &Sighting) -> String {
     if record.version.token != sighting.remembered {
         write!(shown, ", remembers {}", sighting.remembered).expect("a String takes every write");
     }
-    if record.intent > 0 {
-        write!(shown, ", orders {}", record.intent).expect("a String takes every write");
+    if record.order_number > 0 {
+        write!(shown, ", orders {}", record.order_number).expect("a String takes every write");
     }
-    match &record.wish {
-        Some(Wish::NewElection) => shown.push_str(", deposed"),
-        Some(Wish::Successor(label)) => write!(shown, ", for {label}").expect("a String takes every write"),
+    match &record.handover {
+        Some(HandoverRequest::NewElection) => shown.push_str(", deposed"),
+        Some(HandoverRequest::Successor(label)) => write!(shown, ", for {label}").expect("a String takes every write"),
         None => {}
     }
     if record.paused {

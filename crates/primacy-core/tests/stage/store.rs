@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use primacy_core::lease::{Record, Reply, Request, Sighting, Standing, Wish, row};
+use primacy_core::lease::{HandoverRequest, Record, Reply, Request, Sighting, Standing, row};
 use primacy_core::{Label, Token};
 
 /// One election's row, and what is remembered beside it.
@@ -45,13 +45,15 @@ impl Row {
     /// An operator's order.
     pub(crate) fn order(&mut self, change: impl FnOnce(&mut Record)) {
         if let Some(record) = &mut self.record {
-            record.intent += 1;
+            record.order_number += 1;
             change(record);
         }
     }
 
     /// `promote LABEL`, or `depose` if nobody is named.
-    pub(crate) fn wish(&mut self, successor: Option<Label>) {
-        self.order(|record| record.wish = Some(successor.map_or(Wish::NewElection, Wish::Successor)));
+    pub(crate) fn handover(&mut self, successor: Option<Label>) {
+        self.order(|record| {
+            record.handover = Some(successor.map_or(HandoverRequest::NewElection, HandoverRequest::Successor))
+        });
     }
 }

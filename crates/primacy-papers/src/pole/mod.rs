@@ -16,4 +16,4 @@ mod tests;
 
 pub use published::{PUBLISHED_WAIT, Proposal, Published, PublishedMessage};
 pub use repaired::Pole;
-pub use standing::{Kept, Lead, PoleSettings, Standing};
+pub use standing::{DurableState, Lead, PoleSettings, Standing};

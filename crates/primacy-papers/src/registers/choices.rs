@@ -1,4 +1,4 @@
-//! What Algorithm 1 leaves to whoever implements it, as switches.
+//! What Algorithm 1 leaves to its implementer, as switches.
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The id of a process: larger for whoever joined later.
+/// The id of a process: larger for one that joined later.
 pub(super) type Id = u64;
 
 /// DESCRIPTORS, without what nobody decides by: the counter of each id.

@@ -42,7 +42,8 @@ pub enum Word {
 ///   the transport suspects ([`Event::Down`]) is passed over, until [`Event::Up`].
 /// - **Two-sided heartbeats.** Servers ask, the leader replies: this starts elections, and is here. The leader's own watch
 ///   over the servers keeps the ring: that is `Down` and `Up`.
-/// - **Start.** The addresses are all tried at once, and answers are awaited for one heartbeat. Whoever knows a leader answers.
+/// - **Start.** The addresses are all tried at once, and answers are awaited for one heartbeat. A peer that knows a
+///   leader answers.
 /// - **Beside the paper.** [`Event::Vacant`] starts an election as a missed heartbeat does, [`Event::Led`] tells a server of a
 ///   leader, and [`Event::Refused`] means nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

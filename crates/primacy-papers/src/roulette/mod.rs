@@ -1,4 +1,4 @@
-//! The election by lot: whoever comes first collects votes, and the one with enough of them draws who should lead.
+//! The election by lot: the first to ask collects votes, and the one with enough of them draws who should lead.
 //!
 //! Two machines. [`Published`] does what `roulette.txt` prints, in both of its variants, for comparison:
 //! `docs/design/roulette.md` shows how it ends with two leaders without any fault. [`Roulette`] keeps the idea, that the one
@@ -19,7 +19,7 @@ mod tests;
 pub use launch::Launch;
 pub use odds::Odds;
 pub use published::{Majority, Published, PublishedMessage, PublishedSettings, Role, Variant};
-pub use repaired::{Kept, Message, Roulette, Settings};
+pub use repaired::{DurableState, Message, Roulette, Settings};
 
 use primacy_core::contest::PeerId;
 use primacy_core::time::below;

@@ -16,7 +16,7 @@ const WHOLE_PPM: u32 = 1_000_000;
 pub enum Variant {
     /// A vote goes over to a greater number; a candidate counts when all have answered or have had their time (rule 2).
     WaitForAll,
-    /// One vote a round, for whoever asks first; a candidate is elected with the vote that makes a majority ("modified
+    /// One vote a round, for the first that asks; a candidate is elected with the vote that makes a majority ("modified
     /// algorithm", last paragraph).
     AtMajority,
 }
@@ -151,13 +151,13 @@ struct Answer {
 /// - *Round* has no number there, and nothing says when one begins. Here a peer counts its rounds; messages carry the number;
 ///   who hears of a later round enters it, and messages of earlier ones are dropped. A candidate without a majority begins the
 ///   next round at once, a coordinator that has nobody left to draw does, and so does who has heard of no leader for three
-///   times the [patience](PublishedSettings::patience). A leader's heartbeat also tells whoever comes back, which has
+///   times the [patience](PublishedSettings::patience). A leader's heartbeat also tells one that comes back, which has
 ///   forgotten its round, what the round is.
 /// - A candidate that votes for another is none any more (rule 1). A negative answer ends a candidacy (step 4) where it says
-///   that a greater number is about; where votes go to whoever asks first it only does with the coordinator's flag.
+///   that a greater number is about; where votes go to the first that asks it only does with the coordinator's flag.
 /// - The wheel has "the numbers received from other nodes", of those who answered, whatever they answered; its own number only a
 ///   peer without others needs. That is also what makes it 2v − 1 messages.
-/// - Votes are given by whoever is asked, also by a peer that has not noticed the vacancy.
+/// - Votes are given by every peer that is asked, also by a peer that has not noticed the vacancy.
 ///
 /// Nothing is kept on disk. A grant that was refused is unknown to the paper: it begins another round.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -265,7 +265,7 @@ impl Published {
         self.greatest_ppm = self.greatest_ppm.max(number_ppm);
         let run = if number_ppm > self.settings.threshold_ppm { run + 1 } else { 0 };
         if run < self.settings.draws {
-            // Whoever is woken a little late does not draw more slowly for it.
+            // A peer that is woken a little late does not draw more slowly for it.
             self.phase = Phase::Drawing { run, at: (due + self.settings.pace).max(cx.now) };
             return;
         }

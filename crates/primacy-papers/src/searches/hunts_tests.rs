@@ -13,7 +13,7 @@ fn every_published_flaw_is_found_by_the_shortest_history() {
         let (name, breaks, steps) = (hunt.name, hunt.breaks, hunt.steps);
         let outcome = hunt.run(PATIENCE);
         println!("{name}: {} states\n{outcome}", outcome.states);
-        if outcome.counterexample() != Some((breaks, steps)) {
+        if steps.is_none_or(|steps| outcome.counterexample() != Some((breaks, steps))) {
             wrong.push((name, outcome.states, outcome.counterexample(), steps));
         }
     }

@@ -4,9 +4,8 @@ pub(crate) mod hunts;
 #[cfg(test)]
 mod hunts_tests;
 mod seeded;
-pub(crate) mod way;
 mod world;
 
-pub use hunts::{Held, Hunt, held, hunts};
+pub use hunts::{held, hunts};
 pub use seeded::{SEEDED, Seeded, Symptom};
 pub use world::{Link, Nomination, World};

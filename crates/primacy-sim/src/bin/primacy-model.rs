@@ -7,15 +7,9 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use primacy_sim::model::{
-    self, Outcome, Search, hunt_in, hunt_merged, print_hunts, print_searches, search, search_merged, timed,
-};
-use primacy_sim::{company, quorum};
-
-/// No canary needs more than seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+use primacy_sim::search::{Hunt, Search, hunts, print_hunts, print_searches, searches, timed};
+use primacy_sim::{group_model, model, quorum};
 
 const EXCEPT: &str = "--except=";
 
@@ -46,8 +40,7 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
         let is_meant = words.is_empty() || words.iter().any(|word| name.contains(word));
         is_meant && !except.contains(&name)
     };
-    let wanted = |search: &Search| is_wanted(search.name);
-    let mut good = print_searches(out, searches(quick, longer).into_iter().filter(wanted))?;
+    let mut good = print_searches(out, all_searches(quick, longer).filter(|search| is_wanted(search.name)))?;
 
     writeln!(out, "{:<40} {:>9} {:>9} {:>7}", "merged and not", "states", "merged", "time")?;
     for setup in quorum::compared().into_iter().filter(|setup| is_wanted(setup.name)) {
@@ -61,51 +54,20 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
     }
 
     writeln!(out)?;
-    Ok(good & print_hunts(out, bugs().into_iter().filter(wanted))?)
+    Ok(good & print_hunts(out, bugs().filter(|bug| is_wanted(bug.name)))?)
 }
 
-/// The complete searches, each for so many more ticks.
-fn searches(quick: bool, longer: i8) -> Vec<Search> {
-    let mut all = Vec::new();
-    for mut setup in if quick { model::smoke() } else { model::catalogue() } {
-        setup.horizon = setup.horizon.saturating_add_signed(longer);
-        all.push(Search { name: setup.name, run: Box::new(|threads| model::check(setup, threads)) });
-    }
-    for mut setup in if quick { company::smoke() } else { company::catalogue() } {
-        setup.horizon = setup.horizon.saturating_add_signed(longer);
-        all.push(Search { name: setup.name, run: Box::new(|threads| search(company::Company(setup), threads)) });
-    }
-    for mut setup in if quick { quorum::smoke() } else { quorum::catalogue() } {
-        setup.horizon = setup.horizon.saturating_add_signed(longer);
-        all.push(Search { name: setup.name, run: Box::new(|threads| search_grant(setup, threads)) });
-    }
-    all
+/// The complete searches, each for this many more ticks.
+fn all_searches(quick: bool, longer: i8) -> impl Iterator<Item = Search> {
+    let lease = searches(if quick { model::smoke() } else { model::catalogue() }, longer);
+    let registers = searches(if quick { group_model::smoke() } else { group_model::catalogue() }, longer);
+    let quorum = searches(if quick { quorum::smoke() } else { quorum::catalogue() }, longer);
+    lease.chain(registers).chain(quorum)
 }
 
 /// The planted bugs.
-fn bugs() -> Vec<Search> {
-    let mut all = Vec::new();
-    for canary in model::canaries() {
-        let name = canary.setup.name;
-        all.push(Search { name, run: Box::new(move |_| model::hunt(&canary, PATIENCE)) });
-    }
-    for company::Canary { setup, breaks } in company::canaries() {
-        let name = setup.name;
-        all.push(Search { name, run: Box::new(move |_| hunt_in(company::Company(setup), breaks, PATIENCE)) });
-    }
-    for quorum::Canary { setup, breaks } in quorum::canaries() {
-        let (name, is_merged) = (setup.name, setup.merged);
-        let model = quorum::Grant(setup);
-        let hunt = move |_| if is_merged { hunt_merged(model, breaks) } else { hunt_in(model, breaks, PATIENCE) };
-        all.push(Search { name, run: Box::new(hunt) });
-    }
-    all
-}
-
-fn search_grant(setup: quorum::Setup, threads: usize) -> Outcome {
-    let is_merged = setup.merged;
-    let model = quorum::Grant(setup);
-    if is_merged { search_merged(model, threads) } else { search(model, threads) }
+fn bugs() -> impl Iterator<Item = Hunt> {
+    hunts(model::canaries()).chain(hunts(group_model::canaries())).chain(hunts(quorum::canaries()))
 }
 
 fn is_number(text: &str) -> bool {

@@ -7,9 +7,9 @@ use primacy_core::lease::Standing;
 
 use super::{LATENESS, PEERS_SETTLE};
 use crate::node::Node;
-use crate::protocol::Company;
+use crate::profile::Profile;
 use crate::registers::Row;
-use crate::scenario::Profile;
+use crate::scenario::GroupSetup;
 use crate::world::World;
 
 impl World {
@@ -31,9 +31,14 @@ impl World {
         if !self.has_peers() {
             return Duration::from_nanos(latency + LATENESS);
         }
-        // Whoever asks voters asks twice, and they flush. One that does not answer is waited for a little.
+        // A candidate asks voters twice, and they flush. One that does not answer is waited for a little.
         let curiosity = if self.is_complete() { Duration::ZERO } else { Duration::from_millis(20) };
         Duration::from_nanos(latency * 3 + LATENESS) + curiosity
+    }
+
+    /// What a candidate leaves to each before it in line.
+    fn slot(&self) -> Duration {
+        self.longest(Timing::slot).max(self.latency())
     }
 
     /// From the end of faults to a settled leader: the candidates' longest back-off, the published bound, the windows
@@ -53,7 +58,7 @@ impl World {
             + self.longest(Timing::look_lag) * 4
             + self.longest(Timing::window) * 3
             + self.longest(|timing| timing.grace() + timing.kill())
-            + self.longest(Timing::slot) * count * 3
+            + self.slot() * count * 3
             + rounds
             + lease / 8;
         // Voters that have just restarted are bound for a lease, and connections to them are made again.
@@ -91,14 +96,23 @@ impl World {
             let starts = if alone { Duration::from_millis(2) } else { Duration::ZERO };
             let timing = self.nodes.first().map(|node| node.part.timing);
             let bound = timing.map_or(Duration::ZERO, |timing| timing.failover_bound(ahead, self.latency()));
-            return crate::nanos(bound + starts) + self.opening_bound();
+            return crate::nanos(bound + starts) + self.hinted_bound() + self.opening_bound();
         }
         let standing = Standing { ahead, ..Standing::default() };
         let own = self.longest(|timing| timing.stretched(self.scenario.longest))
             + self.longest(|timing| timing.watch_every(standing))
             + self.longest(Timing::look_lag) * 4
-            + self.longest(Timing::slot) * (ahead + self.nodes.len() as u32);
-        self.on_slowest_clock(own) + crate::nanos(self.latency() * 8) + self.opening_bound()
+            + self.slot() * (ahead + self.nodes.len() as u32);
+        self.on_slowest_clock(own) + crate::nanos(self.latency() * 8) + self.hinted_bound() + self.opening_bound()
+    }
+
+    /// How much later it is noticed that a leader is lost after a renewal that a hint has caused: nobody expects it then
+    /// ([`Timing::failover_bound`]).
+    fn hinted_bound(&self) -> u64 {
+        if self.scenario.bursts.is_none() {
+            return 0;
+        }
+        self.on_slowest_clock(self.longest(Timing::renew_every))
     }
 
     /// From when a leader hears nothing any more to the next: as if it were gone, for it withdraws what nobody has answered. It
@@ -107,13 +121,13 @@ impl World {
         self.silence_bound() + crate::nanos(self.latency())
     }
 
-    /// The same where candidates follow the `registers` protocol: whoever is in line looks as in the `lease` protocol; if
-    /// nobody is, the record is seen a round later, and asked for within a window.
-    fn succession_bound(&self, company: &Company, announced: u32) -> u64 {
+    /// The same where candidates follow the `registers` protocol: a candidate in line looks as in the `lease` protocol;
+    /// if nobody is, the record is seen a round later, and asked for within a window.
+    fn succession_bound(&self, company: &GroupSetup, announced: u32) -> u64 {
         let mut lease = Duration::from_nanos(self.present_lease());
         let regress = self.scenario.profile == Profile::Regress;
         if regress {
-            // Whoever has seen a later state waits for the longest lease that it has ever seen.
+            // A candidate that has seen a later state waits for the longest lease that it has ever seen.
             lease = lease.max(company.rounds.lease(self.longest_round(0)));
         }
         let living = |row: &Row| {
@@ -121,7 +135,7 @@ impl World {
             self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process))
         };
         let dead = self.store.registers.rows().filter(|row| !living(row)).count() as u32;
-        let spread = self.longest(Timing::slot) * (announced + dead);
+        let spread = self.slot() * (announced + dead);
         let row = self.store.row().map(|row| row.lease);
         let one = self.nodes.first().map(Node::timing);
         let settled = !regress
@@ -135,16 +149,16 @@ impl World {
                     self.longest(|timing| timing.stretched(lease))
                         + self.longest(Timing::renew_every) * 2
                         + self.longest(Timing::look_lag) * 4
-                        + self.longest(Timing::slot) * self.nodes.len() as u32
+                        + self.slot() * self.nodes.len() as u32
                         + spread,
                 ) + crate::nanos(self.latency() * 8)
             }
         };
-        own + self.reserve_bound(company)
+        own + self.hinted_bound() + self.reserve_bound(company)
     }
 
     /// What it takes longer where nobody who lives is in line.
-    fn reserve_bound(&self, company: &Company) -> u64 {
+    fn reserve_bound(&self, company: &GroupSetup) -> u64 {
         let in_line = self.nodes.iter().any(|node| {
             node.is_eligible()
                 && node.process.as_ref().is_some_and(|process| process.belief.is_none() && !process.is_deaf())
@@ -160,7 +174,11 @@ impl World {
     /// How many announcements count of candidates that do not live: those who wait leave them their turn.
     fn announced_by_dead(&self) -> u32 {
         let live = |id| self.nodes.iter().any(|node| node.process.as_ref().is_some_and(|process| process.id == id));
-        if self.has_peers() { self.dead_announcements(live) } else { self.store.stale_announcements(self.now, live) }
+        if self.has_peers() {
+            self.dead_announcements(live)
+        } else {
+            self.store.stale_announcements(self.engine.now, live)
+        }
     }
 
     /// How many candidates come before the first one that lives and hears of the store, by what each was told when it last
@@ -176,7 +194,7 @@ impl World {
     /// From an order, or a stop, to the next leader: the time that work may take to stop, and a few calls.
     pub(super) fn hand_over_bound(&self) -> u64 {
         let count = self.nodes.len() as u32 * 2 + self.announced_by_dead();
-        let own = self.longest(|timing| timing.grace() + timing.kill() + timing.slot() * count);
+        let own = self.longest(|timing| timing.grace() + timing.kill()) + self.slot() * count;
         let reserve = self.scenario.company.map_or(0, |company| self.reserve_bound(&company));
         let opening = self.opening_bound();
         self.on_slowest_clock(own) + crate::nanos(self.latency() * 12 + Duration::from_millis(1)) + reserve + opening

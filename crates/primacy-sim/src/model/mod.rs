@@ -8,20 +8,15 @@
 //! Time goes in ticks of 100 ms against a lease of one second and a drift bound of 10 %; a clock runs at 90, 100 or 110 ms
 //! a tick. Without a fault, what is due is done before time goes on, in every order.
 
-mod alike;
-mod compact;
-mod listing;
+mod catalogue;
+mod lease;
 mod node;
 mod properties;
 mod row;
-mod search;
 mod setup;
 mod world;
 
-pub use alike::{Likeness, alike};
-pub(crate) use compact::Prints;
-pub use compact::{Merged, hunt_merged, print_of, search_merged};
-pub use listing::{Search, print_hunts, print_searches, timed};
-pub use search::{Outcome, Searched, Verdict, check, hunt, hunt_in, search};
-pub use setup::{Budget, Canary, Setup, canaries, catalogue, smoke};
-pub use world::{Lease, Step, World};
+pub use catalogue::{canaries, catalogue, smoke};
+pub use lease::Lease;
+pub use setup::{Budget, Setup};
+pub use world::{Step, World};

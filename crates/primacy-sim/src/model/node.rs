@@ -228,5 +228,7 @@ fn newcomer(setup: &Setup, index: u8, incarnation: u8) -> Candidate {
     let id = CandidateId::from_bits(u128::from(incarnation) << 8 | u128::from(index + 1));
     let mut config = Config::new(id, label(index), setup.timing(usize::from(index), false));
     config.flaw = setup.flaw;
+    // Slots are far below a tick, and states that differ in how long looks took would be many.
+    config.measures_slot = false;
     Candidate::new(config)
 }

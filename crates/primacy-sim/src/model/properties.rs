@@ -1,13 +1,13 @@
 //! What must hold in every state, and what must occur in some, or the search has proved nothing.
 
 use primacy_core::Token;
-use primacy_core::lease::{Request, Wish};
-use stateright::Property;
+use primacy_core::lease::{HandoverRequest, Request};
+use stateright::{Model, Property};
 
 use super::node::{Node, Wrong, label};
 use super::row::Former;
 use super::setup::Setup;
-use super::world::{Lease, World};
+use super::world::World;
 
 /// The promise itself.
 pub(super) const INTEGRITY: &str = "integrity: at most one believes";
@@ -17,7 +17,7 @@ pub(super) const UNTHREATENED: &str = "nothing under way can take a believer's r
 pub(super) const DRAINED: &str = "no lease is given back, and none begins, while work runs";
 
 /// The properties that this setup can show.
-pub(super) fn of(setup: &Setup) -> Vec<Property<Lease>> {
+pub(super) fn of<M: Model<State = World> + AsRef<Setup>>(setup: &Setup) -> Vec<Property<M>> {
     let budget = &setup.budget;
     let mut properties = vec![
         Property::always(INTEGRITY, |_, world: &World| believers(world).count() <= 1),
@@ -47,7 +47,7 @@ pub(super) fn of(setup: &Setup) -> Vec<Property<Lease>> {
     properties
 }
 
-fn liveliness(setup: &Setup) -> Vec<Property<Lease>> {
+fn liveliness<M: Model<State = World> + AsRef<Setup>>(setup: &Setup) -> Vec<Property<M>> {
     let budget = &setup.budget;
     let mut properties = Vec::new();
     // It takes a lease and a fifth of ticks until a challenger that was told nothing leads.
@@ -78,14 +78,15 @@ fn liveliness(setup: &Setup) -> Vec<Property<Lease>> {
     if budget.orders > 0 {
         properties.push(Property::sometimes("a promoted candidate waits for a released lease", |_, world: &World| {
             let record = world.row.record.as_ref();
-            record.is_some_and(|r| r.holder.is_none() && matches!(r.wish, Some(Wish::Successor(_))))
+            record.is_some_and(|r| r.holder.is_none() && matches!(r.handover, Some(HandoverRequest::Successor(_))))
         }));
         properties.push(Property::sometimes("an order changes the leader", |_, world: &World| {
             leads_after(world, Former::Released)
         }));
-        properties.push(Property::sometimes("a wish that has come true is forgotten", |_, world: &World| {
+        properties.push(Property::sometimes("a completed hand-over is forgotten", |_, world: &World| {
             let record = world.row.record.as_ref();
-            let at_home = |r: &primacy_core::lease::Record| r.wish.is_none() && r.intent > 0 && r.version.beat >= 3;
+            let at_home =
+                |r: &primacy_core::lease::Record| r.handover.is_none() && r.order_number > 0 && r.version.beat >= 3;
             world.led.get() == 1
                 && record.is_some_and(|r| at_home(r) && r.holder.as_ref().is_some_and(|h| h.label == label(0)))
         }));
@@ -93,8 +94,8 @@ fn liveliness(setup: &Setup) -> Vec<Property<Lease>> {
     if budget.old_looks > 0 {
         properties.push(Property::sometimes(
             "one follows although what is past was shown",
-            |lease: &Lease, world: &World| {
-                world.budget.old_looks < lease.0.budget.old_looks && leads_after(world, Former::TakenOver)
+            |model: &M, world: &World| {
+                world.budget.old_looks < model.as_ref().budget.old_looks && leads_after(world, Former::TakenOver)
             },
         ));
     }

@@ -1,13 +1,12 @@
 //! All that can be at one moment, and all that can happen next.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use primacy_core::Token;
-use primacy_core::lease::{CallError, Event, Record, Request, Role, Wish};
-use stateright::{Model, Property};
+use primacy_core::lease::{CallError, Event, HandoverRequest, Record, Request, Role};
 
 use super::node::{Call, Node, Work, label};
-use super::properties;
 use super::row::Row;
 use super::setup::{Budget, Setup};
 
@@ -64,7 +63,7 @@ pub enum Step {
     /// It is told to look.
     Hint(u8),
     /// Its lease is to be shorter from now on, or as long as at first again.
-    Retime(u8),
+    SetTiming(u8),
     /// An operator wants another leader.
     Depose,
     /// An operator wants this one.
@@ -77,40 +76,6 @@ pub enum Step {
     Delete,
     /// The store loses its last change.
     Regress,
-}
-
-/// The search over a setup.
-#[derive(Clone, Debug)]
-pub struct Lease(pub Setup);
-
-impl Model for Lease {
-    type State = World;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<World> {
-        self.0.rates.iter().map(|rates| World::start(&self.0, rates)).collect()
-    }
-
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        for node in &world.nodes {
-            node_steps(world, node, steps);
-        }
-        row_steps(world, steps);
-        if world.tick < self.0.horizon && world.nodes.iter().all(|node| waits(node, world.tick)) {
-            steps.push(Step::Tick);
-        }
-    }
-
-    fn next_state(&self, world: &World, step: Step) -> Option<World> {
-        let mut next = world.clone();
-        next.take(&self.0, step)?;
-        next.forget_the_impossible();
-        Some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        properties::of(&self.0)
-    }
 }
 
 /// Whether time may go on as far as this process is concerned: nothing is due, and no call hurries.
@@ -156,7 +121,7 @@ fn node_steps(world: &World, node: &Node, steps: &mut Vec<Step>) {
         steps.push(Step::Hint(index));
     }
     if budget.retimes > 0 {
-        steps.push(Step::Retime(index));
+        steps.push(Step::SetTiming(index));
     }
     let role = candidate.view().role;
     if budget.resigns > 0 && role == Role::Leading {
@@ -207,7 +172,26 @@ fn row_steps(world: &World, steps: &mut Vec<Step>) {
 }
 
 impl World {
-    fn start(setup: &Setup, rates: &[u64]) -> Self {
+    /// What can happen next.
+    pub(super) fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+        for node in &self.nodes {
+            node_steps(self, node, steps);
+        }
+        row_steps(self, steps);
+        if self.tick < setup.horizon && self.nodes.iter().all(|node| waits(node, self.tick)) {
+            steps.push(Step::Tick);
+        }
+    }
+
+    /// What is when that has happened.
+    pub(super) fn after(&self, step: Step, setup: &Setup) -> Option<Self> {
+        let mut next = self.clone();
+        next.take(setup, step)?;
+        next.forget_the_impossible();
+        Some(next)
+    }
+
+    pub(super) fn start(setup: &Setup, rates: &[u64]) -> Self {
         let mut led = Token::NONE;
         let nodes = (0u8..).zip(rates).map(|(index, rate)| {
             let mut node = Node::new(setup, index, *rate);
@@ -293,15 +277,17 @@ impl World {
                 self.budget.hints -= 1;
                 self.handle(index, Event::Hint);
             }
-            Step::Retime(index) => {
+            Step::SetTiming(index) => {
                 self.budget.retimes -= 1;
                 let node = self.node(index);
                 node.retimed = !node.retimed;
                 let timing = setup.timing(usize::from(index), node.retimed);
-                self.handle(index, Event::Retime(timing));
+                self.handle(index, Event::SetTiming(timing));
             }
-            Step::Depose => self.order(|record| record.wish = Some(Wish::NewElection))?,
-            Step::Promote(index) => self.order(|record| record.wish = Some(Wish::Successor(label(index))))?,
+            Step::Depose => self.order(|record| record.handover = Some(HandoverRequest::NewElection))?,
+            Step::Promote(index) => {
+                self.order(|record| record.handover = Some(HandoverRequest::Successor(label(index))))?
+            }
             Step::Pause => self.order(|record| record.paused = true)?,
             Step::Resume => self.order(|record| record.paused = false)?,
             Step::Delete => {
@@ -344,7 +330,7 @@ impl World {
     fn order(&mut self, change: impl FnOnce(&mut Record)) -> Option<()> {
         self.budget.orders -= 1;
         let record = Arc::make_mut(&mut self.row).record.as_mut()?;
-        record.intent += 1;
+        record.order_number += 1;
         change(record);
         Some(())
     }
@@ -363,4 +349,15 @@ impl World {
             }
         }
     }
+}
+
+pub(super) fn describe(world: &World) -> String {
+    let mut text = format!("\n             at tick {}: row {:?}", world.tick, world.row.record);
+    for node in &world.nodes {
+        let now = node.now(world.tick);
+        let view = node.candidate.as_ref().map(|candidate| candidate.view());
+        // A `String` takes every write.
+        let _ = write!(text, "\n             {} at {now}: {:?} {:?} {view:?}", node.index, node.belief, node.work);
+    }
+    text
 }

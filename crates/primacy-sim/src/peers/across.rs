@@ -1,13 +1,13 @@
 //! The checkers where voters are exchanged: what must hold across the numbers of their memberships.
 
 use primacy_core::Token;
-use primacy_core::quorum::{Membership, VoterId};
+use primacy_core::quorum::{VoterId, VoterSet};
 
-use super::index_of;
-use super::rolls::places;
-use super::voter::{Booth, promise_on};
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
+use crate::voters::booth::{Booth, promise_on};
+use crate::voters::index_of;
+use crate::voters::post::places;
 use crate::world::World;
 
 impl World {
@@ -23,33 +23,34 @@ impl World {
 
     /// Whether nothing can be granted by any number without one of those of whom `is` is true.
     fn blocks(&self, is: impl Fn(&Booth) -> bool) -> bool {
-        let Some(exchange) = &self.peers.exchange else { return true };
+        let Some(reconfiguration) = &self.peers.reconfiguration else { return true };
         let is_free = |voter, number| self.may_answer(voter, number) && !self.booth_of(voter).is_some_and(&is);
-        exchange.present().all(|voters| !voters.is_quorum(|voter| is_free(voter, voters.number())))
+        reconfiguration.present().all(|voters| !voters.is_quorum(|voter| is_free(voter, voters.number())))
     }
 
-    /// Whether whoever `process` is has its promise from a majority of the voters that it counts with, and from so many that
-    /// nobody else can be granted anything by *any* number that a voter may still answer by.
+    /// Whether the process of this number has its promise from a majority of the voters that it counts with, and from
+    /// so many that nobody else can be granted anything by *any* number that a voter may still answer by.
     pub(super) fn is_promised_across(&self, process: u64, keeps: impl Fn(&Booth) -> bool) -> bool {
-        let Some(exchange) = &self.peers.exchange else { return false };
-        let Some(own) = exchange.counted.get(&process).and_then(|number| exchange.voters(*number)) else {
+        let Some(reconfiguration) = &self.peers.reconfiguration else { return false };
+        let Some(own) = reconfiguration.counted.get(&process).and_then(|number| reconfiguration.voters(*number)) else {
             return false;
         };
         let is_bound = |voter: &&VoterId| self.booth_of(**voter).is_some_and(&keeps);
         let is_majority =
             |voters: &std::collections::BTreeSet<VoterId>| voters.iter().filter(is_bound).count() * 2 > voters.len();
         // Once the new voters vote alone, the old ones may be gone.
-        let old_count = own.incoming().is_none() || exchange.last() == own.number();
+        let old_count = own.incoming().is_none() || reconfiguration.last() == own.number();
         (!old_count || is_majority(own.old())) && own.incoming().is_none_or(is_majority) && self.blocks(keeps)
     }
 
-    /// Whoever is granted anything from now on, by whatever number, is told of the last term that anybody has led in.
+    /// A candidate that is granted anything from now on, by whatever number, is told of the last term that anybody has
+    /// led in.
     pub(super) fn check_terms(&mut self) {
         let led = self.ledger.led();
-        if self.peers.exchange.is_none() || led == Token::NONE || !self.scenario.sound() {
+        if self.peers.reconfiguration.is_none() || led == Token::NONE || !self.scenario.sound() {
             return;
         }
-        if !self.blocks(|booth| promise_on(&booth.synced).term >= led) {
+        if !self.blocks(|booth| promise_on(&booth.synced).highest >= led) {
             self.violate(Oracle::Order, None, || {
                 format!("voters may grant something who do not know of term {led}, in which somebody has led")
             });
@@ -57,25 +58,25 @@ impl World {
     }
 
     /// Somebody has these voters, who can be no others.
-    pub(super) fn know_voters(&mut self, voters: &Membership) {
+    pub(super) fn know_voters(&mut self, voters: &VoterSet) {
         let leader = self.believed();
-        let Some(exchange) = &mut self.peers.exchange else { return };
+        let Some(reconfiguration) = &mut self.peers.reconfiguration else { return };
         let number = voters.number();
-        match exchange.voters(number).cloned() {
+        match reconfiguration.voters(number).cloned() {
             Some(known) if known == *voters => {}
             Some(known) => {
                 let (known, voters) = (places(&known), places(voters));
                 self.violate(Oracle::Voters, None, || format!("the voters are {known} and {voters}"));
             }
             None => {
-                exchange.know(voters.clone(), leader);
+                reconfiguration.know(voters.clone(), leader);
                 self.check_promises();
             }
         }
     }
 
     fn believed(&self) -> Option<Token> {
-        self.nodes.iter().filter_map(|node| node.belief(self.now)).map(|belief| belief.token).max()
+        self.nodes.iter().filter_map(|node| node.belief(self.engine.now)).map(|belief| belief.token).max()
     }
 
     /// Some voter's disk has other voters by now.
@@ -83,11 +84,11 @@ impl World {
         let leader = self.believed();
         let number = self.number();
         let has = |voter, least: u64| self.booth_of(voter).is_some_and(|booth| booth.number() >= Some(least));
-        let Some(exchange) = &self.peers.exchange else { return };
-        let voted = |voters: &&Membership| voters.is_quorum(|voter| has(voter, voters.number()));
-        let Some(later) = exchange.present().filter(voted).map(Membership::number).max() else { return };
-        let Some(exchange) = &mut self.peers.exchange else { return };
-        let stays = exchange.take_effect(later, number, leader);
+        let Some(reconfiguration) = &self.peers.reconfiguration else { return };
+        let voted = |voters: &&VoterSet| voters.is_quorum(|voter| has(voter, voters.number()));
+        let Some(later) = reconfiguration.present().filter(voted).map(VoterSet::number).max() else { return };
+        let Some(reconfiguration) = &mut self.peers.reconfiguration else { return };
+        let stays = reconfiguration.take_effect(later, number, leader);
         if stays {
             self.saw(Sometimes::LedThrough);
         }

@@ -1,5 +1,5 @@
-//! Elections among peers: the production voters and clerks beside the candidates, on disks that fail and over a network that
-//! loses, delays and is cut.
+//! Elections among peers: the production voters and quorum clients beside the candidates, on disks that fail and over a
+//! network that loses, delays and is cut.
 //!
 //! A voter's process is that of the product ([`VoterHost`](primacy_core::quorum::VoterHost)). Who carries frames is written anew here,
 //! after `crates/primacy/src/peers`: one connection for each asker and voter, made again when it breaks. What is simulated and what is
@@ -8,100 +8,24 @@
 mod across;
 mod chooser;
 mod client;
+mod config;
 mod drive;
-mod exchange;
 mod operators;
 mod pool;
 mod promises;
-mod rolls;
-mod setting;
+mod reconfiguration;
 mod strikes;
-mod tcp;
 mod voter;
+mod ways;
 mod wire;
 
-use primacy_core::Instant;
-use primacy_core::quorum::{Membership, VoterId};
+use primacy_core::quorum::VoterSet;
 
-use crate::slots::Slots;
+use crate::voters::booth::{Booth, Disk};
+use crate::voters::client::Heard;
+use crate::voters::wire::Cuts;
+use crate::voters::{What, voter_id};
 use crate::world::World;
-use client::Client;
-use exchange::Exchange;
-use promises::Ledger;
-use voter::{Booth, Disk};
-use wire::{Connection, Cuts, Frame};
-
-pub use chooser::Chooser;
-pub(crate) use operators::Meant;
-pub(crate) use setting::Setting;
-
-/// What there is beside the candidates.
-#[derive(Debug, Default)]
-pub(crate) struct Peers {
-    booths: Vec<Booth>,
-    clients: Slots<Client>,
-    connections: Slots<Connection>,
-    cuts: Cuts,
-    ledger: Ledger,
-    /// Where voters are exchanged.
-    exchange: Option<Box<Exchange>>,
-}
-
-/// Something that will happen among peers.
-#[derive(Debug)]
-pub(crate) enum What {
-    /// A voter's process is started, if there is none.
-    Start { voter: usize },
-    /// A stopped voter may go on.
-    Resume { voter: usize },
-    /// What was to be flushed is on disk, or is not.
-    Flushed { voter: usize, life: u64 },
-    /// A voter's promise may have ended.
-    Ends { voter: usize, life: u64 },
-    /// A connection is made, or has failed by then.
-    Dialed { connection: u64, by: u64 },
-    /// Frames reach an end of a connection.
-    Arrive { connection: u64, at_voter: bool },
-    /// One frame does, that keeps no order.
-    Stray { connection: u64, at_voter: bool, frame: Box<Frame> },
-    /// A sender looks whether something must be sent again.
-    Resend { connection: u64, at_voter: bool },
-    /// An asker waits no longer for an answer over a connection.
-    Silent { client: u64, connection: u64 },
-    /// An asker makes a connection anew.
-    Redial { client: u64, connection: u64 },
-    /// An asker may have to ask again, or waits no longer for those that are not needed.
-    Due { client: u64, at: Instant },
-    /// An asker other than a candidate gives up.
-    GiveUp { client: u64, calls: u64 },
-    /// An operator tries again.
-    Retry { client: u64 },
-    /// A voter that has started asks the others whether there are later voters.
-    Inquire { voter: usize, life: u64 },
-    /// A voter that was taken out ends.
-    Leaves { voter: usize, life: u64 },
-    /// Operators are about to exchange voters.
-    Exchange,
-    /// Whoever exchanges voters goes on after it has waited.
-    GoOn { client: u64, tag: u64 },
-    /// Whoever exchanges voters is killed.
-    Drop { client: u64 },
-    /// The adversary strikes.
-    Strike,
-    /// Somebody's score changes.
-    Score,
-    /// Faults have ended.
-    Healed,
-}
-
-fn voter_id(voter: usize) -> VoterId {
-    VoterId::from_bits(voter as u128 + 1)
-}
-
-/// The place of a voter: whoever had it before had another identity.
-fn index_of(voter: VoterId) -> usize {
-    usize::try_from(voter.to_bits() & u128::from(u32::MAX)).unwrap_or(usize::MAX).wrapping_sub(1)
-}
 
 impl World {
     /// Whether the lease is granted by voters here, and not by a store.
@@ -115,14 +39,14 @@ impl World {
         let hosts = setting.voters + self.nodes.len() + 1;
         self.peers.cuts = Cuts::among(hosts);
         self.peers.booths = setting.ppm.iter().zip(0..).map(|(ppm, v)| Booth::new(*ppm, voter_id(v))).collect();
-        let (voters, first) = (self.membership(), setting.first());
+        let (voters, first) = (self.voter_set(), setting.first());
         for booth in self.peers.booths.iter_mut().take(first) {
             booth.synced = Disk::of(voters.clone());
             booth.kept = booth.synced.clone();
         }
-        self.begin_exchange();
+        self.begin_reconfiguration();
         for voter in 0..self.peers.booths.len() {
-            let soon = self.rng.below(crate::nanos(self.scenario.longest) / 8);
+            let soon = self.engine.rng.below(crate::nanos(self.scenario.longest) / 8);
             self.after_peers(soon, What::Start { voter });
         }
         self.plan_strike();
@@ -140,14 +64,13 @@ impl World {
             What::Arrive { connection, at_voter } => self.arrive_frames(connection, at_voter),
             What::Resend { connection, at_voter } => self.resend(connection, at_voter),
             What::Stray { connection, at_voter, frame } => self.arrive_stray(connection, at_voter, *frame),
-            What::Silent { client, connection } => self.hear(client, client::Heard::Silence { connection }),
-            What::Redial { client, connection } => self.hear(client, client::Heard::Redial { connection }),
-            What::Due { client, at } => self.hear(client, client::Heard::Due { at }),
+            What::Tick { client, place, at } => self.hear(client, Heard::Tick { place, at }),
+            What::Due { client, at } => self.hear(client, Heard::Due { at }),
             What::GiveUp { client, calls } => self.give_up(client, calls),
             What::Retry { client } => self.retry_errand(client),
             What::Inquire { voter, life } => self.inquire(voter, life),
             What::Leaves { voter, life } => self.leaves(voter, life),
-            What::Exchange => self.exchange_voters(),
+            What::Reconfigure => self.reconfigure(),
             What::GoOn { client, tag } => self.go_on(client, tag),
             What::Drop { client } => self.drop_drive(client),
             What::Strike => self.strike_peers(),
@@ -161,9 +84,9 @@ impl World {
     }
 
     /// Those who vote at first.
-    fn membership(&self) -> Membership {
+    fn voter_set(&self) -> VoterSet {
         let first = self.scenario.peers.as_ref().map_or(0, |setting| setting.first());
         let voters = (0..first).map(voter_id).collect();
-        Membership::new(voters).expect("every world of peers has voters")
+        VoterSet::new(voters).expect("every world of peers has voters")
     }
 }

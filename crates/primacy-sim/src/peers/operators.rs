@@ -1,47 +1,24 @@
-//! Operators and wardens, who ask voters for something once: as `primacy`'s desk and testament do.
+//! Operators and wardens, who ask voters for something once: as `primacy`'s admin and release do.
 
-use primacy_core::lease::row::{Order, OrderKind};
-use primacy_core::lease::{CallError, EndReason, Record, Reply, Request, Version, Wish};
-use primacy_core::quorum::{OrderVerdict, Orders};
-use primacy_core::{CandidateId, Token};
+use primacy_core::CandidateId;
+use primacy_core::lease::row::OrderKind;
+use primacy_core::lease::{CallError, EndReason, HandoverRequest, Reply, Request, Version};
+use primacy_core::quorum::OrderVerdict;
 
-use super::What;
-use super::client::{Plan, Who};
 use crate::clock::Clock;
 use crate::tally::Sometimes;
+use crate::voters::What;
+use crate::voters::client::{Plan, Who};
+use crate::voters::errand::{Errand, Meant, judge};
 use crate::world::World;
-
-/// What an operator wants done.
-#[derive(Debug)]
-pub(crate) struct Errand {
-    order: OrderKind,
-    meant: Meant,
-    /// It goes on until it has come through.
-    pub(super) insists: bool,
-    /// The orders that it is telling, once it has looked.
-    telling: Option<Orders>,
-}
-
-/// Which leadership an operator means.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Meant {
-    /// Whichever there is.
-    Any,
-    /// The one with this token.
-    This(Token),
-    /// The one that is seen.
-    Seen,
-    /// The one before that.
-    Former,
-}
 
 impl World {
     /// An operator goes about an order.
     pub(crate) fn order_peers(&mut self, order: OrderKind, meant: Meant, insists: bool) {
-        self.trace.hash(&(self.now, &order));
+        self.engine.trace.hash(&(self.engine.now, &order));
         self.log(None, || format!("an operator is about to order {order:?}"));
         let host = self.peers.cuts.hosts().saturating_sub(1);
-        let clock = Clock::new(self.now, 0, 0);
+        let clock = Clock::new(self.engine.now, 0, 0);
         let errand = Errand { order, meant, insists, telling: None };
         let client = self.new_client(Who::Operator(errand), CandidateId::from_bits(0), host, clock);
         self.look_for_errand(client);
@@ -49,7 +26,7 @@ impl World {
 
     pub(super) fn retry_errand(&mut self, client: u64) {
         match self.peers.clients.get(client).map(|client| &client.who) {
-            Some(Who::Exchanger(_)) => self.plan(client, Plan::Exchange),
+            Some(Who::Reconfiguration(_)) => self.plan(client, Plan::Reconfigure),
             Some(_) => self.look_for_errand(client),
             None => {}
         }
@@ -68,9 +45,9 @@ impl World {
 
     /// What an operator was told.
     pub(super) fn errand_hears(&mut self, number: u64, result: Result<Reply, CallError>) {
-        let entropy = self.rng.bits();
+        let entropy = self.engine.rng.bits();
         let Some(client) = self.peers.clients.get_mut(number) else { return };
-        let mut known = client.clerk.orders().clone();
+        let mut known = client.quorum.client().orders().clone();
         let Who::Operator(errand) = &mut client.who else { return };
         let telling = errand.telling.take();
         match (result, telling) {
@@ -104,9 +81,9 @@ impl World {
             (Ok(Reply::Seen(_)), Some(orders)) => match &errand.order {
                 OrderKind::Pause => self.peers.ledger.paused(orders.paused.count),
                 OrderKind::Promote { successor, .. } => {
-                    self.peers.ledger.wished(Some(Wish::Successor(successor.clone())));
+                    self.peers.ledger.ordered_handover(Some(HandoverRequest::Successor(successor.clone())));
                 }
-                OrderKind::Depose { .. } => self.peers.ledger.wished(None),
+                OrderKind::Depose { .. } => self.peers.ledger.ordered_handover(None),
                 OrderKind::Resume => {}
             },
             (Ok(Reply::Conflict(_)), _) => self.saw(Sometimes::Refused),
@@ -122,27 +99,10 @@ impl World {
         let known = self.peers.clients.iter().find(|(_, client)| is_it(&client.who, client.id));
         let known = known.map(|(number, _)| number);
         let host = self.scenario.peers.as_ref().map_or(0, |setting| setting.hosts[n]);
-        let clock = Clock::new(self.now, 0, self.nodes[n].ppm);
+        let clock = Clock::new(self.engine.now, 0, self.nodes[n].ppm);
         let number = known.unwrap_or_else(|| self.new_client(Who::Warden { node: n }, id, host, clock));
         let request = Request::Release { id, version, reason: EndReason::Died };
         let patience = crate::nanos(self.nodes[n].part.timing.call_timeout());
         self.plan_in_time(number, Plan::Call(request), patience);
     }
-}
-
-fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: u64) -> OrderVerdict {
-    let seen = record.version.token;
-    let token = match errand.meant {
-        Meant::Any => None,
-        Meant::This(token) => Some(token),
-        Meant::Seen => Some(seen),
-        Meant::Former => Token::new(seen.get().saturating_sub(1)),
-    };
-    let order = Order { kind: errand.order.clone(), token };
-    if !errand.insists {
-        return known.judge(record, live, &order, entropy);
-    }
-    // An operator that insists knows of a pause that this look has not shown, and its own order is to come after that.
-    let record = Record { paused: known.paused.value, ..record.clone() };
-    known.judge(&record, live, &order, entropy)
 }

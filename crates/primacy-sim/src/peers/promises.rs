@@ -1,73 +1,28 @@
-//! The checkers among peers: a majority keeps its promise to whoever believes, in memory and on disk; what a voter has told it
-//! does not forget; no claim goes against an order that is in place.
+//! The checkers among peers: a majority keeps its promise to the candidate that believes, in memory and on disk; what a
+//! voter has told it does not forget; no claim goes against an order that is in place.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use primacy_core::lease::{CallError, Reply, Wish};
-use primacy_core::quorum::{Answer, Ask, Counts, Durable, VoterId};
+use primacy_core::lease::{CallError, HandoverRequest, Reply};
+use primacy_core::quorum::{Answer, Ask, Durable};
 use primacy_core::{CandidateId, Instant, Token};
 
-use super::client::Client;
-use super::voter::{Booth, Life, promise_on};
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
+use crate::voters::booth::{Booth, Life, promise_on};
+use crate::voters::client::Client;
+use crate::voters::ledger::{Ledger, Told};
 use crate::world::World;
 
-/// What the checkers remember.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    /// The last pause that an operator was told of, and the last order of that register that was ever sent. One that was
-    /// refused or not answered may come later than one that was: with some voter it may be.
-    paused: u64,
-    sent: u64,
-    /// Terms that were claimed although such a pause was in place, and by whom.
-    against: BTreeSet<(Token, CandidateId)>,
-    /// The last claim of each asker: its call, and the term.
-    claims: BTreeMap<u64, (u64, Token)>,
-    /// Whom an operator wants to lead, since they said so.
-    wished: Option<Wish>,
-    /// Terms that were released by whoever led.
-    released: BTreeSet<Token>,
-    /// To whom each term was granted.
-    granted: BTreeMap<Token, CandidateId>,
-    /// What each voter has told last.
-    told: BTreeMap<VoterId, Told>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Told {
-    term: Token,
-    holder: Option<CandidateId>,
-    released: bool,
-    orders: Counts,
-    fulfilled: u64,
-}
-
-impl Ledger {
-    pub(super) fn paused(&mut self, count: u64) {
-        self.paused = self.paused.max(count);
-    }
-
-    pub(super) fn wished(&mut self, wish: Option<Wish>) {
-        self.wished = wish;
-    }
-
-    pub(super) fn sent(&mut self, count: u64) {
-        self.sent = self.sent.max(count);
-    }
-}
-
 impl World {
-    /// The inductive oracle: whoever believes has a majority of voters that is bound to it beyond that, however clocks run
-    /// from now on within their bounds, and whichever of the voters restart now.
+    /// The inductive oracle: a candidate that believes has a majority of voters that is bound to it beyond that,
+    /// however clocks run from now on within their bounds, and whichever of the voters restart now.
     pub(crate) fn check_promises(&mut self) {
         if !self.scenario.sound() {
             return;
         }
         for n in 0..self.nodes.len() {
-            if self.nodes[n].belief(self.now).is_some() && !self.is_promised(n) {
+            if self.nodes[n].belief(self.engine.now).is_some() && !self.is_promised(n) {
                 let booths = self.peers.booths.iter().enumerate();
-                let now = self.now;
+                let now = self.engine.now;
                 let all: Vec<String> = booths.map(|(v, booth)| format!("v{v} {}", booth.describe(now))).collect();
                 let token = self.nodes[n].belief(now).map(|belief| belief.token);
                 self.violate(Oracle::Binding, Some(n), || {
@@ -81,8 +36,8 @@ impl World {
     /// Whether a majority is bound to this believer.
     pub(crate) fn is_promised(&self, n: usize) -> bool {
         let Some(process) = &self.nodes[n].process else { return false };
-        let Some(belief) = process.belief(self.now) else { return false };
-        let left = u128::from(crate::nanos(belief.until.since(process.clock.read(self.now))));
+        let Some(belief) = process.belief(self.engine.now) else { return false };
+        let left = u128::from(crate::nanos(belief.until.since(process.clock.read(self.engine.now))));
         let slowest = u128::from(1_000_000 - self.nodes[n].part.timing.drift_ppm());
         let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
         let fastest = u128::from(1_000_000 + drift_ppm);
@@ -97,7 +52,7 @@ impl World {
             let on_disk = supports(promise_on(&booth.synced)) && lasts(restarted(promise_on(&booth.synced)));
             let in_memory = match &booth.life {
                 Some(life) => {
-                    let own = life.clock.read(self.now);
+                    let own = life.clock.read(self.engine.now);
                     let bound = life.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
                     life.voter().is_some_and(|voter| supports(voter.durable())) && lasts(u128::from(bound))
                 }
@@ -105,7 +60,7 @@ impl World {
             };
             on_disk && in_memory
         };
-        if self.peers.exchange.is_some() {
+        if self.peers.reconfiguration.is_some() {
             self.is_promised_across(process.number, keeps)
         } else {
             self.is_majority(keeps)
@@ -114,8 +69,8 @@ impl World {
 
     fn is_majority(&self, is: impl Fn(&Booth) -> bool) -> bool {
         let booths = &self.peers.booths;
-        if let Some(exchange) = &self.peers.exchange {
-            return exchange.latest().is_quorum(|voter| self.booth_of(voter).is_some_and(&is));
+        if let Some(reconfiguration) = &self.peers.reconfiguration {
+            return reconfiguration.latest().is_quorum(|voter| self.booth_of(voter).is_some_and(&is));
         }
         booths.iter().filter(|booth| is(booth)).count() * 2 > booths.len()
     }
@@ -124,11 +79,12 @@ impl World {
     pub(super) fn check_memory(&mut self, v: usize, answer: &Answer) {
         let view = &answer.view;
         let now = Told {
+            highest: view.highest,
             term: view.term,
             holder: view.holder.as_ref().map(|holder| holder.id),
             released: view.released,
             orders: view.orders.counts(),
-            fulfilled: view.fulfilled,
+            completed_order: view.completed_order,
         };
         let id = self.peers.booths[v].id;
         let Ledger { told, granted, .. } = &mut self.peers.ledger;
@@ -136,10 +92,14 @@ impl World {
         let same = now.term == told.term && (now.holder == told.holder || told.holder.is_none());
         // To whom the term was granted, from somebody to whom it was not.
         let comes_over = now.term == told.term && !same && now.holder == granted.get(&now.term).copied();
-        let keeps = (now.term > told.term || comes_over || (same && (now.released || !told.released)))
-            && now.orders.wish >= told.orders.wish
+        // To a leader whose term was granted, from somebody who was not granted a later one in time.
+        let comes_back = now.term < told.term && now.holder == granted.get(&now.term).copied();
+        let moves = now.term > told.term || comes_over || comes_back;
+        let keeps = (moves || (same && (now.released || !told.released)))
+            && now.highest >= told.highest
+            && now.orders.handover >= told.orders.handover
             && now.orders.paused >= told.orders.paused
-            && now.fulfilled >= told.fulfilled;
+            && now.completed_order >= told.completed_order;
         let before = std::mem::replace(told, now.clone());
         if !keeps {
             self.violate(Oracle::Memory, None, || format!("v{v} has told {before:?}, and now it tells {now:?}"));
@@ -161,7 +121,9 @@ impl World {
             ledger.against.insert((term, client.id));
         }
         if let Some((_, last)) = former.filter(|(_, last)| *last >= term) {
-            self.violate(Oracle::Numbers, None, || format!("whoever has claimed term {last} claims term {term}"));
+            self.violate(Oracle::Numbers, None, || {
+                format!("the candidate that has claimed term {last} claims term {term}")
+            });
         }
     }
 
@@ -186,8 +148,8 @@ impl World {
             });
         }
         let label = &self.nodes[n].part.label;
-        let is_meant = |wished: &mut Wish| id.is_some_and(|id| wished.names(id, label));
-        if self.peers.ledger.wished.take_if(is_meant).is_some() {
+        let is_meant = |handover: &mut HandoverRequest| id.is_some_and(|id| handover.names(id, label));
+        if self.peers.ledger.handover.take_if(is_meant).is_some() {
             self.saw(Sometimes::Successor);
         }
         if former > Token::NONE {
@@ -216,26 +178,7 @@ impl World {
 
     /// How many at most wait as far as voters know, and are not alive.
     pub(crate) fn dead_announcements(&self, live: impl Fn(CandidateId) -> bool) -> u32 {
-        let dead = |booth: &Booth| booth.waiting(self.now).into_iter().filter(|id| !live(*id)).count();
+        let dead = |booth: &Booth| booth.waiting(self.engine.now).into_iter().filter(|id| !live(*id)).count();
         self.peers.booths.iter().map(dead).max().unwrap_or_default() as u32
-    }
-}
-
-impl Booth {
-    pub(super) fn describe(&self, now: u64) -> String {
-        let holder = |durable: &Durable| {
-            let holder = durable.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
-            format!("{} of {holder}{}", durable.term, if durable.released.is_some() { ", released" } else { "" })
-        };
-        let on_disk = holder(promise_on(&self.synced)) + &self.number_on_disk();
-        match &self.life {
-            None => format!("({on_disk} on its disk, is down)"),
-            Some(life) => {
-                let own = life.clock.read(now);
-                let bound = life.bound_until(own).map_or(std::time::Duration::ZERO, |until| until.since(own));
-                let held = life.voter().map_or_else(|| "nothing".to_owned(), |voter| holder(voter.durable()));
-                format!("({on_disk} on its disk, {held}, bound for {bound:?})")
-            }
-        }
     }
 }

@@ -3,20 +3,21 @@
 use primacy_core::Token;
 use primacy_core::lease::OrderKind;
 
-use super::What;
-use super::client::{Client, Who};
-use super::setting::{Rates, Strike};
-use super::voter::{Booth, Life};
 use crate::node::{Node, StallKind};
-use crate::scenario::{Profile, draw_ppm};
-use crate::tally::{Fault, Sometimes};
+use crate::profile::{Profile, draw_ppm};
+use crate::tally::{Fault, Skipped, Sometimes};
+use crate::voters::What;
+use crate::voters::booth::{Booth, Life};
+use crate::voters::client::{Client, Who};
+use crate::voters::index_of;
+use crate::voters::setting::{Rates, Strike};
 use crate::world::World;
 
 impl World {
     pub(super) fn plan_strike(&mut self) {
         let every = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.strike_every);
         if every > 0 {
-            let wait = self.rng.between(every / 8, every * 2);
+            let wait = self.engine.rng.between(every / 8, every * 2);
             self.after_peers(wait, What::Strike);
         }
     }
@@ -29,15 +30,15 @@ impl World {
         self.plan_strike();
         let Some(setting) = &self.scenario.peers else { return };
         let (strikes, aim, voters) = (setting.rates.strikes, setting.rates.aim, setting.voters);
-        let Some(kind) = self.rng.weighted(strikes.iter().copied()) else { return };
+        let Some(kind) = self.engine.rng.weighted(strikes.iter().copied()) else { return };
         let hosts = self.peers.cuts.hosts() as u64;
-        let leader = (0..self.nodes.len()).find(|n| self.nodes[*n].belief(self.now).is_some());
+        let leader = (0..self.nodes.len()).find(|n| self.nodes[*n].belief(self.engine.now).is_some());
         let leaders_host = leader.and_then(|n| self.scenario.peers.as_ref().map(|setting| setting.hosts[n]));
-        let aims = self.rng.chance(aim);
-        let host = leaders_host.filter(|_| aims).unwrap_or(self.rng.below(hosts) as usize);
-        let v = Some(host).filter(|host| *host < voters).unwrap_or(self.rng.below(voters as u64) as usize);
+        let aims = self.engine.rng.chance(aim);
+        let host = leaders_host.filter(|_| aims).unwrap_or(self.engine.rng.below(hosts) as usize);
+        let v = Some(host).filter(|host| *host < voters).unwrap_or(self.engine.rng.below(voters as u64) as usize);
         let lease = crate::nanos(self.scenario.longest);
-        let until = self.now + self.rng.spread(lease / 32, lease * 3);
+        let until = self.engine.now + self.engine.rng.spread(lease / 32, lease * 3);
         self.strike_one(Strike::ALL[kind], host, v, until);
     }
 
@@ -60,7 +61,7 @@ impl World {
                 self.stop_voter(v, until);
                 self.peers.booths[v].was_suspended = true;
                 for n in self.nodes_on(v) {
-                    let wait = until - self.now;
+                    let wait = until - self.engine.now;
                     self.stall(n, StallKind::Suspend, wait, true);
                 }
             }
@@ -84,7 +85,7 @@ impl World {
                 }
             }
             Strike::CutPair => {
-                let other = self.rng.below(self.peers.cuts.hosts() as u64) as usize;
+                let other = self.engine.rng.below(self.peers.cuts.hosts() as u64) as usize;
                 self.fault(Fault::CutOneWay);
                 self.log(None, || lasts(format!("host {other} does not hear host {host}")));
                 self.peers.cuts.cut(host, other, until);
@@ -92,7 +93,7 @@ impl World {
             Strike::Halves => {
                 self.fault(Fault::CutHalves);
                 let hosts = self.peers.cuts.hosts();
-                let sides: Vec<bool> = (0..hosts).map(|_| self.rng.chance(500_000)).collect();
+                let sides: Vec<bool> = (0..hosts).map(|_| self.engine.rng.chance(500_000)).collect();
                 self.log(None, || lasts(format!("the network falls apart: {sides:?}")));
                 self.cut_where(until, |from, to| sides[from] != sides[to]);
             }
@@ -127,7 +128,7 @@ impl World {
     fn stop_voter(&mut self, v: usize, until: u64) {
         if self.peers.booths[v].stopped_until < until {
             self.peers.booths[v].stopped_until = until;
-            self.after_peers(until - self.now, What::Resume { voter: v });
+            self.after_peers(until - self.engine.now, What::Resume { voter: v });
         }
     }
 
@@ -142,8 +143,8 @@ impl World {
 
     fn slew_voter(&mut self, v: usize) {
         let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
-        let ppm = draw_ppm(drift_ppm, self.scenario.profile, &mut self.rng);
-        let now = self.now;
+        let ppm = draw_ppm(drift_ppm, self.scenario.profile, &mut self.engine.rng);
+        let now = self.engine.now;
         self.fault(Fault::Slewed);
         let booth = &mut self.peers.booths[v];
         booth.ppm = ppm;
@@ -160,13 +161,13 @@ impl World {
         let voters = setting.voters;
         setting.strays = false;
         self.peers.cuts.heal();
-        self.exchange_must_end();
+        self.reconfiguration_must_end();
         let spare = if self.scenario.profile == Profile::Calm { 0 } else { (voters - 1) / 2 };
-        let buried = if self.rng.chance(300_000) { self.rng.below(spare as u64 + 1) as usize } else { 0 };
-        let first = self.rng.below(voters as u64) as usize;
+        let buried = if self.engine.rng.chance(300_000) { self.engine.rng.below(spare as u64 + 1) as usize } else { 0 };
+        let first = self.engine.rng.below(voters as u64) as usize;
         for v in 0..voters {
             let booth = &mut self.peers.booths[v];
-            (booth.stopped_until, booth.disk_stands_until) = (self.now, self.now);
+            (booth.stopped_until, booth.disk_stands_until) = (self.engine.now, self.engine.now);
             booth.next_flush_fails = false;
             booth.forget_unread();
             self.hurry_flush(v, flush_max);
@@ -185,16 +186,19 @@ impl World {
     /// Nothing of before is on its way, and the election goes on.
     pub(super) fn healed(&mut self) {
         self.renew_connections();
-        self.finish_exchange();
+        self.finish_reconfiguration();
         self.give_order(OrderKind::Resume, None);
     }
 
     /// One voter restarts, if the others are enough for this leader: nobody must be unseated by that.
     pub(crate) fn restart_a_voter(&mut self, leader: (usize, Token)) {
-        let running: Vec<usize> = self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.now)).collect();
+        let running: Vec<usize> =
+            self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.engine.now)).collect();
         let backing = running.iter().filter(|v| self.backs(**v, leader)).count();
-        if backing.saturating_sub(1) * 2 > self.voting().len() {
-            let v = *self.rng.pick(&running);
+        if running.is_empty() || (!self.scenario.unspared && backing.saturating_sub(1) * 2 <= self.voting().len()) {
+            self.tally.skip(Skipped::Restart);
+        } else {
+            let v = *self.engine.rng.pick(&running);
             self.kill_voter(v);
             self.after_peers(5_000_000, What::Start { voter: v });
             self.saw(Sometimes::CalmRestart);
@@ -203,11 +207,11 @@ impl World {
 
     /// Whether all who vote can support this leader, so that no exchange leaves it without a majority.
     pub(super) fn all_back(&self, leader: (usize, Token)) -> bool {
-        self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.now)).all(|v| self.backs(v, leader))
+        self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.engine.now)).all(|v| self.backs(v, leader))
     }
 
     /// Whether this leader can count on a voter in the calm. It cannot before the connection is made that it began when packets were
-    /// lost; nor on one that has supported another in a later term in vain, until somebody leads in a term beyond that. It does not ask how
+    /// lost; nor on one that has supported another in a later term in vain, until that is over and it has come back. It does not ask how
     /// long either has been so: a connection that never comes back leaves these drills out, and is not found by them.
     fn backs(&self, v: usize, (leader, token): (usize, Token)) -> bool {
         let booth = &self.peers.booths[v];
@@ -222,10 +226,11 @@ impl World {
         let host = setting.hosts[n];
         let mut others = (0..self.nodes.len()).filter(|other| setting.hosts[*other] != host);
         let can_lead = |node: &Node| node.process.is_some() && node.is_eligible();
-        let enough = |booth: &Booth| booth.runs(self.now);
+        let enough = |booth: &Booth| booth.runs(self.engine.now);
         let voting = self.voting();
         let voters = voting.iter().filter(|v| **v != host && enough(&self.peers.booths[**v])).count();
         if !others.any(|other| can_lead(&self.nodes[other])) || voters * 2 <= voting.len() {
+            self.tally.skip(Skipped::Deafness);
             return false;
         }
         self.log(None, || format!("host {host} hears nothing any more"));
@@ -253,7 +258,7 @@ impl World {
     /// All connections are made anew, and nothing is on its way.
     pub(super) fn renew_connections(&mut self) {
         // Operators that are about to do something go home.
-        self.peers.clients.retain(|client| !matches!(client.who, Who::Operator(_) | Who::Exchanger(_)));
+        self.peers.clients.retain(|client| !matches!(client.who, Who::Operator(_) | Who::Reconfiguration(_)));
         for number in self.peers.clients.numbers() {
             for voter in 0..self.peers.booths.len() {
                 self.broken(number, voter);
@@ -264,14 +269,15 @@ impl World {
 
     /// Whether all voters answer, and are heard.
     pub(crate) fn is_complete(&self) -> bool {
-        !self.peers.cuts.are_open(self.now) && self.voting().into_iter().all(|v| self.peers.booths[v].runs(self.now))
+        !self.peers.cuts.are_open(self.engine.now)
+            && self.voting().into_iter().all(|v| self.peers.booths[v].runs(self.engine.now))
     }
 
     /// Who votes, while nobody is exchanged.
     fn voting(&self) -> Vec<usize> {
-        match &self.peers.exchange {
+        match &self.peers.reconfiguration {
             None => (0..self.peers.booths.len()).collect(),
-            Some(exchange) => exchange.latest().voters().map(super::index_of).collect(),
+            Some(reconfiguration) => reconfiguration.latest().voters().map(index_of).collect(),
         }
     }
 }

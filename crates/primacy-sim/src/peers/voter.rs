@@ -1,122 +1,28 @@
 //! A voter's host: the process that answers, one question after the other, what its disk has, and how both are lost.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::LazyLock;
 
-use primacy_core::quorum::{
-    Answer, Ask, Durable, DurableState, Membership, Orders, Query, Voter, VoterHost, VoterId, VoterState,
-};
-use primacy_core::{CandidateId, ElectionName, Instant};
+use primacy_core::quorum::{Answer, Ask, Inquiry, Query, VoterHost, VoterId, VoterSet};
+use primacy_core::{ElectionName, Instant};
 
-use super::What;
-use super::rolls::Post;
-use super::wire::{Frame, Question, Told};
 use crate::clock::Clock;
 use crate::planted::DriverFlaw;
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
 use crate::tally::{Fault, Sometimes};
+use crate::voters::What;
+use crate::voters::booth::{Disk, Life, promise_on};
+use crate::voters::post::Post;
+use crate::voters::wire::{Frame, Question, Told};
 use crate::world::World;
-
-/// Where one voter lives.
-#[derive(Debug)]
-pub(super) struct Booth {
-    /// The error of its clock's rate.
-    pub(super) ppm: i32,
-    /// Whose folder is there.
-    pub(super) id: VoterId,
-    pub(super) life: Option<Life>,
-    /// What is on disk, whatever happens.
-    pub(super) synced: Disk,
-    /// What a process that starts now would read.
-    pub(super) kept: Disk,
-    /// Nothing of it runs.
-    pub(super) stopped_until: u64,
-    /// Its machine was suspended, and its process has not gone on since.
-    pub(super) was_suspended: bool,
-    /// Its machine has no power: not even its network answers.
-    pub(super) is_off: bool,
-    pub(super) dead_for_good: bool,
-    pub(super) disk_stands_until: u64,
-    pub(super) next_flush_fails: bool,
-}
-
-/// What a voter's file has.
-pub(super) type Disk = DurableState<Membership>;
-
-/// What a file has of the one election of a world.
-pub(super) fn promise_on(disk: &Disk) -> &Durable {
-    static NONE: LazyLock<Durable> = LazyLock::new(Durable::default);
-    disk.elections.values().next().unwrap_or(&NONE)
-}
-
-/// One start of a voter.
-#[derive(Debug)]
-pub(super) struct Life {
-    pub(super) number: u64,
-    pub(super) clock: Clock,
-    election: ElectionName,
-    pub(super) host: VoterHost<Membership, (), (u64, Frame)>,
-    /// Where voters are exchanged.
-    pub(super) post: Option<Post>,
-    inbox: VecDeque<(u64, Frame)>,
-    /// What is being written.
-    flush: Option<Disk>,
-    /// For when it is to be told that a promise has ended.
-    armed: Option<Instant>,
-}
-
-impl Booth {
-    pub(super) fn new(ppm: i32, id: VoterId) -> Self {
-        Self {
-            ppm,
-            id,
-            life: None,
-            synced: Disk::default(),
-            kept: Disk::default(),
-            stopped_until: 0,
-            was_suspended: false,
-            is_off: false,
-            dead_for_good: false,
-            disk_stands_until: 0,
-            next_flush_fails: false,
-        }
-    }
-
-    /// All orders that it knows of, beside those that are known.
-    pub(super) fn tell_orders(&self, known: &mut Orders) {
-        known.merge(&promise_on(&self.kept).orders);
-        if let Some(voter) = self.life.as_ref().and_then(Life::voter) {
-            known.merge(&voter.durable().orders);
-        }
-    }
-
-    /// What has reached it and was not read is lost.
-    pub(super) fn forget_unread(&mut self) {
-        if let Some(life) = &mut self.life {
-            life.inbox.clear();
-        }
-    }
-
-    /// Whether its process answers.
-    pub(super) fn runs(&self, now: u64) -> bool {
-        self.life.is_some() && self.stopped_until <= now
-    }
-
-    /// Those who have said lately that they wait.
-    pub(super) fn waiting(&self, now: u64) -> Vec<CandidateId> {
-        let Some(life) = &self.life else { return Vec::new() };
-        let waiting = life.state().map(|state| state.waiting.list(None, life.clock.read(now)));
-        waiting.into_iter().flatten().map(|entry| entry.id).collect()
-    }
-}
 
 impl World {
     /// Starts a voter with what its disk has.
     pub(super) fn start_voter(&mut self, v: usize) {
         let number = self.number();
         let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
-        let origin = self.rng.spread(1, 3_600_000_000_000);
+        let origin = self.engine.rng.spread(1, 3_600_000_000_000);
         let booth = &mut self.peers.booths[v];
         if booth.life.is_some() || booth.dead_for_good {
             return;
@@ -124,10 +30,14 @@ impl World {
         (booth.is_off, booth.was_suspended) = (false, false);
         self.clear_folder(v);
         let booth = &mut self.peers.booths[v];
-        let clock = Clock::new(self.now, origin, booth.ppm);
-        let own = clock.read(self.now);
+        let clock = Clock::new(self.engine.now, origin, booth.ppm);
+        let own = clock.read(self.engine.now);
         let mut host = restarted(booth.id, booth.kept.clone(), drift_ppm, own, self.scenario.planted);
-        let post = self.peers.exchange.is_some().then(|| Post::new(host.configuration().cloned()));
+        let post = self
+            .peers
+            .reconfiguration
+            .is_some()
+            .then(|| Post::new(host.configuration().cloned(), Inquiry::new(booth.id)));
         let (term, is_bound) = (promise_on(&booth.kept).term, host.next_end().is_some());
         // A disk that does not work is known at once, and nothing is said before.
         let disk = host.rewrite();
@@ -144,7 +54,7 @@ impl World {
     }
 
     pub(super) fn resume_voter(&mut self, v: usize) {
-        if self.peers.booths[v].stopped_until <= self.now {
+        if self.peers.booths[v].stopped_until <= self.engine.now {
             self.notice_suspend(v);
             self.run_voter(v);
         }
@@ -157,8 +67,8 @@ impl World {
         if !std::mem::take(&mut self.peers.booths[v].was_suspended) {
             return;
         }
-        let (now, trusts) = (self.now, self.has(DriverFlaw::TrustsResumed));
-        let ahead = self.rng.spread(1, AHEAD_MOST);
+        let (now, trusts) = (self.engine.now, self.has(DriverFlaw::TrustsResumed));
+        let ahead = self.engine.rng.spread(1, AHEAD_MOST);
         let Some(life) = &mut self.peers.booths[v].life else { return };
         life.clock.step(now, ahead);
         let own = life.clock.read(now);
@@ -182,7 +92,7 @@ impl World {
 
     /// Answers what has come, unless it is stopped or waits for its disk.
     fn run_voter(&mut self, v: usize) {
-        let (now, at) = (self.now, self.peers.booths[v].runs(self.now));
+        let (now, at) = (self.engine.now, self.peers.booths[v].runs(self.engine.now));
         let early = self.has(DriverFlaw::AnswersBeforeSync);
         let ready =
             |life: &&mut Life| at && !life.host.is_writing() && life.post.as_ref().is_none_or(|post| !post.is_out);
@@ -228,7 +138,7 @@ impl World {
                 None
             }
             // Another voter was there when this was asked.
-            Frame::Ask { to, .. } | Frame::Roll { to, .. } | Frame::Behind { to, .. }
+            Frame::Ask { to, .. } | Frame::ConfigRequest { to, .. } | Frame::Behind { to, .. }
                 if to != self.peers.booths[v].id =>
             {
                 None
@@ -237,9 +147,9 @@ impl World {
                 self.is_told_behind(v);
                 told(number, Told::Refused)
             }
-            Frame::Roll { number, by, ask, .. } if !self.may_ask(by, &ask) => told(number, Told::Refused),
-            Frame::Roll { number, ask, .. } => {
-                let answer = self.answer_roll(v, *ask, own)?;
+            Frame::ConfigRequest { number, by, ask, .. } if !self.may_ask(by, &ask) => told(number, Told::Refused),
+            Frame::ConfigRequest { number, ask, .. } => {
+                let answer = self.answer_config(v, *ask, own)?;
                 told(number, answer)
             }
             Frame::Ask { number, question, .. } => self.answer_as(v, number, *question, own),
@@ -259,14 +169,16 @@ impl World {
         match (&ask, &outcome.supported) {
             (Ask::Claim { term, granted: Some(_), .. }, Some((before, _))) => {
                 self.tally.saw(Sometimes::CaughtUp);
-                if term == before {
-                    self.tally.saw(Sometimes::WonOver);
+                match term.cmp(before) {
+                    Ordering::Less => self.tally.saw(Sometimes::CameBack),
+                    Ordering::Equal => self.tally.saw(Sometimes::WonOver),
+                    Ordering::Greater => {}
                 }
             }
             (Ask::Withdraw { .. }, _) if outcome.bound_until < bound_before => self.tally.saw(Sometimes::Withdrawn),
             _ => {}
         }
-        self.trace.hash(&(self.now, v, &ask, &outcome.answer));
+        self.engine.trace.hash(&(self.engine.now, v, &ask, &outcome.answer));
         self.log(None, || format!("  v{v}: {}", describe(&ask, &outcome.answer)));
         if !matches!(ask, Ask::Read) {
             self.check_promises();
@@ -284,7 +196,7 @@ impl World {
                 self.check_memory(v, answer);
             }
             self.send_frame(connection, false, frame);
-            if self.rng.chance(breaks) {
+            if self.engine.rng.chance(breaks) {
                 let host = self.peers.connections.get(connection).map(|connection| connection.host);
                 self.fault(Fault::ConnectionsBroken);
                 self.break_connections(v, host.or(Some(usize::MAX)), true);
@@ -293,7 +205,7 @@ impl World {
         if is_news {
             for n in 0..self.nodes.len() {
                 let host = self.scenario.peers.as_ref().map_or(v, |setting| setting.hosts[n]);
-                if self.peers.cuts.open_at(v, host, self.now).is_none() {
+                if self.peers.cuts.open_at(v, host, self.engine.now).is_none() {
                     self.hint_one(n);
                 }
             }
@@ -303,22 +215,25 @@ impl World {
     fn flush(&mut self, v: usize, disk: Disk) {
         let Some(setting) = &self.scenario.peers else { return };
         let rates = setting.rates.clone();
-        let slow = self.rng.chance(rates.flush_slow);
-        let mut takes =
-            if slow { self.rng.spread(rates.flush_max, rates.flush_slow_max) } else { self.rng.below(rates.flush_max) };
+        let slow = self.engine.rng.chance(rates.flush_slow);
+        let mut takes = if slow {
+            self.engine.rng.spread(rates.flush_max, rates.flush_slow_max)
+        } else {
+            self.engine.rng.below(rates.flush_max)
+        };
         if slow {
             self.fault(Fault::SlowFlush);
         }
         let booth = &mut self.peers.booths[v];
-        takes = takes.max(booth.disk_stands_until.saturating_sub(self.now));
+        takes = takes.max(booth.disk_stands_until.saturating_sub(self.engine.now));
         let Some(life) = &mut booth.life else { return };
         let number = life.number;
         life.flush = Some(disk);
         self.after_peers(takes, What::Flushed { voter: v, life: number });
-        if self.rng.chance(rates.killed_at_flush) {
+        if self.engine.rng.chance(rates.killed_at_flush) {
             self.fault(Fault::VoterKilled);
             self.kill_voter(v);
-        } else if self.rng.chance(rates.lost_at_flush) {
+        } else if self.engine.rng.chance(rates.lost_at_flush) {
             self.power_off(v);
         }
     }
@@ -333,9 +248,9 @@ impl World {
 
     /// What was written is on disk; or nobody knows what is, and the voter ends.
     pub(super) fn flushed(&mut self, v: usize, number: u64) {
-        let now = self.now;
+        let now = self.engine.now;
         let fails = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.flush_fails);
-        let fails = self.rng.chance(fails);
+        let fails = self.engine.rng.chance(fails);
         let booth = &mut self.peers.booths[v];
         let Some(life) = booth.life.as_mut().filter(|life| life.number == number) else { return };
         // Its disk goes on while it is stopped; its process learns of that later.
@@ -369,7 +284,7 @@ impl World {
     }
 
     fn arm_end(&mut self, v: usize) {
-        let now = self.now;
+        let now = self.engine.now;
         // While it waits for its disk it notices nothing, and looks again after that.
         let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| !life.host.is_writing()) else { return };
         let Some(until) = life.host.next_end().filter(|until| life.armed.is_none_or(|armed| *until < armed)) else {
@@ -384,7 +299,7 @@ impl World {
 
     /// Its process is gone, at any point of what it did. What a write has left that was under way, nobody knows.
     pub(super) fn kill_voter(&mut self, v: usize) {
-        let written = self.rng.chance(500_000);
+        let written = self.engine.rng.chance(500_000);
         let Some(life) = self.peers.booths[v].life.take() else { return };
         self.log(None, || format!("v{v} is killed"));
         if let Some(flush) = life.flush.filter(|_| written) {
@@ -399,7 +314,7 @@ impl World {
     pub(super) fn power_off(&mut self, v: usize) {
         self.fault(Fault::PowerLost);
         self.log(None, || format!("the host of v{v} loses its power"));
-        let written = self.rng.chance(500_000);
+        let written = self.engine.rng.chance(500_000);
         let booth = &mut self.peers.booths[v];
         let life = booth.life.take();
         if let Some(flush) = life.and_then(|life| life.flush).filter(|_| written) {
@@ -423,35 +338,19 @@ impl World {
 
     fn voter_comes_back(&mut self, v: usize) {
         let lease = crate::nanos(self.scenario.longest);
-        let pause = self.rng.spread(lease / 1_000, lease * 2);
+        let pause = self.engine.rng.spread(lease / 1_000, lease * 2);
         self.after_peers(pause, What::Start { voter: v });
-    }
-}
-
-impl Life {
-    /// What it knows of the election, if that is anything.
-    fn state(&self) -> Option<&VoterState<()>> {
-        self.host.elections().next().map(|(_, state)| state)
-    }
-
-    /// Its promise.
-    pub(super) fn voter(&self) -> Option<&Voter> {
-        self.state().map(|state| &state.voter)
-    }
-
-    pub(super) fn bound_until(&self, own: Instant) -> Option<Instant> {
-        self.voter().and_then(|voter| voter.bound_until(own))
     }
 }
 
 /// What leaves before the disk has what it rests on.
 #[cfg(feature = "canaries")]
-fn released_early<T, A>(host: &mut VoterHost<Membership, T, A>) -> (Vec<A>, BTreeSet<ElectionName>) {
+fn released_early<T, A>(host: &mut VoterHost<VoterSet, T, A>) -> (Vec<A>, BTreeSet<ElectionName>) {
     host.release_early()
 }
 
 #[cfg(not(feature = "canaries"))]
-fn released_early<T, A>(host: &mut VoterHost<Membership, T, A>) -> (Vec<A>, BTreeSet<ElectionName>) {
+fn released_early<T, A>(host: &mut VoterHost<VoterSet, T, A>) -> (Vec<A>, BTreeSet<ElectionName>) {
     host.release()
 }
 
@@ -463,7 +362,7 @@ fn restarted<T, A>(
     drift_ppm: u32,
     now: Instant,
     planted: Option<Planted>,
-) -> VoterHost<Membership, T, A> {
+) -> VoterHost<VoterSet, T, A> {
     match planted {
         Some(Planted::Quorum(flaw)) => VoterHost::flawed(id, disk, drift_ppm, now, Some(flaw)),
         _ => VoterHost::restarted(id, disk, drift_ppm, now),
@@ -477,7 +376,7 @@ fn restarted<T, A>(
     drift_ppm: u32,
     now: Instant,
     _: Option<crate::planted::Planted>,
-) -> VoterHost<Membership, T, A> {
+) -> VoterHost<VoterSet, T, A> {
     VoterHost::restarted(id, disk, drift_ppm, now)
 }
 

@@ -1,161 +1,15 @@
 //! Connections between askers and voters: frames in order, late when packets are lost, held up where the network is cut, and
-//! on their way although whoever sent them is gone.
+//! on their way although their sender is gone.
 
-use std::collections::VecDeque;
-
-use primacy_core::lease::Standing;
-use primacy_core::quorum::{Answer, Ask, Membership, Role, RollAnswer, RollAsk, VoterId};
-use primacy_core::select::Rank;
-use primacy_core::{CandidateId, Instant};
-
-use super::What;
-use super::client::Heard;
-use super::tcp::{Ack, Receiver, Sender};
 use crate::tally::{Fault, Sometimes};
+use crate::voters::What;
+use crate::voters::client::Heard;
+use crate::voters::tcp::Sender;
+use crate::voters::wire::{Connection, Frame, Lane, Packet};
 use crate::world::World;
 
 /// A connection that takes longer to be made has failed.
 const HANDSHAKE: u64 = 2_000_000_000;
-
-/// Until when nothing gets from one host to another.
-#[derive(Debug, Default)]
-pub(super) struct Cuts {
-    hosts: usize,
-    until: Vec<u64>,
-}
-
-/// What an asker wants to know.
-#[derive(Clone, Debug)]
-pub(crate) struct Question {
-    pub(super) ask: Ask,
-    pub(super) asker: CandidateId,
-    /// It says that it waits, and in which place.
-    pub(super) waits: Option<Rank>,
-    /// The number of the voters that it counts with.
-    pub(super) of: u64,
-}
-
-/// What a voter says of who votes.
-#[derive(Clone, Debug)]
-pub(crate) enum Told {
-    /// An answer to what it was asked of that.
-    Rolled(RollAnswer<Membership>),
-    /// These are the voters by now: those that were counted with are not.
-    Moved(Membership),
-    /// It has never voted, the asker has no right to know, or there is nothing to say.
-    Refused,
-}
-
-/// What goes over a connection.
-#[derive(Clone, Debug)]
-pub(crate) enum Frame {
-    Ask {
-        number: u64,
-        /// Behind an address may be another voter by now.
-        to: VoterId,
-        question: Box<Question>,
-    },
-    /// Something about who votes.
-    Roll {
-        number: u64,
-        to: VoterId,
-        /// What the asker may do.
-        by: Role,
-        ask: Box<RollAsk<Membership>>,
-    },
-    /// There are voters with a later number than that voter knew last: the asker that says so is not believed.
-    Behind {
-        number: u64,
-        to: VoterId,
-    },
-    /// A candidate waits no more.
-    Leave(CandidateId),
-    Answer {
-        number: u64,
-        answer: Box<Answer>,
-        standing: Standing,
-    },
-    /// With the number 0 if nobody has asked.
-    Told {
-        number: u64,
-        told: Box<Told>,
-    },
-    /// The other end is gone.
-    Reset,
-}
-
-/// A connection, as the network knows it.
-#[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) client: u64,
-    pub(super) host: usize,
-    pub(super) voter: usize,
-    /// The process that the voter ran in when it was made.
-    pub(super) life: Option<u64>,
-    /// Whoever asked is gone, or has given it up.
-    closed: bool,
-    /// What was sent before that arrives nevertheless.
-    lingers: bool,
-    to_voter: Lane,
-    to_client: Lane,
-}
-
-/// One direction.
-#[derive(Debug)]
-struct Lane {
-    sender: Sender,
-    receiver: Receiver,
-    /// What is on its way, in the order in which it arrives.
-    packets: VecDeque<Packet>,
-    /// When the last of them does.
-    due: u64,
-    /// What was sent and not handed over, and how many were.
-    frames: VecDeque<Frame>,
-    handed: u64,
-    /// Something is neither there nor on its way.
-    lacks: bool,
-    /// When the sender looks at what it has to do.
-    wakes: Option<u64>,
-}
-
-/// A segment, or an acknowledgment alone.
-#[derive(Debug)]
-struct Packet {
-    due: u64,
-    segment: Option<u64>,
-    /// What whoever sends it has of the other direction.
-    ack: Ack,
-}
-
-impl Cuts {
-    pub(super) fn among(hosts: usize) -> Self {
-        Self { hosts, until: vec![0; hosts * hosts] }
-    }
-
-    pub(super) const fn hosts(&self) -> usize {
-        self.hosts
-    }
-
-    /// Nothing gets from one to the other until then.
-    pub(super) fn cut(&mut self, from: usize, to: usize, until: u64) {
-        let known = &mut self.until[from * self.hosts + to];
-        *known = (*known).max(until);
-    }
-
-    /// Until when nothing gets from one to the other, if that is so now.
-    pub(super) fn open_at(&self, from: usize, to: usize, now: u64) -> Option<u64> {
-        Some(self.until[from * self.hosts + to]).filter(|until| from != to && *until > now)
-    }
-
-    /// Whether anything is cut now.
-    pub(super) fn are_open(&self, now: u64) -> bool {
-        self.until.iter().any(|until| *until > now)
-    }
-
-    pub(super) fn heal(&mut self) {
-        self.until.fill(0);
-    }
-}
 
 impl World {
     /// Begins to make a connection.
@@ -171,13 +25,13 @@ impl World {
         let connection =
             Connection { client, host, voter, life: None, closed: false, lingers: false, to_voter, to_client };
         self.peers.connections.insert(number, connection);
-        self.after_peers(takes, What::Dialed { connection: number, by: self.now + HANDSHAKE });
+        self.after_peers(takes, What::Dialed { connection: number, by: self.engine.now + HANDSHAKE });
         number
     }
 
     /// The connection is made, if the other side can answer; or it has failed, or is tried until then.
     pub(super) fn dialed(&mut self, number: u64, by: u64) {
-        let now = self.now;
+        let now = self.engine.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let (client, host, voter) = (connection.client, connection.host, connection.voter);
         let cuts = &self.peers.cuts;
@@ -207,7 +61,7 @@ impl World {
 
     /// How long one frame takes between two hosts when it is not lost.
     fn one_way(&mut self, from: usize, to: usize) -> u64 {
-        if from == to { self.rng.between(10_000, 50_000) } else { self.way() }
+        if from == to { self.engine.rng.between(10_000, 50_000) } else { self.way() }
     }
 
     /// How much longer it takes to make a connection when packets are lost: nothing follows them.
@@ -215,7 +69,7 @@ impl World {
         let Some(setting) = &self.scenario.peers else { return 0 };
         let (loss, resend) = (setting.rates.loss, setting.rates.resend);
         let (mut late, mut lost) = (0, 0);
-        while from != to && lost < 6 && self.rng.chance(loss) {
+        while from != to && lost < 6 && self.engine.rng.chance(loss) {
             self.fault(Fault::PacketLost);
             late += resend << lost;
             lost += 1;
@@ -232,18 +86,18 @@ impl World {
         let loss = if from == to { 0 } else { loss };
         if strays && !matches!(frame, Frame::Reset) {
             let way = self.one_way(from, to);
-            if self.rng.chance(doubled) {
+            if self.engine.rng.chance(doubled) {
                 self.fault(Fault::Doubled);
-                let late = way + self.rng.spread(100_000, crate::nanos(self.scenario.longest) * 2);
+                let late = way + self.engine.rng.spread(100_000, crate::nanos(self.scenario.longest) * 2);
                 let frame = Box::new(frame.clone());
                 self.after_peers(late, What::Stray { connection: number, at_voter, frame });
             }
-            if self.rng.chance(loss) {
+            if self.engine.rng.chance(loss) {
                 return self.fault(Fault::PacketLost);
             }
             return self.after_peers(way, What::Stray { connection: number, at_voter, frame: Box::new(frame) });
         }
-        let now = self.now;
+        let now = self.engine.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let back = [at_voter, !at_voter].map(|lane| (lane, connection.lane(lane).hear_late(now)));
         let lane = connection.lane(at_voter);
@@ -263,8 +117,8 @@ impl World {
         let (from, to) = connection.ends(at_voter);
         let loss = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.loss);
         let way = self.one_way(from, to);
-        let is_lost = from != to && self.rng.chance(loss);
-        let now = self.now;
+        let is_lost = from != to && self.engine.rng.chance(loss);
+        let now = self.engine.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let ack = connection.lane(!at_voter).receiver.ack();
         let lane = connection.lane(at_voter);
@@ -281,7 +135,7 @@ impl World {
 
     /// Wakes a sender in time, if it has something to do: it has when something is missing, and looks at nothing else.
     fn watch(&mut self, number: u64, at_voter: bool) {
-        let now = self.now;
+        let now = self.engine.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let lane = connection.lane(at_voter);
         if !lane.lacks && !lane.sender.waits() {
@@ -297,7 +151,7 @@ impl World {
 
     /// A sender wakes.
     pub(super) fn resend(&mut self, number: u64, at_voter: bool) {
-        let now = self.now;
+        let now = self.engine.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
         let lane = connection.lane(at_voter);
         if lane.wakes != Some(now) {
@@ -315,7 +169,7 @@ impl World {
     /// Packets that are due reach the other end, or are lost where the network is cut. Frames are handed over in the order in which
     /// they were sent.
     pub(super) fn arrive_frames(&mut self, number: u64, at_voter: bool) {
-        let now = self.now;
+        let now = self.engine.now;
         loop {
             let Some(connection) = self.peers.connections.get_mut(number) else { return };
             let (from, to) = connection.ends(at_voter);
@@ -348,7 +202,7 @@ impl World {
     pub(super) fn arrive_stray(&mut self, number: u64, at_voter: bool, frame: Frame) {
         let Some(connection) = self.peers.connections.get(number) else { return };
         let (from, to) = connection.ends(at_voter);
-        if self.peers.cuts.open_at(from, to, self.now).is_none() {
+        if self.peers.cuts.open_at(from, to, self.engine.now).is_none() {
             self.pass_on(number, at_voter, frame, true);
         }
     }
@@ -374,15 +228,15 @@ impl World {
                     self.hear(client, Heard::Told { connection: number, number: asked, told });
                 }
                 Frame::Reset => self.hear(client, Heard::Broken { connection: number }),
-                Frame::Ask { .. } | Frame::Roll { .. } | Frame::Behind { .. } | Frame::Leave(_) => {}
+                Frame::Ask { .. } | Frame::ConfigRequest { .. } | Frame::Behind { .. } | Frame::Leave(_) => {}
             }
         }
     }
 
-    /// Whoever asked gives a connection up. What is on its way may arrive all the same.
+    /// The asker gives a connection up. What is on its way may arrive all the same.
     pub(super) fn close(&mut self, number: u64) {
         let strays = self.scenario.peers.as_ref().is_some_and(|setting| setting.strays);
-        let lingers = strays || self.rng.chance(500_000);
+        let lingers = strays || self.engine.rng.chance(500_000);
         if let Some(connection) = self.peers.connections.get_mut(number) {
             connection.closed = true;
             connection.lingers = lingers;
@@ -418,60 +272,4 @@ impl World {
             }
         }
     }
-}
-
-impl Connection {
-    /// The hosts that a lane leads from and to.
-    const fn ends(&self, at_voter: bool) -> (usize, usize) {
-        if at_voter { (self.host, self.voter) } else { (self.voter, self.host) }
-    }
-
-    fn lane(&mut self, at_voter: bool) -> &mut Lane {
-        if at_voter { &mut self.to_voter } else { &mut self.to_client }
-    }
-}
-
-impl Lane {
-    fn new(sender: Sender) -> Self {
-        let (packets, frames) = (VecDeque::new(), VecDeque::new());
-        let receiver = Receiver::default();
-        Self { sender, receiver, packets, due: 0, frames, handed: 0, lacks: false, wakes: None }
-    }
-
-    /// The next frame, if it has arrived.
-    fn hand_over(&mut self) -> Option<Frame> {
-        let frame = if self.handed < self.receiver.next() { self.frames.pop_front() } else { None };
-        self.handed += u64::from(frame.is_some());
-        frame
-    }
-
-    /// When the sender hears what the receiver says of its own accord.
-    fn heard_late(&self) -> Option<u64> {
-        self.receiver.owes().map(|at| at + self.sender.way())
-    }
-
-    /// The sender hears that, if it is time: which segments it sends now. None of these is lost, so that nothing has to happen
-    /// when it matters to nobody.
-    fn hear_late(&mut self, now: u64) -> Vec<u64> {
-        match self.heard_late().filter(|at| *at <= now) {
-            Some(at) => self.sender.hear(&self.receiver.ack(), at),
-            None => Vec::new(),
-        }
-    }
-
-    /// Nothing that was sent arrives any more.
-    fn clear(&mut self) {
-        self.packets.clear();
-        self.frames.clear();
-        self.sender.forget();
-        self.receiver.skip(self.sender.next());
-        self.handed = self.sender.next();
-        self.lacks = false;
-    }
-}
-
-/// When an asker's clock shows a time this much later than now, in real time.
-pub(super) fn later(clock: &crate::clock::Clock, now: u64, wait: u64) -> u64 {
-    let at = Instant::from_nanos(clock.read(now).as_nanos().saturating_add(wait));
-    clock.real_at(at).saturating_sub(now)
 }

@@ -1,6 +1,6 @@
-//! Whoever takes states for one that are not is told.
+//! A merge of states that are not alike is noticed.
 
-use super::merge::compare_by;
+use super::compare::compare_by;
 use super::world::{Content, World};
 use super::{Setup, compared};
 
@@ -41,7 +41,7 @@ fn it_is_told_if_time_is_forgotten() {
 fn it_is_told_if_a_call_under_way_is_forgotten() {
     // One voter's answer decides: nothing is known of a call before it. Of two there is something.
     let setup = Setup { horizon: 0, ..named("merged: two of two") };
-    assert_told(&setup, |world| world.candidates.iter_mut().for_each(|candidate| candidate.clerk.forget_call()));
+    assert_told(&setup, |world| world.candidates.iter_mut().for_each(|candidate| candidate.client.forget_call()));
 }
 
 #[test]

@@ -1,18 +1,27 @@
-//! A complete search of what the quorum grant can do: the real voters and clerks under every order of messages.
+//! A complete search of what the quorum grant can do: the real voters and clients under every order of messages.
 //!
 //! Three voters, two candidates, and an adversary: it delivers messages in any order and as late as it likes, loses some, and
 //! restarts voters. Time goes in ticks, and may go on at any moment. All clocks agree: what drift costs is the holder's margin,
 //! which the `lease` protocol keeps. A candidate here does no more than ask, renew, release and believe, by rule R1.
 
-mod exchange;
+mod catalogue;
+mod compare;
+mod grant;
+mod ids;
 mod merge;
 #[cfg(test)]
 mod merge_tests;
+mod operator;
 mod properties;
+mod reconfiguration;
 mod setup;
 mod shared;
+mod shown;
+mod told;
 mod world;
 
-pub use merge::compare;
-pub use setup::{Budget, Canary, Setup, canaries, catalogue, compared, smoke};
-pub use world::{Grant, Step, World};
+pub use catalogue::{canaries, catalogue, compared, smoke};
+pub use compare::compare;
+pub use grant::Grant;
+pub use setup::{Beginning, Budget, Setup, Word};
+pub use world::{Step, World};

@@ -1,9 +1,13 @@
 //! What must hold in every state, and what must occur in some.
 
-use stateright::Property;
+use stateright::{Model, Property};
 
-use super::setup::Setup;
-use super::world::{Grant, World};
+use super::setup::{Beginning, Setup, Word};
+use super::shown::{
+    CAME_BACK, CAME_OVER, CAUGHT_UP, DISMISSED, FORGOT, KEPT_ON, MOVED, RECONFIGURED, REFUSED, RELEASED, RENEWED,
+    WITHDRAWN,
+};
+use super::world::World;
 
 /// Never two.
 pub(super) const INTEGRITY: &str = "at no time do two candidates believe that they lead";
@@ -11,44 +15,57 @@ pub(super) const INTEGRITY: &str = "at no time do two candidates believe that th
 pub(super) const ORDER: &str = "each leadership has a token above all before it";
 /// One row of changes.
 pub(super) const AGREED: &str = "voters that have come equally far have the same voters";
-pub(super) const MOVED: &str = "the lease moves from one candidate to another";
-pub(super) const RENEWED: &str = "a lease is renewed";
-pub(super) const WITHDRAWN: &str = "a renewal is withdrawn, and the next one counts";
-pub(super) const RELEASED: &str = "a released lease is taken before it would have ended";
-pub(super) const CAUGHT_UP: &str = "a voter that missed a claim supports its holder later";
-pub(super) const CAME_OVER: &str = "a voter that supported another in the holder's term supports it later";
-pub(super) const EXCHANGED: &str = "the voters are exchanged";
-pub(super) const KEPT_ON: &str = "a lease is renewed by other voters than have granted it";
-pub(super) const REFUSED: &str = "a candidate asks and is refused";
+/// Told is told.
+pub(super) const DEPOSED: &str = "a leader that was deposed renews no more";
+/// Forgotten is forgotten.
+pub(super) const FORGOTTEN: &str = "while nobody may lead, nobody sees what was before an election was forgotten";
+/// No voter is lost to a leader without a reason.
+pub(super) const SUPPORTED: &str = "a voter that is free supports the leader that asks it to";
 
-pub(super) fn of(setup: &Setup) -> Vec<Property<Grant>> {
+pub(super) fn of<M: Model<State = World>>(setup: &Setup) -> Vec<Property<M>> {
     let mut properties = vec![
-        Property::always(INTEGRITY, |_: &Grant, world: &World| {
-            (0..world.candidates.len()).filter(|index| world.believes(*index)).count() < 2
+        Property::always(INTEGRITY, |_: &M, world: &World| {
+            (0..world.candidates.len()).filter(|index| world.leads(*index)).count() < 2
         }),
-        Property::always(ORDER, |_: &Grant, world: &World| !world.wrong),
-        Property::always(AGREED, |_: &Grant, world: &World| {
-            let mut known: Vec<_> = world.posts.iter().filter_map(|post| post.roll.configuration()).collect();
+        Property::always(ORDER, |_: &M, world: &World| !world.wrong),
+        Property::always(AGREED, |_: &M, world: &World| {
+            let mut known: Vec<_> = world.posts.iter().filter_map(|post| post.acceptor.configuration()).collect();
             known.sort_unstable_by_key(|known| known.number());
             known.windows(2).all(|two| two[0].number() != two[1].number() || two[0] == two[1])
         }),
     ];
+    let (dismisses, forgets) = (setup.words.contains(&Word::Dismiss), setup.words.contains(&Word::Forget));
+    if dismisses {
+        properties.push(Property::always(DEPOSED, |_: &M, world: &World| !world.told.is_defied));
+    }
+    if forgets {
+        properties.push(Property::always(FORGOTTEN, |_: &M, world: &World| world.stays_forgotten()));
+    }
+    if setup.budget.renewals > 0 {
+        properties.push(Property::always(SUPPORTED, |_: &M, world: &World| !world.told.is_ignored));
+    }
     let budget = setup.budget;
-    let (several, exchanges) = (setup.candidates > 1, !setup.exchanges.is_empty());
-    let mut occurs = |wanted: bool, name: &'static str, is: fn(&Grant, &World) -> bool| {
+    let (several, reconfigurations) = (setup.candidates > 1, !setup.reconfigurations.is_empty());
+    let mut occurs = |wanted: bool, name: &'static str, is: fn(&M, &World) -> bool| {
         if wanted {
             properties.push(Property::sometimes(name, is));
         }
     };
     occurs(several, MOVED, |_, world| world.just.contains(&MOVED));
+    occurs(dismisses && !setup.told, DISMISSED, |_, world| world.just.contains(&DISMISSED));
+    occurs(forgets && !setup.told, FORGOT, |_, world| world.just.contains(&FORGOT));
     occurs(several, REFUSED, |_, world| world.just.contains(&REFUSED));
-    occurs(budget.renewals > 0, RENEWED, |_, world| world.just.contains(&RENEWED));
+    // Who was deposed before it begins renews no more.
+    let may_renew = budget.renewals > 0 && !(dismisses && setup.told);
+    occurs(may_renew, RENEWED, |_, world| world.just.contains(&RENEWED));
     occurs(budget.repeats > 0, WITHDRAWN, |_, world| world.just.contains(&WITHDRAWN));
     occurs(several && budget.releases > 0, RELEASED, |_, world| world.just.contains(&RELEASED));
-    let may_come_over = several && setup.voters > 2 && budget.renewals > 0;
+    let may_come_over = several && setup.voters > 2 && budget.renewals > 0 && setup.begins == Beginning::Blank;
     occurs(may_come_over, CAME_OVER, |_, world| world.just.contains(&CAME_OVER));
-    occurs(exchanges, EXCHANGED, |_, world| world.drivers.iter().flatten().any(|driver| driver.is_done));
-    occurs(exchanges && budget.renewals > 0, KEPT_ON, |_, world| world.just.contains(&KEPT_ON));
+    let may_come_back = may_come_over && setup.horizon > 2;
+    occurs(may_come_back, CAME_BACK, |_, world| world.just.contains(&CAME_BACK));
+    occurs(reconfigurations, RECONFIGURED, |_, world| world.drivers.iter().flatten().any(|driver| driver.is_done));
+    occurs(reconfigurations && may_renew, KEPT_ON, |_, world| world.just.contains(&KEPT_ON));
     let may_catch_up = budget.renewals > 0 && budget.losses > 0;
     occurs(may_catch_up, CAUGHT_UP, |_, world| world.just.contains(&CAUGHT_UP));
     properties

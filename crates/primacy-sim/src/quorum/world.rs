@@ -1,24 +1,15 @@
 //! Voters, candidates and the messages between them, and all that may happen next.
 
-use std::time::Duration;
+use primacy_core::lease::{EndReason, Record, Reply, Request, Version};
+use primacy_core::quorum::{Answer, Ask, Flaw, Output, QuorumClient, Round, VoterSet};
+use primacy_core::{Instant, Token};
 
-use primacy_core::lease::{EndReason, Holder, Record, Reply, Request, Version};
-use primacy_core::quorum::{Answer, Ask, Clerk, Flaw, Membership, Output, Round, VoterId};
-use primacy_core::{CandidateId, Instant, Label, Token};
-use stateright::{Model, Property};
-
-use super::exchange::{Driver, Post};
-use super::properties::{self, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
+use super::ids::{holder, index_of, voter_id};
+use super::reconfiguration::{Driver, Post};
 use super::setup::{Budget, Setup};
 use super::shared::Shared;
-use crate::model::Merged;
-
-/// How long a lease lasts, in ticks.
-pub(super) const LEASE: u8 = 2;
-
-/// The model of a setup.
-#[derive(Clone, Debug)]
-pub struct Grant(pub Setup);
+use super::shown::{CAME_BACK, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
+use super::told::Told;
 
 /// A message under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,8 +17,8 @@ pub(super) struct Packet {
     pub(super) candidate: u8,
     pub(super) voter: u8,
     pub(super) round: Round,
-    /// The voters that its clerk counts with.
-    of: Membership,
+    /// The voters that its client counts with.
+    pub(super) of: VoterSet,
     pub(super) content: Content,
 }
 
@@ -36,7 +27,7 @@ pub(super) enum Content {
     Ask(Ask),
     Answer(Box<Answer>),
     /// These are the voters by now.
-    Moved(Membership),
+    Moved(VoterSet),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,17 +36,19 @@ pub(super) enum Call {
     Acquire,
     Renew,
     Release,
+    /// An operator's word.
+    Tell,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Belief {
     pub(super) version: Version,
-    until: u8,
+    pub(super) until: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Candidate {
-    pub(super) clerk: Clerk,
+    pub(super) client: QuorumClient,
     /// What it waits for, and since when.
     pub(super) call: Option<(Call, u8)>,
     pub(super) belief: Option<Belief>,
@@ -70,13 +63,17 @@ pub struct World {
     pub(super) tick: u8,
     pub(super) posts: Vec<Shared<Post>>,
     pub(super) candidates: Vec<Shared<Candidate>>,
-    /// Whoever exchanges voters, once it has begun.
+    /// How many of them are operators, the last ones.
+    pub(super) operators: usize,
+    /// The processes that exchange voters, once they have begun.
     pub(super) drivers: Vec<Option<Driver>>,
     pub(super) packets: Vec<Shared<Packet>>,
     pub(super) budget: Budget,
     /// Who last led, with which token, and when that lease would have ended.
     pub(super) led: Option<(u8, Token, u8)>,
     pub(super) wrong: bool,
+    /// What operators were told, and what follows from it.
+    pub(super) told: Told,
     /// What the last step has shown.
     pub(super) just: Vec<&'static str>,
 }
@@ -90,6 +87,8 @@ pub enum Step {
     Renew(u8),
     /// A leader gives the lease back.
     Release(u8),
+    /// An operator looks, hears this voter first, and says its word.
+    Operate(u8, u8),
     /// A candidate asks those again who have not answered.
     AskAgain(u8),
     /// A candidate waits no longer.
@@ -98,12 +97,14 @@ pub enum Step {
     Deliver(usize),
     /// A candidate hears these answers, and then the last, which decides something.
     Hear(Vec<usize>, usize),
+    /// A candidate hears these answers, which decide nothing, and waits for no others.
+    Conclude(u8, Vec<usize>),
     /// A message is lost.
     Lose(usize),
     /// A voter restarts with what its disk has kept.
     Restart(u8),
     /// Somebody begins to exchange the voters, by what this one tells of them.
-    Exchange(u8, u8),
+    Reconfigure(u8, u8),
     /// What it asks of a voter arrives, and is answered.
     Drive(u8, usize),
     /// What it asks of a voter is lost, and it knows.
@@ -112,27 +113,6 @@ pub enum Step {
     Resume(u8),
     /// Time goes on.
     Tick,
-}
-
-fn holder(index: u8) -> Holder {
-    let label = Label::new("c").expect("a letter is a valid label");
-    Holder { id: CandidateId::from_bits(FIRST + u128::from(index)), label, data: String::new() }
-}
-
-/// The first candidate: no voter.
-const FIRST: u128 = 0xa;
-
-/// Which candidate it is that has this identity, if any.
-pub(super) fn candidate_of(bits: u128) -> Option<usize> {
-    usize::try_from(bits.checked_sub(FIRST)?).ok()
-}
-
-pub(super) fn voter_id(index: u8) -> VoterId {
-    VoterId::from_bits(u128::from(index) + 1)
-}
-
-pub(super) fn index_of(voter: VoterId) -> usize {
-    usize::try_from(voter.to_bits() - 1).expect("a small one")
 }
 
 impl World {
@@ -144,27 +124,46 @@ impl World {
         self.candidates[index].belief.is_some_and(|belief| self.tick < belief.until)
     }
 
-    fn saw(&mut self, what: &'static str) {
+    /// The same, in a term whose voters no operator has freed.
+    pub(super) fn leads(&self, index: usize) -> bool {
+        let freed = Some(self.told.freed).filter(|freed| *freed > Token::NONE);
+        let is_freed = |belief: Belief| freed.is_some_and(|freed| belief.version.token <= freed);
+        self.believes(index) && !self.candidates[index].belief.is_some_and(is_freed)
+    }
+
+    pub(super) fn saw(&mut self, what: &'static str) {
         self.just.push(what);
+    }
+
+    fn look(&mut self, index: u8, first: u8, setup: &Setup) {
+        let own = &mut self.candidates[usize::from(index)];
+        own.first = first;
+        own.asks = own.asks.saturating_sub(1);
+        // Its greeting tells of the voters.
+        let greeted = if first == u8::MAX { 0 } else { usize::from(first) };
+        if let Some(known) = self.posts[greeted].acceptor.configuration() {
+            own.client.moved(known.clone(), &mut Vec::new());
+        }
+        self.begin(index, Call::Look, Request::Look { announce: None }, setup);
     }
 
     fn begin(&mut self, index: u8, call: Call, request: Request, setup: &Setup) {
         let candidate = &mut self.candidates[usize::from(index)];
         candidate.call = Some((call, self.tick));
         let mut out = Vec::new();
-        candidate.clerk.begin(request, &mut out);
+        candidate.client.begin(request, &mut out);
         self.carry_out(index, out, setup);
     }
 
-    fn carry_out(&mut self, index: u8, out: Vec<Output>, setup: &Setup) {
+    pub(super) fn carry_out(&mut self, index: u8, out: Vec<Output>, setup: &Setup) {
         let mut reads = Vec::new();
         for output in out {
             match output {
                 // Read below, in the order that was chosen.
-                Output::Send { to, round, ask: Ask::Read } => reads.push((to, round)),
+                Output::Send { to, round, ask: Ask::Read } if !setup.reads => reads.push((to, round)),
                 Output::Send { to, round, ask } => {
                     let voter = u8::try_from(index_of(to)).expect("a small one");
-                    let of = self.candidates[usize::from(index)].clerk.membership().clone();
+                    let of = self.candidates[usize::from(index)].client.voter_set().clone();
                     let content = Content::Ask(ask);
                     self.packets.push(Shared::new(Packet { candidate: index, voter, round, of, content }));
                 }
@@ -181,14 +180,15 @@ impl World {
         let is_chosen = matches!(call, Some((Call::Look | Call::Acquire, _)));
         debug_assert!(reads.is_empty() || is_chosen || !setup.merged, "whom it hears first was forgotten");
         let (first, count) = (usize::from(*first), reads.len());
+        debug_assert!(count == 0 || first != usize::from(u8::MAX), "they are sent");
         for turn in 0..count {
             let (to, round) = reads[(first + turn) % count];
             let now = self.now();
-            let clerk = &mut self.candidates[usize::from(index)].clerk;
+            let client = &mut self.candidates[usize::from(index)].client;
             let mut out = Vec::new();
-            match self.posts[index_of(to)].answer(&Ask::Read, clerk.membership(), now, setup) {
-                Ok(answer) => clerk.answered(to, round, answer, &mut out),
-                Err(later) => clerk.moved(later, &mut out),
+            match self.posts[index_of(to)].answer(&Ask::Read, client.voter_set(), now, setup) {
+                Ok(answer) => client.answered(to, round, answer, &mut out),
+                Err(later) => client.moved(later, &mut out),
             }
             self.carry_out(index, out, setup);
         }
@@ -196,23 +196,31 @@ impl World {
 
     fn done(&mut self, index: u8, call: Call, sent_at: u8, reply: Reply, setup: &Setup) {
         match (call, reply) {
+            (Call::Look | Call::Tell, Reply::Seen(sighting)) if index >= setup.candidates => {
+                self.operated(index, call, &sighting, setup);
+            }
             (Call::Look, Reply::Seen(sighting)) => {
                 let record = sighting.record;
                 let held = record.as_ref().is_some_and(|record| record.holder.is_some()) && !sighting.holder_gone;
                 if !held || record.as_ref().is_some_and(|record| record.is_held_by(holder(index).id)) {
                     let request = Request::Acquire {
                         expect: record.as_ref().map(Record::expectation),
-                        floor: Token::NONE,
+                        floor: sighting.remembered,
                         holder: holder(index),
-                        lease: Duration::from_secs(u64::from(LEASE)),
+                        lease: setup.lease(index),
                     };
                     self.begin(index, Call::Acquire, request, setup);
                 }
             }
             (Call::Acquire, Reply::Applied(record)) => self.believe(index, record.version, sent_at, setup),
-            (Call::Renew, Reply::Applied(record)) if self.believes(usize::from(index)) => {
+            (Call::Renew, Reply::Applied(record)) if self.is_freed(index, record.version.token) => {
+                self.believe(index, record.version, sent_at, setup);
+            }
+            (Call::Renew, Reply::Applied(record))
+                if self.believes(usize::from(index)) || setup.flaw == Some(Flaw::RevivesLapsed) =>
+            {
                 self.saw(RENEWED);
-                if self.candidates[usize::from(index)].clerk.membership().number() > 0 {
+                if self.candidates[usize::from(index)].client.voter_set().number() > 0 {
                     self.saw(KEPT_ON);
                 }
                 let skipped = |belief: Belief| belief.version.beat + 1 < record.version.beat;
@@ -228,13 +236,14 @@ impl World {
 
     fn believe(&mut self, index: u8, version: Version, sent_at: u8, setup: &Setup) {
         let from = if setup.flaw == Some(Flaw::CountsFromAnswers) { self.tick } else { sent_at };
-        let until = from + LEASE;
+        let until = from + setup.leases[usize::from(index)];
         if until <= self.tick {
             return;
         }
         let (before, last) = self.led.map_or((index, Token::NONE), |(who, token, _)| (who, token));
         let goes_on = before == index && last == version.token;
-        if version.token < last || (version.token == last && !goes_on) {
+        let is_late = version.token <= self.told.freed;
+        if !is_late && (version.token < last || (version.token == last && !goes_on)) {
             self.wrong = true;
         }
         if before != index {
@@ -243,24 +252,32 @@ impl World {
                 self.saw(RELEASED);
             }
         }
-        self.led = Some((index, version.token, until));
+        if version.token >= last {
+            self.led = Some((index, version.token, until));
+        }
         self.candidates[usize::from(index)].belief = Some(Belief { version, until });
     }
 
-    fn deliver(&mut self, at: usize, setup: &Setup) {
+    pub(super) fn deliver(&mut self, at: usize, setup: &Setup) {
         let Packet { candidate, voter, round, of, content } = self.packets.remove(at).take();
         let mut out = Vec::new();
         match content {
             Content::Ask(ask) => {
                 let now = self.now();
+                let leads = self.is_word_of_leader(candidate, round, &ask);
                 let own = &mut self.posts[usize::from(voter)];
                 let before = own.voter.durable().clone();
+                let must_support = self.told.must_support(&ask, &own.voter, now) && leads;
                 let content = match own.answer(&ask, &of, now, setup) {
                     Ok(answer) => {
                         let is_late = matches!(ask, Ask::Claim { granted: Some(_), .. });
                         let after = own.voter.durable();
+                        self.told.note(&ask, &answer, candidate >= setup.candidates);
+                        self.told.is_ignored |= must_support && !answer.accepted;
                         if answer.accepted && is_late && after.term > before.term {
                             self.just.push(CAUGHT_UP);
+                        } else if answer.accepted && is_late && after.term < before.term {
+                            self.just.push(CAME_BACK);
                         } else if answer.accepted && is_late && after.holder != before.holder {
                             self.just.push(CAME_OVER);
                         }
@@ -269,11 +286,15 @@ impl World {
                     Err(later) => Content::Moved(later),
                 };
                 self.packets.push(Shared::new(Packet { candidate, voter, round, of, content }));
+                if candidate >= setup.candidates {
+                    // The sooner an operator is told, the more must hold from then on.
+                    self.deliver(self.packets.len() - 1, setup);
+                }
             }
             Content::Answer(answer) => {
-                self.candidates[usize::from(candidate)].clerk.answered(voter_id(voter), round, *answer, &mut out);
+                self.candidates[usize::from(candidate)].client.answered(voter_id(voter), round, *answer, &mut out);
             }
-            Content::Moved(later) => self.candidates[usize::from(candidate)].clerk.moved(later, &mut out),
+            Content::Moved(later) => self.candidates[usize::from(candidate)].client.moved(later, &mut out),
         }
         self.carry_out(candidate, out, setup);
     }
@@ -282,8 +303,8 @@ impl World {
     fn hear(&mut self, before: &[usize], last: usize, setup: &Setup) -> Option<()> {
         let index = usize::from(self.packets[last].candidate);
         let state = |world: &Self| {
-            let Candidate { call, clerk, .. } = &*world.candidates[index];
-            (*call, clerk.round(), world.packets.len())
+            let Candidate { call, client, .. } = &*world.candidates[index];
+            (*call, client.round(), world.packets.len())
         };
         // From the last one on: the places of the others stay.
         let mut places: Vec<_> = before.iter().copied().chain([last]).collect();
@@ -305,13 +326,20 @@ impl World {
     }
 
     /// What nobody waits for any more and changes nothing goes, and the rest has one order, so that equal states are equal.
-    fn tidy(&mut self) {
-        let candidates = &self.candidates;
+    fn tidy(&mut self, setup: &Setup) {
+        let (candidates, posts) = (&self.candidates, &self.posts);
         self.packets.retain(|packet| {
-            let waits = candidates[usize::from(packet.candidate)].call.is_some();
+            let candidate = &candidates[usize::from(packet.candidate)];
+            let waits = candidate.call.is_some();
             match &packet.content {
                 Content::Answer(_) | Content::Moved(_) => waits,
-                Content::Ask(_) => true,
+                Content::Ask(Ask::Read) => waits,
+                Content::Ask(_) => {
+                    // Who counts with voters of before is told of the later ones, and nothing else.
+                    let known = posts[usize::from(packet.voter)].acceptor.configuration().map_or(0, VoterSet::number);
+                    let is_outdated = packet.of.number() < known && setup.flaw != Some(Flaw::AdmitsOld);
+                    !is_outdated || (waits && packet.round == candidate.client.round())
+                }
             }
         });
         // The order in which asks of one round were sent is kept.
@@ -328,132 +356,131 @@ impl World {
     }
 }
 
-impl Model for Grant {
-    type State = World;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<World> {
-        let setup = &self.0;
-        let membership = Membership::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
-        let post = |index| Shared::new(Post::new((index < setup.voters).then(|| membership.clone()), setup));
+impl World {
+    pub(super) fn start(setup: &Setup) -> Self {
+        let voter_set = VoterSet::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
+        let post = |index| Shared::new(Post::new((index < setup.voters).then(|| voter_set.clone()), setup));
         let posts = (0..setup.posts()).map(post).collect();
         let candidate = Candidate {
-            clerk: Clerk::flawed(membership.clone(), setup.flaw),
+            client: QuorumClient::flawed(voter_set.clone(), setup.flaw),
             call: None,
             belief: None,
             asks: setup.budget.asks,
             first: 0,
         };
-        vec![World {
+        Self {
             tick: 0,
             posts,
-            drivers: vec![None; setup.exchanges.len()],
-            candidates: vec![Shared::new(candidate); usize::from(setup.candidates)],
+            operators: setup.words.len(),
+            drivers: vec![None; setup.reconfigurations.len()],
+            candidates: vec![Shared::new(candidate); usize::from(setup.candidates) + setup.words.len()],
             packets: Vec::new(),
             budget: setup.budget,
             led: None,
             wrong: false,
+            told: Told::default(),
             just: Vec::new(),
-        }]
+        }
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Step>) {
-        if world.wrong {
+    /// What can happen next.
+    pub(super) fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+        if self.wrong {
             return;
         }
-        for index in 0..self.0.candidates {
-            let candidate = &world.candidates[usize::from(index)];
-            let believes = world.believes(usize::from(index));
+        for index in 0..setup.candidates {
+            let candidate = &self.candidates[usize::from(index)];
+            let believes = self.believes(usize::from(index));
             match candidate.call {
                 Some((_, since)) => {
-                    if world.tick > since {
-                        actions.push(Step::GiveUp(index));
+                    if self.tick > since {
+                        steps.push(Step::GiveUp(index));
                     }
-                    if world.budget.repeats > 0 {
-                        actions.push(Step::AskAgain(index));
+                    let is_renewal = matches!(candidate.call, Some((Call::Renew, _)));
+                    if self.budget.repeats > 0 && (is_renewal || !setup.merged) {
+                        steps.push(Step::AskAgain(index));
                     }
                 }
                 None if believes => {
-                    if world.budget.renewals > 0 {
-                        actions.push(Step::Renew(index));
+                    if self.budget.renewals > 0 {
+                        steps.push(Step::Renew(index));
                     }
-                    if world.budget.releases > 0 {
-                        actions.push(Step::Release(index));
+                    if self.budget.releases > 0 {
+                        steps.push(Step::Release(index));
                     }
                 }
                 // All candidates are alike: who begins is the first.
-                None if candidate.asks > 0 && (index == 0 || world.candidates[0].asks < self.0.budget.asks) => {
+                None if candidate.asks > 0 && (index == 0 || self.candidates[0].asks < setup.budget.asks) => {
                     // All voters are alike, if none are exchanged: the first that is read is the first.
-                    let is_first = index == 0 && candidate.asks == self.0.budget.asks && self.0.exchanges.is_empty();
-                    let firsts = if is_first { 1 } else { self.0.posts() };
-                    actions.extend((0..firsts).map(|first| Step::Campaign(index, first)));
+                    let is_first =
+                        index == 0 && candidate.asks == setup.budget.asks && setup.reconfigurations.is_empty();
+                    let firsts = if is_first || setup.reads { 1 } else { setup.posts() };
+                    steps.extend((0..firsts).map(|first| Step::Campaign(index, first)));
                 }
                 None => {}
             }
         }
-        for (at, packet) in world.packets.iter().enumerate() {
+        for (operator, own) in (0..).zip(&self.candidates[usize::from(setup.candidates)..]) {
+            if own.asks > 0 {
+                steps.extend((0..setup.posts()).map(|first| Step::Operate(operator, first)));
+            }
+        }
+        for (at, packet) in self.packets.iter().enumerate() {
             // What one round sends to one voter arrives in order.
             let comes_after = |other: &Shared<Packet>| {
                 (other.candidate, other.voter, other.round) == (packet.candidate, packet.voter, packet.round)
                     && matches!(other.content, Content::Ask(_))
             };
             let is_ask = matches!(packet.content, Content::Ask(_));
-            if !is_ask && self.0.merged {
+            if !is_ask && setup.merged {
                 continue;
             }
-            if is_ask && world.packets[..at].iter().any(comes_after) {
+            if is_ask && self.packets[..at].iter().any(comes_after) {
                 continue;
             }
-            actions.push(Step::Deliver(at));
-            if world.budget.losses > 0 {
-                actions.push(Step::Lose(at));
+            steps.push(Step::Deliver(at));
+            if self.budget.losses > 0 && !setup.merged {
+                steps.push(Step::Lose(at));
             }
         }
-        if self.0.merged {
-            world.hearings(actions);
+        if setup.merged {
+            self.hearings(setup.reads, steps);
         }
-        if world.budget.restarts > 0 {
-            actions.extend((0..self.0.posts()).map(Step::Restart));
+        if self.budget.restarts > 0 {
+            steps.extend((0..setup.posts()).map(Step::Restart));
         }
-        for (driver, index) in world.drivers.iter().zip(0..) {
+        for (driver, index) in self.drivers.iter().zip(0..) {
             let Some(driver) = driver else {
-                actions.extend((0..self.0.posts()).map(|post| Step::Exchange(index, post)));
+                steps.extend((0..setup.posts()).map(|post| Step::Reconfigure(index, post)));
                 continue;
             };
             let (asks, resumes) = driver.open();
-            actions.extend((0..asks).map(|at| Step::Drive(index, at)));
-            if world.budget.losses > 0 {
-                actions.extend((0..asks).map(|at| Step::Miss(index, at)));
+            steps.extend((0..asks).map(|at| Step::Drive(index, at)));
+            if self.budget.losses > 0 {
+                steps.extend((0..asks).map(|at| Step::Miss(index, at)));
             }
             if resumes {
-                actions.push(Step::Resume(index));
+                steps.push(Step::Resume(index));
             }
         }
-        if world.tick < self.0.horizon {
-            actions.push(Step::Tick);
+        if self.tick < setup.horizon {
+            steps.push(Step::Tick);
         }
     }
 
-    fn next_state(&self, before: &World, step: Step) -> Option<World> {
-        let setup = &self.0;
-        let mut world = before.clone();
+    /// What is when that has happened.
+    pub(super) fn after(&self, step: Step, setup: &Setup) -> Option<Self> {
+        let mut world = self.clone();
         world.just.clear();
         match step {
-            Step::Campaign(index, first) => {
-                let own = &mut world.candidates[usize::from(index)];
-                own.first = first;
-                own.asks -= 1;
-                // Its greeting tells of the voters.
-                if let Some(known) = world.posts[usize::from(first)].roll.configuration() {
-                    own.clerk.moved(known.clone(), &mut Vec::new());
-                }
-                world.begin(index, Call::Look, Request::Look { announce: None }, setup);
-            }
+            Step::Campaign(index, _) if setup.reads => world.look(index, u8::MAX, setup),
+            Step::Campaign(index, first) => world.look(index, first, setup),
+            Step::Operate(operator, first) => world.look(setup.candidates + operator, first, setup),
             Step::Renew(index) => {
                 world.budget.renewals -= 1;
                 let version = world.candidates[usize::from(index)].belief?.version;
-                let lease = Duration::from_secs(u64::from(LEASE));
-                let request = Request::Renew { id: holder(index).id, version, lease, fulfilled: None };
+                let lease = setup.lease(index);
+                let request = Request::Renew { id: holder(index).id, version, lease, completed_order: None };
                 world.begin(index, Call::Renew, request, setup);
             }
             Step::Release(index) => {
@@ -465,11 +492,12 @@ impl Model for Grant {
             Step::AskAgain(index) => {
                 world.budget.repeats -= 1;
                 let mut out = Vec::new();
-                world.candidates[usize::from(index)].clerk.ask_again(&mut out);
+                world.candidates[usize::from(index)].client.ask_again(&mut out);
                 world.carry_out(index, out, setup);
             }
             Step::GiveUp(index) => world.candidates[usize::from(index)].call = None,
             Step::Deliver(at) => world.deliver(at, setup),
+            Step::Conclude(index, answers) => world.conclude(index, &answers, setup)?,
             Step::Hear(before, last) => world.hear(&before, last, setup)?,
             Step::Lose(at) => {
                 world.budget.losses -= 1;
@@ -480,7 +508,7 @@ impl Model for Grant {
                 let post = &world.posts[usize::from(index)];
                 world.posts[usize::from(index)] = Shared::new(post.restarted(world.now(), setup.flaw));
             }
-            Step::Exchange(driver, post) => {
+            Step::Reconfigure(driver, post) => {
                 let begun = Driver::begin(driver, &world.posts[usize::from(post)], setup)?;
                 world.drivers[usize::from(driver)] = Some(begun);
             }
@@ -495,21 +523,11 @@ impl Model for Grant {
             Step::Resume(driver) => world.drivers[usize::from(driver)].as_mut()?.resume(),
             Step::Tick => world.tick += 1,
         }
-        world.tidy();
+        world.tidy(setup);
         if setup.merged {
-            debug_assert!(setup.exchanges.is_empty() && setup.budget.repeats == 0, "not argued for");
-            world.forget(setup, world.tick != before.tick || world.budget != before.budget);
+            debug_assert!(setup.leases[0] == setup.leases[1], "not argued for");
+            world.forget(setup, world.tick != self.tick || world.budget != self.budget);
         }
         Some(world)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        properties::of(&self.0)
-    }
-}
-
-impl Merged for Grant {
-    fn fingerprint(&self, world: &World) -> u128 {
-        world.print()
     }
 }

@@ -14,9 +14,7 @@ use primacy_core::registers::{
 use primacy_core::select::{FailBack, Rank};
 use primacy_core::{CandidateId, Instant, Label, Timing, Token};
 
-use crate::nanos;
-use crate::queue::Queue;
-use crate::rng::Rng;
+use crate::engine::{Engine, Rng, Trace, nanos};
 
 /// What things cost a server, as measured.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +25,7 @@ pub struct Costs {
     pub beat: Duration,
     /// What it takes more to show the head.
     pub head: Duration,
-    /// What each process adds to the leader's survey.
+    /// What each process adds to the leader's scan.
     pub row: Duration,
     /// CPU time of a join, while which no other goes on.
     pub join: Duration,
@@ -86,12 +84,12 @@ pub fn reach(costs: &Costs, trial: &Trial, seed: u64) -> Reach {
     let mut world = World::new(costs, trial, seed);
     // As fast as the server lets them in, and half as fast again.
     let apart = nanos(costs.connect + costs.join + costs.member * trial.each as u32) * 3 / 2;
-    for house in 0..trial.processes {
-        world.plan(apart * house as u64, Happening::Start(house));
+    for process in 0..trial.processes {
+        world.engine.at(apart * process as u64, Happening::Start(process));
     }
     let in_time = apart * trial.processes as u64 * 2 + nanos(trial.settle);
-    while world.table.len() < trial.processes && world.now < in_time && world.go_on() {}
-    let joined_in = (world.table.len() == trial.processes).then(|| Duration::from_nanos(world.now));
+    while world.table.len() < trial.processes && world.engine.now < in_time && world.go_on() {}
+    let joined_in = (world.table.len() == trial.processes).then(|| Duration::from_nanos(world.engine.now));
     world.run(trial.settle);
     let comebacks = |world: &World<'_>| world.table.vars().map_or(0, |vars| vars.comebacks);
     let before = comebacks(&world);
@@ -131,7 +129,7 @@ enum Happening {
     Answered(usize, CallId, Box<Reply>),
 }
 
-struct House {
+struct ServerProcess {
     group: Group,
     call: Option<(CallId, u64)>,
     connected: bool,
@@ -142,10 +140,8 @@ struct House {
 struct World<'a> {
     costs: &'a Costs,
     each: usize,
-    now: u64,
-    planned: u64,
-    queue: Queue<Happening>,
-    houses: Vec<House>,
+    engine: Engine<Happening>,
+    processes: Vec<ServerProcess>,
     table: Table,
     /// It never changes.
     leader: Option<(CandidateId, Token)>,
@@ -154,12 +150,11 @@ struct World<'a> {
     vars_free: u64,
     used: u64,
     answers: Vec<u64>,
-    rng: Rng,
 }
 
 impl<'a> World<'a> {
     fn new(costs: &'a Costs, trial: &Trial, seed: u64) -> Self {
-        let house = |process: usize| House {
+        let process = |process: usize| ServerProcess {
             group: Group::new(Config {
                 process: ProcessId::from_bits(process as u128 + 1),
                 rounds: trial.rounds,
@@ -172,61 +167,52 @@ impl<'a> World<'a> {
         Self {
             costs,
             each: trial.each,
-            now: 0,
-            planned: 0,
-            queue: Queue::new(),
-            houses: (0..trial.processes).map(house).collect(),
+            engine: Engine::new(Rng::new(seed), Trace::new(false)),
+            processes: (0..trial.processes).map(process).collect(),
             table: Table::default(),
             leader: None,
             cores: vec![0; costs.cores.max(1)],
             vars_free: 0,
             used: 0,
             answers: Vec::new(),
-            rng: Rng::new(seed),
         }
     }
 
-    fn plan(&mut self, at: u64, what: Happening) {
-        self.planned += 1;
-        self.queue.push(at, self.planned, what);
-    }
-
     fn run(&mut self, span: Duration) {
-        let end = self.now + nanos(span);
-        while self.now < end && self.go_on() {}
+        let end = self.engine.now + nanos(span);
+        while self.engine.now < end && self.go_on() {}
     }
 
     /// Lets the next thing happen. `false` if there is none.
     fn go_on(&mut self) -> bool {
-        let Some((at, what)) = self.queue.pop() else { return false };
-        self.now = at;
+        let Some(what) = self.engine.advance() else { return false };
         match what {
-            Happening::Start(house) => {
-                let candidates = (0..self.each).map(|index| candidacy(house, index)).collect();
-                self.tell(house, Event::Candidates(candidates));
+            Happening::Start(process) => {
+                let candidates = (0..self.each).map(|index| candidacy(process, index)).collect();
+                self.tell(process, Event::Candidates(candidates));
             }
-            Happening::Wake(house, turn) if self.houses[house].turns == turn => self.tell(house, Event::Wake),
+            Happening::Wake(process, turn) if self.processes[process].turns == turn => self.tell(process, Event::Wake),
             Happening::Wake(..) => {}
-            Happening::Served(house, call, request) => {
-                let now = Instant::from_nanos(self.now);
+            Happening::Served(process, call, request) => {
+                let now = Instant::from_nanos(self.engine.now);
                 let reply = self.table.step(&request, self.sighting(), now, &mut Vec::new());
-                let at = self.now + nanos(self.costs.network) / 2;
-                self.plan(at, Happening::Answered(house, call, Box::new(reply)));
+                let at = self.engine.now + nanos(self.costs.network) / 2;
+                self.engine.at(at, Happening::Answered(process, call, Box::new(reply)));
             }
-            Happening::Answered(house, call, reply) => self.answered(house, call, *reply),
+            Happening::Answered(process, call, reply) => self.answered(process, call, *reply),
         }
         true
     }
 
-    fn answered(&mut self, house: usize, call: CallId, reply: Reply) {
-        let Some((_, sent_at)) = self.houses[house].call.take_if(|(waiting, _)| *waiting == call) else { return };
-        self.answers.push(self.now - sent_at);
+    fn answered(&mut self, process: usize, call: CallId, reply: Reply) {
+        let Some((_, sent_at)) = self.processes[process].call.take_if(|(waiting, _)| *waiting == call) else { return };
+        self.answers.push(self.engine.now - sent_at);
         let first = matches!(reply, Reply::Joined { .. }) && self.leader.is_none();
-        self.tell(house, Event::Done { call, result: Ok(reply) });
+        self.tell(process, Event::Done { call, result: Ok(reply) });
         if first && let Some(token) = Token::new(1) {
-            let holder = candidate(house, 0);
+            let holder = candidate(process, 0);
             self.leader = Some((holder, token));
-            self.tell(house, Event::Leads { holder, token, chosen: false });
+            self.tell(process, Event::Leads { holder, token, chosen: false });
         }
     }
 
@@ -236,42 +222,42 @@ impl<'a> World<'a> {
             version: Version { token, beat: 1 },
             holder: Some(Holder { id, label, data: String::new() }),
             lease: Duration::ZERO,
-            intent: 0,
-            wish: None,
+            order_number: 0,
+            handover: None,
             paused: false,
         });
         let remembered = self.leader.map_or(Token::NONE, |(_, token)| token);
         Sighting { record, remembered, age: None, holder_gone: false, standing: Standing::default() }
     }
 
-    fn tell(&mut self, house: usize, event: Event) {
-        let rng = &mut self.rng;
+    fn tell(&mut self, process: usize, event: Event) {
+        let rng = &mut self.engine.rng;
         let (mut effects, mut entropy) = (Vec::new(), || rng.bits());
-        let at = &mut self.houses[house];
-        let now = Instant::from_nanos(self.now);
+        let at = &mut self.processes[process];
+        let now = Instant::from_nanos(self.engine.now);
         at.group.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
         at.turns += 1;
         let (turn, deadline) = (at.turns, at.group.deadline());
         for effect in effects {
             match effect {
-                Effect::Call { call, request, .. } => self.send(house, call, request),
+                Effect::Call { call, request, .. } => self.send(process, call, request),
                 Effect::Abandon { .. } => {
-                    let at = &mut self.houses[house];
+                    let at = &mut self.processes[process];
                     (at.call, at.connected) = (None, false);
                 }
                 _ => {}
             }
         }
         if let Some(deadline) = deadline {
-            self.plan(deadline.as_nanos().max(self.now), Happening::Wake(house, turn));
+            self.engine.at(deadline.as_nanos().max(self.engine.now), Happening::Wake(process, turn));
         }
     }
 
-    fn send(&mut self, house: usize, call: CallId, request: Request) {
+    fn send(&mut self, process: usize, call: CallId, request: Request) {
         let Costs { beat, head, row, join, member, connect, network, .. } = *self.costs;
-        let arrival = self.now + nanos(network) / 2;
-        let at = &mut self.houses[house];
-        at.call = Some((call, self.now));
+        let arrival = self.engine.now + nanos(network) / 2;
+        let at = &mut self.processes[process];
+        at.call = Some((call, self.engine.now));
         let connect = if at.connected { 0 } else { nanos(connect) };
         at.connected = true;
         let done = match &request {
@@ -281,11 +267,13 @@ impl<'a> World<'a> {
                 self.vars_free = self.vars_free.max(arrival) + connect + cost;
                 self.vars_free
             }
-            Request::Survey { .. } => self.compute(arrival, connect + nanos(beat + row * self.table.len() as u32)),
+            Request::MembershipScan { .. } => {
+                self.compute(arrival, connect + nanos(beat + row * self.table.len() as u32))
+            }
             Request::Beat { head: 0, .. } | Request::Leave { .. } => self.compute(arrival, connect + nanos(beat)),
             Request::Beat { .. } => self.compute(arrival, connect + nanos(beat + head)),
         };
-        self.plan(done, Happening::Served(house, call, request));
+        self.engine.at(done, Happening::Served(process, call, request));
     }
 
     /// When the core that is free first has done it.
@@ -297,13 +285,13 @@ impl<'a> World<'a> {
     }
 }
 
-fn candidate(house: usize, index: usize) -> CandidateId {
-    CandidateId::from_bits((house as u128) << 32 | index as u128)
+fn candidate(process: usize, index: usize) -> CandidateId {
+    CandidateId::from_bits((process as u128) << 32 | index as u128)
 }
 
-fn candidacy(house: usize, index: usize) -> Candidacy {
-    let label = Label::new(format!("p{house}-{index}")).expect("digits and a hyphen are a label");
-    Candidacy { id: candidate(house, index), label, data: String::new(), rank: Some(Rank::default()) }
+fn candidacy(process: usize, index: usize) -> Candidacy {
+    let label = Label::new(format!("p{process}-{index}")).expect("digits and a hyphen are a label");
+    Candidacy { id: candidate(process, index), label, data: String::new(), rank: Some(Rank::default()) }
 }
 
 #[cfg(test)]

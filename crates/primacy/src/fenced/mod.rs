@@ -4,7 +4,7 @@
 //! that can be prevented: the fence reads the highest token ever granted and *holds* that row until the transaction
 //! ends. A grant changes the row. So either the grant came first, and the fence refuses; or the transaction ends first,
 //! and the grant waits for it, no longer than a bound that the fence sets. Nothing is left in between, whatever the
-//! process does (`docs/design/fencing.md` argues it, `docs/manual/fencing.md` is for users).
+//! process does (the design page on fencing argues it; the manual's page is for users).
 //!
 //! ```no_run
 //! # #[cfg(feature = "postgres")]

@@ -142,7 +142,7 @@ mod tokio_postgres_driver {
 
     const TYPES: [Type; 3] = [Type::TEXT, Type::INT8, Type::INT8];
 
-    /// The fence's statement, prepared once for a connection: a third of the cost for whoever runs many short
+    /// The fence's statement, prepared once for a connection: a third of the cost for a program that runs many short
     /// transactions. Not behind a pooler that hands each transaction another connection.
     ///
     /// ```no_run

@@ -6,7 +6,7 @@ use super::verdict::{Kind, Verdict, judge, signed};
 use super::{Dialect, FenceError};
 use crate::{ElectionName, Token};
 
-/// Takes the write lock of the file whether or not it changes a row, and the snapshot of whoever has that lock is the
+/// Takes the write lock of the file whether or not it changes a row, and the snapshot of the holder of that lock is the
 /// newest: one that is older is refused as busy. A row that is not smaller stays as it is.
 const RAISE: &str = "INSERT INTO primacy_token (election, token) VALUES (?1, ?2) \
     ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE token < excluded.token";

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use primacy_core::quorum::VOTERS_MAX;
+
 use crate::loopback::is_loopback;
 
 /// A peer's name and where it listens, written `NAME@HOST:PORT`, or `HOST:PORT` if it is called like its host.
@@ -73,8 +75,7 @@ impl PeerAddress {
 
     /// Whether these can vote together: one to nine, each with a name and a place of its own.
     pub(super) fn check(all: &[&Self]) -> Result<(), AddressError> {
-        const MOST: usize = 9;
-        if !(1..=MOST).contains(&all.len()) {
+        if !(1..=VOTERS_MAX).contains(&all.len()) {
             return Err(AddressError::Count(all.len()));
         }
         let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 use tracing::warn;
 
-use super::file;
+use super::disk;
 use super::wire::{self, TermKept};
 use crate::store::Term;
 use crate::store::history::TermHistory;
@@ -69,7 +69,7 @@ impl Annals {
             }
         }
         let compacted = std::mem::take(&mut annals.pending);
-        let opened = file::replace(&annals.path, &compacted)
+        let opened = disk::replace(&annals.path, &compacted)
             .and_then(|()| OpenOptions::new().append(true).mode(0o600).open(&annals.path));
         annals.file = opened.inspect_err(|error| annals.complain(error)).ok();
         (annals, all)

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use primacy_core::quorum::{
-    Ask, DurableState, Outcome as Answered, Query, Refusal, RollAnswer, RollAsk, Testimony, VoterHost, VoterId,
+    Ask, ConfigEvidence, ConfigReply, ConfigRequest, DurableState, Outcome as Answered, Query, Refusal, VoterHost,
+    VoterId,
 };
 
 use super::annals::Annals;
@@ -12,7 +13,7 @@ use super::cluster::Cluster;
 use super::kept::Kept;
 use super::wire::{Malformed, Told};
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
-use crate::store::waiting::{self, Notice};
+use crate::store::waiting::{self, WaiterInfo};
 use crate::store::{Holder, Term, nobody};
 use crate::{CandidateId, ElectionName, Instant};
 
@@ -22,7 +23,7 @@ const LISTED_MOST: usize = 300;
 /// What is asked about an election, and what is to be told beside the answer.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    pub(super) query: Query<Notice>,
+    pub(super) query: Query<WaiterInfo>,
     /// Whether all who wait are to be told of.
     pub(super) lists: bool,
     /// Why a leadership ends.
@@ -31,7 +32,7 @@ pub(super) struct Question {
 
 /// All elections of one voter. `A` is an answer with where it goes.
 pub(super) struct Ballots<A> {
-    host: VoterHost<Cluster, Notice, A>,
+    host: VoterHost<Cluster, WaiterInfo, A>,
     voter: VoterId,
     /// How often the file was written.
     generation: u64,
@@ -59,6 +60,13 @@ impl History {
         annals: &mut Annals,
     ) {
         match ask {
+            Ask::Claim { term, holder, .. } if answered.supported.is_some_and(|(before, _)| *term < before) => {
+                // What it has supported since was claimed in vain.
+                let struck = self.past.go_back(*term, holder);
+                struck.into_iter().for_each(|term| annals.strike(election, term));
+                self.since = Some(now);
+                self.past.newest(1).for_each(|term| annals.note(election, term));
+            }
             Ask::Claim { term, holder, .. } if answered.supported.is_some() => {
                 if answered.supported.is_some_and(|(before, _)| *term == before) {
                     // The candidate that it supported first was not granted the term.
@@ -122,17 +130,18 @@ impl<A> Ballots<A> {
     }
 
     /// Answers something about who votes.
-    pub(super) fn roll(&mut self, ask: RollAsk<Cluster>, now: Instant) -> RollAnswer<Cluster> {
-        self.host.answer_roll(ask, now)
+    pub(super) fn answer_config(&mut self, ask: ConfigRequest<Cluster>, now: Instant) -> ConfigReply<Cluster> {
+        self.host.answer_config(ask, now)
     }
 
     /// What it can say of the steps after this number.
-    pub(super) fn testimony(&self, after: u64) -> Testimony<Cluster> {
-        self.host.testimony(after)
+    pub(super) fn evidence(&self, after: u64) -> ConfigEvidence<Cluster> {
+        self.host.evidence(after)
     }
 
-    /// Goes on to the next voters, if these testimonies of others and its own prove which those are.
-    pub(super) fn catch_up(&mut self, said: BTreeMap<VoterId, Testimony<Cluster>>, now: Instant) -> bool {
+    /// Goes on to the next voters, if what others have adopted and taken, and what it has itself, proves which those
+    /// are.
+    pub(super) fn catch_up(&mut self, said: BTreeMap<VoterId, ConfigEvidence<Cluster>>, now: Instant) -> bool {
         self.host.catch_up(said, now)
     }
 

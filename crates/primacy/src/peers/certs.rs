@@ -18,12 +18,10 @@ use rustls::pki_types::UnixTime;
 use self::revoke::Issued;
 #[cfg(test)]
 pub(super) use self::revoke::revoke_at;
-pub use self::revoke::{Revoked, RevokedCertificate, revoke};
-use super::file::{make_folder, replace};
-use super::tls::{Identity, NAME_RULE, Revocations, TlsError, Trust, dns_name};
+pub use self::revoke::{RevocationResult, RevokedCertificate, revoke};
+use super::disk::{make_folder, replace};
+use super::tls::{AUTHORITY, Identity, NAME_RULE, Revocations, TlsError, Trust, dns_name};
 
-/// What the authority's files are called, so that no peer can be.
-pub(super) const AUTHORITY: &str = "ca";
 /// How long an authority lasts, and the most that a certificate of it may.
 const DAYS_MAX: u32 = 7_300;
 /// By how much the clock of a peer may be behind that of the machine that makes its certificate.
@@ -96,7 +94,12 @@ pub enum CertsError {
     },
     /// A key or a certificate could not be made.
     #[error("a certificate could not be made: {0}")]
-    Making(#[from] rcgen::Error),
+    Making(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The crate that makes them is not part of what this one exports.
+fn unmade(error: rcgen::Error) -> CertsError {
+    CertsError::Making(Box::new(error))
 }
 
 /// Makes a certificate and its key for each of these names, `NAME.pem` and `NAME.key`, in the place of those that are there.
@@ -141,13 +144,13 @@ fn sign(
 ) -> Result<Identity, CertsError> {
     let name = &names[0];
     let files = Identity::within(folder, name);
-    let mut wanted = lasting(CertificateParams::new(names)?, name, days, now);
+    let mut wanted = lasting(CertificateParams::new(names).map_err(unmade)?, name, days, now);
     wanted.is_ca = IsCa::ExplicitNoCa;
     wanted.use_authority_key_identifier_extension = true;
     wanted.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     wanted.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let key = KeyPair::generate()?;
-    let certificate = wanted.signed_by(&key, authority)?;
+    let key = KeyPair::generate().map_err(unmade)?;
+    let certificate = wanted.signed_by(&key, authority).map_err(unmade)?;
 
     let refused = |why: String| CertsError::Authority { file: files.authority.clone(), why };
     let trust = Trust::read(&files.authority, &Revocations::Without, false, &Arc::new(ring::default_provider()))?;
@@ -182,9 +185,9 @@ fn authority(folder: &Path, now: UnixTime) -> Result<Issuer<'static, KeyPair>, C
             KeyPair::from_pem(&text).map_err(|error| CertsError::Authority { file: key, why: error.to_string() })?
         }
         false => {
-            let pair = KeyPair::generate()?;
+            let pair = KeyPair::generate().map_err(unmade)?;
             write(&key, &pair.serialize_pem())?;
-            write(&authority, &wanted.self_signed(&pair)?.pem())?;
+            write(&authority, &wanted.self_signed(&pair).map_err(unmade)?.pem())?;
             pair
         }
     };

@@ -18,7 +18,7 @@ pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// How long whoever connects may take to say who it is.
+/// How long the other side of a new connection may take to say who it is.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// After so long without a sign of life, a connection is tried; and when it has not answered for as long, it is over. Hints
@@ -73,7 +73,7 @@ impl Decoder for Frames {
     }
 }
 
-/// How a record of TLS begins, as whoever misses certificates here or there sends it (RFC 8446, 5.1).
+/// How a record of TLS begins, as a side that expects certificates sends it to one that has none (RFC 8446, 5.1).
 const TLS_ALERT: u8 = 21;
 const TLS_HANDSHAKE: u8 = 22;
 const TLS_MAJOR: u8 = 3;
@@ -113,8 +113,8 @@ impl Sender {
     }
 }
 
-/// Passes on what comes, byte by byte, between two connections until one of them has ended: whoever has gone reads no answer,
-/// and the other end may never say a word to notice that by.
+/// Passes on what comes, byte by byte, between two connections until one of them has ended: a side that has gone reads
+/// no answer, and the other end may never say a word to notice that by.
 pub(super) async fn pass_on(one: (Sender, Receiver), other: (Sender, Receiver)) -> io::Result<()> {
     let ((to_one, from_one), (to_other, from_other)) = (one, other);
     tokio::select! {

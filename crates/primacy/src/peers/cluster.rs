@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primacy_core::quorum::{Configuration, Membership, VoterId};
+use primacy_core::quorum::{Configuration, VoterId, VoterSet};
 
 use super::address::PeerAddress;
-use super::wire::{self, Malformed, Member};
 
 /// Voters by name.
 pub(super) type Roster = BTreeMap<String, (VoterId, PeerAddress)>;
@@ -25,6 +24,11 @@ impl Cluster {
     /// A new one, of these voters. Their names and identities differ.
     pub(super) fn of(voters: Roster) -> Self {
         Self { id: rand::random(), number: 0, voters, incoming: None }
+    }
+
+    /// One that is known already.
+    pub(super) const fn known(id: u128, number: u64, voters: Roster, incoming: Option<Roster>) -> Self {
+        Self { id, number, voters, incoming }
     }
 
     /// The same while its voters are exchanged for these, of which there is one at least. It must not change already.
@@ -90,9 +94,9 @@ impl Cluster {
 }
 
 impl Configuration for Cluster {
-    fn membership(&self) -> Membership {
+    fn voter_set(&self) -> VoterSet {
         let ids = |roster: &Roster| roster.values().map(|(voter, _)| *voter).collect::<BTreeSet<_>>();
-        let all = Membership::numbered(self.number, ids(&self.voters), self.incoming.as_ref().map(ids));
+        let all = VoterSet::numbered(self.number, ids(&self.voters), self.incoming.as_ref().map(ids));
         all.expect("it has voters, before a change and after it")
     }
 
@@ -110,45 +114,4 @@ impl Configuration for Cluster {
             }
         }
     }
-}
-
-impl From<&Cluster> for wire::Cluster {
-    fn from(cluster: &Cluster) -> Self {
-        let members = |roster: &Roster| roster.iter().map(member).collect();
-        Self {
-            id: cluster.id_bytes(),
-            voters: members(&cluster.voters),
-            number: cluster.number,
-            incoming: cluster.incoming.as_ref().map(members).unwrap_or_default(),
-        }
-    }
-}
-
-fn member((name, (voter, address)): (&String, &(VoterId, PeerAddress))) -> Member {
-    Member { voter: wire::voter_bytes(*voter), name: name.clone(), address: address.to_string() }
-}
-
-impl TryFrom<wire::Cluster> for Cluster {
-    type Error = Malformed;
-
-    fn try_from(cluster: wire::Cluster) -> Result<Self, Malformed> {
-        let id = <[u8; 16]>::try_from(&*cluster.id).map_err(|_| Malformed("a cluster without a name"))?;
-        let incoming = (!cluster.incoming.is_empty()).then(|| roster(&cluster.incoming)).transpose()?;
-        Ok(Self { id: u128::from_be_bytes(id), number: cluster.number, voters: roster(&cluster.voters)?, incoming })
-    }
-}
-
-fn roster(members: &[Member]) -> Result<Roster, Malformed> {
-    let mut voters = Roster::new();
-    for Member { voter, name, address } in members {
-        let address: PeerAddress = address.parse().map_err(|_| Malformed("a voter's address"))?;
-        if address.name() != name || voters.insert(name.clone(), (wire::voter(voter)?, address)).is_some() {
-            return Err(Malformed("two voters of one name"));
-        }
-    }
-    let identities: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
-    if identities.is_empty() || identities.len() != voters.len() {
-        return Err(Malformed("no voters, or two that are one"));
-    }
-    Ok(voters)
 }

@@ -1,38 +1,37 @@
 //! What a voter's file holds, and how that is written as bytes that cannot be mistaken for others.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crc::{CRC_32_ISCSI, Crc};
-use primacy_core::lease::{Holder, Wish};
-use primacy_core::quorum::{Ballot, Durable, DurableState, Ordered, Orders, VoterId};
-use primacy_core::{CandidateId, ElectionName, Label, Token};
+use primacy_core::ElectionName;
+use primacy_core::quorum::{Ballot, Durable, DurableState, VoterId};
 use prost::Message as _;
 
 use super::cluster::Cluster;
+use super::entry::{ElectionEntry, bits};
 use super::wire::{self, Malformed, NextKept};
 
 /// The first bytes of every voter's file, of whatever format.
 const MAGIC: &[u8] = b"primacy voter\n";
 /// The format that is written here. A program refuses later ones: it would lose what it does not know.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 /// CRC-32C: finds every error in up to 32 neighbouring bits.
 const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
 /// What a voter keeps on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub(crate) struct Kept {
     voter: VoterId,
     /// Who votes, as its own module encodes it. Absent until the voter has joined others.
-    pub cluster: Option<Vec<u8>>,
+    pub(crate) cluster: Option<Vec<u8>>,
     /// What it has promised about the next voters, encoded likewise. Absent until anybody has begun to exchange them.
-    pub next: Option<Vec<u8>>,
+    pub(crate) next: Option<Vec<u8>>,
     /// Who voted before, the latest last, encoded likewise: for voters that were away meanwhile.
-    pub past: Vec<Vec<u8>>,
+    pub(crate) past: Vec<Vec<u8>>,
     /// Its promise in each election that it has ever heard of.
-    pub elections: BTreeMap<ElectionName, Durable>,
+    pub(crate) elections: BTreeMap<ElectionName, Durable>,
     /// How often it was written, so that a file that went back is noticed. Files of before this was counted have 0.
-    pub generation: u64,
+    pub(crate) generation: u64,
 }
 
 impl Kept {
@@ -82,7 +81,7 @@ impl Kept {
     }
 
     /// Who it is. It never changes: a voter without its file is another voter.
-    pub const fn voter(&self) -> VoterId {
+    pub(crate) const fn voter(&self) -> VoterId {
         self.voter
     }
 
@@ -100,12 +99,12 @@ impl Kept {
         let body = Body::decode(opened(bytes)?).map_err(|error| damage(&error))?;
         let mut elections = BTreeMap::new();
         for entry in body.elections {
-            let (name, durable) = entry.checked()?;
+            let (name, durable) = entry.checked().map_err(Unfit::Damaged)?;
             if elections.insert(name, durable).is_some() {
                 return Err(damage("it names an election twice"));
             }
         }
-        let voter = VoterId::from_bits(bits(&body.voter)?);
+        let voter = VoterId::from_bits(bits(&body.voter).map_err(Unfit::Damaged)?);
         let Body { cluster, next, past, generation, .. } = body;
         Ok(Self { voter, cluster, next, past, elections, generation })
     }
@@ -152,7 +151,7 @@ fn opened(bytes: &[u8]) -> Result<&[u8], Unfit> {
     }
     match u32::from_be_bytes(*format) {
         0 => Err(damage("there is no format 0")),
-        // The first knew nothing of exchanges.
+        // The first knew nothing of exchanges, the second nothing of voters that come back to an earlier term.
         1..=FORMAT => Ok(body),
         newer => Err(Unfit::Newer(newer)),
     }
@@ -162,10 +161,6 @@ fn checksum(format: [u8; 4], length: [u8; 8], body: &[u8]) -> [u8; 4] {
     let mut digest = CHECKSUM.digest();
     [MAGIC, &format, &length, body].iter().for_each(|part| digest.update(part));
     digest.finalize().to_be_bytes()
-}
-
-fn bits(bytes: &[u8]) -> Result<u128, Unfit> {
-    bytes.try_into().map(u128::from_be_bytes).map_err(|_| damage("an identity in it has not 16 bytes"))
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -185,140 +180,17 @@ struct Body {
     past: Vec<Vec<u8>>,
 }
 
-/// One election, as voters also tell each other of it.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ElectionEntry {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(uint64, tag = "2")]
-    term: u64,
-    #[prost(message, optional, tag = "3")]
-    holder: Option<HolderEntry>,
-    #[prost(uint64, tag = "4")]
-    seen: u64,
-    #[prost(uint64, tag = "5")]
-    lease_seconds: u64,
-    #[prost(uint32, tag = "6")]
-    lease_nanos: u32,
-    #[prost(uint64, tag = "7")]
-    fulfilled: u64,
-    #[prost(uint64, tag = "8")]
-    wish_count: u64,
-    #[prost(oneof = "WishEntry", tags = "9, 10")]
-    wish: Option<WishEntry>,
-    #[prost(uint64, tag = "11")]
-    paused_count: u64,
-    #[prost(bool, tag = "12")]
-    paused: bool,
-    #[prost(uint64, optional, tag = "13")]
-    wish_until: Option<u64>,
-    #[prost(uint64, optional, tag = "14")]
-    paused_until: Option<u64>,
-    #[prost(uint64, optional, tag = "15")]
-    released: Option<u64>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct HolderEntry {
-    #[prost(bytes = "vec", tag = "1")]
-    id: Vec<u8>,
-    #[prost(string, tag = "2")]
-    label: String,
-    #[prost(string, tag = "3")]
-    data: String,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum WishEntry {
-    #[prost(message, tag = "9")]
-    NewElection(()),
-    #[prost(string, tag = "10")]
-    Successor(String),
-}
-
-impl ElectionEntry {
-    pub(super) fn of(name: &ElectionName, durable: &Durable) -> Self {
-        let Durable { term, holder, seen, lease, orders: Orders { wish, paused }, fulfilled, released } =
-            durable.clone();
-        Self {
-            name: name.as_str().to_string(),
-            term: term.get(),
-            holder: holder.map(HolderEntry::of),
-            seen,
-            lease_seconds: lease.as_secs(),
-            lease_nanos: lease.subsec_nanos(),
-            fulfilled,
-            wish_count: wish.count,
-            wish: wish.value.map(WishEntry::of),
-            paused_count: paused.count,
-            paused: paused.value,
-            wish_until: wish.until.map(Token::get),
-            paused_until: paused.until.map(Token::get),
-            released,
-        }
-    }
-
-    /// Everything that a voter may keep passes, or a file could be written that is refused afterwards.
-    pub(super) fn checked(self) -> Result<(ElectionName, Durable), Unfit> {
-        const SECOND: u32 = 1_000_000_000;
-        if self.lease_nanos >= SECOND {
-            return Err(damage("a lease in it is no length of time"));
-        }
-        let wish = self.wish.map(WishEntry::checked).transpose()?;
-        let token = |number| Token::new(number).ok_or_else(|| damage("a term in it is too large"));
-        let until = |number: Option<u64>| number.map(token).transpose();
-        let durable = Durable {
-            term: token(self.term)?,
-            holder: self.holder.map(HolderEntry::checked).transpose()?,
-            seen: self.seen,
-            lease: Duration::new(self.lease_seconds, self.lease_nanos),
-            orders: Orders {
-                wish: Ordered { count: self.wish_count, value: wish, until: until(self.wish_until)? },
-                paused: Ordered { count: self.paused_count, value: self.paused, until: until(self.paused_until)? },
-            },
-            fulfilled: self.fulfilled,
-            released: self.released,
-        };
-        let name = ElectionName::new(self.name).map_err(|error| damage(&format!("an election's name: {error}")))?;
-        Ok((name, durable))
-    }
-}
-
-impl HolderEntry {
-    fn of(Holder { id, label, data }: Holder) -> Self {
-        Self { id: id.to_bits().to_be_bytes().to_vec(), label: label.as_str().to_string(), data }
-    }
-
-    fn checked(self) -> Result<Holder, Unfit> {
-        Ok(Holder { id: CandidateId::from_bits(bits(&self.id)?), label: label(self.label)?, data: self.data })
-    }
-}
-
-impl WishEntry {
-    fn of(wish: Wish) -> Self {
-        match wish {
-            Wish::NewElection => Self::NewElection(()),
-            Wish::Successor(label) => Self::Successor(label.as_str().to_string()),
-        }
-    }
-
-    fn checked(self) -> Result<Wish, Unfit> {
-        match self {
-            Self::NewElection(()) => Ok(Wish::NewElection),
-            Self::Successor(name) => label(name).map(Wish::Successor),
-        }
-    }
-}
-
-fn label(label: String) -> Result<Label, Unfit> {
-    Label::new(label).map_err(|error| damage(&format!("a label: {error}")))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use std::time::Duration;
+
+    use primacy_core::lease::{HandoverRequest, Holder};
+    use primacy_core::quorum::{OrderRegister, Orders};
+    use primacy_core::{CandidateId, Label, Token};
     use rand::rngs::StdRng;
     use rand::{RngExt as _, SeedableRng as _};
 
+    use super::super::entry::{HandoverEntry, HolderEntry};
     use super::*;
 
     /// Some content, drawn by this seed: every field takes its extremes at times.
@@ -340,22 +212,25 @@ pub(super) mod tests {
             label: Label::new(word(random, 1)).expect("a valid label"),
             data: word(random, 0),
         });
-        let wish = match random.random_range(0..3) {
+        let handover = match random.random_range(0..3) {
             0 => None,
-            1 => Some(Wish::NewElection),
-            _ => Some(Wish::Successor(Label::new(word(random, 1)).expect("a valid label"))),
+            1 => Some(HandoverRequest::NewElection),
+            _ => Some(HandoverRequest::Successor(Label::new(word(random, 1)).expect("a valid label"))),
         };
+        let term = Token::new(number(random) >> 1).expect("it fits");
         Durable {
-            term: Token::new(number(random) >> 1).expect("it fits"),
+            highest: if random.random() { term } else { Token::MAX },
+            term,
             holder,
             seen: number(random),
             lease: Duration::new(number(random), random.random_range(0..1_000_000_000)),
             orders: Orders {
-                wish: Ordered { count: number(random), value: wish, until: Token::new(number(random)) },
-                paused: Ordered::new(number(random), random.random()),
+                handover: OrderRegister { count: number(random), value: handover, until: Token::new(number(random)) },
+                paused: OrderRegister::new(number(random), random.random()),
             },
-            fulfilled: number(random),
+            completed_order: number(random),
             released: random.random::<bool>().then(|| number(random)),
+            floor: Token::new(number(random) >> 1).expect("it fits"),
         }
     }
 
@@ -419,7 +294,7 @@ pub(super) mod tests {
             ElectionEntry { name: "a\nb".into(), ..entry.clone() },
             ElectionEntry { term: u64::MAX, ..entry.clone() },
             ElectionEntry { lease_nanos: 1_000_000_000, ..entry.clone() },
-            ElectionEntry { wish: Some(WishEntry::Successor(String::new())), ..entry.clone() },
+            ElectionEntry { handover: Some(HandoverEntry::Successor(String::new())), ..entry.clone() },
             ElectionEntry { holder: Some(HolderEntry { id: vec![7; 15], ..holder.clone() }), ..entry.clone() },
             ElectionEntry { holder: Some(HolderEntry { label: "x".repeat(129), ..holder }), ..entry.clone() },
         ];

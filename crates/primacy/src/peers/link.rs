@@ -1,12 +1,10 @@
-//! The way to one voter: a connection that is made again when it breaks, and the questions that wait for answers.
+//! The way to one voter: the sockets and the timer of a [`VoterConnection`].
 
-use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::{io, mem};
 
-use primacy_core::quorum::VoterId;
+use primacy_core::quorum::{ConnectionEffect, Role, VoterConnection, VoterId};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,11 +13,11 @@ use tracing::{debug, warn};
 use super::address::PeerAddress;
 use super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::cluster::Cluster;
-use super::roles::{self, Role};
 use super::tls::Tls;
 use super::twins::Sightings;
 use super::wire::{self, Body, Hello, Malformed, VERSION, Welcome};
-use crate::clock;
+use crate::store::BoxFuture;
+use crate::{Instant, clock};
 
 /// A connection whose other end has said who it is.
 pub(super) struct Greeted {
@@ -32,11 +30,18 @@ pub(super) struct Greeted {
     pub(super) process: Vec<u8>,
     pub(super) generation: u64,
     /// Whether it can be told that it is behind, and asked for what it knows of later voters.
-    pub(super) testifies: bool,
+    pub(super) gives_evidence: bool,
     /// What the one that connects may do there, if it says that.
     pub(super) role: Option<Role>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
+}
+
+impl Greeted {
+    /// Which process of which voter it is, and how often its file has been written.
+    pub(super) fn process(&self) -> (VoterId, &[u8], u64) {
+        (self.voter, &self.process, self.generation)
+    }
 }
 
 /// How voters are reached.
@@ -123,9 +128,9 @@ pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: 
         }
         let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
-        let (testifies, role) = (welcome.testifies, roles::numbered(welcome.role));
+        let (gives_evidence, role) = (welcome.gives_evidence, wire::role(welcome.role));
         let Welcome { echoes, process, generation, .. } = welcome;
-        Ok(Greeted { voter, cluster, echoes, process, generation, testifies, role, sender, receiver })
+        Ok(Greeted { voter, cluster, echoes, process, generation, gives_evidence, role, sender, receiver })
     };
     in_time(greeting).await
 }
@@ -136,7 +141,7 @@ pub(super) enum State {
     /// It is being made for the first time.
     Begun,
     /// It stands.
-    Up { voter: VoterId, cluster: Option<Cluster>, echoes: bool, testifies: bool },
+    Up { voter: VoterId, cluster: Option<Cluster>, echoes: bool, gives_evidence: bool },
     /// It does not, and why.
     Down(String),
 }
@@ -214,47 +219,150 @@ impl Link {
     }
 }
 
-/// The wait before a lost connection is made anew; doubled up to [`LATE`].
-const SOON: Duration = Duration::from_millis(20);
-const LATE: Duration = Duration::from_secs(1);
+/// A connection that stands.
+struct Standing {
+    sender: Sender,
+    /// Frames are read by a task of their own: half of one is not lost when something else comes first.
+    answers: mpsc::Receiver<io::Result<(u64, Body)>>,
+    /// Ends with this: it holds half of the connection, which is open until both halves are gone.
+    _reader: JoinSet<()>,
+}
 
-/// A question that has waited for so long will not be answered.
-const SILENCE: Duration = Duration::from_secs(1);
+impl Standing {
+    fn new(sender: Sender, receiver: Receiver) -> Self {
+        let (heard, answers) = mpsc::channel(64);
+        let mut reader = JoinSet::new();
+        reader.spawn(read(receiver, heard));
+        Self { sender, answers, _reader: reader }
+    }
 
+    /// Sends, unless the other side has read nothing for so long that an answer would be too late.
+    async fn send(&mut self, number: u64, body: Body) -> io::Result<()> {
+        match tokio::time::timeout(Connection::SILENCE, self.sender.send(number, body)).await {
+            Ok(sent) => sent,
+            Err(_) => Err(silent()),
+        }
+    }
+
+    async fn next(this: Option<&mut Self>) -> io::Result<(u64, Body)> {
+        match this {
+            Some(standing) => standing.answers.recv().await.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into())),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it does not answer any more")
+}
+
+type Connection = VoterConnection<u64, Body>;
+
+/// Carries out what a [`VoterConnection`] wants done until nobody asks any more.
 async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<Asking>, state: watch::Sender<State>) {
-    let mut wait = SOON;
+    #[expect(clippy::disallowed_methods, reason = "it is compared with timers of the same clock")]
+    let began = tokio::time::Instant::now();
+    let now = || Instant::ZERO + began.elapsed();
+    let mut out = Vec::new();
+    let mut connection = Connection::open(&mut out);
     let mut cluster_id = ends.cluster.clone();
-    // What is asked before there could be an answer waits for the first connection.
-    let mut greeted = dial_anew(&peer, &ends, cluster_id.clone()).await;
+    let mut standing: Option<Standing> = None;
+    let mut dialing: Option<BoxFuture<'_, io::Result<Greeted>>> = None;
+    // What there is to do comes first, and why the connection has ended, if it has.
     loop {
-        match greeted {
-            Ok(Greeted { voter, cluster, echoes, testifies, sender, receiver, .. }) => {
-                wait = SOON;
-                if let Some(cluster) = &cluster {
-                    cluster_id = cluster.id_bytes();
+        let mut ended = None;
+        for effect in mem::take(&mut out) {
+            match effect {
+                ConnectionEffect::Connect => dialing = Some(Box::pin(dial_anew(&peer, &ends, cluster_id.clone()))),
+                ConnectionEffect::Send { number, question } => {
+                    // With the connection, all that was asked over it is lost.
+                    let Some(open) = standing.as_mut().filter(|_| ended.is_none()) else { continue };
+                    ended = open.send(number, question).await.err();
                 }
-                state.send_replace(State::Up { voter, cluster, echoes, testifies });
-                let error = converse(&ends, voter, sender, receiver, &mut inbox).await;
-                match error.kind() {
-                    io::ErrorKind::InvalidData => warn!(%peer, %error, "the connection to a voter has ended"),
-                    _ => debug!(%peer, %error, "the connection to a voter has ended"),
+                ConnectionEffect::Close => {
+                    standing = None;
+                    state.send_if_modified(|state| {
+                        let is_up = matches!(state, State::Up { .. });
+                        if is_up {
+                            *state = State::Down(silent().to_string());
+                        }
+                        is_up
+                    });
                 }
-                state.send_replace(State::Down(error.to_string()));
-            }
-            Err(error) => {
-                if error.kind() == io::ErrorKind::InvalidData {
-                    warn!(%peer, %error, "something else than a voter answers there");
-                }
-                state.send_replace(State::Down(error.to_string()));
+                ConnectionEffect::Lost { voter, tag } => drop(ends.back.send(Back::Lost(voter, tag))),
             }
         }
-        if deaf(tokio::time::sleep(wait), &ends, &mut inbox).await.is_none() {
-            return;
+        if ended.is_none() {
+            let tick = connection.next_tick();
+            tokio::select! {
+                asking = inbox.recv() => {
+                    let Some(Asking { voter, tag, body }) = asking else { return };
+                    connection.ask(voter, tag, body, now(), &mut out);
+                }
+                greeted = dialed(dialing.as_mut()) => {
+                    dialing = None;
+                    match greeted {
+                        Ok(Greeted { voter, cluster, echoes, gives_evidence, sender, receiver, .. }) => {
+                            if let Some(cluster) = &cluster {
+                                cluster_id = cluster.id_bytes();
+                            }
+                            let mut open = Standing::new(sender, receiver);
+                            ended = match &ends.watches {
+                                Some(election) => open.send(0, Body::Watch(election.clone())).await.err(),
+                                None => None,
+                            };
+                            standing = Some(open);
+                            state.send_replace(State::Up { voter, cluster, echoes, gives_evidence });
+                            connection.connected(voter, now(), &mut out);
+                        }
+                        Err(error) => {
+                            if error.kind() == io::ErrorKind::InvalidData {
+                                warn!(%peer, %error, "something else than a voter answers there");
+                            }
+                            state.send_replace(State::Down(error.to_string()));
+                            connection.failed(now(), &mut out);
+                        }
+                    }
+                }
+                frame = Standing::next(standing.as_mut()) => {
+                    ended = frame.and_then(|(number, body)| take(number, body, &mut connection, &ends)).err();
+                }
+                () = tokio::time::sleep(tick.unwrap_or_default().since(now())), if tick.is_some() => {
+                    connection.tick(now(), &mut out);
+                }
+            }
         }
-        wait = (wait * 2).min(LATE);
-        let dialing = dial_anew(&peer, &ends, cluster_id.clone());
-        let Some(again) = deaf(dialing, &ends, &mut inbox).await else { return };
-        greeted = again;
+        if let Some(error) = ended {
+            match error.kind() {
+                io::ErrorKind::InvalidData => warn!(%peer, %error, "the connection to a voter has ended"),
+                _ => debug!(%peer, %error, "the connection to a voter has ended"),
+            }
+            standing = None;
+            state.send_replace(State::Down(error.to_string()));
+            connection.failed(now(), &mut out);
+        }
+    }
+}
+
+/// What a voter has sent.
+fn take(number: u64, body: Body, connection: &mut Connection, ends: &Ends) -> io::Result<()> {
+    let back = match (number, body) {
+        (0, Body::Hint(_)) => Back::Hint,
+        (0, Body::Moved(cluster)) => Back::Moved(Cluster::try_from(cluster).map_err(channel::invalid)?),
+        (number, body) => match connection.answered(number) {
+            Some((voter, tag)) => Back::Answer(voter, tag, Box::new(body)),
+            None => return Ok(()),
+        },
+    };
+    // The asker may be gone.
+    drop(ends.back.send(back));
+    Ok(())
+}
+
+async fn dialed(dialing: Option<&mut BoxFuture<'_, io::Result<Greeted>>>) -> io::Result<Greeted> {
+    match dialing {
+        Some(dialing) => dialing.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -262,92 +370,8 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
 async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Result<Greeted> {
     let began = clock::now();
     let greeted = dial(peer, &ends.way, cluster, &ends.name).await?;
-    ends.seen.note(&greeted, peer, began).map_err(io::Error::other)?;
+    ends.seen.note(greeted.process(), peer, began).map_err(io::Error::other)?;
     Ok(greeted)
-}
-
-/// Does something during which nothing that is asked is answered. `None` when nobody asks any more.
-async fn deaf<F: Future>(doing: F, ends: &Ends, inbox: &mut mpsc::UnboundedReceiver<Asking>) -> Option<F::Output> {
-    tokio::pin!(doing);
-    loop {
-        tokio::select! {
-            done = &mut doing => return Some(done),
-            asking = inbox.recv() => {
-                let Asking { voter, tag, .. } = asking?;
-                // Whoever asked may be gone.
-                drop(ends.back.send(Back::Lost(voter, tag)));
-            }
-        }
-    }
-}
-
-/// Asks and hears until the connection ends. Then nothing is left that waits for an answer.
-async fn converse(
-    ends: &Ends,
-    voter: VoterId,
-    mut sender: Sender,
-    receiver: Receiver,
-    inbox: &mut mpsc::UnboundedReceiver<Asking>,
-) -> io::Error {
-    let mut asked: BTreeMap<u64, (u64, tokio::time::Instant)> = BTreeMap::new();
-    let mut number = 0_u64;
-    // Frames are read by a task of their own: half of one is not lost when something else comes first.
-    let (heard, mut answers) = mpsc::channel(64);
-    // It ends with this call however that ends: it holds half of the connection, which is open until both halves are gone.
-    let mut reader = JoinSet::new();
-    reader.spawn(read(receiver, heard));
-    if let Some(election) = &ends.watches
-        && let Err(error) = sender.send(0, Body::Watch(election.clone())).await
-    {
-        return error;
-    }
-    let back = |back| drop(ends.back.send(back));
-    let error = loop {
-        let silence = asked.first_key_value().map(|(_, (_, since))| *since + SILENCE);
-        tokio::select! {
-            asking = inbox.recv() => {
-                let Some(Asking { voter: meant, tag, body }) = asking else {
-                    break io::Error::other("nobody asks any more");
-                };
-                if meant != voter {
-                    back(Back::Lost(meant, tag));
-                    continue;
-                }
-                number += 1;
-                #[expect(clippy::disallowed_methods, reason = "it is compared with timers of the same clock")]
-                asked.insert(number, (tag, tokio::time::Instant::now()));
-                if let Err(error) = sender.send(number, body).await {
-                    break error;
-                }
-            }
-            frame = answers.recv() => match frame {
-                Some(Ok((0, Body::Hint(_)))) => back(Back::Hint),
-                Some(Ok((0, Body::Moved(cluster)))) => match Cluster::try_from(cluster) {
-                    Ok(cluster) => back(Back::Moved(cluster)),
-                    Err(error) => break channel::invalid(error),
-                },
-                Some(Ok((number, body))) => {
-                    if let Some((tag, _)) = asked.remove(&number) {
-                        back(Back::Answer(voter, tag, Box::new(body)));
-                    }
-                }
-                Some(Err(error)) => break error,
-                None => break io::ErrorKind::UnexpectedEof.into(),
-            },
-            () = tokio::time::sleep_until(silence.unwrap_or_else(far)), if silence.is_some() => {
-                break io::Error::new(io::ErrorKind::TimedOut, "it does not answer any more");
-            }
-        }
-    };
-    for (_, (tag, _)) in asked {
-        back(Back::Lost(voter, tag));
-    }
-    error
-}
-
-#[expect(clippy::disallowed_methods, reason = "a timer that is not armed")]
-fn far() -> tokio::time::Instant {
-    tokio::time::Instant::now()
 }
 
 async fn read(mut receiver: Receiver, heard: mpsc::Sender<io::Result<(u64, Body)>>) {
@@ -360,3 +384,6 @@ async fn read(mut receiver: Receiver, heard: mpsc::Sender<io::Result<(u64, Body)
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

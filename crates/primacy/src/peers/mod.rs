@@ -1,29 +1,36 @@
 //! Elections among the processes themselves, with no database: each peer keeps a voter, and they talk over TLS.
 
 mod address;
+mod admin;
 mod annals;
 mod ballot;
 pub mod certs;
 mod channel;
 mod cluster;
-mod desk;
-mod exchange;
+mod disk;
+mod entry;
+mod errors;
 mod file;
 mod kept;
+mod latency;
 mod link;
 mod peer;
 mod pool;
+mod reconfiguration;
 mod roles;
 mod store;
-mod survey;
+mod support;
 pub mod tls;
 mod twins;
+mod voters;
 mod wire;
+mod work;
 
 pub use address::{AddressError, PeerAddress};
-pub use exchange::{Exchange, ExchangeError, Exchanged, Progress, VoterPlace, Voters};
-pub use file::{FileError, VoterFile};
-pub use kept::Kept;
-pub use peer::{Peer, PeerError, PeerSettings, Requests};
+pub use file::FileError;
+pub use peer::{Peer, PeerError, PeerSettings, RequestRate};
+pub use primacy_core::quorum::VoterId;
+pub use reconfiguration::{Reconfiguration, ReconfigurationError, ReconfigurationOutcome, ReconfigurationProgress};
 pub use roles::{NamePattern, PatternError, Role, RoleNames};
 pub use store::PeersStore;
+pub use voters::{VoterStatus, Voters};

@@ -6,7 +6,7 @@ mod matrix;
 mod refusals;
 mod serve;
 mod socket;
-pub(super) mod tally;
+mod tally;
 mod twins;
 mod watchers;
 
@@ -21,7 +21,6 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-pub(super) use self::tally::NAMES_MOST;
 use super::address::PeerAddress;
 use super::ballot::Ballots;
 use super::cluster::Cluster;
@@ -34,6 +33,7 @@ use crate::select::Score;
 
 /// How a peer takes part.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PeerSettings {
     /// What it is called. One of `voters`.
     pub name: String,
@@ -43,8 +43,8 @@ pub struct PeerSettings {
     pub voters: Vec<PeerAddress>,
     /// The folder of its voter's file. No other process may use it, ever.
     pub folder: PathBuf,
-    /// Where programs on this machine reach all voters without certificates: whoever may use this socket may lead. Its user and
-    /// group may, as far as its folder lets them to it.
+    /// Where programs on this machine reach all voters without certificates: anyone who may use this socket may lead.
+    /// Its user and group may, as far as its folder lets them to it.
     pub socket: Option<PathBuf>,
     /// By how much the rate of its clock may be wrong, in parts per million.
     pub drift_ppm: u32,
@@ -52,6 +52,14 @@ pub struct PeerSettings {
     pub roles: RoleNames,
     /// How peers and candidates prove to each other who they are. Without, everybody who can connect is believed.
     pub tls: Option<Arc<Tls>>,
+}
+
+impl PeerSettings {
+    /// A peer without a socket and without TLS, whose clock's rate is right within 2 %.
+    pub fn new(name: String, listen: SocketAddr, voters: Vec<PeerAddress>, folder: PathBuf) -> Self {
+        let roles = RoleNames::default();
+        Self { name, listen, voters, folder, socket: None, drift_ppm: 20_000, roles, tls: None }
+    }
 }
 
 /// Why a peer cannot vote.
@@ -137,9 +145,9 @@ pub enum PeerError {
 
 /// Tells a peer how many requests arrive at its place, for candidates that want to lead from near there.
 #[derive(Clone, Debug)]
-pub struct Requests(Arc<watch::Sender<Option<u64>>>);
+pub struct RequestRate(Arc<watch::Sender<Option<u64>>>);
 
-impl Requests {
+impl RequestRate {
     /// So many from now on, in a unit of time that is the same for all peers; `None` while it is not known.
     pub fn tell(&self, requests: Option<Score>) {
         let thousandths = |requests: Score| u64::try_from(requests.thousandths()).unwrap_or(0);
@@ -154,7 +162,7 @@ pub struct Peer {
     voter: VoterId,
     cluster: watch::Receiver<Option<Cluster>>,
     stranger: watch::Receiver<Option<String>>,
-    requests: Requests,
+    requests: RequestRate,
     _socket: Option<socket::SocketFile>,
     tasks: JoinSet<Result<(), PeerError>>,
 }
@@ -222,7 +230,7 @@ impl Peer {
         tasks.spawn(twins::look_out(settings.clone(), voter, process, cluster.clone(), met));
         let outside = found::Outside { why: outside, seen: introduced };
         tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside, behind));
-        let requests = Requests(Arc::new(rate));
+        let requests = RequestRate(Arc::new(rate));
         Ok(Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks })
     }
 
@@ -237,7 +245,7 @@ impl Peer {
     }
 
     /// By which it is told how many requests arrive at its place.
-    pub fn requests(&self) -> Requests {
+    pub fn requests(&self) -> RequestRate {
         self.requests.clone()
     }
 

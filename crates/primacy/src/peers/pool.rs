@@ -1,4 +1,4 @@
-//! The ways to all voters of a cluster, and calls that a clerk carries out over them.
+//! The ways to all voters of a cluster, and calls that a quorum client carries out over them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Ask, Clerk, Configuration as _, Output, Pace, Round, VoterId};
+use primacy_core::quorum::{Ask, Configuration as _, Output, QuorumCalls, QuorumClient, Round, VoterId};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
@@ -17,9 +17,9 @@ use super::link::{Ends, Introduced, Link, State, Way, introduce};
 use super::tls::Tls;
 use super::twins::Sightings;
 use super::wire::{Asked, Body, Malformed, Question, Told};
-use crate::clock;
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
+use crate::{Instant, clock};
 
 mod behind;
 
@@ -103,11 +103,11 @@ pub(super) struct Pool {
     back: mpsc::UnboundedReceiver<Heard>,
     /// Questions that could not even be asked.
     lost: VecDeque<(VoterId, u64)>,
-    /// Counts questions that no clerk asks.
+    /// Counts questions that no quorum client asks.
     polls: u64,
 }
 
-/// No clerk counts so many rounds.
+/// No quorum client counts so many rounds.
 const POLLS_FROM: u64 = 1 << 62;
 
 /// With the number of the voters that are told of: nobody waits for an answer to that.
@@ -146,7 +146,7 @@ impl Pool {
                     State::Begun | State::Down(_) => None,
                 });
                 let up: Vec<VoterId> = up.collect();
-                if cluster.membership().is_quorum(|voter| up.contains(&voter)) {
+                if cluster.voter_set().is_quorum(|voter| up.contains(&voter)) {
                     places.note(cluster);
                     let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
                     let (places, cluster) = (places.clone(), cluster.clone());
@@ -233,7 +233,7 @@ impl Pool {
         let number = self.cluster.number();
         let asked = self.link(voter).is_some_and(|link| {
             let listens = |state| match state {
-                State::Up { cluster: Some(known), testifies, .. } => testifies && known.number() < number,
+                State::Up { cluster: Some(known), gives_evidence, .. } => gives_evidence && known.number() < number,
                 _ => false,
             };
             if number > 0 && self.told.get(&voter) != Some(&number) && listens(link.state()) {
@@ -246,21 +246,21 @@ impl Pool {
         }
     }
 
-    /// Of a question that no clerk asks, and that was not asked before.
+    /// Of a question that no quorum client asks, and that was not asked before.
     pub(super) fn tag(&mut self) -> u64 {
         self.polls += 1;
         self.polls
     }
 
-    /// Asks all voters what no clerk asks, and waits until each has answered or will not.
+    /// Asks all voters what no quorum client asks, and waits until each has answered or will not.
     ///
     /// # Errors
     /// If no majority has answered.
     pub(super) async fn poll(&mut self, body: &Body) -> Result<BTreeMap<VoterId, Body>, StoreError> {
         self.denied = None;
         let tag = self.tag();
-        let membership = self.cluster.membership();
-        let mut open: BTreeSet<VoterId> = membership.voters().collect();
+        let voter_set = self.cluster.voter_set();
+        let mut open: BTreeSet<VoterId> = voter_set.voters().collect();
         open.iter().for_each(|voter| self.ask(*voter, tag, body.clone()));
         let mut answers = BTreeMap::new();
         while !open.is_empty() {
@@ -276,7 +276,7 @@ impl Pool {
             }
         }
         answers.retain(|_, body| !matches!(body, Body::Refused(refused) if refused.is_denied));
-        if membership.is_quorum(|voter| answers.contains_key(&voter)) {
+        if voter_set.is_quorum(|voter| answers.contains_key(&voter)) {
             Ok(answers)
         } else {
             Err(self.denied().map_or_else(|| StoreError::Unreachable(self.reasons()), StoreError::Unusable))
@@ -451,42 +451,41 @@ impl Beside {
     }
 }
 
-/// Carries out one call of the clerk: `begin` begins it, and `dress` makes a message of each of its questions.
+/// Carries out one call: `begin` begins it, and `dress` makes a message of each of its questions.
 pub(super) async fn carry_out(
     pool: &mut Pool,
-    (clerk, pace): (&mut Clerk, &mut Pace),
-    begin: impl FnOnce(&mut Clerk, &mut Vec<Output>),
+    calls: &mut QuorumCalls,
+    begin: impl FnOnce(&mut QuorumClient, &mut Vec<Output>),
     dress: impl Fn(Asked) -> Question,
 ) -> (Result<Reply, CallError>, Beside) {
     let mut beside = Beside::default();
     let mut out = Vec::new();
     pool.denied = None;
     pool.catch_up();
-    clerk.moved(pool.cluster.membership(), &mut out);
+    calls.abandon();
+    calls.moved(pool.cluster.voter_set(), clock::now(), &mut out);
     // What came too late for the last call may still be worth something: a voter that has to catch up.
     while let Some(heard) = pool.heard_already() {
-        tell(pool, (clerk, pace), heard, &mut beside, &mut out);
+        tell(pool, calls, heard, &mut beside, &mut out);
         send(pool, &mut out, &dress);
     }
     beside.told.clear();
-    // A claim that was given up before, and ends here, is no answer to this call.
-    out.retain(|output| !matches!(output, Output::Done(_)));
-    begin(clerk, &mut out);
+    calls.begin(begin, clock::now(), &mut out);
     loop {
         if let Some(result) = send(pool, &mut out, &dress) {
-            pace.done(result.is_ok(), clock::now());
             return (result, beside);
         }
         let now = clock::now();
+        let due = calls.due(now).unwrap_or(Instant::FAR);
         // Who would only make an answer surer is not waited for as if it were needed, and who is late is asked again.
-        match tokio::time::timeout(pace.due(clerk, now).since(now), pool.heard()).await {
-            Ok(heard) => tell(pool, (clerk, pace), heard, &mut beside, &mut out),
-            Err(_) => pace.act(clerk, clock::now(), &mut out),
+        match tokio::time::timeout(due.since(now), pool.heard()).await {
+            Ok(heard) => tell(pool, calls, heard, &mut beside, &mut out),
+            Err(_) => calls.act(clock::now(), &mut out),
         }
     }
 }
 
-/// Sends what the clerk wants sent, and gives the result of its call if that is over.
+/// Sends what the quorum client wants sent, and gives the result of its call if that is over.
 fn send(
     pool: &mut Pool,
     out: &mut Vec<Output>,
@@ -506,37 +505,37 @@ fn send(
     done
 }
 
-fn tell(pool: &Pool, (clerk, pace): (&mut Clerk, &mut Pace), heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
-    if pool.cluster.number() > clerk.membership().number() {
+fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
+    let now = clock::now();
+    if pool.cluster.number() > calls.client().voter_set().number() {
         // What was told beside answers of other voters is told again.
         beside.told.clear();
-        return clerk.moved(pool.cluster.membership(), out);
+        return calls.moved(pool.cluster.voter_set(), now, out);
     }
     match heard {
         Heard::Answer(_, TOLD.., _) | Heard::Lost(_, TOLD..) => {}
         Heard::Answer(voter, tag, body) => match answer(&body) {
-            Ok(None) => clerk.unheard(voter, Round(tag), out),
+            Ok(None) => calls.unheard(voter, Round(tag), now, out),
             Ok(Some(told)) => {
-                let counts = Round(tag) == clerk.round();
-                pace.heard(voter);
-                clerk.answered(voter, Round(tag), told.answer.clone(), out);
-                // A late answer may be about an earlier call, and at a desk about another election.
+                let counts = Round(tag) == calls.client().round();
+                calls.answered(voter, Round(tag), told.answer.clone(), now, out);
+                // A late answer may be about an earlier call, and at an operator's about another election.
                 if counts {
                     beside.told.insert(voter, told);
                 }
             }
             Err(error) => {
                 warn!(%voter, %error, "an answer cannot be used");
-                clerk.unheard(voter, Round(tag), out);
+                calls.unheard(voter, Round(tag), now, out);
             }
         },
-        Heard::Lost(voter, tag) => clerk.unheard(voter, Round(tag), out),
+        Heard::Lost(voter, tag) => calls.unheard(voter, Round(tag), now, out),
         Heard::Hint | Heard::Moved(_) => {}
     }
 }
 
-/// What a voter has answered; nothing, if it does not vote yet, or not with those it was asked as one of: whoever asks may know
-/// sooner or later than it.
+/// What a voter has answered; nothing, if it does not vote yet, or not with those it was asked as one of: the asker may
+/// know sooner or later than it.
 fn answer(body: &Body) -> Result<Option<Told>, Malformed> {
     match body {
         Body::Answer(reply) => reply.try_into().map(Some),

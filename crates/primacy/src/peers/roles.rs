@@ -1,12 +1,12 @@
 //! Who may do what at a voter: which role a certificate or a socket's user has, and which role each frame takes.
 //!
-//! This is the only place that says so. The page about it is made from here: `docs/design/roles.md`.
+//! This is the only place that says so. The design page on roles is made from here.
 
 use std::str::FromStr;
 
 pub use primacy_core::quorum::Role;
 
-use super::peer::tally::Work;
+use super::work::Work;
 
 /// The names of certificates, for which `*` stands for any characters: `operator`, `operator-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,7 @@ impl FromStr for NamePattern {
 /// Which certificates are those of operators and of observers, by the names in them. That of a voter is the voter's, and any
 /// other that the authority has signed is a candidate's.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RoleNames {
     /// Who may order and exchange voters.
     pub operators: Vec<NamePattern>,
@@ -127,27 +128,6 @@ pub(super) fn of_user(user: u32, own: u32) -> Role {
     if user == 0 || user == own { Role::Operator } else { Role::Candidate }
 }
 
-/// As it is sent; 0 is nothing.
-pub(super) const fn number(role: Role) -> u32 {
-    match role {
-        Role::Observer => 1,
-        Role::Candidate => 2,
-        Role::Operator => 3,
-        Role::Voter => 4,
-    }
-}
-
-/// What was sent. A number that no release knows is the least role.
-pub(super) const fn numbered(number: u32) -> Option<Role> {
-    Some(match number {
-        0 => return None,
-        2 => Role::Candidate,
-        3 => Role::Operator,
-        4 => Role::Voter,
-        _ => Role::Observer,
-    })
-}
-
 /// The least role that each frame takes which asks a voter for something, and what it asks for.
 pub(super) const fn right(work: &Work) -> (Role, &'static str) {
     match work {
@@ -161,7 +141,7 @@ pub(super) const fn right(work: &Work) -> (Role, &'static str) {
         Work::Watch { .. } | Work::List { .. } | Work::Recall { .. } | Work::Probe { .. } => (Role::Observer, "a look"),
         Work::Behind { .. } => (Role::Candidate, "to tell of other voters"),
         Work::Testify { .. } => (Role::Observer, "a look"),
-        Work::Roll { page, .. } => (page.ask.least_role(), "to exchange voters"),
+        Work::Config { page, .. } => (page.ask.least_role(), "to exchange voters"),
         Work::Found { .. } => (Role::Voter, "to bring voters together"),
         // These come from this voter itself.
         Work::Learn { .. } | Work::Gone { .. } => (Role::Voter, "to answer for others"),
@@ -192,6 +172,7 @@ const fn article(role: Role) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire;
     use super::*;
 
     fn certificate(name: &str) -> Guest {
@@ -238,9 +219,9 @@ mod tests {
         let silent = Guest { is_relayed: true, ..certificate("a") };
         assert_eq!((role(&silent), silent.own_name()), (Role::Candidate, None), "for whom is not said");
         assert_eq!(certificate("a").own_name(), Some("a"));
-        assert_eq!(numbered(77), Some(Role::Observer));
+        assert_eq!(wire::role(77), Some(Role::Observer));
         for role in [Role::Observer, Role::Candidate, Role::Operator, Role::Voter] {
-            assert_eq!(numbered(number(role)), Some(role));
+            assert_eq!(wire::role(wire::role_number(role)), Some(role));
         }
     }
 

@@ -5,30 +5,28 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
-use primacy_core::lease::CallError;
-use primacy_core::quorum::{Clerk, Configuration as _, Pace};
+use primacy_core::quorum::{Configuration as _, QuorumCalls, QuorumClient};
 use tokio::sync::{Mutex, Notify};
 
 use super::address::PeerAddress;
-use super::desk::PeersDesk;
+use super::admin::PeersAdmin;
+use super::errors::{failure, no_registers};
+use super::latency::PeersLatencyProbe;
 use super::link::Way;
 use super::pool::{Heard, Places, Pool, carry_out};
-use super::survey::PeersSurvey;
 use super::tls::{Identity, Revocations, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
 use crate::store::hint_task::HintTask;
 use crate::store::{
-    Announcement, BoxFuture, Desk, Hints, Holder, Registry, Reply, Request, Session, Store, StoreError, Survey,
+    Admin, Announcement, BoxFuture, Hints, Holder, LatencyProbe, Registry, Reply, Request, Session, Store, StoreError,
     UrlError,
 };
 use crate::{CandidateId, ElectionName, Label};
 
 /// What a candidate keeps for its whole life, whatever becomes of its connections.
 struct Seat {
-    /// The terms and rounds in it are never used again.
-    clerk: Clerk,
-    /// How fast voters answer it.
-    pace: Pace,
+    /// The terms and rounds of its quorum client are never used again.
+    calls: QuorumCalls,
     /// What it has told of itself last, while it waits: voters that have restarted since do not know.
     waits: Option<Waits>,
 }
@@ -72,7 +70,7 @@ impl PeersStore {
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (list, query) = rest.split_once('?').unwrap_or((rest, ""));
         if list.starts_with('/') {
-            // Whoever adds certificates thinks that they are used.
+            // One who adds certificates thinks that they are used.
             return match query {
                 "" => Ok(Self::through(Path::new(list))),
                 _ => Err(invalid("a peer's socket has no settings: the peer proves who it is".into())),
@@ -130,7 +128,7 @@ impl PeersStore {
     fn seat(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Seat>> {
         let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = seats.entry((election.clone(), candidate));
-        let new = || Seat { clerk: Clerk::new(pool.cluster.membership()), pace: Pace::default(), waits: None };
+        let new = || Seat { calls: QuorumCalls::new(QuorumClient::new(pool.cluster.voter_set())), waits: None };
         Arc::clone(seat.or_insert_with(|| Arc::new(Mutex::new(new()))))
     }
 }
@@ -163,10 +161,10 @@ impl Store for PeersStore {
         Box::pin(std::future::ready(Err(no_registers())))
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.places, "an observer", None).await?;
-            Ok(Box::new(PeersDesk::new(pool)) as Box<dyn Desk>)
+            Ok(Box::new(PeersAdmin::new(pool)) as Box<dyn Admin>)
         })
     }
 
@@ -177,16 +175,16 @@ impl Store for PeersStore {
         })
     }
 
-    fn survey(&self, candidate: &Label) -> Option<Box<dyn Survey>> {
-        Some(Box::new(PeersSurvey::new(self.places.clone(), candidate.as_str().to_owned())))
+    fn latency_probe(&self, candidate: &Label) -> Option<Box<dyn LatencyProbe>> {
+        Some(Box::new(PeersLatencyProbe::new(self.places.clone(), candidate.as_str().to_owned())))
     }
 }
 
 /// Each voter hints at each change.
 fn hints(mut pool: Pool) -> HintTask {
-    let bell = Arc::<Notify>::default();
-    let rung = Arc::clone(&bell);
-    HintTask::spawn(bell, async move {
+    let notify = Arc::<Notify>::default();
+    let rung = Arc::clone(&notify);
+    HintTask::spawn(notify, async move {
         loop {
             // Voters that are new have not been listened to.
             if let Heard::Hint | Heard::Moved(_) = pool.heard().await {
@@ -238,9 +236,8 @@ impl PeersSession {
             let (election, id) = (self.election.as_str().to_owned(), wire::candidate_bytes(self.me.id));
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
-        let Seat { clerk, pace, .. } = &mut *seat;
-        let begin = |clerk: &mut Clerk, out: &mut Vec<_>| clerk.begin(request, out);
-        let (result, beside) = carry_out(&mut self.pool, (clerk, pace), begin, dress).await;
+        let begin = |client: &mut QuorumClient, out: &mut Vec<_>| client.begin(request, out);
+        let (result, beside) = carry_out(&mut self.pool, &mut seat.calls, begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.
         let standing = beside.told.values().map(|told| told.standing).max_by_key(|standing| standing.others);
         let standing = standing.unwrap_or_default();
@@ -250,19 +247,5 @@ impl PeersSession {
             Ok(reply) => Ok(reply),
             Err(error) => Err(failure(error, &self.pool)),
         }
-    }
-}
-
-/// What peers say to whoever wants to be a member, or see members.
-pub(super) fn no_registers() -> StoreError {
-    StoreError::Unusable("peers keep no registers: the registers protocol and its members need a database".to_owned())
-}
-
-/// What a call without an end is for a candidate or an operator.
-pub(super) fn failure(error: CallError, pool: &Pool) -> StoreError {
-    match error {
-        _ if let Some(why) = pool.denied() => StoreError::Unusable(why),
-        CallError::NotDone => StoreError::Unreachable(pool.reasons()),
-        CallError::Unknown => StoreError::Unknown(pool.reasons()),
     }
 }

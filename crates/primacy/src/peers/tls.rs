@@ -43,8 +43,12 @@ use self::why::{NEW, explain, span};
 /// authorities: the file is read within one of these, and each connection is looked at within another.
 pub const LOOK: Duration = Duration::from_secs(5);
 
+/// What the authority's files are called, so that no peer can be.
+pub(super) const AUTHORITY: &str = "ca";
+
 /// The files by which a peer proves who it is, and knows others. All are in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Identity {
     /// Its certificate, then those between that and the authority's, if any.
     pub certificate: PathBuf,
@@ -57,10 +61,15 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// These files, without a list of revocations.
+    pub fn new(certificate: PathBuf, key: PathBuf, authority: PathBuf) -> Self {
+        Self { certificate, key, authority, revocations: Revocations::default() }
+    }
+
     /// That of the peer with this name, in a folder that [`make`](super::certs::make) has filled.
     pub fn within(folder: &Path, name: &str) -> Self {
         let file = |name: &str, ending| folder.join(format!("{name}.{ending}"));
-        let authority = |ending| file(super::certs::AUTHORITY, ending);
+        let authority = |ending| file(AUTHORITY, ending);
         Self {
             certificate: file(name, "pem"),
             key: file(name, "key"),

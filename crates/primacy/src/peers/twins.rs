@@ -15,7 +15,6 @@ use primacy_core::quorum::VoterId;
 use tracing::error;
 
 use super::address::PeerAddress;
-use super::link::Greeted;
 use crate::{Instant, clock};
 
 /// The process of a voter, as it is told to others.
@@ -69,13 +68,17 @@ struct Sighting {
 }
 
 impl Sightings {
-    /// A connection that was begun then has been answered.
+    /// A connection that was begun then has been answered by this process of a voter, whose file has been written so often.
     ///
     /// # Errors
     /// If it is proven that two processes answer as this voter, or that its file went back: then it must not be counted.
-    pub(super) fn note(&self, greeted: &Greeted, peer: &PeerAddress, began: Instant) -> Result<(), String> {
-        let Greeted { voter, process, generation, .. } = greeted;
-        self.saw((*voter, process, *generation), peer, began, clock::now())
+    pub(super) fn note(
+        &self,
+        process: (VoterId, &[u8], u64),
+        peer: &PeerAddress,
+        began: Instant,
+    ) -> Result<(), String> {
+        self.saw(process, peer, began, clock::now())
     }
 
     fn saw(

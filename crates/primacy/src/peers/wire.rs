@@ -2,21 +2,28 @@
 //!
 //! Every value that comes in is checked before it is used. A frame that cannot be read ends its connection.
 
+mod cluster;
+mod config;
 mod convert;
-mod rolls;
 
 use std::time::Duration;
 
 use primacy_core::quorum::Answer;
 use prost::{Message, Oneof};
 
-pub(super) use convert::{candidate, candidate_bytes, election, ns, rank, rank_bytes, voter, voter_bytes};
-pub(super) use rolls::{NextKept, Page, RollQuestion, RollReply, TestimonyKept};
+pub(super) use config::{ConfigReplyFrame, ConfigRequestFrame, EvidenceEntry, NextKept, Page};
+pub(super) use convert::{
+    candidate, candidate_bytes, election, ns, rank, rank_bytes, role, role_number, voter, voter_bytes,
+};
 
 use crate::store::{Standing, Term, Waiting};
+use crate::{CandidateId, ElectionName};
 
 /// The version of this protocol. A peer of another version is refused with a clear message.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
+
+/// How many elections are listed at once: more do not fit into a frame.
+pub(super) const NAMES_MOST: usize = 5_000;
 
 /// The longest frame that is read, in bytes.
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +42,7 @@ pub(super) struct Frame {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(super) enum Body {
-    /// The first frame of whoever connects.
+    /// The first frame of the side that connects.
     #[prost(message, tag = "2")]
     Hello(Hello),
     /// The first frame of the voter.
@@ -82,9 +89,9 @@ pub(super) enum Body {
     Moved(Cluster),
     /// Something about who votes.
     #[prost(message, tag = "19")]
-    Roll(RollQuestion),
+    ConfigRequest(ConfigRequestFrame),
     #[prost(message, tag = "20")]
-    Rolled(RollReply),
+    ConfigReply(ConfigReplyFrame),
     /// How long the way is, is wanted: answered at once, whatever the voter is about. Only for one whose welcome says so.
     #[prost(bool, tag = "21")]
     Echo(bool),
@@ -94,14 +101,14 @@ pub(super) enum Body {
     #[prost(string, tag = "30")]
     ListAfter(String),
     /// There are voters with this number, says somebody. Answered by the number that the voter has; it believes nothing of it,
-    /// and asks the other voters. Only for one whose welcome says that it testifies.
+    /// and asks the other voters. Only for one whose welcome says that it gives evidence.
     #[prost(uint64, tag = "23")]
     Behind(u64),
     /// What this voter knows of the steps after this number is wanted. Likewise.
     #[prost(uint64, tag = "24")]
     Testify(u64),
     #[prost(message, tag = "25")]
-    Testified(TestimonyKept),
+    Testified(EvidenceEntry),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -150,7 +157,7 @@ pub(super) struct Welcome {
     pub(super) generation: u64,
     /// Whether it knows [`Body::Behind`] and [`Body::Testify`].
     #[prost(bool, tag = "20")]
-    pub(super) testifies: bool,
+    pub(super) gives_evidence: bool,
     /// What the one that connects may do here, in numbers of [`roles`](super::roles); 0 from a voter that knows no roles.
     #[prost(uint32, tag = "21")]
     pub(super) role: u32,
@@ -213,9 +220,24 @@ pub(super) struct Question {
     /// Why a leadership ends, for the voter's history.
     #[prost(string, tag = "10")]
     pub(super) reason: String,
-    /// The number of the voters that whoever asks counts with.
+    /// The number of the voters that the asker counts with.
     #[prost(uint64, tag = "11")]
     pub(super) voters: u64,
+}
+
+impl Question {
+    /// From somebody who is no candidate. The number of the voters is set when it is sent.
+    pub(super) fn of_no_candidate(election: &ElectionName, asked: Asked) -> Self {
+        Self {
+            voters: 0,
+            election: election.as_str().to_owned(),
+            asked: Some(asked),
+            waits: None,
+            asker: candidate_bytes(CandidateId::from_bits(0)),
+            lists: false,
+            reason: String::new(),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -270,14 +292,14 @@ pub(super) struct Claim {
     #[prost(uint64, tag = "3")]
     lease_ns: u64,
     #[prost(uint64, tag = "4")]
-    wish_seen: u64,
+    handover_seen: u64,
     #[prost(uint64, tag = "5")]
     pause_seen: u64,
     /// 0: it has not been granted yet.
     #[prost(uint64, tag = "6")]
     granted_beat: u64,
     #[prost(uint64, tag = "7")]
-    fulfilled: u64,
+    completed_order: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -291,7 +313,7 @@ pub(super) struct Change {
     #[prost(uint64, tag = "4")]
     lease_ns: u64,
     #[prost(uint64, tag = "5")]
-    fulfilled: u64,
+    completed_order: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -305,7 +327,7 @@ pub(super) struct Order {
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub(super) struct OrdersKept {
     #[prost(uint64, tag = "1")]
-    wish_count: u64,
+    handover_count: u64,
     /// Set if a new election is wished for.
     #[prost(bool, tag = "2")]
     new_election: bool,
@@ -317,7 +339,7 @@ pub(super) struct OrdersKept {
     #[prost(bool, tag = "5")]
     paused: bool,
     #[prost(uint64, optional, tag = "6")]
-    wish_until: Option<u64>,
+    handover_until: Option<u64>,
     #[prost(uint64, optional, tag = "7")]
     pause_until: Option<u64>,
 }
@@ -343,7 +365,7 @@ pub(super) struct Reply {
     #[prost(message, optional, tag = "9")]
     orders: Option<OrdersKept>,
     #[prost(uint64, tag = "10")]
-    fulfilled: u64,
+    completed_order: u64,
     #[prost(uint32, tag = "11")]
     ahead: u32,
     #[prost(uint32, tag = "12")]
@@ -355,6 +377,9 @@ pub(super) struct Reply {
     held_ns: Option<u64>,
     #[prost(uint64, tag = "15")]
     age_ns: u64,
+    /// The highest term that it has supported anybody in.
+    #[prost(uint64, tag = "16")]
+    highest: u64,
     /// The last leadership that this voter knows to have been one.
     #[prost(message, optional, tag = "30")]
     proven: Option<TermKept>,

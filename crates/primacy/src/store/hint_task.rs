@@ -10,14 +10,14 @@ use super::{BoxFuture, Hints};
 /// A task that listens until this is dropped. What nobody waits for is kept as one hint, however much comes.
 #[derive(Debug)]
 pub(crate) struct HintTask {
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
 impl HintTask {
-    /// Needs a tokio runtime. The task notifies the bell of each hint.
-    pub(crate) fn spawn(bell: Arc<Notify>, task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { bell, task: tokio::spawn(task) }
+    /// Needs a tokio runtime. The task notifies of each hint through `notify`.
+    pub(crate) fn spawn(notify: Arc<Notify>, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { notify, task: tokio::spawn(task) }
     }
 }
 
@@ -29,6 +29,6 @@ impl Drop for HintTask {
 
 impl Hints for HintTask {
     fn next(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.bell.notified())
+        Box::pin(self.notify.notified())
     }
 }

@@ -4,22 +4,23 @@ mod registry;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use registry::{MemoryRegistry, Registers};
 
-use super::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
-use super::waiting::{self, Notice, WaitQueue};
+use super::history::TermHistory;
+use super::waiting::{WaitQueue, WaiterInfo};
 
 use super::{
-    Basis, BoxFuture, Desk, Finding, Forgotten, Hints, Holder, MemberEvent, Members, Order, Ordered, Probe, Record,
-    Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term, Waiting,
-    forget, roster,
+    Admin, Basis, BoxFuture, Finding, ForgetOutcome, Hints, Holder, MemberEvent, Members, Order, OrderOutcome, Probe,
+    Record, Registry, Reply, Request, Session, Severity, Sighting, Snapshot, Standing, Store, StoreError, Term,
+    Waiting, roster,
 };
 use crate::{CandidateId, ElectionName, Instant, clock};
-use primacy_core::lease::row::{self, Renewal, Verdict};
+use primacy_core::lease::row::{self, Renewal};
 
 /// Elections of one process. A clone shares them.
 ///
@@ -38,25 +39,25 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct Shared {
-    elections: Mutex<BTreeMap<ElectionName, Kept>>,
+    elections: Mutex<BTreeMap<ElectionName, ElectionState>>,
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.lock().iter().map(|(name, kept)| (name, &kept.row))).finish()
+        f.debug_map().entries(self.lock().iter().map(|(name, state)| (name, &state.row))).finish()
     }
 }
 
 impl Shared {
     /// A step changes everything or panics before it changed anything, so that a poisoned lock guards a sound state.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ElectionName, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ElectionName, ElectionState>> {
         self.elections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What is kept of one election.
 #[derive(Debug)]
-struct Kept {
+struct ElectionState {
     row: Option<Row>,
     past: TermHistory,
     waiting: WaitQueue,
@@ -73,7 +74,7 @@ struct Row {
     renewed: Instant,
 }
 
-impl Default for Kept {
+impl Default for ElectionState {
     fn default() -> Self {
         let changes = watch::Sender::new(0);
         Self {
@@ -89,8 +90,8 @@ impl Default for Kept {
 impl MemoryStore {
     /// Deletes an election's record as an operator might by hand. What was granted stays remembered.
     pub fn delete_record(&self, election: &ElectionName) {
-        if let Some(kept) = self.shared.lock().get_mut(election) {
-            kept.row = None;
+        if let Some(state) = self.shared.lock().get_mut(election) {
+            state.row = None;
         }
     }
 }
@@ -115,9 +116,9 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(Box::new(registry) as Box<dyn Registry>)))
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        let desk = MemoryDesk { shared: Arc::clone(&self.shared) };
-        Box::pin(std::future::ready(Ok(Box::new(desk) as Box<dyn Desk>)))
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        let admin = MemoryAdmin { shared: Arc::clone(&self.shared) };
+        Box::pin(std::future::ready(Ok(Box::new(admin) as Box<dyn Admin>)))
     }
 
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
@@ -155,44 +156,44 @@ impl MemorySession {
     fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
         let now = clock::now();
         let mut elections = self.shared.lock();
-        let kept = elections.entry(self.election.clone()).or_default();
+        let state = elections.entry(self.election.clone()).or_default();
         let me = self.me.id;
         let applied = match request {
             Request::Look { announce } => {
                 if let Some(said) = announce {
-                    let lease = kept.record().map(|record| record.lease);
-                    let notice = Notice { who: self.me.clone(), note: said.why.to_string() };
-                    kept.waiting.announce(me, said.rank, notice, lease, now);
+                    let lease = state.record().map(|record| record.lease);
+                    let notice = WaiterInfo { who: self.me.clone(), note: said.why.to_string() };
+                    state.waiting.announce(me, said.rank, notice, lease, now);
                 }
-                return Ok(Reply::Seen(kept.sight(me, now)));
+                return Ok(Reply::Seen(state.sight(me, now)));
             }
             Request::Acquire { expect, floor, holder, lease } => {
-                let remembered = kept.past.highest();
-                let granted = row::acquire(kept.record(), expect, remembered, 0, floor, &holder, lease)?;
-                granted.inspect(|record| kept.grant(record, &holder, now))
+                let remembered = state.past.highest();
+                let granted = row::acquire(state.record(), expect, remembered, 0, floor, &holder, lease)?;
+                granted.inspect(|record| state.grant(record, &holder, now))
             }
-            Request::Renew { id, version, lease, fulfilled } => {
-                let renewed = row::renew(kept.record(), &Renewal { id, version, lease, fulfilled });
-                renewed.inspect(|record| kept.write(record, Some(now)))
+            Request::Renew { id, version, lease, completed_order } => {
+                let renewed = row::renew(state.record(), &Renewal { id, version, lease, completed_order });
+                renewed.inspect(|record| state.write(record, Some(now)))
             }
             Request::Release { id, version, reason } => {
-                let released = row::release(kept.record(), id, version);
+                let released = row::release(state.record(), id, version);
                 released.inspect(|record| {
-                    kept.write(record, None);
-                    kept.past.close(record.version.token, reason.word());
-                    kept.hint();
+                    state.write(record, None);
+                    state.past.close(record.version.token, reason.word());
+                    state.hint();
                 })
             }
             Request::Leave => {
-                kept.waiting.leave(me);
+                state.waiting.leave(me);
                 return Ok(Reply::Left);
             }
         };
-        Ok(applied.map_or_else(|| Reply::Conflict(kept.sight(me, now)), Reply::Applied))
+        Ok(applied.map_or_else(|| Reply::Conflict(state.sight(me, now)), Reply::Applied))
     }
 }
 
-impl Kept {
+impl ElectionState {
     fn record(&self) -> Option<&Record> {
         self.row.as_ref().map(|row| &row.record)
     }
@@ -216,9 +217,9 @@ impl Kept {
     }
 
     fn grant(&mut self, record: &Record, holder: &Holder, now: Instant) {
-        let ended = if self.holder().is_some() { TAKEN_OVER } else { "removed" };
+        let was_held = self.holder().is_some();
         self.row = Some(Row { record: record.clone(), granted: now, renewed: now });
-        self.past.open(record.version.token, holder, ended);
+        self.past.grant(record.version.token, holder, was_held);
         self.waiting.leave(holder.id);
         self.hint();
     }
@@ -245,9 +246,9 @@ impl Kept {
                 candidates: Vec::new(),
                 basis: Basis::Record,
             },
-            None => super::remains(election, self.past.highest(), self.past.newest(1).next().cloned())?,
+            None => self.past.remains(election)?,
         };
-        let mut candidates: Vec<Waiting> = waiting::list(&self.waiting, self.holder(), now).collect();
+        let mut candidates: Vec<Waiting> = Waiting::list(&self.waiting, self.holder(), now);
         if let Some(Members { vars, members }) = self.registers.members(now) {
             roster::add_members(&mut candidates, &snapshot.record, vars.round, members);
         }
@@ -260,31 +261,28 @@ impl Kept {
         self.row = None;
         self.registers = Registers::default();
         self.waiting = WaitQueue::default();
-        self.past = TermHistory::default();
-        let nobody = Holder { id: CandidateId::from_bits(0), label: super::nobody(), data: String::new() };
-        self.past.open(token, &nobody, FORGOTTEN);
-        self.past.close(token, FORGOTTEN);
+        self.past = TermHistory::forgotten(token);
         self.hint();
         Ok(())
     }
 }
 
-struct MemoryDesk {
+struct MemoryAdmin {
     shared: Arc<Shared>,
 }
 
-impl Desk for MemoryDesk {
+impl Admin for MemoryAdmin {
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
-        Box::pin(
-            async move { Ok(self.shared.lock().get(election).and_then(|kept| kept.snapshot(election, clock::now()))) },
-        )
+        Box::pin(async move {
+            Ok(self.shared.lock().get(election).and_then(|state| state.snapshot(election, clock::now())))
+        })
     }
 
     fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>> {
         Box::pin(async move {
             let now = clock::now();
             let elections = self.shared.lock();
-            let all = elections.iter().filter_map(|(name, kept)| kept.snapshot(name, now));
+            let all = elections.iter().filter_map(|(name, state)| state.snapshot(name, now));
             Ok(all.filter(|snapshot| snapshot.basis != Basis::Forgotten).collect())
         })
     }
@@ -296,14 +294,14 @@ impl Desk for MemoryDesk {
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>> {
         Box::pin(async move {
             let elections = self.shared.lock();
-            Ok(elections.get(election).into_iter().flat_map(|kept| kept.past.newest(limit)).cloned().collect())
+            Ok(elections.get(election).into_iter().flat_map(|state| state.past.newest(limit)).cloned().collect())
         })
     }
 
     fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
         Box::pin(async move {
             let elections = self.shared.lock();
-            Ok(elections.get(election).and_then(|kept| kept.registers.members(clock::now())))
+            Ok(elections.get(election).and_then(|state| state.registers.members(clock::now())))
         })
     }
 
@@ -314,43 +312,43 @@ impl Desk for MemoryDesk {
     ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
         Box::pin(async move {
             let elections = self.shared.lock();
-            Ok(elections.get(election).map(|kept| kept.registers.events(limit)).unwrap_or_default())
+            Ok(elections.get(election).map(|state| state.registers.events(limit)).unwrap_or_default())
         })
     }
 
-    fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>> {
+    fn order<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        order: Order,
+    ) -> BoxFuture<'a, Result<OrderOutcome, StoreError>> {
         Box::pin(async move {
             let mut elections = self.shared.lock();
-            let Some(kept) = elections.get_mut(election) else { return Ok(Ordered::NoSuchElection) };
-            let Some(before) = kept.snapshot(election, clock::now()) else { return Ok(Ordered::NoSuchElection) };
-            if before.basis != Basis::Record {
-                return Ok(Ordered::NoRecord(before));
-            }
-            Ok(match row::order(&before.record, before.leader().is_some(), &order) {
-                Verdict::Already => Ordered::Already(before),
-                Verdict::TokenChanged => Ordered::TokenChanged(before),
-                Verdict::Write(record, ended) => {
-                    kept.write(&record, None);
+            let Some(state) = elections.get_mut(election) else { return Ok(OrderOutcome::NoSuchElection) };
+            let Some(before) = state.snapshot(election, clock::now()) else { return Ok(OrderOutcome::NoSuchElection) };
+            Ok(match OrderOutcome::judge(&before, &order) {
+                ControlFlow::Break(unchanged) => unchanged,
+                ControlFlow::Continue((record, ended)) => {
+                    state.write(&record, None);
                     if let Some(reason) = ended {
-                        kept.past.close(record.version.token, reason.word());
+                        state.past.close(record.version.token, reason.word());
                     }
-                    kept.hint();
-                    Ordered::Written(before)
+                    state.hint();
+                    OrderOutcome::Written(before)
                 }
             })
         })
     }
 
-    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>> {
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<ForgetOutcome, StoreError>> {
         Box::pin(async move {
             let mut elections = self.shared.lock();
-            let Some(kept) = elections.get_mut(election) else { return Ok(Forgotten::NoSuchElection) };
-            let Some(before) = kept.snapshot(election, clock::now()) else { return Ok(Forgotten::NoSuchElection) };
-            if let Some(unchanged) = forget::unchanged(&before) {
+            let Some(state) = elections.get_mut(election) else { return Ok(ForgetOutcome::NoSuchElection) };
+            let Some(before) = state.snapshot(election, clock::now()) else { return Ok(ForgetOutcome::NoSuchElection) };
+            if let Some(unchanged) = ForgetOutcome::unchanged(&before) {
                 return Ok(unchanged);
             }
-            kept.forget(&before)?;
-            Ok(Forgotten::Done(before))
+            state.forget(&before)?;
+            Ok(ForgetOutcome::Done(before))
         })
     }
 
@@ -362,7 +360,7 @@ impl Desk for MemoryDesk {
             product,
             renewals: Vec::new(),
             findings: vec![finding],
-            surveyed: None,
+            latencies: None,
         })))
     }
 }

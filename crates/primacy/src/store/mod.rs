@@ -1,15 +1,25 @@
 //! The port to a store: what it must do, and by which URL it is found.
+//!
+//! A store of one's own implements [`Store`], [`Session`] and [`Admin`], decides by the rules in [`row`], [`WaitQueue`] and
+//! [`TermHistory`], and passes [`conformance`]. The page "Writing a store" of the manual does it step by step.
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod announcement_failure;
 pub mod conformance;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod decode;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod findings;
 mod forget;
 #[cfg(any(feature = "mysql", feature = "peers"))]
 pub(crate) mod hint_task;
 pub(crate) mod history;
+mod latency_probe;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod percent;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -19,43 +29,65 @@ mod repair;
 mod roster;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-mod survey;
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-mod unannounced;
+mod support;
 pub(crate) mod waiting;
 
 use std::fmt;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::select::Rank;
+pub use crate::stores::from_url;
 use crate::{CandidateId, ElectionName, Label, Token};
+pub use forget::{Basis, ForgetOutcome, Hindrance};
+pub use history::TermHistory;
 #[cfg(feature = "peers")]
-pub(crate) use forget::is_of_forgetting;
-pub use forget::{Basis, Forgotten, Hindrance};
-pub(crate) use forget::{nobody, remains};
-use primacy_core::lease::CallError;
-use primacy_core::lease::row::TokensUsedUp;
+pub(crate) use history::is_of_forgetting;
+#[cfg(any(feature = "postgres", feature = "peers"))]
+pub(crate) use history::nobody;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub(crate) use history::remains;
+pub use latency_probe::{LatencyProbe, LatencyReport, VoterLatency};
+use primacy_core::lease::row::{TokensUsedUp, Verdict};
 pub use primacy_core::lease::{
-    Announcement, EndReason, Expectation, Holder, Order, OrderKind, Record, Reply, Request, Sighting, Standing,
-    Version, Why, Wish,
+    Announcement, CallError, EndReason, Expectation, HandoverRequest, Holder, Order, OrderKind, Record, Reply, Request,
+    Sighting, Standing, Version, Why,
 };
-pub use primacy_core::registers::{self, MemberEventKind};
-pub use survey::{Place, Survey, Surveyed};
+use primacy_core::registers;
+pub use support::{LeaderSupport, VoterSupport};
+pub use waiting::{WaitQueue, WaiterInfo};
+
+/// What each step and order makes of an election's row: the rules that all stores share.
+pub mod row {
+    #[doc(inline)]
+    pub use primacy_core::lease::row::{
+        Renewal, TokensUsedUp, Verdict, acquire, change, order, release, renew, token_of_forgetting,
+    };
+}
+
+/// The parts of a [`WaitQueue`], for a store that keeps it.
+pub mod wait_queue {
+    #[doc(inline)]
+    pub use primacy_core::lease::wait_queue::{Entry, FORGOTTEN_AFTER, fresh_for};
+}
 
 /// A future on the heap, so that stores can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A place that keeps elections: a linearizable row per election, changed by compare-and-swap.
 ///
+/// Requests, records and snapshots can be matched and built completely, on purpose: a store that ignored a request, or left
+/// out a field, would be wrong. Another field is another version, and each store hears of it from its compiler. Only the
+/// reasons, which a store passes on, may grow ([`EndReason`], [`Why`]).
+///
 /// All of primacy's safety rests on what is promised here. An implementation passes
 /// [`conformance`], which tries each of these obligations:
 ///
 /// * **Linearizable.** Each step of a [`Session`] takes effect at one moment between its call and its answer. An answer
 ///   never tells of a state older than one that was answered before to anyone. (A majority of peers keeps this for grants
-///   and orders; a look by another may show a renewal less: `docs/design/quorum.md`.) A candidate's [`Standing`] may be as old
+///   and orders; a look by another may show a renewal less: see the design page on the quorum.) A candidate's [`Standing`] may be as old
 ///   as its last announcement: it decides who asks first, never who leads.
 /// * **Exact.** [`Request::Acquire`], [`Request::Renew`] and [`Request::Release`] change the row only if it is byte for
 ///   byte as required, and say which.
@@ -88,19 +120,25 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Opens a connection of its own for what one process does in the `registers` protocol, creating the tables of that
-    /// where they are missing.
-    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>>;
+    /// where they are missing. A store that keeps no registers refuses this, and serves the `lease` protocol.
+    fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
+        let _ = election;
+        Box::pin(std::future::ready(Err(no_registers())))
+    }
 
     /// Opens a connection for observers and operators. Does not create anything.
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>>;
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>>;
 
     /// Starts to listen for changes of an election other than renewals: grants, releases, orders. A store that has no
     /// way to tell gives [`NoHints`]. A lost or made-up hint costs time, never safety.
-    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>>;
+    fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
+        let _ = election;
+        Box::pin(std::future::ready(Ok(Box::new(NoHints) as Box<dyn Hints>)))
+    }
 
     /// Begins to measure the ways from here to those that keep elections, for the candidate with this label; `None` if there is
     /// nothing to choose among. Opens nothing yet.
-    fn survey(&self, _candidate: &Label) -> Option<Box<dyn Survey>> {
+    fn latency_probe(&self, _candidate: &Label) -> Option<Box<dyn LatencyProbe>> {
         None
     }
 }
@@ -138,10 +176,19 @@ impl Hints for NoHints {
 }
 
 /// The connection of observers and operators.
-pub trait Desk: Send {
+pub trait Admin: Send {
     /// The election as it is now, or `None` if nobody has ever campaigned in it. What has no record is shown by what is left
     /// of it ([`Snapshot::basis`]).
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>>;
+
+    /// Which voters support the present leader; `None` if nobody leads, or if the store has no voters. Asks all of them, and waits
+    /// until each has answered or will not.
+    fn support<'a>(
+        &'a mut self,
+        _election: &'a ElectionName,
+    ) -> BoxFuture<'a, Result<Option<LeaderSupport>, StoreError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// All elections that are not forgotten, by name.
     fn elections(&mut self) -> BoxFuture<'_, Result<Vec<Snapshot>, StoreError>>;
@@ -153,26 +200,40 @@ pub trait Desk: Send {
         limit: u32,
     ) -> BoxFuture<'a, Result<Vec<Term>, StoreError>>;
 
-    /// Who takes part by the `registers` protocol, or `None` if nobody ever has.
-    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>>;
+    /// Who takes part by the `registers` protocol, or `None` if nobody ever has. Refused by a store that keeps no registers.
+    fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
+        let _ = election;
+        Box::pin(std::future::ready(Err(no_registers())))
+    }
 
-    /// What has happened among the members, the newest first.
+    /// What has happened among the members, the newest first. Refused by a store that keeps no registers.
     fn events<'a>(
         &'a mut self,
         election: &'a ElectionName,
         limit: u32,
-    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Vec<MemberEvent>, StoreError>> {
+        let _ = (election, limit);
+        Box::pin(std::future::ready(Err(no_registers())))
+    }
 
     /// Writes an operator's order into the election's row, durably, and hints at it.
-    fn order<'a>(&'a mut self, election: &'a ElectionName, order: Order) -> BoxFuture<'a, Result<Ordered, StoreError>>;
+    fn order<'a>(
+        &'a mut self,
+        election: &'a ElectionName,
+        order: Order,
+    ) -> BoxFuture<'a, Result<OrderOutcome, StoreError>>;
 
     /// Removes everything about an election but its token, which is raised by one as by a grant to nobody: the last leader is
     /// refused by the fence, and the next token is larger. Refused while somebody leads, waits, or may do so
     /// ([`Hindrance`]). Of a grant and this, the first wins: the later one finds another state than it expects.
-    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Forgotten, StoreError>>;
+    fn forget<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<ForgetOutcome, StoreError>>;
 
     /// What the store is and guarantees, measured and read from its settings. Leaves nothing behind.
     fn probe(&mut self) -> BoxFuture<'_, Result<Probe, StoreError>>;
+}
+
+fn no_registers() -> StoreError {
+    StoreError::Unusable("this store keeps no registers: use the lease protocol, or another store".to_owned())
 }
 
 /// An election as an observer sees it at one moment.
@@ -249,7 +310,7 @@ pub struct MemberEvent {
     /// When: milliseconds since 1970 by the store's clock. Informs people only.
     pub unix_ms: i64,
     /// What.
-    pub kind: MemberEventKind,
+    pub kind: registers::MemberEventKind,
 }
 
 /// One leadership of the past or the present.
@@ -270,7 +331,7 @@ pub struct Term {
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ordered {
+pub enum OrderOutcome {
     /// It stands in the row now, which was like this just before.
     Written(Snapshot),
     /// The row was as wanted already; nothing was changed.
@@ -283,6 +344,21 @@ pub enum Ordered {
     NoSuchElection,
 }
 
+impl OrderOutcome {
+    /// What an order makes of an election that is like this: the record that is to be written, and why the present leadership ends
+    /// by it, if it does. `Break`: it changes nothing, and this is the answer.
+    pub fn judge(before: &Snapshot, order: &Order) -> ControlFlow<Self, (Record, Option<EndReason>)> {
+        if before.basis != Basis::Record {
+            return ControlFlow::Break(Self::NoRecord(before.clone()));
+        }
+        match row::order(&before.record, before.leader().is_some(), order) {
+            Verdict::Already => ControlFlow::Break(Self::Already(before.clone())),
+            Verdict::TokenChanged => ControlFlow::Break(Self::TokenChanged(before.clone())),
+            Verdict::Write(record, ended) => ControlFlow::Continue((record, ended)),
+        }
+    }
+}
+
 /// What a store is and guarantees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
@@ -293,7 +369,7 @@ pub struct Probe {
     /// What was found.
     pub findings: Vec<Finding>,
     /// How far away those are from here that keep elections, where there are several.
-    pub surveyed: Option<Surveyed>,
+    pub latencies: Option<LatencyReport>,
 }
 
 /// One thing that `primacy doctor` tells.
@@ -379,74 +455,4 @@ pub enum UrlError {
     /// The rest of the URL does not fit its scheme.
     #[error("{0}")]
     Invalid(String),
-}
-
-/// The stores: the scheme of their URLs, another name for it, the feature that brings them, whether this build has it.
-const STORES: [(&str, &str, &str, bool); 4] = [
-    ("sqlite", "sqlite", "sqlite", cfg!(feature = "sqlite")),
-    ("postgres", "postgresql", "postgres", cfg!(feature = "postgres")),
-    ("mysql", "mariadb", "mysql", cfg!(feature = "mysql")),
-    ("peers", "peers", "peers", cfg!(feature = "peers")),
-];
-
-/// The schemes of this build.
-static KNOWN: LazyLock<String> = LazyLock::new(|| {
-    let built = STORES.iter().filter(|(.., is_built)| *is_built);
-    let known: Vec<String> = built.map(|(scheme, ..)| format!("{scheme}:")).collect();
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-});
-
-/// Why there is no store with this scheme.
-fn no_store(scheme: &str) -> UrlError {
-    let named = STORES.iter().find(|(name, other, ..)| [*name, *other].contains(&scheme));
-    let scheme = primacy_core::ids::escape(scheme);
-    match named {
-        Some((.., feature, _)) => UrlError::NotBuilt { scheme, feature },
-        None => UrlError::UnknownScheme { scheme, known: KNOWN.as_str() },
-    }
-}
-
-/// The store at a URL such as `sqlite:/var/lib/primacy/primacy.db`. Nothing is opened yet.
-///
-/// # Errors
-/// When the scheme is unknown, this build lacks the store ([`UrlError::NotBuilt`] names the feature), or the rest does not
-/// fit the scheme.
-pub fn from_url(url: &str) -> Result<Arc<dyn Store>, UrlError> {
-    let Some((scheme, rest)) = url.split_once(':') else {
-        // What follows may be a password.
-        return Err(UrlError::NoScheme(primacy_core::ids::escape(url.split('=').next().unwrap_or_default())));
-    };
-    match scheme {
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Arc::new(postgres::PostgresStore::parse(url)?)),
-        #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Arc::new(sqlite::SqliteStore::at(rest)?)),
-        #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Arc::new(mysql::MysqlStore::parse(url)?)),
-        #[cfg(feature = "peers")]
-        "peers" => Ok(Arc::new(crate::peers::PeersStore::parse(rest)?)),
-        _ => {
-            let _ = rest;
-            Err(no_store(scheme))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_that_is_not_built_is_refused_with_its_feature() {
-        for (scheme, other, feature, is_built) in STORES {
-            for scheme in [scheme, other] {
-                let refused = from_url(&format!("{scheme}:")).expect_err("nothing is named").to_string();
-                let names_it = refused.contains(&format!("the Cargo feature `{feature}`"));
-                assert_eq!(names_it, !is_built, "{refused}");
-            }
-        }
-        assert!(matches!(from_url("etcd://a"), Err(UrlError::UnknownScheme { .. })));
-        let secret = from_url("postgres=hunter2").expect_err("no scheme").to_string();
-        assert!(!secret.contains("hunter2"), "{secret}");
-    }
 }

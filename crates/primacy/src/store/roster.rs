@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::registers::Candidacy;
 use super::{Member, Record, Waiting};
+use primacy_core::registers::Candidacy;
 
 /// How many events are kept of each election.
 pub(super) const EVENTS_KEPT: u32 = 1_000;

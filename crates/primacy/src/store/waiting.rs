@@ -5,15 +5,23 @@ use crate::select::Rank;
 use crate::{CandidateId, Instant};
 use primacy_core::lease::wait_queue;
 
-/// Candidates that wait, with what each tells of itself.
-pub(crate) type WaitQueue = wait_queue::WaitQueue<Notice>;
+/// Candidates that wait, in the order in which they ask for the lease, with what each tells of itself.
+pub type WaitQueue = wait_queue::WaitQueue<WaiterInfo>;
 
 /// What a waiting candidate tells of itself, for people.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice {
-    pub(crate) who: Holder,
-    /// What it does.
-    pub(crate) note: String,
+pub struct WaiterInfo {
+    /// Who it is, and what it publishes about itself.
+    pub who: Holder,
+    /// What it does: its [`Why`](super::Why), in words.
+    pub note: String,
+}
+
+impl Waiting {
+    /// The candidates of a queue that have announced themselves lately, in waiting order, without the holder.
+    pub fn list(queue: &WaitQueue, holder: Option<CandidateId>, now: Instant) -> Vec<Self> {
+        list(queue, holder, now).collect()
+    }
 }
 
 /// Those that have announced themselves lately and do not lead, as observers are shown them.

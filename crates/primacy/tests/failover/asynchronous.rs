@@ -7,13 +7,13 @@ use primacy::{Election, Status, clock};
 use primacy_servers::{Postgres, Replication};
 
 use crate::crew::{Crew, tell};
-use crate::server::{Admin, WAITING_FOR_THE_STANDBY, admits, pair};
+use crate::server::{Superuser, WAITING_FOR_THE_STANDBY, admits, pair};
 
 const BEHIND: &str = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
 
 async fn replication(url: &str) -> Finding {
     let election = Election::open(url, "e").expect("a valid URL");
-    let probe = election.store().desk().await.expect("a desk").probe().await.expect("probes");
+    let probe = election.store().admin().await.expect("an admin connection").probe().await.expect("probes");
     probe.findings.into_iter().find(|finding| finding.code == "replication").expect("it is told")
 }
 
@@ -30,7 +30,7 @@ async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
 
     crew.join("b", &both);
     crew.confirmed_after(clock::now()).await;
-    Admin::of(&primary).await.until(BEHIND, |standbys| standbys == 0).await;
+    Superuser::of(&primary).await.until(BEHIND, |standbys| standbys == 0).await;
     standby.detach().expect("detaches");
     crew.depose("a").await;
     let lost = crew.leader_after(first.token).await;
@@ -61,14 +61,14 @@ async fn those_who_saw_what_is_lost_wait_and_tokens_grow() {
 async fn an_old_primary_comes_back(crew: &Crew, old: &Postgres, new: &Postgres) {
     let leader = crew.confirmed_after(clock::now()).await;
     old.start_again().expect("starts");
-    let admin = Admin::of(old).await;
+    let superuser = Superuser::of(old).await;
     const STATE: &str = "SELECT token * 1000000 + beat FROM primacy_election";
-    let state = admin.number(STATE).await;
+    let state = superuser.number(STATE).await;
     let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'primacy'";
-    assert!(Admin::of(new).await.number(ended).await >= 2);
+    assert!(Superuser::of(new).await.number(ended).await >= 2);
     let still = crew.confirmed_after(clock::now()).await;
     assert_eq!(still.token, leader.token, "a lost connection cost the leadership");
-    assert_eq!(admin.number(STATE).await, state, "somebody went to the old primary");
+    assert_eq!(superuser.number(STATE).await, state, "somebody went to the old primary");
     crew.judge();
 
     let mut strays = Crew::new(&crew.name, Duration::from_secs(2));
@@ -88,7 +88,7 @@ async fn a_leader_that_the_new_primary_does_not_know_is_outranked_and_ends_with_
     crew.join("a", &primary.url());
     let first = crew.leader().await;
     crew.leave("a").await;
-    Admin::of(&primary).await.until(BEHIND, |standbys| standbys == 0).await;
+    Superuser::of(&primary).await.until(BEHIND, |standbys| standbys == 0).await;
     standby.detach().expect("detaches");
     crew.join("b", &primary.url());
     let lost = crew.leader_after(first.token).await;
@@ -122,12 +122,12 @@ async fn an_old_primary_without_its_synchronous_standby_grants_nothing() {
     standby.promote().expect("promotes");
     let leader = crew.confirmed_after(clock::now()).await;
     primary.start_again().expect("starts");
-    let admin = Admin::of(&primary).await;
+    let superuser = Superuser::of(&primary).await;
     let mut strays = Crew::new("e", Duration::from_secs(2));
     strays.join("stray", &primary.url());
-    admin.until(WAITING_FOR_THE_STANDBY, |waiting| waiting > 0).await;
+    superuser.until(WAITING_FOR_THE_STANDBY, |waiting| waiting > 0).await;
     let unconfirmed = format!("SELECT count(*) FROM primacy_term WHERE token > {}", first.token);
-    admin.until(&unconfirmed, |terms| terms >= 2).await;
+    superuser.until(&unconfirmed, |terms| terms >= 2).await;
     assert!(strays.spans().is_empty(), "two lead: {:?} and {leader:?}", strays.spans());
     crew.confirmed_after(clock::now()).await;
     crew.judge();

@@ -7,7 +7,7 @@ use primacy::{Election, Status, clock};
 use primacy_servers::{Postgres, Replication};
 
 use crate::crew::{Crew, PATIENCE};
-use crate::server::{Admin, admits, pair};
+use crate::server::{Superuser, admits, pair};
 
 const CANDIDATES: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'primacy'";
 
@@ -31,16 +31,15 @@ async fn who_has_seen_the_new_primary_never_goes_back_to_the_old_one() {
     let first = crew.leader().await;
     old.kill9().expect("dies");
     new.promote().expect("promotes");
-    Admin::of(&new).await.until(CANDIDATES, |candidates| candidates == 2).await;
-    let observer = Election::open(&both, "e").expect("a valid URL").observe().expect("starts");
-    let mut observations = observer.observations();
+    Superuser::of(&new).await.until(CANDIDATES, |candidates| candidates == 2).await;
+    let mut observations = Election::open(&both, "e").expect("a valid URL").observe().expect("starts");
     let seen = observations.wait_for(|seen| seen.snapshot.is_some());
     drop(tokio::time::timeout(PATIENCE, seen).await.expect("in time").expect("observes"));
     let leader = crew.confirmed_after(clock::now()).await;
 
     old.start_again().expect("starts");
-    let admin = Admin::of(&old).await;
-    let state = admin.number(STATE).await;
+    let superuser = Superuser::of(&old).await;
+    let state = superuser.number(STATE).await;
     new.kill9().expect("dies");
     let refuses = |status: &Status| matches!(status, Status::Waiting { trouble: Some(trouble), .. } if is_told(&trouble.error, &old));
     crew.status("a", "a refusal of the old primary", refuses).await;
@@ -48,7 +47,7 @@ async fn who_has_seen_the_new_primary_never_goes_back_to_the_old_one() {
     let seen = observations.wait_for(|seen| seen.trouble.as_ref().is_some_and(|error| is_told(error, &old)));
     drop(tokio::time::timeout(PATIENCE, seen).await.expect("in time").expect("observes"));
     assert_eq!(crew.end_of(leader.token).await.token, leader.token);
-    assert_eq!(admin.number(STATE).await, state, "somebody wrote to the old primary");
+    assert_eq!(superuser.number(STATE).await, state, "somebody wrote to the old primary");
 
     // Who starts now cannot know. It leads there, and the fence of the new one refuses it.
     let mut strays = Crew::new("e", Duration::from_secs(2));

@@ -13,7 +13,7 @@ use crate::database::Database;
 async fn until_told(url: &str, holds: impl Fn(Option<StoreError>) -> bool) {
     let election = Election::open(url, "e").expect("a valid URL");
     let start = clock::now();
-    while !holds(election.store().desk().await.err()) {
+    while !holds(election.store().admin().await.err()) {
         assert!(clock::now().since(start) < PATIENCE, "new connections are as before");
     }
 }
@@ -105,9 +105,8 @@ async fn a_password_that_is_changed_in_its_file_too_costs_no_leadership() {
 #[cfg(all(feature = "postgres-tls", feature = "mysql-tls"))]
 mod tls {
     use std::path::Path;
-    use std::process::Command;
 
-    use primacy_servers::{Certificates, Tls};
+    use primacy_servers::{Certificates, Tls, with_wall_clock};
 
     use super::*;
 
@@ -119,10 +118,10 @@ mod tls {
     /// A certificate of the server's own authority whose days are over.
     fn expire(made: &Certificates) {
         let folder = made.ca().parent().expect("a folder").to_owned();
-        let mut sign = Command::new("faketime");
-        sign.args(["-f", "-9d", "openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"]);
+        let mut sign = with_wall_clock("openssl", "-9d");
+        sign.args(["x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"]);
         sign.args(["-CAcreateserial", "-days", "1", "-extfile", "openssl.cnf", "-extensions", "server"]);
-        let signed = sign.args(["-out", "expired.crt"]).current_dir(&folder).output().expect("faketime is installed");
+        let signed = sign.args(["-out", "expired.crt"]).current_dir(&folder).output().expect("openssl is installed");
         assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stderr));
         put(&folder.join("expired.crt"), &made.server_certificate());
     }

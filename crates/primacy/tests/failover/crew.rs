@@ -10,7 +10,7 @@ use primacy::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Figures, for whoever reads the output of a test.
+/// Figures, for the reader of a test's output.
 #[expect(clippy::print_stdout, reason = "the test's output is where they belong")]
 pub(crate) fn tell(figures: std::fmt::Arguments<'_>) {
     println!("{figures}");
@@ -133,16 +133,16 @@ impl Crew {
     /// Makes the leader hand over to another, by way of this candidate's store.
     pub(crate) async fn depose(&self, by: &str) {
         let election = &self.member(by).election;
-        let mut desk = election.store().desk().await.expect("a desk");
+        let mut admin = election.store().admin().await.expect("an admin connection");
         let order = Order { kind: OrderKind::Depose { now: false }, token: None };
-        desk.order(election.name(), order).await.expect("ordered");
+        admin.order(election.name(), order).await.expect("ordered");
     }
 
     /// The terms that a store has kept.
     pub(crate) async fn history(&self, url: &str) -> Vec<Term> {
         let election = Election::open(url, &self.name).expect("a valid URL");
-        let mut desk = election.store().desk().await.expect("a desk");
-        desk.history(election.name(), 1_000).await.expect("a history")
+        let mut admin = election.store().admin().await.expect("an admin connection");
+        admin.history(election.name(), 1_000).await.expect("a history")
     }
 
     fn member(&self, label: &str) -> &Member {

@@ -11,7 +11,7 @@ use primacy::{Fence, Status, clock};
 use crate::crew::{Crew, Span, tell};
 use crate::database::Database;
 
-/// Within one transaction, as whoever restores under living candidates must: they make what they find missing.
+/// Within one transaction, as anyone who restores under living candidates must: they make what they find missing.
 const EMPTIED: &str = "START TRANSACTION; DELETE FROM primacy_election; DELETE FROM primacy_token; \
                        DELETE FROM primacy_candidate; DELETE FROM primacy_term;\n";
 

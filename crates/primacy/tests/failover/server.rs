@@ -16,9 +16,9 @@ pub(crate) fn pair(replication: Replication) -> (Postgres, Postgres) {
 }
 
 /// The superuser's connection.
-pub(crate) struct Admin(tokio_postgres::Client);
+pub(crate) struct Superuser(tokio_postgres::Client);
 
-impl Admin {
+impl Superuser {
     pub(crate) async fn of(server: &Postgres) -> Self {
         Self(connect(&server.admin_url()).await)
     }

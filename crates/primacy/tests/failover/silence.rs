@@ -24,8 +24,7 @@ async fn a_silent_primary_is_left_for_the_promoted_standby() {
     crew.join("a", &both);
     crew.join("b", &both);
     let election = Election::open(&both, &crew.name).expect("a valid URL");
-    let observer = election.observe().expect("starts");
-    let mut observations = observer.observations();
+    let mut observations = election.observe().expect("starts");
     let first = crew.leader().await;
     let seen = observations.wait_for(|seen| seen.leader().is_some());
     drop(tokio::time::timeout(PATIENCE, seen).await.expect("in time").expect("observes"));

@@ -7,7 +7,7 @@ use primacy::{Election, ElectionName, Status, StopReason, clock};
 use primacy_servers::Replication;
 
 use crate::crew::{Crew, PATIENCE};
-use crate::server::{Admin, pair};
+use crate::server::{Superuser, pair};
 
 fn is_refusal(error: &StoreError) -> bool {
     let StoreError::Unusable(message) = error else { return false };
@@ -21,10 +21,10 @@ async fn a_standby_is_never_believed() {
     crew.join("a", &primary.url());
     let first = crew.leader().await;
     crew.leave("a").await;
-    let admin = Admin::of(&standby).await;
+    let superuser = Superuser::of(&standby).await;
     // Until the standby has the table, it cannot be asked about its rows.
-    admin.until("SELECT count(*) FROM pg_class WHERE relname = 'primacy_election'", |tables| tables == 1).await;
-    admin.until("SELECT count(*) FROM primacy_election WHERE holder IS NULL", |rows| rows == 1).await;
+    superuser.until("SELECT count(*) FROM pg_class WHERE relname = 'primacy_election'", |tables| tables == 1).await;
+    superuser.until("SELECT count(*) FROM primacy_election WHERE holder IS NULL", |rows| rows == 1).await;
     // The standby shows a free lease for ever, and the primary another leader.
     standby.detach().expect("detaches");
     crew.join("b", &standby.url_with(&[&primary]));
@@ -39,10 +39,9 @@ async fn a_standby_is_never_believed() {
     );
     told.await;
     let alone = Election::open(&standby.url(), &crew.name).expect("a valid URL");
-    let refused = alone.store().desk().await.map(drop).expect_err("a desk on a standby");
+    let refused = alone.store().admin().await.map(drop).expect_err("an admin connection on a standby");
     assert!(is_refusal(&refused), "{refused}");
-    let observer = alone.observe().expect("starts");
-    let mut observations = observer.observations();
+    let mut observations = alone.observe().expect("starts");
     let seen = observations.wait_for(|seen| seen.trouble.is_some());
     let seen = tokio::time::timeout(PATIENCE, seen).await.expect("in time").expect("observes").clone();
     assert!(seen.snapshot.is_none() && seen.leader().is_none(), "{seen:?}");
@@ -50,8 +49,7 @@ async fn a_standby_is_never_believed() {
 
     // With the standby first the primary is found.
     let both = Election::open(&standby.url_with(&[&primary]), &crew.name).expect("a valid URL");
-    let observer = both.observe().expect("starts");
-    let mut observations = observer.observations();
+    let mut observations = both.observe().expect("starts");
     let seen = observations.wait_for(|seen| seen.leader().is_some());
     let seen = tokio::time::timeout(PATIENCE, seen).await.expect("in time").expect("observes").clone();
     let shown = seen.snapshot.expect("seen").record;
@@ -59,6 +57,6 @@ async fn a_standby_is_never_believed() {
     crew.confirmed_after(clock::now()).await;
     crew.judge();
     let name = ElectionName::new(crew.name.as_str()).expect("valid");
-    let mut desk = both.store().desk().await.expect("the primary's");
-    assert_eq!(desk.snapshot(&name).await.expect("reads").expect("a row").record.version.token, second.token);
+    let mut admin = both.store().admin().await.expect("the primary's");
+    assert_eq!(admin.snapshot(&name).await.expect("reads").expect("a row").record.version.token, second.token);
 }

@@ -7,7 +7,7 @@ use primacy::clock;
 use primacy_servers::{Postgres, Replication};
 
 use crate::crew::{Crew, tell};
-use crate::server::{Admin, WAITING_FOR_THE_STANDBY, pair};
+use crate::server::{Superuser, WAITING_FOR_THE_STANDBY, pair};
 
 /// Three candidates that name both hosts, in both orders.
 fn stand(crew: &mut Crew, primary: &Postgres, standby: &Postgres) {
@@ -73,13 +73,13 @@ async fn a_quick_promotion_costs_no_leadership() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_did_not_reach_the_standby_is_not_believed() {
     let (primary, standby) = pair(Replication::Synchronous);
-    let admin = Admin::of(&primary).await;
+    let superuser = Superuser::of(&primary).await;
     let mut crew = Crew::new("e", Duration::from_secs(2));
     crew.join("a", &primary.url());
     let first = crew.leader().await;
     crew.leave("a").await;
     standby.stop().expect("stops");
-    admin.until("SELECT count(*) FROM pg_stat_replication", |standbys| standbys == 0).await;
+    superuser.until("SELECT count(*) FROM pg_stat_replication", |standbys| standbys == 0).await;
     crew.join("b", &primary.url_with(&[&standby]));
     crew.join("c", &primary.url_with(&[&standby]));
     let cut = |function: &str| {
@@ -90,11 +90,11 @@ async fn a_grant_that_did_not_reach_the_standby_is_not_believed() {
     };
     // The candidates cut waits short too, when their calls have taken too long.
     for function in ["pg_cancel_backend", "pg_terminate_backend", "pg_cancel_backend"] {
-        admin.until(WAITING_FOR_THE_STANDBY, |waiting| waiting > 0).await;
-        admin.until(&cut(function), |cut| cut > 0).await;
+        superuser.until(WAITING_FOR_THE_STANDBY, |waiting| waiting > 0).await;
+        superuser.until(&cut(function), |cut| cut > 0).await;
     }
     let unconfirmed = format!("SELECT count(*) FROM primacy_term WHERE token > {}", first.token);
-    admin.until(&unconfirmed, |terms| terms >= 4).await;
+    superuser.until(&unconfirmed, |terms| terms >= 4).await;
     let spans = crew.spans();
     assert_eq!(spans.len(), 1, "believed without the standby: {spans:?}");
     standby.start_again().expect("starts");
@@ -111,7 +111,7 @@ async fn a_grant_that_did_not_reach_the_standby_is_not_believed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_did_not_reach_the_standby_extends_nothing() {
     let (primary, standby) = pair(Replication::Synchronous);
-    let admin = Admin::of(&primary).await;
+    let superuser = Superuser::of(&primary).await;
     let mut crew = Crew::new("e", Duration::from_secs(2));
     crew.join("a", &primary.url_with(&[&standby]));
     let first = crew.leader().await;
@@ -119,11 +119,11 @@ async fn a_renewal_that_did_not_reach_the_standby_extends_nothing() {
     standby.freeze().expect("freezes");
     let frozen = clock::now();
     const BEAT: &str = "SELECT beat FROM primacy_election";
-    let beat = admin.number(BEAT).await;
+    let beat = superuser.number(BEAT).await;
     const CUT: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity \
                        WHERE application_name = 'primacy' AND wait_event = 'SyncRep'";
-    admin.until(CUT, |cut| cut > 0).await;
-    admin.until(BEAT, |now| now > beat).await;
+    superuser.until(CUT, |cut| cut > 0).await;
+    superuser.until(BEAT, |now| now > beat).await;
     let ended = crew.end_of(first.token).await;
     assert!(ended.until <= frozen + crew.timing.believed(), "a renewal was believed: {ended:?}, {frozen:?}");
     standby.thaw().expect("thaws");

@@ -36,7 +36,7 @@ async fn a_leadership_fences_while_it_lasts_and_a_later_one_shuts_it_out() {
     drop(tx);
 
     // Told to stop, the work holds on to its guard: the lease runs out.
-    candidate.begin_withdrawal();
+    candidate.handle().shutdown();
     let ended = |phase: &Phase| matches!(phase, Phase::Ended { .. });
     drop(second.phases().wait_for(ended).await.expect("the candidate tells it"));
     let mut tx = database.transaction().expect("begins");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore, Requests, RoleNames};
+use primacy::peers::{Peer, PeerAddress, PeerError, PeerSettings, PeersStore, RequestRate};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
 
 /// A peer with a thread and a runtime of its own: when they are gone, so is everything of it, as with a process.
 struct Running {
-    requests: Requests,
+    requests: RequestRate,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -78,16 +78,10 @@ impl Cluster {
         if n >= self.first {
             voters.push(self.addresses[n].clone());
         }
-        PeerSettings {
-            name: self.addresses[n].name().to_owned(),
-            listen: place,
-            voters,
-            folder: self.folders[n].path().to_owned(),
-            socket: Some(self.socket(n)),
-            drift_ppm: 20_000,
-            roles: RoleNames::default(),
-            tls: None,
-        }
+        let (name, folder) = (self.addresses[n].name().to_owned(), self.folders[n].path().to_owned());
+        let mut settings = PeerSettings::new(name, place, voters, folder);
+        settings.socket = Some(self.socket(n));
+        settings
     }
 
     /// Starts one.
@@ -111,7 +105,7 @@ impl Cluster {
     }
 
     /// By which one is told how many requests arrive at its place.
-    pub(crate) fn requests(&self, n: usize) -> &Requests {
+    pub(crate) fn requests(&self, n: usize) -> &RequestRate {
         &self.running[n].as_ref().expect("it runs").requests
     }
 
@@ -125,7 +119,7 @@ impl Cluster {
     /// Waits until this one has met the others.
     async fn meet(&self, n: usize) {
         let own = PeersStore::new(vec![self.addresses[n].clone()], None);
-        while primacy::store::Store::desk(&own).await.is_err() {
+        while primacy::store::Store::admin(&own).await.is_err() {
             tokio::task::yield_now().await;
         }
     }
@@ -138,7 +132,7 @@ impl Cluster {
         drop(stop);
     }
 
-    /// The store of whoever was told of the first voters only.
+    /// The store of one that was told of the first voters only.
     pub(crate) fn first_store(&self) -> Arc<PeersStore> {
         Arc::new(PeersStore::new(self.addresses[..self.first].to_vec(), None))
     }

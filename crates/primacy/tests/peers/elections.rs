@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use primacy::peers::{Peer, PeerError};
 use primacy::select::{FailBack, Rank};
-use primacy::store::{Holder, Order, OrderKind, Ordered, Record, Reply, Request, Store, Why};
+use primacy::store::{Holder, Order, OrderKind, OrderOutcome, Record, Reply, Request, Store, Why};
 use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Status, Timing, Token};
 
 use crate::cluster::{Cluster, within};
@@ -42,17 +42,17 @@ async fn one_leads_at_a_time_and_hands_over() {
     assert!(second.token() > token);
 }
 
-/// Each desk opens a connection to each voter, and both ends of them are in this process.
+/// Each admin connection opens a connection to each voter, and both ends of them are in this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_opened_and_dropped_leaves_no_connection_open() {
     const TIMES: usize = 40;
     let cluster = Cluster::start(3).await;
     let open_files = || std::fs::read_dir("/proc/self/fd").expect("Linux lists them").count();
-    drop(cluster.store().desk().await.expect("opens"));
+    drop(cluster.store().admin().await.expect("opens"));
     let before = open_files();
     for _ in 0..TIMES {
         let store = cluster.store();
-        store.desk().await.expect("opens").snapshot(&name()).await.expect("a majority answers");
+        store.admin().await.expect("opens").snapshot(&name()).await.expect("a majority answers");
         drop(store.hints(&name()).await.expect("opens"));
     }
     let are_closed = async {
@@ -108,8 +108,8 @@ async fn a_leader_makes_way_for_a_better_one() {
     let _leads = within("the best", best.elected()).await.expect("elected");
     within("word of the others", async {
         loop {
-            let mut desk = cluster.store().desk().await.expect("opens");
-            let shown = desk.snapshot(&name()).await.expect("a majority answers").expect("there is one");
+            let mut admin = cluster.store().admin().await.expect("opens");
+            let shown = admin.snapshot(&name()).await.expect("a majority answers").expect("there is one");
             let waiting: Vec<_> = shown.candidates.iter().map(|one| (one.who.label.as_str(), one.rank)).collect();
             if waiting.len() == 2 {
                 assert_eq!(waiting.last(), Some(&("worse", Rank::new(&[9]).ok())), "{waiting:?}");
@@ -154,8 +154,8 @@ async fn all_voters_remember_across_a_restart_of_all() {
     });
     let next = next.await.expect("elected");
     assert!(next.token() > led.token());
-    let mut desk = cluster.store().desk().await.expect("opens");
-    let terms = desk.history(&name(), 10).await.expect("a majority answers");
+    let mut admin = cluster.store().admin().await.expect("opens");
+    let terms = admin.history(&name(), 10).await.expect("a majority answers");
     let tokens: Vec<_> = terms.iter().map(|term| (term.token, term.ended.is_some())).collect();
     assert_eq!(tokens.first(), Some(&(next.token(), false)), "{tokens:?}");
     assert!(tokens.contains(&(led.token(), true)), "what was before the restart is known too: {tokens:?}");
@@ -167,21 +167,21 @@ async fn operators_depose_promote_and_pause() {
     let mut a = campaign(cluster.store(), "a", LONG);
     let first = within("a", a.elected()).await.expect("elected");
     let mut b = campaign(cluster.store(), "b", LONG);
-    let mut desk = cluster.store().desk().await.expect("opens");
+    let mut admin = cluster.store().admin().await.expect("opens");
     let order =
         Order { kind: OrderKind::Promote { successor: Label::new("b").expect("valid"), now: false }, token: None };
-    assert!(matches!(desk.order(&name(), order).await, Ok(Ordered::Written(_))));
-    within("the wish", first.lost()).await;
+    assert!(matches!(admin.order(&name(), order).await, Ok(OrderOutcome::Written(_))));
+    within("the requested hand-over", first.lost()).await;
     drop(first);
     let second = within("the successor", b.elected()).await.expect("elected");
     assert!(matches!(
-        desk.order(&name(), Order { kind: OrderKind::Pause, token: None }).await,
-        Ok(Ordered::Written(_))
+        admin.order(&name(), Order { kind: OrderKind::Pause, token: None }).await,
+        Ok(OrderOutcome::Written(_))
     ));
-    let seen = desk.snapshot(&name()).await.expect("a majority answers").expect("it was held");
-    assert!(seen.record.paused && seen.record.wish.is_none(), "{seen:?}");
+    let seen = admin.snapshot(&name()).await.expect("a majority answers").expect("it was held");
+    assert!(seen.record.paused && seen.record.handover.is_none(), "{seen:?}");
     assert_eq!(seen.leader().map(|leader| leader.label.as_str()), Some("b"));
-    let terms = desk.history(&name(), 10).await.expect("a majority answers");
+    let terms = admin.history(&name(), 10).await.expect("a majority answers");
     let of = |term: &primacy::store::Term| (term.label.to_string(), term.ended.clone().map(|(_, why)| why));
     let terms: Vec<_> = terms.iter().map(of).collect();
     assert!(second.is_current());
@@ -207,8 +207,8 @@ async fn a_voter_whose_folder_was_lost_does_not_come_back_as_the_old_one() {
 async fn whoever_deposes_a_leader_at_once_does_not_name_it_again_by_an_order_that_came_true() {
     let cluster = Cluster::start(3).await;
     let (store, election) = (cluster.store(), name());
-    let mut desk = store.desk().await.expect("opens");
-    let mut say = async |kind| within("an order", desk.order(&election, Order { kind, token: None })).await;
+    let mut admin = store.admin().await.expect("opens");
+    let mut say = async |kind| within("an order", admin.order(&election, Order { kind, token: None })).await;
     for (bits, label) in [(1, "a"), (2, "b")] {
         let label = Label::new(label).expect("valid");
         let me = Holder { id: CandidateId::from_bits(bits), label: label.clone(), data: String::new() };
@@ -219,12 +219,12 @@ async fn whoever_deposes_a_leader_at_once_does_not_name_it_again_by_an_order_tha
         assert!(matches!(session.step(ask).await, Ok(Reply::Applied(_))));
         if bits == 1 {
             let promote = OrderKind::Promote { successor: Label::new("b").expect("valid"), now: true };
-            assert!(matches!(say(promote).await, Ok(Ordered::Written(_))));
+            assert!(matches!(say(promote).await, Ok(OrderOutcome::Written(_))));
         }
     }
-    assert!(matches!(say(OrderKind::Depose { now: true }).await, Ok(Ordered::Written(_))));
-    let seen = desk.snapshot(&election).await.expect("a majority answers").expect("it was held");
-    assert_eq!((seen.record.holder, seen.record.wish), (None, None));
+    assert!(matches!(say(OrderKind::Depose { now: true }).await, Ok(OrderOutcome::Written(_))));
+    let seen = admin.snapshot(&election).await.expect("a majority answers").expect("it was held");
+    assert_eq!((seen.record.holder, seen.record.handover), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,7 +248,7 @@ async fn a_voter_that_listens_and_says_nothing_holds_nobody_up() {
     held.abort();
 }
 
-/// Or whoever resigns would believe that nobody else waits, for as long as a lease.
+/// Or a leader that resigns would believe that nobody else waits, for as long as a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn voters_that_restart_are_told_again_who_waits() {
     let mut cluster = Cluster::start(3).await;
@@ -263,8 +263,8 @@ async fn voters_that_restart_are_told_again_who_waits() {
     cluster.kill(2).await;
     within("word of b", async {
         loop {
-            let mut desk = cluster.store().desk().await.expect("two are a majority");
-            let seen = desk.snapshot(&name()).await.expect("a majority answers").expect("it is held");
+            let mut admin = cluster.store().admin().await.expect("two are a majority");
+            let seen = admin.snapshot(&name()).await.expect("a majority answers").expect("it is held");
             if seen.candidates.iter().any(|waiting| waiting.who.label.as_str() == "b") {
                 return;
             }

@@ -5,10 +5,10 @@ mod conformance;
 #[path = "../support/far.rs"]
 mod distance;
 mod elections;
-mod exchange;
 mod far;
 #[path = "../support/logged.rs"]
 mod logged;
 #[path = "../support/namesakes.rs"]
 mod namesakes;
 mod oracles;
+mod reconfiguration;

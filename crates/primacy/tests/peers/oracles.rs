@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use primacy::peers::{PeerAddress, PeersStore};
 use primacy::select::{FailBack, Metric, Names, Rank, Score};
-use primacy::store::{Store as _, Surveyed, Waiting};
+use primacy::store::{LatencyReport, Store as _, Waiting};
 use primacy::{
-    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Oracles, Phase, SetupError, Timing,
+    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, MeasuredPreference, Phase, SetupError,
+    Timing,
 };
 use primacy_servers::Proxy;
 
@@ -65,7 +66,7 @@ impl World {
 
     fn campaign(&self, metric: Metric, site: usize) -> Candidate {
         let mut config = CandidateConfig::new(label(site));
-        config.oracles = Some(oracles(metric));
+        config.measured_preference = Some(measured(metric));
         config.timing = timing();
         config.fail_back = FailBack::After(Duration::from_millis(500));
         self.election(metric.name(), site).campaign_with(config).expect("the system has a thread")
@@ -76,10 +77,10 @@ fn timing() -> Timing {
     Timing::with_lease(Duration::from_secs(4)).expect("long enough")
 }
 
-fn oracles(metric: Metric) -> Oracles {
+fn measured(metric: Metric) -> MeasuredPreference {
     let classes = if metric == Metric::RequestRate { vec!["5:1".parse().expect("classes")] } else { Vec::new() };
-    let oracles = Oracles::new(vec![metric], Names::default(), classes).expect("it can be measured");
-    oracles.measured_every(Duration::from_millis(100))
+    let measured = MeasuredPreference::new(vec![metric], Names::default(), classes).expect("it can be measured");
+    measured.measured_every(Duration::from_millis(100))
 }
 
 fn label(site: usize) -> Label {
@@ -110,12 +111,12 @@ fn brute_force(metric: Metric) -> [u64; SITES] {
 async fn all_stand_right(world: &World, led: &Leadership, metric: Metric, figures: &[u64; SITES]) {
     let mut renewals = led.phases();
     let name = ElectionName::new(metric.name()).expect("valid");
-    let mut desk = world.cluster.store().desk().await.expect("a majority is up");
+    let mut admin = world.cluster.store().admin().await.expect("a majority is up");
     let knows = |waiting: &&Waiting| waiting.rank.is_some_and(|rank| !rank.elements().contains(&i32::MAX));
     let mut stand = Vec::new();
     let waiting = async {
         loop {
-            let seen = desk.snapshot(&name).await.expect("a majority is up").expect("somebody leads");
+            let seen = admin.snapshot(&name).await.expect("a majority is up").expect("somebody leads");
             let known = seen.candidates.iter().filter(knows);
             stand = known.filter_map(|waiting| (0..SITES).find(|site| label(*site) == waiting.who.label)).collect();
             // Who is nearly as good as another may come before it.
@@ -161,7 +162,7 @@ async fn the_best_placed_leads(metric: Metric) {
     before.withdraw().await;
     let mut others = candidates;
     let mut best = others.remove(best);
-    // Whoever should lead in its place gives it back as soon as it is told to.
+    // The one that should lead in its place gives it back as soon as it is told to.
     for mut other in others {
         tokio::spawn(async move {
             while let Ok(led) = other.elected().await {
@@ -198,13 +199,13 @@ async fn who_is_where_most_requests_arrive_leads_by_request() {
 }
 
 /// What is measured from a site, once that holds.
-async fn until(store: &PeersStore, what: &str, holds: impl Fn(&Surveyed) -> bool) -> Surveyed {
-    let mut survey = store.survey(&label(0)).expect("peers can be measured");
+async fn until(store: &PeersStore, what: &str, holds: impl Fn(&LatencyReport) -> bool) -> LatencyReport {
+    let mut probe = store.latency_probe(&label(0)).expect("peers can be measured");
     let measuring = async {
         loop {
-            let surveyed = survey.round().await;
-            if holds(&surveyed) {
-                return surveyed;
+            let report = probe.round().await;
+            if holds(&report) {
+                return report;
             }
             tokio::task::yield_now().await;
         }
@@ -218,9 +219,9 @@ async fn round_trips_and_requests_are_those_of_each_voter() {
     world.tell_requests();
     let store = world.store(0);
     let seen = until(&store, "an answer of all", |seen| {
-        seen.places.len() == SITES && seen.places.iter().all(|place| place.round_trip.is_some())
+        seen.voters.len() == SITES && seen.voters.iter().all(|place| place.round_trip.is_some())
     });
-    for (n, place) in seen.await.places.iter().enumerate() {
+    for (n, place) in seen.await.voters.iter().enumerate() {
         assert_eq!(place.name, world.cluster.addresses[n].name());
         assert_eq!(place.requests, Some(Score::from(REQUESTS[n])), "{place:?}");
         let trip = place.round_trip.expect("it answers");
@@ -235,23 +236,23 @@ async fn who_cannot_measure_leads_all_the_same() {
     let election = |name| Election::new(cluster.store(), ElectionName::new(name).expect("valid"));
     // No voter tells how many requests arrive.
     let mut config = CandidateConfig::new(label(0));
-    config.oracles = Some(oracles(Metric::RequestRate));
+    config.measured_preference = Some(measured(Metric::RequestRate));
     let mut unknown = election("unknown").campaign_with(config.clone()).expect("the system has a thread");
     drop(within("one whose score is not known", unknown.elected()).await.expect("elected"));
     unknown.withdraw().await;
 
-    config.oracles = Some(oracles(Metric::WorstLatency));
+    config.measured_preference = Some(measured(Metric::WorstLatency));
     let mut candidate = election("known").campaign_with(config).expect("the system has a thread");
     drop(within("one that has measured", candidate.elected()).await.expect("elected"));
     let store = cluster.store();
     cluster.kill(2).await;
     drop(within("one while a voter is away", candidate.elected()).await.expect("elected"));
-    let away = until(&store, "a voter to be missed", |seen| seen.places.iter().any(|place| place.round_trip.is_none()));
+    let away = until(&store, "a voter to be missed", |seen| seen.voters.iter().any(|place| place.round_trip.is_none()));
     let away = away.await;
-    assert_eq!(away.places[2].round_trip, None);
+    assert_eq!(away.voters[2].round_trip, None);
     assert!(away.scores(&[Metric::WorstLatency]).is_some(), "a majority answers: {away:?}");
     cluster.run(2).await;
-    let all = |seen: &Surveyed| seen.places.iter().all(|place| place.round_trip.is_some());
+    let all = |seen: &LatencyReport| seen.voters.iter().all(|place| place.round_trip.is_some());
     until(&store, "the voter to be found again", all).await;
     drop(candidate);
     for n in 0..3 {
@@ -263,7 +264,7 @@ async fn who_cannot_measure_leads_all_the_same() {
 async fn where_there_is_one_store_there_is_nothing_to_measure() {
     let store = Arc::new(primacy::store::memory::MemoryStore::default());
     let mut config = CandidateConfig::new(label(0));
-    config.oracles = Some(oracles(Metric::WorstLatency));
+    config.measured_preference = Some(measured(Metric::WorstLatency));
     let refused = Election::new(store, ElectionName::new("test").expect("valid")).campaign_with(config);
     assert!(matches!(refused, Err(SetupError::NothingToMeasure)));
 }

@@ -1,7 +1,7 @@
 //! The conformance suite on real servers, with their defaults and with odd settings.
 
+use primacy::internal::Oddities;
 use primacy::store::conformance;
-use primacy::store::mysql::Oddities;
 use primacy_servers::{MariaDb, MariaDbOptions};
 
 use crate::support::{Database, server};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, OptsBuilder};
-use primacy::store::mysql::Oddities;
+use primacy::internal::Oddities;
 use primacy::store::{Reply, Store, StoreError};
 use primacy::{ElectionName, Token};
 use tokio::sync::Barrier;
 
-use crate::support::{Actor, applied, at, connect, server};
+use crate::support::{Actor, applied, at, connect, server, started};
 
 async fn counter(conn: &mut Conn, name: &str) -> u64 {
     let row: Option<(String, u64)> = conn.query_first(format!("SHOW GLOBAL STATUS LIKE '{name}'")).await.expect("told");
@@ -29,8 +29,7 @@ pub(crate) async fn counted<T>(conn: &mut Conn, name: &str, work: impl Future<Ou
 async fn one_renewal_is_one_statement() {
     let server = server();
     let mut conn = connect(&server.admin_url()).await;
-    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
-    let mut record = a.take().await;
+    let (mut a, mut record) = Actor::leading(&at(&server.url()), "e", 1).await;
     // What a leader does beside, over a connection of its own: it ends with the withdrawal of its announcement. The grant
     // deletes too.
     while counter(&mut conn, "Com_delete").await < 2 {
@@ -68,8 +67,7 @@ async fn found_and_changed_are_one_count_for_what_decides() {
     let server = server();
     for found_rows in [false, true] {
         let store = at(&server.url()).with_oddities(Oddities { found_rows, ..Oddities::default() });
-        let mut a = Actor::join(&store, &format!("e{found_rows}"), 1).await;
-        let record = a.take().await;
+        let (mut a, record) = Actor::leading(&store, &format!("e{found_rows}"), 1).await;
         let renewed = applied(a.step(a.renewal(&record)).await);
         let late = a.step(a.renewal(&record)).await;
         assert!(matches!(late, Ok(Reply::Conflict(_))), "{late:?}");
@@ -87,8 +85,7 @@ async fn found_and_changed_are_one_count_for_what_decides() {
 /// Who went without a word is forgotten, later.
 #[tokio::test]
 async fn who_was_silent_for_long_is_forgotten() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     a.announce().await;
     assert_eq!(Actor::join(&store, "e", 2).await.announce().await.standing.others, 1);
@@ -153,8 +150,7 @@ pub(crate) async fn race(urls: &[String], name: &str, rounds: usize) {
 /// What a database administrator changes by hand is noticed.
 #[tokio::test]
 async fn a_row_that_was_edited_by_hand_is_not_renewed() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     for (number, edit) in [
         "holder = NULL, label = NULL, data = NULL",
         "holder = X'00000000000000000000000000000009'",
@@ -179,7 +175,7 @@ async fn a_row_that_was_edited_by_hand_is_not_renewed() {
     a.take().await;
     server.sql("UPDATE primacy_election SET wish = 'no wish' WHERE election = 'nonsense'").expect("edits");
     assert!(matches!(a.try_look().await, Err(StoreError::Unusable(_))));
-    let mut desk = store.desk().await.expect("opens");
+    let mut admin = store.admin().await.expect("opens");
     let nonsense = ElectionName::new("nonsense").expect("valid");
-    assert!(matches!(desk.snapshot(&nonsense).await, Err(StoreError::Unusable(_))));
+    assert!(matches!(admin.snapshot(&nonsense).await, Err(StoreError::Unusable(_))));
 }

@@ -1,13 +1,13 @@
 //! What a probe finds in real settings.
 
 use primacy::Token;
-use primacy::store::{Desk, Finding, Severity, Store};
+use primacy::store::{Admin, Finding, Severity, Store};
 use primacy_servers::{MariaDb, MariaDbOptions};
 
-use crate::support::{Actor, at, server};
+use crate::support::{Actor, at, started};
 
-async fn findings(desk: &mut dyn Desk) -> Vec<Finding> {
-    desk.probe().await.expect("probes").findings
+async fn findings(admin: &mut dyn Admin) -> Vec<Finding> {
+    admin.probe().await.expect("probes").findings
 }
 
 fn severity(findings: &[Finding], code: &str) -> Severity {
@@ -16,11 +16,10 @@ fn severity(findings: &[Finding], code: &str) -> Severity {
 
 #[tokio::test]
 async fn a_server_as_it_should_be_is_fine_and_settings_that_lose_grants_are_a_danger() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     drop(Actor::join(&store, "e", 1).await);
-    let mut desk = store.desk().await.expect("opens");
-    let probe = desk.probe().await.expect("probes");
+    let mut admin = store.admin().await.expect("opens");
+    let probe = admin.probe().await.expect("probes");
     assert!(probe.product.contains("MariaDB"), "{}", probe.product);
     assert!(probe.renewals.len() >= 20);
     let bad: Vec<_> = probe.findings.iter().filter(|finding| finding.severity != Severity::Fine).collect();
@@ -33,9 +32,9 @@ async fn a_server_as_it_should_be_is_fine_and_settings_that_lose_grants_are_a_da
         assert!(!finding.message.contains(server.password()) && !finding.message.contains('\n'));
     }
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").expect("sets");
-    assert_eq!(severity(&findings(&mut *desk).await, "durability"), Severity::Danger);
+    assert_eq!(severity(&findings(&mut *admin).await, "durability"), Severity::Danger);
     server.sql("ALTER TABLE primacy_election ENGINE = MyISAM").expect("alters");
-    assert_eq!(severity(&findings(&mut *desk).await, "engine"), Severity::Danger);
+    assert_eq!(severity(&findings(&mut *admin).await, "engine"), Severity::Danger);
     assert_eq!(server.sql("SELECT COUNT(*) FROM primacy_probe").expect("told").trim(), "0", "nothing is left");
 }
 
@@ -46,11 +45,11 @@ async fn a_binary_log_that_is_not_synced_or_in_the_wrong_format_is_told() {
     let store = at(&server.url());
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
-    let mut desk = store.desk().await.expect("opens");
-    assert_eq!(severity(&findings(&mut *desk).await, "durability"), Severity::Danger);
+    let mut admin = store.admin().await.expect("opens");
+    assert_eq!(severity(&findings(&mut *admin).await, "durability"), Severity::Danger);
     server.sql("SET GLOBAL binlog_format = 'STATEMENT'").expect("sets");
-    let mut desk = store.desk().await.expect("opens");
-    assert_eq!(severity(&findings(&mut *desk).await, "binary-log"), Severity::Danger);
+    let mut admin = store.admin().await.expect("opens");
+    assert_eq!(severity(&findings(&mut *admin).await, "binary-log"), Severity::Danger);
     // And a candidate is told why nothing works.
     let mut b = Actor::join(&store, "e", 2).await;
     let expect = b.look().await.record.map(|record| record.expectation());

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
+use primacy::internal::Oddities;
 use primacy::select::Rank;
-use primacy::store::mysql::Oddities;
 use primacy::store::{Announcement, Order, OrderKind, Record, Reply, Request, Store, StoreError, Why};
 use primacy::{Token, clock};
-use primacy_servers::{MariaDb, Proxy, Way};
+use primacy_servers::{Direction, MariaDb, Proxy};
 
-use crate::support::{Actor, LEASE, applied, at, connect, election, server, unusable};
+use crate::support::{Actor, LEASE, applied, at, connect, election, server, started, unusable};
 
 /// The step was taken, and the answer never came: it is unknown here, stands there, and is found when it is read back.
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_lost_answer_leaves_the_outcome_unknown() {
         blocker.query_drop(lock).await.expect("locks");
         let taking = tokio::spawn(async move { (a.step(request).await, a) });
         await_state(&server, "Updating").await;
-        proxy.hold(Way::ToClient);
+        proxy.hold(Direction::ToClient);
         blocker.query_drop("COMMIT").await.expect("unlocks");
         let start = clock::now();
         let read = loop {
@@ -82,8 +82,8 @@ async fn a_broken_connection_never_leaves_half_a_change() {
             reply => applied(reply),
         };
         assert!(record.version.token > read.version.token);
-        let mut desk = direct.desk().await.expect("opens");
-        let terms = desk.history(&election("e"), 1_000).await.expect("reads");
+        let mut admin = direct.admin().await.expect("opens");
+        let terms = admin.history(&election("e"), 1_000).await.expect("reads");
         let open = terms.iter().filter(|term| term.ended.is_none()).count();
         assert_eq!((open, terms[0].token), (1, record.version.token), "the history and the row are of one piece");
     }
@@ -117,10 +117,8 @@ fn steps(a: &Actor, record: &Record) -> Vec<(&'static str, Request)> {
 /// The server kills the connection in the middle of each kind of step.
 #[tokio::test]
 async fn a_killed_step_is_taken_wholly_or_not_at_all_and_the_next_works() {
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (server, store) = started();
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
     for (name, request) in steps(&a, &record) {
         let mut actor = Actor::join(&store, "e", 1).await;
         actor.announce().await;
@@ -140,11 +138,11 @@ async fn a_killed_step_is_taken_wholly_or_not_at_all_and_the_next_works() {
         assert_eq!(a.look().await.record.as_ref(), Some(&record), "{name} was half done");
     }
     // The same for an operator.
-    let mut desk = store.desk().await.expect("opens");
+    let mut admin = store.admin().await.expect("opens");
     let mut blocker = connect(&server.admin_url()).await;
     blocker.query_drop("LOCK TABLES primacy_election WRITE, primacy_candidate WRITE").await.expect("locks");
     let order = Order { kind: OrderKind::Pause, token: None };
-    let ordering = tokio::spawn(async move { desk.order(&election("e"), order).await });
+    let ordering = tokio::spawn(async move { admin.order(&election("e"), order).await });
     let id = await_state(&server, "Waiting for table metadata lock").await;
     server.sql(&format!("KILL {id}")).expect("kills");
     assert!(ordering.await.expect("no panic").is_err());
@@ -155,8 +153,7 @@ async fn a_killed_step_is_taken_wholly_or_not_at_all_and_the_next_works() {
 /// A future that is dropped while the server works leaves its session unfit, and the step is done wholly or not at all.
 #[tokio::test]
 async fn a_session_is_not_used_again_after_an_abandoned_step() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut observer = Actor::join(&store, "e", 2).await;
     let record = a.take().await;
@@ -204,10 +201,8 @@ fn a_dropped_session_ends_its_connection() {
 
 #[tokio::test]
 async fn a_restart_costs_a_connection_and_nothing_else() {
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (server, store) = started();
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
     let record = applied(a.step(a.renewal(&record)).await);
     for crash in [true, false] {
         if crash { server.kill9() } else { server.stop() }.expect("ends");
@@ -267,16 +262,16 @@ async fn a_read_only_server_is_refused_and_the_next_host_is_used() {
     for url in [old.url(), old.admin_url()] {
         let store = at(&url);
         let mut a = Actor::join(&store, "e", 1).await;
-        let mut desk = store.desk().await.expect("opens");
+        let mut admin = store.admin().await.expect("opens");
         let record = a.take().await;
         old.sql("SET GLOBAL read_only = 1").expect("sets");
         for request in [a.renewal(&record), a.release(&record), Request::Look { announce: None }] {
             unusable(a.step(request).await, old.password());
         }
-        unusable(desk.snapshot(&election("e")).await, old.password());
+        unusable(admin.snapshot(&election("e")).await, old.password());
         let message = unusable(Actor::try_join(&store, "e", 1).await, old.password());
         assert!(message.contains("read-only"), "{message}");
-        unusable(store.desk().await.map(|_| ()), old.password());
+        unusable(store.admin().await.map(|_| ()), old.password());
         old.sql("SET GLOBAL read_only = 0").expect("sets");
         let mut a = Actor::join(&store, "e", 1).await;
         assert_eq!(a.look().await.record, Some(record), "nothing was changed");
@@ -296,7 +291,7 @@ async fn a_read_only_server_is_refused_and_the_next_host_is_used() {
 async fn a_silent_host_is_given_up_and_not_tried_first_again() {
     let server = server();
     let silent = Proxy::to(server.port()).expect("a proxy");
-    silent.hold(Way::ToClient);
+    silent.hold(Direction::ToClient);
     let port = server.port();
     let url =
         server.url().replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{},127.0.0.1:{port}", silent.port()));
@@ -312,10 +307,8 @@ async fn a_silent_host_is_given_up_and_not_tried_first_again() {
 /// The time of the lease is that of the request, not something that the server adds.
 #[tokio::test]
 async fn a_refused_step_says_what_stands() {
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (_server, store) = started();
+    let (_a, record) = Actor::leading(&store, "e", 1).await;
     assert_eq!(record.lease, LEASE);
     let mut b = Actor::join(&store, "e", 2).await;
     match b.step(b.renewal(&record)).await {

@@ -29,8 +29,7 @@ async fn a_node_outside_the_majority_is_neither_read_nor_written_and_candidates_
     let cluster = Galera::start(&GaleraOptions::quick()).expect("Galera starts");
     let everywhere = at(&cluster.url());
     // The first to answer is used, and on a busy machine that is any of them.
-    let mut a = Actor::join(&at(&cluster.node(0).url()), "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&at(&cluster.node(0).url()), "e", 1).await;
     let record = applied(a.step(a.renewal(&record)).await);
     let mut alone = Actor::join(&at(&cluster.node(0).url()), "e", 2).await;
     assert_eq!(alone.look().await.record.as_ref(), Some(&record));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::clock;
-use primacy::store::mysql::Oddities;
-use primacy::store::{EndReason, Hints, Order, OrderKind, Ordered, Reply, Request, Store};
+use primacy::internal::Oddities;
+use primacy::store::{EndReason, Hints, Order, OrderKind, OrderOutcome, Reply, Request, Store};
 use primacy_servers::MariaDb;
 use tokio::task::JoinSet;
 
-use crate::support::{Actor, applied, at, election, server};
+use crate::support::{Actor, applied, at, election, server, started};
 
 /// Far below the interval at which candidates look by themselves.
 const SOON: Duration = Duration::from_secs(2);
@@ -49,10 +49,8 @@ async fn await_queue(server: &MariaDb, length: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_waiters_hear_of_a_release() {
     const WAITERS: u64 = 50;
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let mut record = a.take().await;
+    let (server, store) = started();
+    let (mut a, mut record) = Actor::leading(&store, "e", 1).await;
     let mut waiting = Vec::new();
     for _ in 0..WAITERS {
         waiting.push(store.hints(&election("e")).await.expect("hints"));
@@ -103,7 +101,7 @@ async fn fifty_waiters_hear_of_a_release() {
     assert!(asked >= 10, "nobody keeps a lookout: {asked} statements in {span:?}");
 }
 
-/// After each change the lookout is one of the two who are next in line, whoever else has queued.
+/// After each change the poller is one of the two who are next in line, even if others have queued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_in_line_hear_first() {
     const OTHERS: u128 = 8;
@@ -154,8 +152,7 @@ async fn await_watch(server: &MariaDb, hints: &mut dyn Hints) {
 async fn the_end_of_a_leaders_connection_wakes_the_lookout_before_the_release_by_another() {
     let server = server();
     let store = without_looks(&server);
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (a, record) = Actor::leading(&store, "e", 1).await;
     let mut hints = store.hints(&election("e")).await.expect("hints");
     await_watch(&server, &mut *hints).await;
     let holder = record.holder.clone().expect("it is held");
@@ -172,14 +169,13 @@ async fn the_end_of_a_leaders_connection_wakes_the_lookout_before_the_release_by
 async fn an_order_wakes_the_lookout() {
     let server = server();
     let store = without_looks(&server);
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
     let mut hints = store.hints(&election("e")).await.expect("hints");
-    let mut desk = store.desk().await.expect("opens");
+    let mut admin = store.admin().await.expect("opens");
     for kind in [OrderKind::Pause, OrderKind::Resume] {
         await_watch(&server, &mut *hints).await;
-        let ordered = desk.order(&election("e"), Order { kind, token: None }).await;
-        assert!(matches!(ordered, Ok(Ordered::Written(_))), "{ordered:?}");
+        let ordered = admin.order(&election("e"), Order { kind, token: None }).await;
+        assert!(matches!(ordered, Ok(OrderOutcome::Written(_))), "{ordered:?}");
         let heard = tokio::time::timeout(Duration::from_secs(60), hints.next()).await;
         assert!(heard.is_ok(), "the lookout hears of an order only when it looks by itself");
     }
@@ -189,8 +185,7 @@ async fn an_order_wakes_the_lookout() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_lookout_is_replaced_and_comes_back() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut one = store.hints(&election("e")).await.expect("hints");
     let mut two = store.hints(&election("e")).await.expect("hints");
@@ -244,8 +239,7 @@ fn a_stopped_lookout_loses_its_post() {
 /// Hints of one election do not wake those who wait for another, nor for the same name in another database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn elections_have_lookouts_of_their_own() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
     server.sql("CREATE DATABASE primacy_two").expect("creates");
@@ -268,8 +262,7 @@ async fn elections_have_lookouts_of_their_own() {
 /// Hints come back after the server was away, and say that something may have been missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_delays_hints() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
     let mut hints = store.hints(&election("e")).await.expect("hints");
@@ -284,8 +277,7 @@ async fn a_restart_delays_hints() {
 /// A server that refuses the lock is asked ever more seldom.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_lock_is_not_asked_for_all_the_time() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     Actor::join(&store, "e", 1).await.take().await;
     let _lookout = store.hints(&election("e")).await.expect("hints");
     let start = clock::now();

@@ -7,7 +7,7 @@ use primacy::store::{Reply, StoreError};
 use primacy::{Token, clock};
 use primacy_servers::MariaDb;
 
-use crate::support::{Actor, applied, at, connect, server};
+use crate::support::{Actor, applied, connect, started};
 
 /// Twice the bound of one wait, and some.
 const BOUND: Duration = Duration::from_secs(6);
@@ -23,8 +23,7 @@ fn is_busy<T: std::fmt::Debug>(result: &Result<T, StoreError>) -> bool {
 
 #[tokio::test]
 async fn a_locked_table_delays_and_harms_nobody() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let record = a.take().await;
@@ -53,8 +52,7 @@ async fn a_locked_table_delays_and_harms_nobody() {
 
 #[tokio::test]
 async fn a_locked_row_delays_changes_and_no_looks() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let mut elsewhere = Actor::join(&store, "elsewhere", 3).await;
@@ -81,8 +79,7 @@ async fn a_locked_row_delays_changes_and_no_looks() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_winners_announcement_that_is_held_delays_neither_its_grant_nor_its_renewals() {
     const CALL: Duration = Duration::from_secs(1);
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let count = || server.sql("SELECT COUNT(*) FROM primacy_candidate").expect("told").trim().to_owned();
     a.announce().await;
@@ -106,8 +103,7 @@ async fn a_winners_announcement_that_is_held_delays_neither_its_grant_nor_its_re
 /// An announcement that cannot be written does not keep a candidate from looking.
 #[tokio::test]
 async fn a_look_goes_on_without_its_announcement() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let record = a.take().await;
@@ -128,8 +124,7 @@ async fn a_look_goes_on_without_its_announcement() {
 /// stopped just then, here a runtime that nobody drives, holds up others for seconds only.
 #[test]
 fn a_client_that_is_stopped_amid_a_grant_does_not_keep_its_locks() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let build = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (stopped, live) = (build(), build());
     let mut b = live.block_on(Actor::join(&store, "e", 2));
@@ -166,8 +161,7 @@ fn a_client_that_is_stopped_amid_a_grant_does_not_keep_its_locks() {
 /// The fence row is apart from the lease row: a fenced transaction in flight holds up the next grant, not the leader.
 #[tokio::test]
 async fn a_fenced_transaction_delays_a_takeover_and_no_renewal() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let mut record = a.take().await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use primacy::registers::{Candidacy, Descriptor, ProcessId, RegistryReply as Reply, RegistryRequest as Request, Vars};
 use primacy::store::mysql::schema_sql;
-use primacy::store::registers::{Candidacy, Descriptor, ProcessId, Reply, Request, Vars};
 use primacy::store::{Registry, Severity, Store, StoreError};
 use primacy::{CandidateId, Label};
 use primacy_core::select::Rank;
@@ -13,7 +13,7 @@ use primacy_servers::{Galera, GaleraOptions, MariaDb, MariaDbOptions};
 use tokio::task::JoinSet;
 
 use crate::counts::counted;
-use crate::support::{Actor, at, connect, election, server, unusable};
+use crate::support::{Actor, at, connect, election, server, started, unusable};
 
 pub(crate) const ROUND: Duration = Duration::from_secs(2);
 
@@ -77,20 +77,20 @@ impl Process {
         }
     }
 
-    pub(crate) async fn survey(
+    pub(crate) async fn scan(
         &mut self,
         leader: &mut Actor,
         evict: Vec<(ProcessId, u64, Duration)>,
     ) -> Result<Reply, StoreError> {
         let token = leader.look().await.record.expect("there").version.token;
         let (process, holder) = (self.process, leader.me.id);
-        self.round(Request::Survey { process, holder, token, evict, round: None }).await
+        self.round(Request::MembershipScan { process, holder, token, evict, round: None }).await
     }
 }
 
-pub(crate) fn surveyed(reply: Result<Reply, StoreError>) -> Vec<Descriptor> {
+pub(crate) fn scanned(reply: Result<Reply, StoreError>) -> Vec<Descriptor> {
     match reply {
-        Ok(Reply::Surveyed { descriptors, .. }) => descriptors,
+        Ok(Reply::Scanned { descriptors, .. }) => descriptors,
         other => panic!("a survey was answered with {other:?}"),
     }
 }
@@ -129,10 +129,10 @@ async fn a_beat_is_one_round_trip_that_writes_one_row() {
     }
     let mut leader = Actor::join(&at(&server.url()), "e", 1).await;
     leader.take().await;
-    surveyed(a.survey(&mut leader, Vec::new()).await);
+    scanned(a.scan(&mut leader, Vec::new()).await);
     for (name, expected) in [("Com_update", 1), ("Handler_update", 1), ("Com_commit", 0), ("Com_begin", 0)] {
         let ((), count) =
-            counted(&mut conn, name, async { drop(surveyed(a.survey(&mut leader, Vec::new()).await)) }).await;
+            counted(&mut conn, name, async { drop(scanned(a.scan(&mut leader, Vec::new()).await)) }).await;
         assert_eq!(count, expected, "{name} of a survey without duties");
     }
 }
@@ -185,16 +185,15 @@ async fn a_beat_that_counted_and_could_not_be_answered_is_unknown() {
 /// Neither a join nor a leader's duties wait for a beat, and the other way round.
 #[tokio::test]
 async fn a_beat_goes_on_while_somebody_holds_the_exclusive_round() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Process::of(&store, 1).await;
     let mut leader = Actor::join(&store, "e", 1).await;
     leader.take().await;
-    surveyed(a.survey(&mut leader, Vec::new()).await);
+    scanned(a.scan(&mut leader, Vec::new()).await);
     let mut conn = connect(&server.admin_url()).await;
     conn.query_drop("START TRANSACTION; UPDATE primacy_round SET guard = guard + 1").await.expect("locks");
     a.head().await;
-    surveyed(a.survey(&mut leader, Vec::new()).await);
+    scanned(a.scan(&mut leader, Vec::new()).await);
     let mut b = Process::open(&store, 2).await;
     let joined = b.join().await;
     assert!(matches!(joined, Err(StoreError::Unreachable(_))), "{joined:?}");
@@ -205,20 +204,19 @@ async fn a_beat_goes_on_while_somebody_holds_the_exclusive_round() {
 #[tokio::test]
 async fn as_many_as_a_leader_names_are_evicted_at_once() {
     const DEAD: u32 = 500;
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut conn = connect(&server.admin_url()).await;
     let mut a = Process::of(&store, 1).await;
     let mut leader = Actor::join(&store, "e", 1).await;
     leader.take().await;
     fill(&mut conn, DEAD).await;
-    let all = surveyed(a.survey(&mut leader, Vec::new()).await);
+    let all = scanned(a.scan(&mut leader, Vec::new()).await);
     let dead = all.iter().filter(|descriptor| descriptor.process != a.process);
     let evict: Vec<_> = dead.map(|dead| (dead.process, dead.counter, ROUND)).collect();
     assert_eq!(evict.len(), DEAD as usize);
-    let left = surveyed(a.survey(&mut leader, evict).await);
+    let left = scanned(a.scan(&mut leader, evict).await);
     assert_eq!(left.iter().map(|descriptor| descriptor.process).collect::<Vec<_>>(), [a.process]);
-    let events = store.desk().await.expect("opens").events(&election("e"), 1_000).await.expect("told");
+    let events = store.admin().await.expect("opens").events(&election("e"), 1_000).await.expect("told");
     let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
     assert_eq!(numbers, (1..=u64::from(DEAD) + 1).rev().collect::<Vec<_>>(), "each event has a number of its own");
 }
@@ -227,8 +225,7 @@ async fn as_many_as_a_leader_names_are_evicted_at_once() {
 #[tokio::test]
 async fn a_process_of_very_many_candidates_joins() {
     const CANDIDATES: u128 = 1_000;
-    let server = server();
-    let store = at(&server.url());
+    let (_server, store) = started();
     let mut a = Process::open(&store, 1).await;
     let candidate = |bits| Candidacy {
         id: CandidateId::from_bits(bits),
@@ -240,19 +237,18 @@ async fn a_process_of_very_many_candidates_joins() {
     let join = Request::Join { process: a.process, candidates, rank: None, came_back: None, round: ROUND };
     let joined = a.round(join).await;
     assert!(matches!(joined, Ok(Reply::Joined { id: 1, .. })), "{joined:?}");
-    let members = store.desk().await.expect("opens").members(&election("e")).await.expect("told").expect("there");
+    let members = store.admin().await.expect("opens").members(&election("e")).await.expect("told").expect("there");
     assert_eq!(members.members.len(), CANDIDATES as usize);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_registries_make_the_tables_at_once_beside_candidates_that_know_none() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut older = Actor::join(&store, "e", 1).await;
     older.take().await;
-    let desk = &mut store.desk().await.expect("opens");
-    assert_eq!(desk.members(&election("e")).await.expect("told"), None);
-    assert!(desk.events(&election("e"), 10).await.expect("told").is_empty());
+    let admin = &mut store.admin().await.expect("opens");
+    assert_eq!(admin.members(&election("e")).await.expect("told"), None);
+    assert!(admin.events(&election("e"), 10).await.expect("told").is_empty());
     assert_eq!(server.sql("SHOW TABLES LIKE 'primacy_r%'").expect("told").trim(), "", "an observer makes nothing");
     let mut opening = JoinSet::new();
     for bits in 1..=20 {
@@ -263,29 +259,28 @@ async fn twenty_registries_make_the_tables_at_once_beside_candidates_that_know_n
         opening.join_all().await.into_iter().map(|joined| joined.expect("each joins")).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=20).collect::<Vec<_>>());
-    assert_eq!(desk.members(&election("e")).await.expect("told").expect("there").members.len(), 20);
+    assert_eq!(admin.members(&election("e")).await.expect("told").expect("there").members.len(), 20);
     // The candidate that leads is a member, and so no waiting one.
-    assert_eq!(desk.snapshot(&election("e")).await.expect("told").expect("there").candidates.len(), 19);
+    assert_eq!(admin.snapshot(&election("e")).await.expect("told").expect("there").candidates.len(), 19);
     assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told").trim(), "2");
     older.look().await;
 }
 
 #[tokio::test]
 async fn tables_of_another_version_are_refused_and_who_leads_is_told_all_the_same() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     Process::of(&store, 1).await;
     Actor::join(&store, "e", 1).await.take().await;
     server.sql("UPDATE primacy_registers SET version = 2").expect("sets");
-    let mut desk = store.desk().await.expect("opens");
+    let mut admin = store.admin().await.expect("opens");
     for message in [
         unusable(Process::try_open(&store, 2).await, server.password()),
-        unusable(desk.members(&election("e")).await, server.password()),
-        unusable(desk.events(&election("e"), 1).await, server.password()),
+        unusable(admin.members(&election("e")).await, server.password()),
+        unusable(admin.events(&election("e"), 1).await, server.password()),
     ] {
         assert!(message.contains("version 2") && message.contains("version 1"), "{message}");
     }
-    assert!(desk.snapshot(&election("e")).await.expect("told").expect("there").leader().is_some());
+    assert!(admin.snapshot(&election("e")).await.expect("told").expect("there").leader().is_some());
 }
 
 #[tokio::test]
@@ -308,7 +303,7 @@ async fn four_rights_are_enough_and_without_tables_the_remedy_is_told() {
     let counter = a.head().await[1].counter;
     let mut leader = Actor::join(&store, "e", 1).await;
     let evict = vec![(b.process, counter, ROUND)];
-    assert_eq!(surveyed(a.survey(&mut leader, evict).await).len(), 1);
+    assert_eq!(scanned(a.scan(&mut leader, evict).await).len(), 1);
     assert!(matches!(b.beat().await, Ok(Reply::Evicted { eviction: Some(_), .. })));
     assert!(matches!(a.round(Request::Leave { process: a.process }).await, Ok(Reply::Left)));
 }
@@ -326,8 +321,8 @@ async fn a_server_that_became_read_only_is_not_written() {
     let before =
         server.sql("CHECKSUM TABLE primacy_round, primacy_process, primacy_member, primacy_event").expect("told");
     let (process, holder) = (a.process, leader.me.id);
-    let survey = |evict| Request::Survey { process, holder, token, evict, round: Some((ROUND * 2, 0)) };
-    for request in [survey(Vec::new()), survey(vec![(process, 1, ROUND)]), Request::Leave { process }] {
+    let scan = |evict| Request::MembershipScan { process, holder, token, evict, round: Some((ROUND * 2, 0)) };
+    for request in [scan(Vec::new()), scan(vec![(process, 1, ROUND)]), Request::Leave { process }] {
         let message = unusable(a.round(request).await, server.password());
         assert!(message.contains("read-only"), "{message}");
     }
@@ -441,11 +436,10 @@ fn conflicts(node: &MariaDb) -> u64 {
 #[tokio::test]
 async fn a_probe_tells_what_beats_cost_and_which_rights_are_missing() {
     const PASSWORD: &str = "canary-90dd";
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     Process::of(&store, 1).await;
     Process::of(&store, 2).await;
-    let findings = store.desk().await.expect("opens").probe().await.expect("probes").findings;
+    let findings = store.admin().await.expect("opens").probe().await.expect("probes").findings;
     let beats = findings.iter().find(|finding| finding.code == "beats").expect("told");
     assert!(beats.severity == Severity::Fine && beats.message.contains("2 processes beat, together 1.0"), "{beats:?}");
     server
@@ -454,7 +448,7 @@ async fn a_probe_tells_what_beats_cost_and_which_rights_are_missing() {
         ))
         .expect("creates");
     let reader = at(&format!("mysql://reader:{PASSWORD}@127.0.0.1:{}/primacy", server.port()));
-    let findings = reader.desk().await.expect("opens").probe().await.expect("probes").findings;
+    let findings = reader.admin().await.expect("opens").probe().await.expect("probes").findings;
     let told = findings.iter().find(|finding| finding.code == "permission").expect("told");
     assert!(told.message.contains("UPDATE primacy_process"), "{}", told.message);
 }

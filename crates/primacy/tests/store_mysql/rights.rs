@@ -2,7 +2,7 @@
 
 use primacy::ElectionName;
 use primacy::store::mysql::{MysqlStore, schema_sql};
-use primacy::store::{Forgotten, Store, StoreError};
+use primacy::store::{ForgetOutcome, Store, StoreError};
 use primacy_servers::MariaDb;
 
 use crate::logged::Log;
@@ -34,8 +34,8 @@ async fn four_rights_are_enough_once_the_tables_are_there() {
     let record = a.take().await;
     let record = applied(a.step(a.renewal(&record)).await);
     applied(a.step(a.release(&record)).await);
-    let mut desk = store.desk().await.expect("opens");
-    let probe = desk.probe().await.expect("probes");
+    let mut admin = store.admin().await.expect("opens");
+    let probe = admin.probe().await.expect("probes");
     assert!(probe.renewals.len() >= 20);
     assert!(!probe.findings.iter().any(|finding| finding.code == "permission"), "{:?}", probe.findings);
 }
@@ -84,7 +84,7 @@ async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
     a.announce().await;
     let record = a.take().await;
     applied(a.step(a.release(&record)).await);
-    let probe = at(&url).desk().await.expect("opens").probe().await.expect("probes");
+    let probe = at(&url).admin().await.expect("opens").probe().await.expect("probes");
     assert!(!probe.findings.iter().any(|finding| finding.code == "permission"), "{:?}", probe.findings);
     let deletes = "SELECT COUNT(*) FROM information_schema.table_privileges \
                    WHERE grantee LIKE '%exact%' AND privilege_type = 'DELETE'";
@@ -92,15 +92,15 @@ async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
 
     // Nor can it forget one, and is told what that takes.
     let name = ElectionName::new("e").expect("valid");
-    let mut desk = at(&url).desk().await.expect("opens");
-    let message = unusable(desk.forget(&name).await.map(drop), PASSWORD);
+    let mut admin = at(&url).admin().await.expect("opens");
+    let message = unusable(admin.forget(&name).await.map(drop), PASSWORD);
     assert!(message.contains("GRANT DELETE ON primacy_election"), "{message}");
     let schema = schema_sql();
     let more: Vec<_> = schema.lines().filter(|line| line.starts_with("-- GRANT DELETE")).collect();
     let more = more.join("\n").replace("-- ", "").replace("`database`", "primacy");
     server.sql(&more.replace("'user'@'host'", "exact@'127.0.0.1'")).expect("the grants run");
-    let forgotten = at(&url).desk().await.expect("opens").forget(&name).await.expect("forgets");
-    assert!(matches!(forgotten, Forgotten::Done(_)), "{forgotten:?}");
+    let forgotten = at(&url).admin().await.expect("opens").forget(&name).await.expect("forgets");
+    assert!(matches!(forgotten, ForgetOutcome::Done(_)), "{forgotten:?}");
     assert_eq!(server.sql("SELECT COUNT(*) FROM primacy_election").expect("counts").trim(), "0");
     assert_eq!(server.sql("SELECT token FROM primacy_token").expect("reads").trim(), "2");
 }
@@ -113,8 +113,8 @@ async fn missing_rights_are_told_with_the_remedy() {
     // It would wait for ever as a candidate, and is told so at once, with what to grant. Looking needs no more.
     let message = unusable(Actor::try_join(&reader, "e", 2).await, PASSWORD);
     assert!(message.contains("GRANT UPDATE ON primacy_election") && message.contains("primacy schema"), "{message}");
-    let mut desk = reader.desk().await.expect("opens");
-    let probe = desk.probe().await.expect("probes");
+    let mut admin = reader.admin().await.expect("opens");
+    let probe = admin.probe().await.expect("probes");
     let told = probe.findings.iter().find(|finding| finding.code == "permission").expect("told");
     assert!(told.message.contains("UPDATE primacy_election"), "{}", told.message);
     assert!(probe.renewals.is_empty());
@@ -137,7 +137,7 @@ async fn wrong_passwords_and_databases_are_told_and_the_password_never() {
         }
         let message = unusable(Actor::try_join(&store, "e", 1).await, PASSWORD);
         assert!(!message.contains(server.password()) && message.contains("127.0.0.1"), "{message}");
-        unusable(store.desk().await.map(|_| ()), server.password());
+        unusable(store.admin().await.map(|_| ()), server.password());
     }
     let closed = MysqlStore::parse(&format!("mysql://u:{PASSWORD}@127.0.0.1:1/d")).expect("a valid URL");
     match Actor::try_join(&closed, "e", 1).await {

@@ -5,12 +5,11 @@ use primacy::select::Rank;
 use primacy::store::Store;
 use primacy::store::mysql::schema_sql;
 
-use crate::support::{Actor, at, connect, server, unusable};
+use crate::support::{Actor, at, connect, server, started, unusable};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_sessions_make_the_tables_at_once() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let joining: Vec<_> = (1..=20)
         .map(|number| {
             let store = store.clone();
@@ -29,8 +28,7 @@ async fn twenty_sessions_make_the_tables_at_once() {
 /// One is held up in the middle of making the tables, and another makes all of them meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_finds_the_tables_made_while_it_was_held_up_goes_on() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut other = connect(&server.url()).await;
     other.query_drop("CREATE TABLE primacy_candidate (held TINYINT)").await.expect("creates");
     other.query_drop("LOCK TABLES primacy_candidate WRITE").await.expect("locks");
@@ -49,30 +47,28 @@ async fn who_finds_the_tables_made_while_it_was_held_up_goes_on() {
 
 #[tokio::test]
 async fn tables_of_another_version_are_refused_and_not_touched() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     drop(Actor::join(&store, "e", 1).await);
     server.sql("UPDATE primacy_schema SET version = 3").expect("sets");
     for message in [
         unusable(Actor::try_join(&store, "e", 1).await, server.password()),
-        unusable(store.desk().await.map(|_| ()), server.password()),
+        unusable(store.admin().await.map(|_| ()), server.password()),
     ] {
         assert!(message.contains("version 3") && message.contains("version 2"), "{message}");
     }
 }
 
-/// Tables from before ranks: candidates bring them forward, whoever runs with them goes on, and nothing is lost.
+/// Tables from before ranks: candidates bring them forward, one that runs with them goes on, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_observer() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let led = Actor::join(&store, "e", 1).await.take().await;
     let mut old = Actor::join(&store, "e", 2).await;
     old.announce().await;
     server
         .sql("ALTER TABLE primacy_candidate DROP COLUMN `rank`; UPDATE primacy_schema SET version = 1")
         .expect("goes back");
-    assert!(unusable(store.desk().await.map(|_| ()), server.password()).contains("primacy run"));
+    assert!(unusable(store.admin().await.map(|_| ()), server.password()).contains("primacy run"));
     let joining: Vec<_> = (3..10)
         .map(|number| {
             let store = store.clone();
@@ -92,9 +88,8 @@ async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_obs
 
 #[tokio::test]
 async fn an_observer_makes_nothing() {
-    let server = server();
-    let store = at(&server.url());
-    let message = unusable(store.desk().await.map(|_| ()), server.password());
+    let (server, store) = started();
+    let message = unusable(store.admin().await.map(|_| ()), server.password());
     assert!(message.contains("primacy run"), "{message}");
     assert_eq!(server.sql("SHOW TABLES").expect("told").trim(), "");
 }
@@ -102,8 +97,7 @@ async fn an_observer_makes_nothing() {
 /// A process that was killed while it made the tables has left some of them.
 #[tokio::test]
 async fn half_made_tables_are_completed() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     drop(Actor::join(&store, "e", 1).await);
     server.sql("DROP TABLE primacy_term, primacy_probe; DELETE FROM primacy_schema").expect("drops");
     Actor::join(&store, "e", 1).await.take().await;
@@ -113,8 +107,7 @@ async fn half_made_tables_are_completed() {
 #[tokio::test]
 async fn the_fence_of_other_languages_is_made_along() {
     let server = server();
-    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
-    let old = a.take().await;
+    let (mut a, old) = Actor::leading(&at(&server.url()), "e", 1).await;
     let new = a.take().await;
     let call = |token: u64| server.sql_as_user(&format!("START TRANSACTION; CALL primacy_fence('e', {token}); COMMIT"));
     call(new.version.token.get()).expect("the present token is let through");

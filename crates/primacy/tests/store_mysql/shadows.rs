@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use primacy::store::mysql::{Oddities, schema_sql};
+use primacy::internal::Oddities;
+use primacy::store::mysql::schema_sql;
 use primacy::store::{Severity, Store, conformance};
 use primacy_servers::MariaDb;
 
-use crate::support::{Actor, Database, at, server};
+use crate::support::{Actor, Database, server, started};
 
 /// Every function that a statement of the store, or its procedure, calls.
 fn functions() -> BTreeSet<String> {
@@ -71,11 +72,10 @@ async fn the_fence_is_made_in_a_mode_of_its_own() {
 /// Who may make views or triggers beside the tables, or drop them, can put code in a candidate's way. Doctor says so.
 #[tokio::test]
 async fn views_triggers_and_other_procedures_are_found_by_doctor() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     Actor::join(&store, "e", 1).await.take().await;
     let worst = async |code: &str| {
-        let probe = store.desk().await.expect("opens").probe().await.expect("probes");
+        let probe = store.admin().await.expect("opens").probe().await.expect("probes");
         let found = probe.findings.into_iter().filter(|finding| finding.code == code);
         found.max_by_key(|finding| finding.severity).map(|finding| (finding.severity, finding.message))
     };

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts};
 use primacy::ElectionName;
+use primacy::internal::Oddities;
 use primacy::store::conformance::Harness;
-use primacy::store::mysql::{MysqlStore, Oddities};
+use primacy::store::mysql::MysqlStore;
 use primacy::store::{BoxFuture, Store, StoreError};
 use primacy_servers::{MariaDb, MariaDbOptions};
 
@@ -20,6 +21,13 @@ pub(crate) fn at(url: &str) -> MysqlStore {
 /// A server of one test.
 pub(crate) fn server() -> MariaDb {
     MariaDb::start(&MariaDbOptions::default()).expect("MariaDB starts")
+}
+
+/// A server of one test, and the store on it.
+pub(crate) fn started() -> (MariaDb, MysqlStore) {
+    let server = server();
+    let store = at(&server.url());
+    (server, store)
 }
 
 /// Another program's connection.

@@ -1,16 +1,15 @@
 //! Looks that leave the waiting order unread, and when they do not.
 
 use mysql_async::Conn;
-use primacy::store::{Order, OrderKind, Ordered, Record, Request, Sighting, Store};
+use primacy::store::{Order, OrderKind, OrderOutcome, Record, Request, Sighting, Store};
 use primacy_servers::MariaDb;
 
 use crate::counts::counted;
-use crate::support::{Actor, applied, at, connect, election, server};
+use crate::support::{Actor, applied, at, connect, election, server, started};
 
 /// Somebody leads, and these wait behind it in this order. Each has heard twice where it stands.
 async fn crowd(store: &dyn Store, waiting: u128) -> (Actor, Record, Vec<Actor>) {
-    let mut leader = Actor::join(store, "e", 1).await;
-    let record = leader.take().await;
+    let (leader, record) = Actor::leading(store, "e", 1).await;
     let mut crowd = Vec::new();
     for number in 0..waiting {
         crowd.push(Actor::join(store, "e", 2 + number).await);
@@ -71,8 +70,7 @@ async fn who_moves_up_hears_of_it_with_its_next_announcement() {
 /// Another leader, an order and a hint may mean that it soon matters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_news_the_next_look_reads_the_waiting_order() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     for news in ["leader", "release", "order", "hint"] {
         server.sql("DELETE FROM primacy_candidate; DELETE FROM primacy_election").ok();
         let (mut leader, record, mut crowd) = crowd(&store, 2).await;
@@ -83,9 +81,9 @@ async fn after_news_the_next_look_reads_the_waiting_order() {
             "leader" => drop(Actor::join(&store, "e", 9).await.take().await),
             "release" => drop(applied(leader.step(leader.release(&record)).await)),
             "order" => {
-                let mut desk = store.desk().await.expect("opens");
-                let ordered = desk.order(&election("e"), Order { kind: OrderKind::Pause, token: None }).await;
-                assert!(matches!(ordered, Ok(Ordered::Written(_))), "{ordered:?}");
+                let mut admin = store.admin().await.expect("opens");
+                let ordered = admin.order(&election("e"), Order { kind: OrderKind::Pause, token: None }).await;
+                assert!(matches!(ordered, Ok(OrderOutcome::Written(_))), "{ordered:?}");
             }
             // What begins to listen counts as hinted.
             _ => hints = Some(store.hints(&election("e")).await.expect("hints")),

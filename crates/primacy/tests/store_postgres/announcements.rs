@@ -3,12 +3,11 @@
 use primacy::store::{Standing, Store};
 
 use crate::logged::Log;
-use crate::support::{Actor, at, election, server};
+use crate::support::{Actor, at, election, server, started};
 
 #[tokio::test]
 async fn who_has_been_silent_counts_no_more_and_is_forgotten_in_the_end() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut leader = Actor::join(&store, "e", 1).await;
     leader.take().await;
     let mut a = Actor::join(&store, "e", 2).await;
@@ -23,7 +22,7 @@ async fn who_has_been_silent_counts_no_more_and_is_forgotten_in_the_end() {
         );
         server.sql(&sql).expect("ages");
         assert_eq!(b.look().await.standing, Standing { ahead: counted, others: counted }, "{age}");
-        let shown = store.desk().await.expect("opens").snapshot(&election("e")).await.expect("reads");
+        let shown = store.admin().await.expect("opens").snapshot(&election("e")).await.expect("reads");
         assert_eq!(shown.expect("a row").candidates.len(), 1 + counted as usize, "{age}");
         b.announce().await;
         assert_eq!(server.sql("SELECT count(*) FROM primacy_candidate").expect("counts"), kept.to_string(), "{age}");

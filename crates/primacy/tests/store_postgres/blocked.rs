@@ -8,32 +8,30 @@ use primacy::store::{Announcement, Reply, Request, Store, StoreError, Why};
 use primacy_servers::{Postgres, PostgresOptions};
 use tokio::time::timeout;
 
-use crate::support::{Actor, Admin, BLOCKED, applied, at, changes, server};
+use crate::support::{Actor, BLOCKED, Superuser, applied, at, changes, started};
 
 #[tokio::test]
 async fn abandoned_steps_do_not_pile_up_behind_a_locked_table() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
-    admin.run("BEGIN; LOCK TABLE primacy_election").await;
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
+    superuser.run("BEGIN; LOCK TABLE primacy_election").await;
     for request in changes(&a, &record) {
         let mut a = Actor::join(&store, "e", 1).await;
         // The driver gives up like this: the future first, then its session.
         let blocked = async {
             tokio::select! {
                 outcome = a.step(request.clone()) => panic!("{request:?} was answered with {outcome:?}"),
-                () = admin.until_blocked(1) => {}
+                () = superuser.until_blocked(1) => {}
             }
         };
         blocked.await;
         let unfit = a.step(Request::Look { announce: None }).await;
         assert!(matches!(unfit, Err(StoreError::Unreachable(_))), "an unfit session goes on: {unfit:?}");
         drop(a);
-        admin.until(BLOCKED, 0).await;
+        superuser.until(BLOCKED, 0).await;
     }
-    admin.run("COMMIT").await;
+    superuser.run("COMMIT").await;
     assert_eq!(a.look().await.record, Some(record.clone()), "what was cancelled was not done");
     let renewal = a.renewal(&record);
     applied(a.step(renewal).await);
@@ -41,32 +39,29 @@ async fn abandoned_steps_do_not_pile_up_behind_a_locked_table() {
 
 #[tokio::test]
 async fn a_look_goes_on_when_announcements_cannot_be_written() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
+    let (_a, record) = Actor::leading(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
-    admin.run("BEGIN; LOCK TABLE primacy_candidate IN SHARE MODE").await;
+    superuser.run("BEGIN; LOCK TABLE primacy_candidate IN SHARE MODE").await;
     let announce = Request::Look { announce: Some(Announcement { why: Why::Asking, rank: Rank::default() }) };
     let seen = timeout(Duration::from_secs(5), b.step(announce.clone())).await.expect("in time").expect("looks");
     assert!(matches!(seen, Reply::Seen(seen) if seen.record == Some(record.clone()) && seen.standing.others == 0));
-    admin.until(BLOCKED, 0).await;
-    admin.run("COMMIT").await;
+    superuser.until(BLOCKED, 0).await;
+    superuser.run("COMMIT").await;
     b.step(announce).await.expect("announces");
     assert_eq!(Actor::join(&store, "e", 3).await.look().await.standing.others, 1);
 }
 
-/// Whoever makes an index on the announcements, or reads them for an hour, must not keep an election without a leader.
+/// One who makes an index on the announcements, or reads them for an hour, must not keep an election without a leader.
 #[tokio::test]
 async fn changes_go_on_when_announcements_cannot_be_written() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     let (mut a, mut b) = (Actor::join(&store, "e", 1).await, Actor::join(&store, "e", 2).await);
     a.announce().await;
     b.announce().await;
-    admin.run("BEGIN; LOCK TABLE primacy_candidate IN SHARE MODE").await;
+    superuser.run("BEGIN; LOCK TABLE primacy_candidate IN SHARE MODE").await;
     let changes = async {
         let first = a.take().await;
         assert_eq!(b.look().await.standing.others, 0, "the leader does not count as waiting");
@@ -79,22 +74,21 @@ async fn changes_go_on_when_announcements_cannot_be_written() {
     };
     timeout(Duration::from_secs(20), changes).await.expect("nothing waits for the lock");
     assert_eq!(a.look().await.standing.others, 0, "nor the next one");
-    admin.run("COMMIT").await;
+    superuser.run("COMMIT").await;
     a.announce().await;
     assert_eq!(b.look().await.standing.others, 1);
 }
 
-/// The fence row is apart from the lease row: whoever holds it delays the next leader, never the present one.
+/// The fence row is apart from the lease row: one that holds it delays the next leader, never the present one.
 #[tokio::test]
 async fn a_fenced_transaction_delays_the_takeover_and_not_the_renewal() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let first = a.take().await;
     let fence = "BEGIN; SELECT token FROM primacy_token WHERE election = 'e' FOR SHARE";
-    admin.run(fence).await;
+    superuser.run(fence).await;
     let renewal = a.renewal(&first);
     let second = applied(timeout(Duration::from_secs(5), a.step(renewal)).await.expect("not delayed"));
     // A takeover of what stands waits for the end of the transaction.
@@ -103,20 +97,20 @@ async fn a_fenced_transaction_delays_the_takeover_and_not_the_renewal() {
         let outcome = b.step(asking).await;
         (b, outcome)
     });
-    admin.until_blocked(1).await;
+    superuser.until_blocked(1).await;
     // While it waits, the leader renews: the takeover is defeated by that.
     let renewal = a.renewal(&second);
     let third = applied(timeout(Duration::from_secs(5), a.step(renewal)).await.expect("not delayed"));
-    admin.run("COMMIT").await;
+    superuser.run("COMMIT").await;
     let (mut b, outcome) = takeover.await.expect("no panic");
     assert!(matches!(&outcome, Ok(Reply::Conflict(seen)) if seen.record.as_ref() == Some(&third)), "{outcome:?}");
     assert_eq!(b.look().await.remembered, first.version.token, "a defeated takeover left the fence alone");
     // And one that is not, succeeds at the end of the transaction.
-    admin.run(fence).await;
+    superuser.run(fence).await;
     let asking = b.asking(Some(third.expectation()), Token::NONE);
     let takeover = tokio::spawn(async move { b.step(asking).await });
-    admin.until_blocked(1).await;
-    admin.run("COMMIT").await;
+    superuser.until_blocked(1).await;
+    superuser.run("COMMIT").await;
     let taken = applied(takeover.await.expect("no panic"));
     assert!(taken.version.token > third.version.token);
 }
@@ -124,20 +118,19 @@ async fn a_fenced_transaction_delays_the_takeover_and_not_the_renewal() {
 /// A loser reads and writes nothing: it takes not even the lock of the fence row.
 #[tokio::test]
 async fn who_cannot_win_waits_for_nobody() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let first = a.take().await;
     let second = a.take().await;
-    admin.run("BEGIN; SELECT token FROM primacy_token WHERE election = 'e' FOR UPDATE").await;
+    superuser.run("BEGIN; SELECT token FROM primacy_token WHERE election = 'e' FOR UPDATE").await;
     for expect in [Some(first.expectation()), None] {
         let asking = b.asking(expect, Token::MAX.min(second.version.token));
         let outcome = timeout(Duration::from_secs(5), b.step(asking)).await.expect("does not wait");
         assert!(matches!(&outcome, Ok(Reply::Conflict(seen)) if seen.record.as_ref() == Some(&second)), "{outcome:?}");
     }
-    admin.run("COMMIT").await;
+    superuser.run("COMMIT").await;
 }
 
 /// Two sessions race for one version, round after round, under the strictest default that a server can have.
@@ -187,8 +180,7 @@ async fn strict_isolation_costs_retries_and_no_more() {
 /// Absence has no version: of all who come first, one makes the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_grant_is_one_grant() {
-    let server = server();
-    let store = at(&server.url());
+    let (_server, store) = started();
     for round in 0..10 {
         let name = format!("first-{round}");
         let mut racing = tokio::task::JoinSet::new();
@@ -210,10 +202,8 @@ async fn the_first_grant_is_one_grant() {
 
 #[tokio::test]
 async fn a_fence_row_that_was_deleted_is_made_again_at_the_next_grant() {
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let first = a.take().await;
+    let (server, store) = started();
+    let (mut a, first) = Actor::leading(&store, "e", 1).await;
     server.sql("DELETE FROM primacy_token").expect("deletes");
     assert_eq!(a.look().await.remembered, Token::NONE);
     let second = a.take().await;

@@ -7,12 +7,12 @@ use primacy::{Candidate, CandidateConfig, Election, Label, Leadership, Status, S
 use primacy_servers::Proxy;
 use tokio::time::timeout;
 
-use crate::support::{Admin, server, shared};
+use crate::support::{Superuser, server, shared};
 
 /// Far more than anything here takes; a test that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whoever polls looks once in a third of it: what is faster was pushed.
+/// A candidate that polls looks once in a third of it: what is faster was pushed.
 const LONG: Duration = Duration::from_secs(120);
 
 fn campaign(election: &Election, label: &str, lease: Duration) -> Candidate {
@@ -32,12 +32,12 @@ const WAITING: &str = "SELECT count(*) FROM primacy_candidate AS c WHERE NOT EXI
 #[tokio::test]
 async fn waiters_learn_of_a_release_by_push() {
     let server = server();
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     let open = || Election::open(&server.url(), "jobs").expect("a valid URL");
     let mut a = campaign(&open(), "a", LONG);
     let mut leads = elected(&mut a).await;
     let mut b = campaign(&open(), "b", LONG);
-    admin.until("SELECT count(*) FROM primacy_candidate WHERE note LIKE '%holds%'", 1).await;
+    superuser.until("SELECT count(*) FROM primacy_candidate WHERE note LIKE '%holds%'", 1).await;
     let mut took = Vec::new();
     let mut waiter = &mut b;
     let mut leader = &mut a;
@@ -49,10 +49,11 @@ async fn waiters_learn_of_a_release_by_push() {
         assert!(next.token() > token);
         leads = next;
         (leader, waiter) = (waiter, leader);
-        admin.until(WAITING, 1).await;
+        superuser.until(WAITING, 1).await;
     }
     println!("a resignation to the next leader: {took:?}");
-    // Whoever resigned lately leaves the lead to others for 5 s. Here both have, and now and then each sees the other.
+    // A candidate that resigned lately leaves the lead to others for 5 s. Here both have, and now and then each sees
+    // the other.
     took.sort_unstable();
     let _ = leader;
     assert!(took[5] < Duration::from_secs(2), "a poll takes {:?}, and this was no push: {took:?}", LONG / 3);
@@ -84,10 +85,10 @@ async fn a_leader_learns_of_an_order_by_push_and_the_heir_follows() {
     let mut a = campaign(&election, "a", LONG);
     let first = elected(&mut a).await;
     let mut b = campaign(&election, "b", LONG);
-    Admin::of(&server).await.until(WAITING, 1).await;
-    let mut desk = election.store().desk().await.expect("opens");
+    Superuser::of(&server).await.until(WAITING, 1).await;
+    let mut admin = election.store().admin().await.expect("opens");
     let kind = OrderKind::Promote { successor: Label::new("b").expect("valid"), now: false };
-    desk.order(election.name(), primacy::store::Order { kind, token: None }).await.expect("ordered");
+    admin.order(election.name(), primacy::store::Order { kind, token: None }).await.expect("ordered");
     let reason = timeout(PATIENCE, first.lost()).await.expect("pushed");
     assert!(matches!(reason, EndReason::Promoted { .. }), "{reason:?}");
     first.resign().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use primacy::{CandidateConfig, Election, Label, Timing, clock};
 use primacy_servers::{Postgres, PostgresOptions, Proxy};
 
-use crate::support::{Actor, Admin, applied, at, server};
+use crate::support::{Actor, Superuser, applied, at, server, started};
 
 /// A server that logs every statement with the program that sent it.
 pub(crate) fn talkative() -> Postgres {
@@ -29,8 +29,7 @@ pub(crate) fn statements(server: &Postgres, program: &str) -> Vec<String> {
 async fn each_step_is_one_unnamed_statement() {
     let server = talkative();
     let store = at(&format!("{}?application_name=steps", server.url()));
-    let mut a = Actor::join(&store, "e", 1).await;
-    let mut record = a.take().await;
+    let (mut a, mut record) = Actor::leading(&store, "e", 1).await;
     // Looks are prepared the first time that they are taken.
     a.look().await;
     a.announce().await;
@@ -66,15 +65,14 @@ async fn a_renewal_and_a_grant_are_one_round_trip() {
     const ONE_WAY: Duration = Duration::from_millis(300);
     let server = server();
     let proxy = Proxy::to(server.port()).expect("a proxy");
-    let mut a = Actor::join(&at(&server.url_at(proxy.port())), "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&at(&server.url_at(proxy.port())), "e", 1).await;
     proxy.delay(ONE_WAY);
     for request in [a.renewal(&record), a.release(&record)] {
         let request = match request {
             renewal @ primacy::store::Request::Renew { .. } => renewal,
             _ => {
                 let next = primacy::store::Version { beat: record.version.beat + 1, ..record.version };
-                let expect = primacy::store::Expectation { version: next, intent: record.intent };
+                let expect = primacy::store::Expectation { version: next, order_number: record.order_number };
                 a.asking(Some(expect), record.version.token)
             }
         };
@@ -88,7 +86,7 @@ async fn a_renewal_and_a_grant_are_one_round_trip() {
 #[tokio::test]
 async fn an_idle_candidate_asks_no_more_than_thrice_a_lease() {
     let server = talkative();
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     let lease = Duration::from_secs(3);
     let campaign = |program: &str| {
         let election =
@@ -101,9 +99,9 @@ async fn an_idle_candidate_asks_no_more_than_thrice_a_lease() {
     let _leads = leader.elected().await.expect("elected");
     let _waiter = campaign("waiter");
     let beat = "SELECT least(max(beat), 4) FROM primacy_election";
-    admin.until(beat, 4).await;
+    superuser.until(beat, 4).await;
     let before = (clock::now(), statements(&server, "waiter").len());
-    admin.until("SELECT least(max(beat), 16) FROM primacy_election", 16).await;
+    superuser.until("SELECT least(max(beat), 16) FROM primacy_election", 16).await;
     let (elapsed, asked) = (clock::now().since(before.0), statements(&server, "waiter").len() - before.1);
     // A third of a lease apart, and a few more when a busy machine lets the leader's renewals come late.
     let allowed = 1.5 * elapsed.as_secs_f64() / (lease.as_secs_f64() / 3.0) + 1.0;
@@ -119,8 +117,7 @@ async fn an_idle_candidate_asks_no_more_than_thrice_a_lease() {
 #[tokio::test]
 async fn steps_are_measured() {
     const STEPS: usize = 300;
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     let mut b = Actor::join(&store, "e", 2).await;
     let mut record = a.take().await;

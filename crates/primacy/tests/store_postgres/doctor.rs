@@ -3,12 +3,12 @@
 use primacy::store::{Finding, Probe, Severity, Store};
 use primacy_servers::{Postgres, PostgresOptions, Replication};
 
-use crate::support::{Actor, Admin, at, server};
+use crate::support::{Actor, Superuser, at, server};
 
 async fn examine(url: &str) -> Probe {
     let store = at(url);
     Actor::join(&store, "e", 1).await.take().await;
-    store.desk().await.expect("opens").probe().await.expect("probes")
+    store.admin().await.expect("opens").probe().await.expect("probes")
 }
 
 fn told<'a>(probe: &'a Probe, code: &str) -> &'a Finding {
@@ -98,12 +98,12 @@ async fn an_asynchronous_standby_is_a_danger_and_a_synchronous_one_is_not() {
     let replication = told(&probe, "replication");
     assert!(replication.message.contains("confirm every commit"), "{replication:?}");
     // Without it no commit ends, so the doctor cannot measure one; the wait is cut short here.
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     standby.kill9().expect("dies");
-    admin.until("SELECT count(*) FROM pg_stat_replication", 0).await;
+    superuser.until("SELECT count(*) FROM pg_stat_replication", 0).await;
     let store = at(&server.url());
-    let probing = tokio::spawn(async move { store.desk().await.expect("opens").probe().await });
-    admin.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", 1).await;
+    let probing = tokio::spawn(async move { store.admin().await.expect("opens").probe().await });
+    superuser.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", 1).await;
     server.sql("ALTER SYSTEM SET synchronous_standby_names = ''").expect("sets");
     server.sql("SELECT pg_reload_conf()").expect("reloads");
     let probe = probing.await.expect("no panic").expect("probes");

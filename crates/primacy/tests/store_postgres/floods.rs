@@ -5,7 +5,7 @@ use std::time::Duration;
 use primacy::{CandidateConfig, Election, Label, Status, Timing, clock};
 use tokio_postgres::NoTls;
 
-use crate::support::{Admin, server};
+use crate::support::{Superuser, server};
 
 /// Ten times what a lease of this length makes a leader do by itself, over a whole flood.
 const LEASE: Duration = Duration::from_secs(10);
@@ -15,7 +15,7 @@ const FLOOD: Duration = Duration::from_secs(3);
 #[tokio::test]
 async fn a_flood_of_notifications_from_a_role_without_rights_causes_a_few_calls() {
     let server = server();
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     let election = Election::open(&server.url(), "jobs").expect("a valid URL");
     let campaign = |label: &str| {
         let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
@@ -29,12 +29,11 @@ async fn a_flood_of_notifications_from_a_role_without_rights_causes_a_few_calls(
         let is_waiting = |status: &Status| matches!(status, Status::Waiting { leader: Some(_), .. });
         tokio::time::timeout(LEASE, waiter.status().wait_for(is_waiting)).await.expect("in time").expect("it lives");
     }
-    let observer = election.observe().expect("the system has a thread");
-    let mut observations = observer.observations();
+    let mut observations = election.observe().expect("the system has a thread");
     let seen = |seen: &primacy::Observation| seen.snapshot.is_some();
     tokio::time::timeout(LEASE, observations.wait_for(seen)).await.expect("in time").expect("it lives");
 
-    admin.run("CREATE ROLE stranger LOGIN PASSWORD 'x'").await;
+    superuser.run("CREATE ROLE stranger LOGIN PASSWORD 'x'").await;
     let url = server.url().replacen("//primacy:", "//stranger:", 1);
     let mut config: tokio_postgres::Config = url.parse().expect("a valid URL");
     config.password("x");
@@ -42,7 +41,7 @@ async fn a_flood_of_notifications_from_a_role_without_rights_causes_a_few_calls(
     tokio::spawn(connection);
     assert!(stranger.batch_execute("SELECT FROM primacy_election").await.is_err(), "it has no rights");
     let beats = "SELECT beat FROM primacy_election WHERE election = 'jobs'";
-    let (before, start) = (admin.count(beats).await, clock::now());
+    let (before, start) = (superuser.count(beats).await, clock::now());
     observations.mark_unchanged();
     let (mut notified, mut looks) = (0_u32, 0_u32);
     let channel = "'primacy_' || left(encode(sha256(convert_to('jobs', 'UTF8')), 'hex'), 32)";
@@ -53,7 +52,7 @@ async fn a_flood_of_notifications_from_a_role_without_rights_causes_a_few_calls(
         looks += u32::from(observations.has_changed().expect("it lives"));
         observations.mark_unchanged();
     }
-    let renewals = admin.count(beats).await - before;
+    let renewals = superuser.count(beats).await - before;
     let took = clock::now().since(start);
     println!("{notified} notifications in {took:?}: {renewals} renewals, {looks} looks of the observer");
     let timing = Timing::with_lease(LEASE).expect("valid");

@@ -7,17 +7,16 @@ use primacy::store::postgres::PostgresStore;
 use primacy::store::{Hints, Order, OrderKind, Store as _};
 use tokio::time::timeout;
 
-use crate::support::{Actor, Admin, BACKENDS, applied, at, election, server};
+use crate::support::{Actor, BACKENDS, Superuser, applied, at, election, started};
 
 /// Not a second connection for each candidate: the session's own one listens.
 #[tokio::test]
 async fn hints_come_over_the_connection_of_the_session() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     let mut a = Actor::join(&store, "e", 1).await;
     let mut hints = store.hints(&election("e")).await.expect("hints");
-    assert_eq!(admin.count(BACKENDS).await, 1);
+    assert_eq!(superuser.count(BACKENDS).await, 1);
     let other = at(&server.url());
     Actor::join(&other, "e", 2).await.take().await;
     assert!(heard(&mut *hints).await, "a grant elsewhere");
@@ -28,23 +27,23 @@ async fn hints_come_over_the_connection_of_the_session() {
     assert!(!heard(&mut *hints).await);
     // The next connection of the candidate listens too; what happened in between is looked at.
     drop(a);
-    admin.until(BACKENDS, 0).await;
+    superuser.until(BACKENDS, 0).await;
     let mut a = Actor::join(&store, "e", 1).await;
     assert!(heard(&mut *hints).await, "somebody listens again");
     a.take().await;
     assert!(heard(&mut *hints).await, "one's own grant");
-    assert_eq!(admin.count(BACKENDS).await, 1);
+    assert_eq!(superuser.count(BACKENDS).await, 1);
     // Without a session, the listener has a connection of its own.
     let alone = at(&server.url());
     let mut hints = alone.hints(&election("e")).await.expect("hints");
-    assert_eq!(admin.count(BACKENDS).await, 2);
+    assert_eq!(superuser.count(BACKENDS).await, 2);
     a.take().await;
     assert!(heard(&mut *hints).await, "a grant");
     // And a new one when that is lost.
-    admin.terminate().await;
+    superuser.terminate().await;
     assert!(timeout(Duration::from_secs(10), hints.next()).await.is_ok(), "it listens again");
     drop(hints);
-    admin.until(BACKENDS, 0).await;
+    superuser.until(BACKENDS, 0).await;
     let silent = at(&format!("{}?push=off", server.url()));
     let mut a = Actor::join(&silent, "e", 1).await;
     let mut hints = silent.hints(&election("e")).await.expect("none");
@@ -56,10 +55,8 @@ async fn hints_come_over_the_connection_of_the_session() {
 /// turn it is (HAZARDS 55). A promotion may be its own, and then the end of the leadership is.
 #[tokio::test]
 async fn who_is_far_from_the_front_hears_of_promotions_alone() {
-    let server = server();
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let record = leader.take().await;
+    let (server, store) = started();
+    let (mut leader, record) = Actor::leading(&store, "e", 1).await;
     let _line = line(&store, 2..=33).await;
     let far = at(&server.url());
     let mut last = Actor::join(&far, "e", 34).await;
@@ -69,13 +66,13 @@ async fn who_is_far_from_the_front_hears_of_promotions_alone() {
     let record = applied(leader.step(leader.asking(Some(record.expectation()), record.version.token)).await);
     assert!(!heard(&mut *at_last).await, "a release and a grant");
 
-    let mut desk = store.desk().await.expect("a desk");
+    let mut admin = store.admin().await.expect("an admin connection");
     let order = |kind| Order { kind, token: None };
-    desk.order(&election("e"), order(OrderKind::Pause)).await.expect("ordered");
+    admin.order(&election("e"), order(OrderKind::Pause)).await.expect("ordered");
     assert!(!heard(&mut *at_last).await, "an order to others");
-    desk.order(&election("e"), order(OrderKind::Resume)).await.expect("ordered");
+    admin.order(&election("e"), order(OrderKind::Resume)).await.expect("ordered");
     let kind = OrderKind::Promote { successor: last.me.label.clone(), now: false };
-    desk.order(&election("e"), order(kind)).await.expect("ordered");
+    admin.order(&election("e"), order(kind)).await.expect("ordered");
     assert!(heard(&mut *at_last).await, "it is named");
     last.look().await;
     assert!(heard(&mut *at_last).await, "from now on everything counts, and something may have been missed");
@@ -83,18 +80,17 @@ async fn who_is_far_from_the_front_hears_of_promotions_alone() {
     assert!(heard(&mut *at_last).await, "the leader makes way for it");
 }
 
-/// Whoever follows an election in a process whose candidate is far from the front misses nothing.
+/// One that follows an election in a process whose candidate is far from the front misses nothing.
 #[tokio::test]
 async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     let mut line = line(&store, 1..=36).await;
     let shared = at(&server.url());
     let mut last = Actor::join(&shared, "e", 37).await;
     let mut own = shared.hints(&election("e")).await.expect("hints");
     last.announce().await;
-    assert_eq!(admin.count(BACKENDS).await, 37, "the candidate's own is enough for it");
+    assert_eq!(superuser.count(BACKENDS).await, 37, "the candidate's own is enough for it");
     let mut observed = shared.hints(&election("e")).await.expect("hints");
     line[0].take().await;
     assert!(heard(&mut *observed).await, "by a connection for it");
@@ -105,7 +101,7 @@ async fn an_observer_hears_of_everything_beside_a_candidate_that_does_not() {
     line[1].take().await;
     assert!(heard(&mut *own).await && heard(&mut *observed).await);
     drop(observed);
-    admin.until(BACKENDS, 37).await;
+    superuser.until(BACKENDS, 37).await;
     last.look().await;
     while heard(&mut *own).await {}
     line[2].take().await;

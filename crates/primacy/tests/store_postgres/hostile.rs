@@ -11,7 +11,7 @@ use primacy_servers::Postgres;
 use tokio_postgres::NoTls;
 
 use crate::conforms::Database;
-use crate::support::{Actor, at, election, server, unusable};
+use crate::support::{Actor, at, election, server, started, unusable};
 
 const SHADOWS: &str = include_str!("hostile.sql");
 
@@ -59,7 +59,7 @@ async fn nothing_of_another_role_is_called() {
     let store = at(&format!("{url}?schema=public"));
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
-    let probe = store.desk().await.expect("opens").probe().await.expect("probes");
+    let probe = store.admin().await.expect("opens").probe().await.expect("probes");
     assert!(!probe.renewals.is_empty());
     let shadow_tables = "DO $$ DECLARE t name; BEGIN FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' \
          AND relnamespace = 'public'::regnamespace AND relname LIKE 'primacy%' LOOP EXECUTE format('CREATE VIEW \
@@ -70,7 +70,7 @@ async fn nothing_of_another_role_is_called() {
     let report = conformance::run(&database).await;
     assert_eq!(called(&server)[before..], Vec::<String>::new());
     report.expect("conforms");
-    let probe = store.desk().await.expect("opens").probe().await.expect("probes");
+    let probe = store.admin().await.expect("opens").probe().await.expect("probes");
     assert!(!probe.renewals.is_empty());
 
     // The fence as a function, through the driver, and prepared, in the store's tables and in a schema of its own.
@@ -114,8 +114,7 @@ async fn two_roles_have_one_election_wherever_their_search_paths_lead() {
         ))
         .expect("two users");
     let (cand, other) = (as_user(&server, "cand"), as_user(&server, "other"));
-    let mut a = Actor::join(&at(&cand), "e", 1).await;
-    let granted = a.take().await;
+    let (mut a, granted) = Actor::leading(&at(&cand), "e", 1).await;
     let mut b = Actor::join(&at(&other), "e", 2).await;
     assert_eq!(b.look().await.record.as_ref(), Some(&granted));
     let asking = b.asking(None, Token::NONE);
@@ -132,7 +131,7 @@ async fn two_roles_have_one_election_wherever_their_search_paths_lead() {
     for url in [&cand, &other] {
         let message = unusable(Actor::try_join(&at(url), "e", 4).await);
         assert!(message.contains("cand, public") && message.contains("schema=NAME"), "{message}");
-        assert!(unusable(at(url).desk().await.map(drop)).contains("cand, public"));
+        assert!(unusable(at(url).admin().await.map(drop)).contains("cand, public"));
         let mut named = Actor::join(&at(&format!("{url}?schema=public")), "e", 4).await;
         assert_eq!(named.look().await.record.as_ref(), Some(&granted));
     }
@@ -148,8 +147,7 @@ async fn two_roles_have_one_election_wherever_their_search_paths_lead() {
 /// A misspelled election is not fenced by anything.
 #[tokio::test]
 async fn a_store_fences_no_election_that_it_does_not_know() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let token = Actor::join(&store, "e", 1).await.take().await.version.token;
     let refused = server.sql(&format!("SELECT primacy_fence('nosuch', {})", token.get())).expect_err("refused");
     assert!(refused.to_string().contains("knows no election \"nosuch\""), "{refused}");

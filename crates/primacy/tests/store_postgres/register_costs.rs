@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use primacy::clock;
+use primacy::registers::{ProcessId, RegistryReply as Reply, RegistryRequest as Request};
 use primacy::store::Store;
-use primacy::store::registers::{ProcessId, Reply, Request};
 use primacy_servers::Postgres;
 
 use crate::costs::{statements, talkative};
 use crate::registers::Process;
-use crate::support::{Actor, Admin, BACKENDS, at, server};
+use crate::support::{Actor, BACKENDS, Superuser, at, started};
 
 /// Puts processes with the numbers up to `count` beside those that are there, and lets the server count them.
 fn crowd(server: &Postgres, count: u32) {
@@ -37,12 +37,12 @@ async fn one_of_the_crowd(store: &dyn Store, number: u32) -> Process {
 async fn each_round_is_one_unnamed_statement() {
     let server = talkative();
     let store = at(&format!("{}?application_name=rounds", server.url()));
-    let mut leader = Actor::join(&at(&server.url()), "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (leader, record) = Actor::leading(&at(&server.url()), "e", 1).await;
+    let token = record.version.token;
     let mut process = Process::open(&store, "e", 1).await;
     let said = statements(&server, "rounds");
     assert!(!said.iter().any(|statement| statement.contains("LISTEN")), "{said:?}");
-    let survey = |evict| Request::Survey {
+    let scan = |evict| Request::MembershipScan {
         process: ProcessId::from_bits(1),
         holder: leader.me.id,
         token,
@@ -53,12 +53,12 @@ async fn each_round_is_one_unnamed_statement() {
         process.joining(),
         process.joining(),
         process.beating(Vec::new()),
-        survey(Vec::new()),
-        survey(vec![(ProcessId::from_bits(2), 1, Duration::from_secs(9))]),
+        scan(Vec::new()),
+        scan(vec![(ProcessId::from_bits(2), 1, Duration::from_secs(9))]),
         Request::Leave { process: process.id },
     ];
-    // Beats and surveys are prepared the first time that they are taken.
-    for request in [process.joining(), process.beating(Vec::new()), survey(Vec::new())] {
+    // Beats and scans are prepared the first time that they are taken.
+    for request in [process.joining(), process.beating(Vec::new()), scan(Vec::new())] {
         process.round(request).await;
     }
     let said = statements(&server, "rounds");
@@ -77,15 +77,14 @@ async fn each_round_is_one_unnamed_statement() {
 async fn a_beat_reads_as_few_rows_among_ten_thousand() {
     const BEATS: i64 = 20;
     const WITHOUT: u32 = 64;
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     drop(Process::joined(&store, "e", 1).await);
     crowd(&server, 10_000);
-    admin.until(BACKENDS, 0).await;
+    superuser.until(BACKENDS, 0).await;
     let read =
         "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables WHERE relname = 'primacy_process'";
-    let mut before = admin.count(read).await;
+    let mut before = superuser.count(read).await;
     for (shown, most) in [(0, 6), (WITHOUT, 6 + i64::from(WITHOUT))] {
         let without: Vec<(ProcessId, u64)> = (1..=shown)
             .map(|number| (u128::from_str_radix(&number.to_string(), 16).expect("digits"), 1))
@@ -102,8 +101,8 @@ async fn a_beat_reads_as_few_rows_among_ten_thousand() {
         }
         drop(process);
         // The server counts what a connection has read when that ends.
-        admin.until(BACKENDS, 0).await;
-        let after = admin.count(read).await;
+        superuser.until(BACKENDS, 0).await;
+        let after = superuser.count(read).await;
         println!("{BEATS} beats read {} rows with {shown} left out", after - before);
         assert!(after - before >= BEATS && after - before <= BEATS * most, "{} rows", after - before);
         before = after;
@@ -112,8 +111,7 @@ async fn a_beat_reads_as_few_rows_among_ten_thousand() {
 
 #[tokio::test]
 async fn a_head_is_of_one_election() {
-    let server = server();
-    let store = at(&server.url());
+    let (_server, store) = started();
     let _others = [Process::joined(&store, "a", 1).await, Process::joined(&store, "c", 1).await];
     let mut process = Process::joined(&store, "b", 2).await;
     let beat = process.beating(Vec::new());
@@ -127,19 +125,18 @@ async fn beats_stay_in_their_pages() {
     const PROCESSES: u32 = 800;
     const CONNECTIONS: u32 = 4;
     let beats: u32 = std::env::var("PRIMACY_BEATS").map_or(5_000, |count| count.parse().expect("a number"));
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     drop(Process::joined(&store, "e", 1).await);
     // Without it the pages would hold no more than that.
     server.sql("ALTER TABLE primacy_process SET (autovacuum_enabled = off)").expect("alters");
     crowd(&server, PROCESSES);
-    admin.until(BACKENDS, 0).await;
+    superuser.until(BACKENDS, 0).await;
     let size = |of: &str| format!("SELECT pg_relation_size('{of}') / 8192");
     let tables = ["primacy_process", "primacy_process_pkey", "primacy_process_line"];
     let mut before = BTreeMap::new();
     for table in tables {
-        before.insert(table, admin.count(&size(table)).await);
+        before.insert(table, superuser.count(&size(table)).await);
     }
     let start = clock::now();
     let beating: Vec<_> = (0..CONNECTIONS)
@@ -161,14 +158,15 @@ async fn beats_stay_in_their_pages() {
         one.await.expect("no panic");
     }
     let took = clock::now().since(start);
-    admin.until(BACKENDS, 0).await;
+    superuser.until(BACKENDS, 0).await;
     let of_table = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'primacy_process'");
-    let (updated, hot) = (admin.count(&of_table("n_tup_upd")).await, admin.count(&of_table("n_tup_hot_upd")).await);
+    let (updated, hot) =
+        (superuser.count(&of_table("n_tup_upd")).await, superuser.count(&of_table("n_tup_hot_upd")).await);
     println!("{updated} beats in {took:?}, {hot} of them HOT");
     assert!(updated >= i64::from(beats));
     assert!(hot * 100 >= updated * 99, "{hot} of {updated} beats were HOT");
     for table in tables {
-        let after = admin.count(&size(table)).await;
+        let after = superuser.count(&size(table)).await;
         println!("{table}: {} pages before, {after} after", before[table]);
         assert!(after <= before[table] * 2 + 2, "{table} grew from {} pages to {after}", before[table]);
     }
@@ -178,22 +176,22 @@ async fn beats_stay_in_their_pages() {
 #[tokio::test]
 async fn rounds_are_measured() {
     const ROUNDS: u32 = 300;
-    let server = server();
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (server, store) = started();
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let mut own = Process::joined(&store, "e", 1).await;
     for count in [1, 200, 800, 10_000] {
         crowd(&server, count);
         let mut spans = BTreeMap::<&str, Vec<Duration>>::new();
         for round in 0..ROUNDS {
             let evict = vec![(ProcessId::from_bits(0xdead), 1, Duration::from_secs(9))];
-            let survey = |evict| Request::Survey { process: own.id, holder: leader.me.id, token, evict, round: None };
+            let scan =
+                |evict| Request::MembershipScan { process: own.id, holder: leader.me.id, token, evict, round: None };
             let fewer = round < ROUNDS / 3;
             let requests = [
                 ("beat", Some(own.beating(Vec::new()))),
-                ("survey", fewer.then(|| survey(Vec::new()))),
-                ("survey with duties", fewer.then(|| survey(evict))),
+                ("survey", fewer.then(|| scan(Vec::new()))),
+                ("survey with duties", fewer.then(|| scan(evict))),
                 ("join again", fewer.then(|| own.joining())),
             ];
             for (what, request) in requests {

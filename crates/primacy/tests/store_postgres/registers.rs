@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use primacy::registers::{
+    Candidacy, MemberEventKind, ProcessId, RegistryReply as Reply, RegistryRequest as Request, Vars,
+};
 use primacy::select::Rank;
-use primacy::store::registers::{Candidacy, ProcessId, Reply, Request, Vars};
-use primacy::store::{Desk, MemberEvent, MemberEventKind, Registry, Store, StoreError};
+use primacy::store::{Admin, MemberEvent, Registry, Store, StoreError};
 use primacy::{CandidateId, Label, Token};
 use primacy_servers::{Postgres, Proxy, Replication};
 
-use crate::support::{Actor, Admin, at, election, server, unusable};
+use crate::support::{Actor, Superuser, at, election, server, started, unusable};
 
 const ROUND: Duration = Duration::from_secs(2);
 
@@ -71,7 +73,7 @@ impl Process {
     ) -> Request {
         let seconds = Duration::from_secs(9);
         let evict = evict.iter().map(|(number, counter)| (ProcessId::from_bits(*number), *counter, seconds)).collect();
-        Request::Survey { process: self.id, holder: leader.me.id, token, evict, round }
+        Request::MembershipScan { process: self.id, holder: leader.me.id, token, evict, round }
     }
 
     pub(crate) async fn join(&mut self) -> (u64, Vars) {
@@ -90,17 +92,17 @@ impl Process {
     }
 }
 
-async fn desk(store: &dyn Store) -> Box<dyn Desk> {
-    store.desk().await.expect("opens")
+async fn admin(store: &dyn Store) -> Box<dyn Admin> {
+    store.admin().await.expect("opens")
 }
 
 async fn numbers(store: &dyn Store, name: &str) -> Vec<u64> {
-    let members = desk(store).await.members(&election(name)).await.expect("reads").expect("there");
+    let members = admin(store).await.members(&election(name)).await.expect("reads").expect("there");
     members.members.iter().map(|member| member.descriptor.id).collect()
 }
 
 async fn events(store: &dyn Store, name: &str) -> Vec<MemberEvent> {
-    desk(store).await.events(&election(name), 100).await.expect("reads")
+    admin(store).await.events(&election(name), 100).await.expect("reads")
 }
 
 /// How often each kind of event happened: joined, left, evicted, round.
@@ -140,18 +142,17 @@ async fn twenty_who_come_first_make_one_election_and_get_twenty_numbers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_process_that_joins_on_two_connections_gets_one_number() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     Process::joined(&store, "e", 1).await;
     // Both have begun, and seen that the process has none.
-    admin.run("BEGIN; SELECT FROM primacy_round FOR UPDATE").await;
+    superuser.run("BEGIN; SELECT FROM primacy_round FOR UPDATE").await;
     let both = [0; 2].map(|_| {
         let url = server.url();
         tokio::spawn(async move { Process::open(&at(&url), "e", 2).await.join().await.0 })
     });
-    admin.until_blocked(2).await;
-    admin.run("COMMIT").await;
+    superuser.until_blocked(2).await;
+    superuser.run("COMMIT").await;
     for one in both {
         assert_eq!(one.await.expect("no panic"), 2);
     }
@@ -161,15 +162,14 @@ async fn one_process_that_joins_on_two_connections_gets_one_number() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_process_that_is_evicted_while_it_publishes_joins_anew() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     Process::joined(&store, "e", 1).await;
     let mut a = Process::joined(&store, "e", 2).await;
-    admin.run("BEGIN; SELECT FROM primacy_round FOR UPDATE; DELETE FROM primacy_process WHERE id = 2").await;
+    superuser.run("BEGIN; SELECT FROM primacy_round FOR UPDATE; DELETE FROM primacy_process WHERE id = 2").await;
     let joining = tokio::spawn(async move { a.join().await.0 });
-    admin.until_blocked(1).await;
-    admin.run("COMMIT").await;
+    superuser.until_blocked(1).await;
+    superuser.run("COMMIT").await;
     assert_eq!(joining.await.expect("no panic"), 3);
     assert_eq!(numbers(&store, "e").await, [1, 3]);
 }
@@ -177,20 +177,19 @@ async fn a_process_that_is_evicted_while_it_publishes_joins_anew() {
 /// The eviction waits for the beat, which was there first, and then finds another counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_beats_while_it_is_evicted_stays() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let mut first = Process::joined(&store, "e", 1).await;
     let mut other = Process::joined(&store, "e", 2).await;
     let counter = other.beat().await;
-    admin.run("BEGIN; UPDATE primacy_process SET counter = counter + 1 WHERE id = 2").await;
-    let survey = first.surveying(&leader, token, &[(2, counter)], None);
-    let surveyed = tokio::spawn(async move { first.round(survey).await });
-    admin.until_blocked(1).await;
-    admin.run("COMMIT").await;
-    let Reply::Surveyed { descriptors, .. } = surveyed.await.expect("no panic") else { panic!("it leads") };
+    superuser.run("BEGIN; UPDATE primacy_process SET counter = counter + 1 WHERE id = 2").await;
+    let scan = first.surveying(&leader, token, &[(2, counter)], None);
+    let scanned = tokio::spawn(async move { first.round(scan).await });
+    superuser.until_blocked(1).await;
+    superuser.run("COMMIT").await;
+    let Reply::Scanned { descriptors, .. } = scanned.await.expect("no panic") else { panic!("it leads") };
     assert!(descriptors.iter().any(|descriptor| descriptor.process == other.id), "{descriptors:?}");
     assert_eq!(other.beat().await, counter + 2);
     assert_eq!(kinds(&store, "e").await, [2, 0, 0, 0]);
@@ -199,12 +198,11 @@ async fn whoever_beats_while_it_is_evicted_stays() {
 /// The beat waits for the eviction, and says by whom and why, although that came after it had begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_is_evicted_while_it_beats_is_told_why() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     Process::joined(&store, "e", 1).await;
     let mut other = Process::joined(&store, "e", 2).await;
-    admin
+    superuser
         .run(
             "BEGIN; DELETE FROM primacy_process WHERE id = 2; \
              INSERT INTO primacy_event (election, number, at, kind, process, label, by_label, token, span_ns) \
@@ -212,8 +210,8 @@ async fn whoever_is_evicted_while_it_beats_is_told_why() {
         )
         .await;
     let beating = tokio::spawn(async move { other.round(other.beating(Vec::new())).await });
-    admin.until_blocked(1).await;
-    admin.run("COMMIT").await;
+    superuser.until_blocked(1).await;
+    superuser.run("COMMIT").await;
     let Reply::Evicted { eviction: Some(eviction), .. } = beating.await.expect("no panic") else { panic!("it is") };
     assert_eq!((eviction.by.as_str(), eviction.token.get()), ("c1", 7));
     assert_eq!(eviction.silent, Duration::from_secs(9));
@@ -223,19 +221,18 @@ async fn whoever_is_evicted_while_it_beats_is_told_why() {
 async fn beats_and_evictions_race_and_never_both_win() {
     // As many as all their events are shown of.
     const TRIES: u64 = 45;
-    let server = server();
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (_server, store) = started();
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let mut first = Process::joined(&store, "e", 1).await;
     let mut other = Process::joined(&store, "e", 2).await;
     let mut evicted = 0;
     for _ in 0..TRIES {
         let counter = other.beat().await;
-        let survey = first.surveying(&leader, token, &[(2, counter)], None);
+        let scan = first.surveying(&leader, token, &[(2, counter)], None);
         let beat = other.beating(Vec::new());
-        let (surveyed, beaten) = tokio::join!(first.round(survey), other.round(beat));
-        let Reply::Surveyed { descriptors, .. } = surveyed else { panic!("it leads: {surveyed:?}") };
+        let (scanned, beaten) = tokio::join!(first.round(scan), other.round(beat));
+        let Reply::Scanned { descriptors, .. } = scanned else { panic!("it leads: {scanned:?}") };
         let stays = descriptors.iter().any(|descriptor| descriptor.process == other.id);
         match beaten {
             Reply::Beaten { .. } => assert!(stays, "a beat was answered to a process that was evicted for want of it"),
@@ -253,10 +250,9 @@ async fn beats_and_evictions_race_and_never_both_win() {
 
 #[tokio::test]
 async fn a_deposed_leader_changes_nothing() {
-    let server = server();
-    let store = at(&server.url());
-    let mut old = Actor::join(&store, "e", 1).await;
-    let token = old.take().await.version.token;
+    let (server, store) = started();
+    let (old, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let mut first = Process::joined(&store, "e", 1).await;
     Process::joined(&store, "e", 2).await;
     let mut new = Actor::join(&store, "e", 2).await;
@@ -267,8 +263,8 @@ async fn a_deposed_leader_changes_nothing() {
     let before = server.sql(all).expect("reads");
     for (leader, token) in [(&old, token), (&old, newer), (&new, token)] {
         for (evict, round) in [(&[][..], None), (&[(2, 1)], None), (&[(2, 1)], Some((ROUND * 2, 0)))] {
-            let survey = first.surveying(leader, token, evict, round);
-            assert_eq!(first.round(survey).await, Reply::NotLeading);
+            let scan = first.surveying(leader, token, evict, round);
+            assert_eq!(first.round(scan).await, Reply::NotLeading);
         }
     }
     assert_eq!(server.sql(all).expect("reads"), before);
@@ -277,10 +273,9 @@ async fn a_deposed_leader_changes_nothing() {
 /// Two leaders that evict each other's process at the same moment, the old one with a lease that it does not know is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn exclusive_rounds_wait_for_each_other_and_never_deadlock() {
-    let server = server();
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (server, store) = started();
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let all: Vec<_> = (1..=6_u128)
         .map(|number| {
             let (url, leader) = (server.url(), leader.me.clone());
@@ -289,11 +284,11 @@ async fn exclusive_rounds_wait_for_each_other_and_never_deadlock() {
                 for step in 0..40_u64 {
                     let evict = vec![(ProcessId::from_bits(number % 6 + 1), step / 4 + 1, ROUND)];
                     let round = (step % 3 == 0).then_some((ROUND, step));
-                    let survey = Request::Survey { process: process.id, holder: leader.id, token, evict, round };
+                    let scan = Request::MembershipScan { process: process.id, holder: leader.id, token, evict, round };
                     let beat = process.beating(Vec::new());
                     let leave = Request::Leave { process: process.id };
                     let request =
-                        [process.joining(), survey, beat, leave][usize::try_from(step % 4).expect("small")].clone();
+                        [process.joining(), scan, beat, leave][usize::try_from(step % 4).expect("small")].clone();
                     process.round(request).await;
                 }
             })
@@ -317,8 +312,8 @@ async fn a_round_whose_answer_is_lost_is_unknown_and_is_asked_again() {
     let server = server();
     let proxy = Proxy::to(server.port()).expect("a proxy");
     let (near, far) = (at(&server.url()), at(&server.url_at(proxy.port())));
-    let mut leader = Actor::join(&near, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (leader, record) = Actor::leading(&near, "e", 1).await;
+    let token = record.version.token;
     for kind in 0..5 {
         let number = 10 + kind as u128;
         let mut process = Process::open(&far, "e", number).await;
@@ -334,7 +329,7 @@ async fn a_round_whose_answer_is_lost_is_unknown_and_is_asked_again() {
         ];
         let request = requests[kind].clone();
         // What is prepared once has been: the answer that is lost is the round's own.
-        if matches!(request, Request::Beat { .. } | Request::Survey { .. }) {
+        if matches!(request, Request::Beat { .. } | Request::MembershipScan { .. }) {
             process.round(request.clone()).await;
         }
         let told = events(&near, "e").await.len();
@@ -355,7 +350,7 @@ async fn a_round_whose_answer_is_lost_is_unknown_and_is_asked_again() {
                 let own = head.iter().find(|shown| shown.process == again.id).expect("shown");
                 assert_eq!(own.counter, 4, "each was a beat: the first, the lost one, and this");
             }
-            (2 | 3, Reply::Surveyed { vars, .. }) => assert_eq!(vars.leader, Some(again.id)),
+            (2 | 3, Reply::Scanned { vars, .. }) => assert_eq!(vars.leader, Some(again.id)),
             (4, Reply::Left) => {}
             (_, reply) => panic!("{reply:?}"),
         }
@@ -366,13 +361,12 @@ async fn a_round_whose_answer_is_lost_is_unknown_and_is_asked_again() {
 
 #[tokio::test]
 async fn a_connection_ended_by_the_server_in_any_round_says_what_may_have_happened() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     Process::joined(&store, "e", 1).await;
-    let before = desk(&store).await.members(&election("e")).await.expect("reads").expect("there");
+    let before = admin(&store).await.members(&election("e")).await.expect("reads").expect("there");
     for kind in 0..5 {
         let mut process = Process::open(&store, "e", 1).await;
         let request = [
@@ -384,14 +378,14 @@ async fn a_connection_ended_by_the_server_in_any_round_says_what_may_have_happen
         ][kind]
             .clone();
         let shown = format!("{request:?}");
-        admin.run("BEGIN; SELECT FROM primacy_round FOR UPDATE; SELECT FROM primacy_process FOR UPDATE").await;
+        superuser.run("BEGIN; SELECT FROM primacy_round FOR UPDATE; SELECT FROM primacy_process FOR UPDATE").await;
         let round = tokio::spawn(async move { process.registry.round(request).await });
-        admin.until_blocked(1).await;
-        admin.terminate().await;
+        superuser.until_blocked(1).await;
+        superuser.terminate().await;
         let outcome = round.await.expect("no panic");
-        admin.run("ROLLBACK").await;
+        superuser.run("ROLLBACK").await;
         assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{shown} was answered with {outcome:?}");
-        let mut after = desk(&store).await.members(&election("e")).await.expect("reads").expect("there");
+        let mut after = admin(&store).await.members(&election("e")).await.expect("reads").expect("there");
         after.members[0].age = before.members[0].age;
         assert_eq!(after, before, "{shown}");
     }
@@ -404,10 +398,10 @@ async fn beats_do_not_wait_for_a_synchronous_standby_and_what_must_last_does() {
     let standby = server.standby(Replication::Synchronous).expect("a standby");
     let refused = unusable(Process::try_open(&at(&standby.url()), "e", 1).await.map(|_| ()));
     assert!(refused.contains("standby"), "{refused}");
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let mut a = Process::joined(&store, "e", 1).await;
     let leaving = Process::joined(&store, "e", 2).await.id;
     standby.freeze().expect("freezes");
@@ -427,8 +421,8 @@ async fn beats_do_not_wait_for_a_synchronous_standby_and_what_must_last_does() {
         let shown = format!("{request:?}");
         let round = tokio::spawn(async move { process.registry.round(request).await });
         let waits = "pg_stat_activity WHERE application_name = 'primacy' AND wait_event = 'SyncRep'";
-        admin.until(&format!("SELECT count(*) FROM {waits}"), 1).await;
-        admin.run(&format!("SELECT pg_cancel_backend(pid) FROM {waits}")).await;
+        superuser.until(&format!("SELECT count(*) FROM {waits}"), 1).await;
+        superuser.run(&format!("SELECT pg_cancel_backend(pid) FROM {waits}")).await;
         let outcome = round.await.expect("no panic");
         assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{shown} was answered with {outcome:?}");
     }
@@ -438,17 +432,16 @@ async fn beats_do_not_wait_for_a_synchronous_standby_and_what_must_last_does() {
 /// An abandoned round is given up by the server too: it must not take effect hours later.
 #[tokio::test]
 async fn a_round_that_is_dropped_waits_no_more() {
-    let server = server();
-    let admin = Admin::of(&server).await;
-    let store = at(&server.url());
+    let (server, store) = started();
+    let superuser = Superuser::of(&server).await;
     let mut a = Process::joined(&store, "e", 1).await;
-    admin.run("BEGIN; SELECT FROM primacy_process FOR UPDATE").await;
+    superuser.run("BEGIN; SELECT FROM primacy_process FOR UPDATE").await;
     let beat = a.beating(Vec::new());
     let beating = tokio::spawn(async move { a.registry.round(beat).await });
-    admin.until_blocked(1).await;
+    superuser.until_blocked(1).await;
     beating.abort();
-    admin.until_blocked(0).await;
-    admin.run("COMMIT").await;
+    superuser.until_blocked(0).await;
+    superuser.run("COMMIT").await;
     assert_eq!(Process::open(&store, "e", 1).await.beat().await, 2);
 }
 
@@ -458,10 +451,9 @@ async fn has_no_registers(server: &Postgres) -> bool {
 
 #[tokio::test]
 async fn the_tables_are_made_by_who_takes_part_and_by_nobody_else() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     Actor::join(&store, "e", 1).await.take().await;
-    let mut watch = desk(&store).await;
+    let mut watch = admin(&store).await;
     assert_eq!(watch.members(&election("e")).await.expect("reads"), None);
     assert_eq!(watch.events(&election("e"), 9).await.expect("reads"), []);
     assert!(watch.snapshot(&election("e")).await.expect("reads").is_some());
@@ -485,8 +477,7 @@ async fn the_tables_are_made_by_who_takes_part_and_by_nobody_else() {
 
 #[tokio::test]
 async fn what_primacy_never_writes_is_told_and_not_believed() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Process::joined(&store, "e", 1).await;
     for (sql, why) in [
         ("DELETE FROM primacy_round", "the row of VARS"),
@@ -515,20 +506,20 @@ async fn who_has_the_rights_that_the_schema_names_takes_part() {
     let message = unusable(Process::try_open(&app, "e", 1).await.map(|_| ()));
     assert!(message.contains("right"), "{message}");
     Actor::join(&app, "e", 1).await.take().await;
-    let seen = desk(&app).await.snapshot(&election("e")).await.expect("reads").expect("there");
+    let seen = admin(&app).await.snapshot(&election("e")).await.expect("reads").expect("there");
     assert_eq!(seen.candidates, [], "who may not see members sees the election");
 
     let grants = schema.split("-- The rights that candidates need").nth(1).expect("it ends with the rights");
     let grants: Vec<_> = grants.lines().skip(1).take_while(|line| !line.contains("Observers")).collect();
     server.sql(&grants.join("\n").replace("-- ", "").replace("\"candidates\"", "app")).expect("the grants run");
-    let mut leader = Actor::join(&app, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (leader, record) = Actor::leading(&app, "e", 1).await;
+    let token = record.version.token;
     let mut a = Process::joined(&app, "e", 1).await;
     Process::joined(&app, "e", 2).await;
     a.beat().await;
     for evict in [&[][..], &[(2, 1)]] {
-        let survey = a.surveying(&leader, token, evict, None);
-        assert!(matches!(a.round(survey).await, Reply::Surveyed { .. }));
+        let scan = a.surveying(&leader, token, evict, None);
+        assert!(matches!(a.round(scan).await, Reply::Scanned { .. }));
     }
     let leave = Request::Leave { process: a.id };
     assert_eq!(a.round(leave).await, Reply::Left);
@@ -537,10 +528,9 @@ async fn who_has_the_rights_that_the_schema_names_takes_part() {
 
 #[tokio::test]
 async fn the_newest_thousand_events_are_kept_whatever_happens() {
-    let server = server();
-    let store = at(&server.url());
-    let mut leader = Actor::join(&store, "e", 1).await;
-    let token = leader.take().await.version.token;
+    let (server, store) = started();
+    let (leader, record) = Actor::leading(&store, "e", 1).await;
+    let token = record.version.token;
     let mut a = Process::joined(&store, "e", 1).await;
     let mut b = Process::joined(&store, "e", 2).await;
     Process::joined(&store, "other", 1).await;
@@ -557,9 +547,9 @@ async fn the_newest_thousand_events_are_kept_whatever_happens() {
                     FROM generate_series(1, 1500) AS n, unnest(ARRAY['e', 'other']) AS e; \
                     UPDATE primacy_round SET events = 1500";
         server.sql(past).expect("has a past");
-        let by = if matches!(request, Request::Survey { .. }) { &mut a } else { &mut b };
+        let by = if matches!(request, Request::MembershipScan { .. }) { &mut a } else { &mut b };
         by.round(request.clone()).await;
-        let mut watch = desk(&store).await;
+        let mut watch = admin(&store).await;
         let kept = watch.events(&election("e"), 5_000).await.expect("reads");
         assert_eq!((kept.len(), kept[0].number, kept[999].number), (1_000, 1_501, 502), "{request:?}");
         assert_eq!(watch.events(&election("other"), 5_000).await.expect("reads").len(), 1_500);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use primacy::select::Rank;
-use primacy::store::{Announcement, Forgotten, Order, OrderKind, Ordered, Request, Store, StoreError, Why};
+use primacy::store::{Announcement, ForgetOutcome, Order, OrderKind, OrderOutcome, Request, Store, StoreError, Why};
 use primacy_servers::Postgres;
 
 use crate::support::{Actor, applied, at, election, server, unusable};
@@ -70,24 +70,24 @@ async fn who_may_not_create_tables_is_told_what_to_do_and_who_may_use_them_needs
     let record = a.take().await;
     let renewal = a.renewal(&record);
     let renewed = applied(a.step(renewal).await);
-    let mut desk = app.desk().await.expect("opens");
+    let mut admin = app.admin().await.expect("opens");
     let pause = Order { kind: OrderKind::Pause, token: None };
-    assert!(matches!(desk.order(&election("e"), pause).await, Ok(Ordered::Written(_))));
+    assert!(matches!(admin.order(&election("e"), pause).await, Ok(OrderOutcome::Written(_))));
     let release = a.release(&renewed);
     applied(a.step(release).await);
-    assert_eq!(desk.history(&election("e"), 9).await.expect("reads").len(), 1);
-    assert!(!desk.probe().await.expect("probes").renewals.is_empty());
+    assert_eq!(admin.history(&election("e"), 9).await.expect("reads").len(), 1);
+    assert!(!admin.probe().await.expect("probes").renewals.is_empty());
 
     // Who may only look, sees everything and changes nothing.
     let eyes = at(&create_user(&server, "eyes"));
-    assert!(unusable(eyes.desk().await.map(drop)).contains("right"));
+    assert!(unusable(eyes.admin().await.map(drop)).contains("right"));
     server.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO eyes").expect("grants");
-    let mut desk = eyes.desk().await.expect("opens");
-    assert!(desk.snapshot(&election("e")).await.expect("reads").is_some());
+    let mut admin = eyes.admin().await.expect("opens");
+    assert!(admin.snapshot(&election("e")).await.expect("reads").is_some());
     let resume = Order { kind: OrderKind::Resume, token: None };
-    assert!(unusable(desk.order(&election("e"), resume).await).contains("right"));
-    let mut desk = eyes.desk().await.expect("opens");
-    let probe = desk.probe().await.expect("probes");
+    assert!(unusable(admin.order(&election("e"), resume).await).contains("right"));
+    let mut admin = eyes.admin().await.expect("opens");
+    let probe = admin.probe().await.expect("probes");
     assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
     // It would wait for ever as a candidate, and is told so at once, with what to grant.
     let message = unusable(Actor::try_join(&eyes, "e", 2).await);
@@ -120,21 +120,20 @@ async fn a_candidate_may_not_delete_elections_tokens_and_rounds() {
         server.sql(deletable).expect("tells"),
         "primacy_candidate primacy_event primacy_member primacy_probe primacy_process primacy_term"
     );
-    let mut a = Actor::join(&at(&url), "e", 1).await;
-    let record = a.take().await;
-    let probe = at(&url).desk().await.expect("opens").probe().await.expect("probes");
+    let (mut a, record) = Actor::leading(&at(&url), "e", 1).await;
+    let probe = at(&url).admin().await.expect("opens").probe().await.expect("probes");
     assert!(probe.findings.iter().all(|finding| finding.code != "permission"), "{:?}", probe.findings);
 
     // Nor can it forget one, and is told what that takes.
     let release = a.release(&record);
     applied(a.step(release).await);
-    let mut desk = at(&url).desk().await.expect("opens");
-    let message = unusable(desk.forget(&election("e")).await.map(drop));
+    let mut admin = at(&url).admin().await.expect("opens");
+    let message = unusable(admin.forget(&election("e")).await.map(drop));
     assert!(message.contains("GRANT DELETE ON \"public\".primacy_election"), "{message}");
     let grant = schema.lines().find(|line| line.contains("TO \"operators\"")).expect("the schema shows it");
     server.sql(&grant.replace("-- ", "").replace("\"operators\"", "app")).expect("it is SQL");
-    let forgotten = desk.forget(&election("e")).await.expect("forgets");
-    assert!(matches!(forgotten, Forgotten::Done(_)), "{forgotten:?}");
+    let forgotten = admin.forget(&election("e")).await.expect("forgets");
+    assert!(matches!(forgotten, ForgetOutcome::Done(_)), "{forgotten:?}");
     assert_eq!(server.sql("SELECT count(*) FROM primacy_election").expect("counts"), "0");
     // Who led last is refused by the fence from now on.
     server.sql("SELECT primacy_fence('e', 1)").expect_err("it is stale");
@@ -148,7 +147,7 @@ async fn a_timeline_that_may_not_be_read_costs_the_epoch_only() {
     let mut a = Actor::join(&store, "e", 1).await;
     assert_eq!(a.take().await.version.token.get(), 1);
     assert_eq!(a.take().await.version.token.get(), 2);
-    let probe = store.desk().await.expect("opens").probe().await.expect("probes");
+    let probe = store.admin().await.expect("opens").probe().await.expect("probes");
     let timeline = probe.findings.iter().find(|finding| finding.code == "timeline").expect("told");
     assert!(timeline.message.contains("cannot be read"), "{timeline:?}");
 }

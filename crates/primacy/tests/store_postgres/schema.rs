@@ -4,12 +4,12 @@ use primacy::Token;
 use primacy::select::Rank;
 use primacy::store::{Reply, Request, Store};
 
-use crate::support::{Actor, Admin, at, election, server, unusable};
+use crate::support::{Actor, Superuser, at, election, server, started, unusable};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_who_come_first_create_the_tables_once() {
     let server = server();
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     let mut coming = tokio::task::JoinSet::new();
     for number in 0..20 {
         let url = server.url();
@@ -19,8 +19,8 @@ async fn twenty_who_come_first_create_the_tables_once() {
     for actor in coming.join_all().await {
         joined.push(actor.expect("a session"));
     }
-    assert_eq!(admin.count("SELECT count(*) FROM primacy_schema").await, 1);
-    assert_eq!(admin.count("SELECT count(*) FROM pg_proc WHERE proname = 'primacy_fence'").await, 1);
+    assert_eq!(superuser.count("SELECT count(*) FROM primacy_schema").await, 1);
+    assert_eq!(superuser.count("SELECT count(*) FROM pg_proc WHERE proname = 'primacy_fence'").await, 1);
     let mut granted = 0;
     for actor in &mut joined {
         let asking = actor.asking(None, Token::NONE);
@@ -39,7 +39,8 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1886547299)";
 async fn who_finds_the_tables_made_while_it_waited_makes_them_no_more() {
     const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
     let server = server();
-    let [first, second, third] = [Admin::of(&server).await, Admin::of(&server).await, Admin::of(&server).await];
+    let [first, second, third] =
+        [Superuser::of(&server).await, Superuser::of(&server).await, Superuser::of(&server).await];
     let lock = format!("SET ROLE primacy; BEGIN; {LOCK}");
     first.run(&lock).await;
     let url = server.url();
@@ -62,7 +63,7 @@ async fn who_finds_the_tables_made_while_it_waited_makes_them_no_more() {
 #[tokio::test]
 async fn two_may_make_the_fence_at_once() {
     let server = server();
-    let (first, second) = (Admin::of(&server).await, Admin::of(&server).await);
+    let (first, second) = (Superuser::of(&server).await, Superuser::of(&server).await);
     let fence = primacy::fenced::Dialect::Postgres.fence_sql();
     for _ in ["where there is none", "where it is made anew"] {
         first.run(&format!("BEGIN; {fence}")).await;
@@ -80,24 +81,24 @@ async fn two_may_make_the_fence_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_set_of_tables_is_made_by_an_administrator_only() {
     let server = server();
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     for default in ["read committed", "repeatable read", "serializable"] {
-        admin.run(&format!("ALTER ROLE primacy SET default_transaction_isolation = '{default}'")).await;
-        admin.run("CREATE SCHEMA s1 AUTHORIZATION primacy; CREATE SCHEMA s2 AUTHORIZATION primacy").await;
+        superuser.run(&format!("ALTER ROLE primacy SET default_transaction_isolation = '{default}'")).await;
+        superuser.run("CREATE SCHEMA s1 AUTHORIZATION primacy; CREATE SCHEMA s2 AUTHORIZATION primacy").await;
         let lock = i64::from(u32::from_be_bytes(*b"prmc"));
-        admin.run(&format!("SELECT pg_advisory_lock({lock})")).await;
+        superuser.run(&format!("SELECT pg_advisory_lock({lock})")).await;
         let mut coming = tokio::task::JoinSet::new();
         for (number, schema) in (0..).zip(["s1", "s2"]) {
             let url = format!("{}?schema={schema}", server.url());
             coming.spawn(async move { Actor::try_join(&at(&url), "e", number).await });
         }
-        admin.until_blocked(2).await;
-        admin.run(&format!("SELECT pg_advisory_unlock({lock})")).await;
+        superuser.until_blocked(2).await;
+        superuser.run(&format!("SELECT pg_advisory_unlock({lock})")).await;
         let (joined, refused): (Vec<_>, Vec<_>) = coming.join_all().await.into_iter().partition(Result::is_ok);
         assert_eq!((joined.len(), refused.len()), (1, 1), "{default}");
         let made = "SELECT count(*) FROM pg_class WHERE relname = 'primacy_schema'";
-        assert_eq!(admin.count(made).await, 1);
-        let (first, second) = match admin.count("SELECT count(to_regclass('s1.primacy_schema'))").await {
+        assert_eq!(superuser.count(made).await, 1);
+        let (first, second) = match superuser.count("SELECT count(to_regclass('s1.primacy_schema'))").await {
             1 => ("s1", "s2"),
             _ => ("s2", "s1"),
         };
@@ -109,30 +110,28 @@ async fn a_second_set_of_tables_is_made_by_an_administrator_only() {
         }
         // Where two sets are meant, the doctor tells of them.
         let store = at(&format!("{}?schema={second}", server.url()));
-        admin.run(&primacy::store::postgres::schema_sql_in(second).expect("a name")).await;
-        admin.run(&format!("GRANT ALL ON ALL TABLES IN SCHEMA {second} TO primacy")).await;
+        superuser.run(&primacy::store::postgres::schema_sql_in(second).expect("a name")).await;
+        superuser.run(&format!("GRANT ALL ON ALL TABLES IN SCHEMA {second} TO primacy")).await;
         Actor::join(&store, "e", 3).await.take().await;
-        let probe = store.desk().await.expect("opens").probe().await.expect("looks");
+        let probe = store.admin().await.expect("opens").probe().await.expect("looks");
         let finding = probe.findings.iter().find(|finding| finding.code == "schemas").expect("it is looked at");
         assert_eq!(finding.severity, primacy::store::Severity::Warning);
         assert!(finding.message.contains("schemas s1, s2 of this database"), "{}", finding.message);
-        admin.run("DROP SCHEMA s1, s2 CASCADE").await;
+        superuser.run("DROP SCHEMA s1, s2 CASCADE").await;
     }
 }
 
 #[tokio::test]
 async fn observers_create_nothing() {
-    let server = server();
-    let store = at(&server.url());
-    assert!(unusable(store.desk().await.map(drop)).contains("nobody has run an election"));
+    let (server, store) = started();
+    assert!(unusable(store.admin().await.map(drop)).contains("nobody has run an election"));
     let _hints = store.hints(&election("e")).await.expect("there is nothing to wait for");
     assert_eq!(server.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'primacy%'").expect("counts"), "0");
 }
 
 #[tokio::test]
 async fn tables_of_another_version_are_refused_and_left_alone() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     Actor::join(&store, "e", 1).await.take().await;
     for (sql, why) in [
         ("UPDATE primacy_schema SET version = 3", "newer"),
@@ -142,23 +141,22 @@ async fn tables_of_another_version_are_refused_and_left_alone() {
         server.sql(sql).expect("changes");
         let message = unusable(Actor::try_join(&store, "e", 2).await);
         assert!(message.contains(why) && message.contains("version"), "{message}");
-        assert!(unusable(store.desk().await.map(drop)).contains(why));
+        assert!(unusable(store.admin().await.map(drop)).contains(why));
     }
     server.sql("INSERT INTO primacy_schema VALUES (2)").expect("repairs");
     assert!(Actor::join(&store, "e", 2).await.look().await.record.is_some());
 }
 
-/// Tables from before ranks: candidates bring them forward, whoever runs with them goes on, and nothing is lost.
+/// Tables from before ranks: candidates bring them forward, one that runs with them goes on, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_observer() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let led = Actor::join(&store, "e", 1).await.take().await;
     let mut old = Actor::join(&store, "e", 2).await;
     old.announce().await;
     let back = "ALTER TABLE primacy_candidate DROP COLUMN rank; UPDATE primacy_schema SET version = 1";
     server.sql(back).expect("goes back");
-    assert!(unusable(store.desk().await.map(drop)).contains("primacy run"));
+    assert!(unusable(store.admin().await.map(drop)).contains("primacy run"));
     let mut coming = tokio::task::JoinSet::new();
     for number in 3..10 {
         let url = server.url();
@@ -174,10 +172,12 @@ async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_obs
     assert_eq!(server.sql("SELECT version FROM primacy_schema").expect("told"), "2");
     // A user without the right to change tables is told what to do; an administrator's SQL does the same.
     server.sql(back).expect("goes back");
-    let admin = Admin::of(&server).await;
-    admin.run("ALTER TABLE primacy_candidate OWNER TO CURRENT_USER; GRANT ALL ON primacy_candidate TO primacy").await;
+    let superuser = Superuser::of(&server).await;
+    superuser
+        .run("ALTER TABLE primacy_candidate OWNER TO CURRENT_USER; GRANT ALL ON primacy_candidate TO primacy")
+        .await;
     assert!(unusable(Actor::try_join(&store, "e", 4).await).contains("primacy schema"));
-    admin.run(&primacy::store::postgres::schema_sql()).await;
+    superuser.run(&primacy::store::postgres::schema_sql()).await;
     Actor::join(&store, "e", 4).await.announce().await;
 }
 
@@ -185,13 +185,13 @@ async fn tables_of_version_1_are_brought_forward_by_candidates_and_not_by_an_obs
 #[tokio::test]
 async fn tables_that_appear_meanwhile_are_looked_at_before_they_are_used() {
     let server = server();
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     let lock = i64::from(u32::from_be_bytes(*b"prmc"));
-    admin.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({lock})")).await;
+    superuser.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({lock})")).await;
     let url = server.url();
     let coming = tokio::spawn(async move { Actor::try_join(&at(&url), "e", 1).await });
-    admin.until_blocked(1).await;
-    admin
+    superuser.until_blocked(1).await;
+    superuser
         .run(
             "CREATE TABLE primacy_schema (version integer); INSERT INTO primacy_schema VALUES (7); \
                GRANT SELECT ON primacy_schema TO primacy; COMMIT",
@@ -217,8 +217,7 @@ async fn a_database_that_cannot_keep_every_name_is_refused() {
 
 #[tokio::test]
 async fn what_primacy_never_writes_is_told_and_not_believed() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     let mut a = Actor::join(&store, "e", 1).await;
     for (sql, why) in [
         ("ALTER TABLE primacy_election RENAME beat TO pulse", "not as primacy made them"),
@@ -251,8 +250,7 @@ fn keeps_the_tokens(message: &str) {
 /// As the page on stores says it: with tables made anew, and tokens set above the old ones before anybody leads.
 #[tokio::test]
 async fn tokens_that_are_set_higher_are_continued() {
-    let server = server();
-    let store = at(&server.url());
+    let (server, store) = started();
     for _ in 0..3 {
         Actor::join(&store, "e", 1).await.take().await;
     }
@@ -268,28 +266,24 @@ async fn tokens_that_are_set_higher_are_continued() {
 /// Names are data on every way through the server, the channel of notifications too.
 #[tokio::test]
 async fn names_of_all_kinds_are_told_apart_and_notified() {
-    let server = server();
-    let store = at(&server.url());
+    let (_server, store) = started();
     for name in ["it's", "\"quoted\"", "a'; DROP TABLE primacy_election;--", "$1", "🗳️ élection", "\\", "a\u{202e}b"]
     {
         let mut hints = store.hints(&election(name)).await.expect("hints");
-        let mut a = Actor::join(&store, name, 1).await;
-        let record = a.take().await;
+        let (_a, record) = Actor::leading(&store, name, 1).await;
         let heard = tokio::time::timeout(std::time::Duration::from_secs(5), hints.next()).await;
         assert!(heard.is_ok(), "no hint in {name}");
-        let snapshot = store.desk().await.expect("opens").snapshot(&election(name)).await.expect("reads");
+        let snapshot = store.admin().await.expect("opens").snapshot(&election(name)).await.expect("reads");
         assert_eq!(snapshot.expect("a row").record, record);
     }
-    let listed = store.desk().await.expect("opens").elections().await.expect("reads");
+    let listed = store.admin().await.expect("opens").elections().await.expect("reads");
     assert_eq!(listed.len(), 7);
 }
 
 #[tokio::test]
 async fn the_history_keeps_the_newest_thousand() {
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let first = a.take().await;
+    let (server, store) = started();
+    let (mut a, first) = Actor::leading(&store, "e", 1).await;
     let release = a.release(&first);
     a.step(release).await.expect("releases");
     let past = "INSERT INTO primacy_term (election, token, id, label, granted_at, ended_at, reason) \
@@ -299,9 +293,9 @@ async fn the_history_keeps_the_newest_thousand() {
     server.sql(past).expect("has a past");
     let granted = a.take().await;
     assert_eq!(granted.version.token.get(), 1501);
-    let mut desk = store.desk().await.expect("opens");
-    let terms = desk.history(&election("e"), 5_000).await.expect("reads");
+    let mut admin = store.admin().await.expect("opens");
+    let terms = admin.history(&election("e"), 5_000).await.expect("reads");
     assert_eq!(terms.len(), 1_000);
     assert_eq!((terms[0].token.get(), terms[999].token.get()), (1501, 502));
-    assert_eq!(desk.history(&election("other"), 5_000).await.expect("reads").len(), 1_499, "another's is left alone");
+    assert_eq!(admin.history(&election("other"), 5_000).await.expect("reads").len(), 1_499, "another's is left alone");
 }

@@ -4,10 +4,10 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use primacy::clock;
-use primacy::store::{Desk, Store, StoreError};
+use primacy::store::{Admin, Store, StoreError};
 use primacy_servers::{Postgres, Replication};
 
-use crate::support::{Actor, Admin, applied, at, election, server, unusable};
+use crate::support::{Actor, Superuser, applied, at, election, server, started, unusable};
 
 /// The URL of a server with other hosts.
 fn with_hosts(server: &Postgres, ports: &[u16]) -> String {
@@ -17,19 +17,18 @@ fn with_hosts(server: &Postgres, ports: &[u16]) -> String {
     format!("{head}@{}/{tail}", hosts.join(","))
 }
 
-async fn desk(store: &dyn Store) -> Result<Box<dyn Desk>, StoreError> {
-    store.desk().await
+async fn admin(store: &dyn Store) -> Result<Box<dyn Admin>, StoreError> {
+    store.admin().await
 }
 
 #[tokio::test]
 async fn a_standby_is_refused_and_the_primary_found_among_several_hosts() {
     let server = server();
     let standby = server.standby(Replication::Asynchronous).expect("a standby");
-    let mut a = Actor::join(&at(&server.url()), "e", 1).await;
-    let record = a.take().await;
+    let (_a, record) = Actor::leading(&at(&server.url()), "e", 1).await;
     let only = at(&with_hosts(&server, &[standby.port()]));
     assert!(unusable(Actor::try_join(&only, "e", 2).await).contains("standby"));
-    assert!(unusable(desk(&only).await.map(drop)).contains("standby"));
+    assert!(unusable(admin(&only).await.map(drop)).contains("standby"));
     // A host that is not there, one that swallows what it is sent, a standby: the primary is found all the same.
     let silent = TcpListener::bind("127.0.0.1:0").expect("binds");
     let gone = TcpListener::bind("127.0.0.1:0").expect("binds").local_addr().expect("bound").port();
@@ -40,7 +39,7 @@ async fn a_standby_is_refused_and_the_primary_found_among_several_hosts() {
     let took = clock::now().since(start);
     assert!(took < Duration::from_secs(5), "a silent host held up the search for {took:?}");
     assert_eq!(b.look().await.record, Some(record));
-    assert!(desk(&several).await.expect("opens").snapshot(&election("e")).await.expect("reads").is_some());
+    assert!(admin(&several).await.expect("opens").snapshot(&election("e")).await.expect("reads").is_some());
     // All hosts are named when none will do.
     let none = at(&with_hosts(&server, &[gone, standby.port()]));
     match Actor::try_join(&none, "e", 3).await {
@@ -57,11 +56,10 @@ async fn tokens_grow_across_a_failover_that_loses_grants() {
     let server = server();
     let standby = server.standby(Replication::Asynchronous).expect("a standby");
     let store = at(&with_hosts(&server, &[server.port(), standby.port()]));
-    let mut a = Actor::join(&store, "e", 1).await;
-    let kept = a.take().await;
-    let admin = Admin::of(&server).await;
+    let (mut a, kept) = Actor::leading(&store, "e", 1).await;
+    let superuser = Superuser::of(&server).await;
     let behind = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
-    admin.until(behind, 0).await;
+    superuser.until(behind, 0).await;
     standby.detach().expect("detaches");
     let mut lost = a.take().await;
     for _ in 0..3 {
@@ -85,8 +83,7 @@ async fn a_synchronous_standby_loses_nothing() {
     let server = server();
     let standby = server.standby(Replication::Synchronous).expect("a standby");
     let store = at(&with_hosts(&server, &[server.port(), standby.port()]));
-    let mut a = Actor::join(&store, "e", 1).await;
-    let mut record = a.take().await;
+    let (mut a, mut record) = Actor::leading(&store, "e", 1).await;
     for _ in 0..5 {
         let renewal = a.renewal(&record);
         record = applied(a.step(renewal).await);
@@ -103,24 +100,22 @@ async fn a_synchronous_standby_loses_nothing() {
 
 #[tokio::test]
 async fn a_read_only_server_is_refused_at_once_and_when_it_becomes_one() {
-    let server = server();
-    let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (server, store) = started();
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
     server.sql("ALTER SYSTEM SET default_transaction_read_only = on").expect("sets");
-    let admin = Admin::of(&server).await;
+    let superuser = Superuser::of(&server).await;
     server.sql("SELECT pg_reload_conf()").expect("reloads");
     let set = "SELECT count(*) FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'";
-    admin.until(set, 1).await;
+    superuser.until(set, 1).await;
     for request in crate::support::changes(&a, &record) {
         let message = unusable(a.step(request).await);
         assert!(message.contains("read-only"), "{message}");
     }
     assert_eq!(a.announce().await.record, Some(record.clone()), "who only reads is served");
     assert!(unusable(Actor::try_join(&store, "e", 2).await).contains("read-only"));
-    let mut desk = desk(&store).await.expect("observers only read");
-    assert_eq!(desk.snapshot(&election("e")).await.expect("reads").expect("a row").record, record);
-    let probe = desk.probe().await.expect("probes");
+    let mut admin = admin(&store).await.expect("observers only read");
+    assert_eq!(admin.snapshot(&election("e")).await.expect("reads").expect("a row").record, record);
+    let probe = admin.probe().await.expect("probes");
     assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
 }
 
@@ -141,11 +136,11 @@ async fn an_answer_of_a_standby_is_no_answer_whatever_the_connection_was() {
     let store = at(&server.url());
     let mut a = Actor::join(&store, "e", 1).await;
     a.take().await;
-    let mut desk = desk(&store).await.expect("opens");
+    let mut admin = admin(&store).await.expect("opens");
     server.sql("SELECT nextval('pretence.recovery')").expect("is a standby now");
     assert!(unusable(a.try_look().await).contains("standby"));
-    assert!(unusable(desk.snapshot(&election("e")).await).contains("standby"));
-    assert!(unusable(desk.elections().await).contains("standby"));
-    assert!(unusable(desk.history(&election("e"), 9).await).contains("standby"));
+    assert!(unusable(admin.snapshot(&election("e")).await).contains("standby"));
+    assert!(unusable(admin.elections().await).contains("standby"));
+    assert!(unusable(admin.history(&election("e"), 9).await).contains("standby"));
     assert!(unusable(Actor::try_join(&store, "e", 2).await).contains("standby"));
 }

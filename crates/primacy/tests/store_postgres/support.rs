@@ -22,19 +22,26 @@ pub(crate) fn at(url: &str) -> PostgresStore {
     PostgresStore::parse(url).expect("a valid URL")
 }
 
+/// A server of one test, and the store on it.
+pub(crate) fn started() -> (Postgres, PostgresStore) {
+    let server = server();
+    let store = at(&server.url());
+    (server, store)
+}
+
 pub(crate) fn shared(url: &str) -> Arc<dyn Store> {
     Arc::new(at(url))
 }
 
 /// Another program, as the superuser.
-pub(crate) struct Admin {
+pub(crate) struct Superuser {
     /// What may stay in a transaction.
     hands: tokio_postgres::Client,
     /// What sees the present: inside a transaction the server shows its activity as it was.
     eyes: tokio_postgres::Client,
 }
 
-impl Admin {
+impl Superuser {
     pub(crate) async fn of(server: &Postgres) -> Self {
         Self::at(&server.admin_url()).await
     }

@@ -3,7 +3,7 @@
 use primacy::store::Store;
 use primacy_servers::{Postgres, PostgresOptions, Tls};
 
-use crate::support::{Actor, Admin, applied, at, server, unusable};
+use crate::support::{Actor, Superuser, applied, at, server, unusable};
 
 fn with_tls(tls: Tls) -> Postgres {
     Postgres::start(&PostgresOptions { tls: Some(tls), ..PostgresOptions::default() }).expect("starts")
@@ -17,13 +17,12 @@ async fn a_verified_server_is_used_and_encrypted() {
     let server = with_tls(Tls::default());
     let store = at(&server.url());
     assert!(store.location().contains("sslmode=verify-full"), "{}", store.location());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
     let renewal = a.renewal(&record);
     applied(a.step(renewal).await);
     assert_eq!(server.sql(ENCRYPTED).expect("counts"), "1");
-    let mut desk = store.desk().await.expect("opens");
-    let probe = desk.probe().await.expect("probes");
+    let mut admin = store.admin().await.expect("opens");
+    let probe = admin.probe().await.expect("probes");
     let told = probe.findings.iter().find(|finding| finding.code == "encryption").expect("told");
     assert!(told.message.contains("verified"), "{told:?}");
     // What managed databases hand out. It is verified, and shown as what it is.
@@ -37,18 +36,17 @@ async fn a_verified_server_is_used_and_encrypted() {
 #[tokio::test]
 async fn an_abandoned_step_is_cancelled_over_tls_too() {
     let server = with_tls(Tls::default());
-    let admin = crate::support::Admin::through_the_socket(&server).await;
+    let superuser = crate::support::Superuser::through_the_socket(&server).await;
     let store = at(&server.url());
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
-    admin.run("BEGIN; LOCK TABLE primacy_election").await;
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
+    superuser.run("BEGIN; LOCK TABLE primacy_election").await;
     let renewal = a.renewal(&record);
     tokio::select! {
         outcome = a.step(renewal) => panic!("{outcome:?}"),
-        () = admin.until_blocked(1) => {}
+        () = superuser.until_blocked(1) => {}
     }
     drop(a);
-    admin.until_blocked(0).await;
+    superuser.until_blocked(0).await;
 }
 
 #[tokio::test]
@@ -85,7 +83,10 @@ async fn a_server_without_tls_is_not_talked_to_in_the_clear() {
     let url = format!("{}?sslmode=verify-full&sslrootcert={}", server.url(), others.ca().display());
     let message = unusable(Actor::try_join(&at(&url), "e", 1).await);
     assert!(message.contains("TLS"), "{message}");
-    assert_eq!(Admin::of(&server).await.count("SELECT count(*) FROM pg_class WHERE relname LIKE 'primacy%'").await, 0);
+    assert_eq!(
+        Superuser::of(&server).await.count("SELECT count(*) FROM pg_class WHERE relname LIKE 'primacy%'").await,
+        0
+    );
 }
 
 #[tokio::test]

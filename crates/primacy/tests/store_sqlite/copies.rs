@@ -21,8 +21,7 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test]
 async fn a_copy_beside_the_file_is_a_store_of_its_own() {
     let (folder, path) = place();
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let first = a.take().await;
+    let (mut a, first) = Actor::leading(&at(&path), "e", 1).await;
     let other = folder.path().join("copy.db");
     copy(&path, &other);
     let renewal = a.renewal(&first);
@@ -39,8 +38,8 @@ async fn a_copy_beside_the_file_is_a_store_of_its_own() {
     let ours = c.take().await;
     assert_eq!(theirs.version.token, ours.version.token, "the limit that the manual tells is gone");
     for (path, actor, record) in [(&other, &mut b, theirs), (&path, &mut c, ours)] {
-        let mut desk = at(path).desk().await.expect("opens");
-        let terms = desk.history(&election("e"), 10).await.expect("reads");
+        let mut admin = at(path).admin().await.expect("opens");
+        let terms = admin.history(&election("e"), 10).await.expect("reads");
         assert_eq!(terms.iter().map(|term| term.token.get()).collect::<Vec<_>>(), [2, 1], "{}", path.display());
         let renewal = actor.renewal(&record);
         let renewed = applied(actor.step(renewal).await);
@@ -52,8 +51,7 @@ async fn a_copy_beside_the_file_is_a_store_of_its_own() {
 #[tokio::test]
 async fn an_older_copy_in_the_place_of_the_file_takes_no_token_back() {
     let (folder, path) = place();
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let old = a.take().await;
+    let (mut a, old) = Actor::leading(&at(&path), "e", 1).await;
     let saved = folder.path().join("saved.db");
     copy(&path, &saved);
     let mut last = old.clone();

@@ -36,18 +36,18 @@ async fn what_is_no_file_is_refused_and_left_alone() {
 #[tokio::test]
 async fn a_desk_creates_nothing() {
     let (folder, path) = place();
-    let opened = |result: Result<Box<dyn primacy::store::Desk>, _>| result.map(|_| "a desk");
-    let why = unusable(opened(at(&path).desk().await), &path);
+    let opened = |result: Result<Box<dyn primacy::store::Admin>, _>| result.map(|_| "an admin connection");
+    let why = unusable(opened(at(&path).admin().await), &path);
     assert!(why.contains("nobody has run an election there"), "{why}");
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
     fs::write(&path, "").expect("writable");
-    unusable(opened(at(&path).desk().await), &path);
+    unusable(opened(at(&path).admin().await), &path);
     assert_eq!(fs::metadata(&path).expect("there").len(), 0);
     // A candidate may begin in an empty file.
     Actor::join(&at(&path), "e", 1).await.take().await;
-    let mut desk = at(&path).desk().await.expect("opens");
-    assert!(desk.snapshot(&election("e")).await.expect("reads").is_some());
-    assert!(desk.snapshot(&election("other")).await.expect("reads").is_none());
+    let mut admin = at(&path).admin().await.expect("opens");
+    assert!(admin.snapshot(&election("e")).await.expect("reads").is_some());
+    assert!(admin.snapshot(&election("other")).await.expect("reads").is_none());
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_file_of_something_else_is_refused_and_left_alone() {
         let before = fs::read(&path).expect("readable");
         let why = unusable(Actor::try_join(&at(&path), "e", 1).await, &path);
         assert!(why.contains("another program"), "{prepare}: {why}");
-        unusable(at(&path).desk().await.map(|_| ()), &path);
+        unusable(at(&path).admin().await.map(|_| ()), &path);
         assert_eq!(fs::read(&path).expect("readable"), before, "{prepare}: it was changed");
     }
 }
@@ -83,25 +83,24 @@ async fn another_version_of_the_tables_is_refused_by_number() {
         sql(&path).pragma_update(None, "user_version", version).expect("writes");
         for why in [
             unusable(Actor::try_join(&at(&path), "e", 1).await, &path),
-            unusable(at(&path).desk().await.map(|_| ()), &path),
+            unusable(at(&path).admin().await.map(|_| ()), &path),
         ] {
             assert!(why.contains(&format!("version {version}")) && why.contains("version 2"), "{why}");
         }
     }
 }
 
-/// Tables from before ranks: candidates bring them forward, whoever runs with them goes on, and nothing is lost.
+/// Tables from before ranks: candidates bring them forward, one that runs with them goes on, and nothing is lost.
 #[tokio::test]
 async fn tables_of_version_1_are_brought_forward_by_a_candidate_and_not_by_an_observer() {
     let (_folder, path) = place();
-    let mut running = Actor::join(&at(&path), "e", 1).await;
-    let led = running.take().await;
+    let (_running, led) = Actor::leading(&at(&path), "e", 1).await;
     let mut old = Actor::join(&at(&path), "e", 2).await;
     old.announce().await;
     sql(&path)
         .execute_batch("ALTER TABLE primacy_candidate DROP COLUMN rank; PRAGMA user_version = 1")
         .expect("goes back");
-    assert!(unusable(at(&path).desk().await.map(|_| ()), &path).contains("primacy run"));
+    assert!(unusable(at(&path).admin().await.map(|_| ()), &path).contains("primacy run"));
     let mut new = Actor::join(&at(&path), "e", 3).await;
     assert_eq!(new.announce().await.record, Some(led), "what was there is there");
     new.announce_as(Rank::new(&[-1]).expect("one")).await;
@@ -109,7 +108,7 @@ async fn tables_of_version_1_are_brought_forward_by_a_candidate_and_not_by_an_ob
     assert_eq!(old.look().await.standing.ahead, 1);
     let version: i32 = sql(&path).pragma_query_value(None, "user_version", |row| row.get(0)).expect("reads");
     assert_eq!(version, 2);
-    at(&path).desk().await.expect("observers are welcome again");
+    at(&path).admin().await.expect("observers are welcome again");
 }
 
 #[tokio::test]
@@ -176,7 +175,7 @@ async fn a_file_that_was_removed_or_replaced_is_noticed_by_every_step() {
         let (folder, path) = place();
         let mut a = Actor::join(&at(&path), "e", 1).await;
         let mut b = Actor::join(&at(&path), "e", 2).await;
-        let mut desk = at(&path).desk().await.expect("opens");
+        let mut admin = at(&path).admin().await.expect("opens");
         let first = a.take().await;
         for suffix in ["", "-wal", "-shm"] {
             let file = format!("{}{suffix}", path.display());
@@ -191,7 +190,7 @@ async fn a_file_that_was_removed_or_replaced_is_noticed_by_every_step() {
         unusable(b.try_look().await, &path);
         let asking = b.asking(Some(first.expectation()), Token::NONE);
         unusable(b.step(asking).await, &path);
-        unusable(desk.snapshot(&election("e")).await, &path);
+        unusable(admin.snapshot(&election("e")).await, &path);
         // What was granted is still known from beside the file: a first grant is waited for, and is larger.
         let mut fresh = Actor::join(&at(&path), "e", 4).await;
         let seen = fresh.look().await;
@@ -204,8 +203,7 @@ async fn a_file_that_was_removed_or_replaced_is_noticed_by_every_step() {
 async fn a_log_that_was_removed_is_noticed() {
     for suffix in ["-wal", "-shm"] {
         let (_folder, path) = place();
-        let mut a = Actor::join(&at(&path), "e", 1).await;
-        let record = a.take().await;
+        let (mut a, record) = Actor::leading(&at(&path), "e", 1).await;
         fs::remove_file(format!("{}{suffix}", path.display())).expect("removes");
         let renewal = a.renewal(&record);
         let why = unusable(a.step(renewal).await, &path);
@@ -216,8 +214,7 @@ async fn a_log_that_was_removed_is_noticed() {
 #[tokio::test]
 async fn a_second_name_of_the_file_is_refused_and_a_symbolic_link_is_not() {
     let (folder, path) = place();
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&at(&path), "e", 1).await;
     let link = folder.path().join("link.db");
     symlink(&path, &link).expect("links");
     let mut b = Actor::join(&at(&link), "e", 2).await;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use primacy::store::{Hints, Order, OrderKind, Ordered, Request, Store};
+use primacy::store::{Hints, Order, OrderKind, OrderOutcome, Request, Store};
 
 use crate::support::{Actor, applied, at, election, place};
 
@@ -37,18 +37,18 @@ async fn only_grants_releases_and_orders_of_the_election_wake_its_candidates() {
     applied(other.step(release).await);
     a.announce().await;
     a.step(Request::Leave).await.expect("leaves");
-    let mut desk = store.desk().await.expect("opens");
-    desk.probe().await.expect("probes");
-    drop(desk);
+    let mut admin = store.admin().await.expect("opens");
+    admin.probe().await.expect("probes");
+    drop(admin);
     assert!(is_silent(&mut *hints).await, "renewals, announcements and other elections wake nobody");
     let release = a.release(&renewed);
     applied(a.step(release).await);
     assert!(hinted(&mut *hints).await, "a release");
-    let mut desk = store.desk().await.expect("opens");
+    let mut admin = store.admin().await.expect("opens");
     let pause = Order { kind: OrderKind::Pause, token: None };
-    assert!(matches!(desk.order(&election("e"), pause.clone()).await, Ok(Ordered::Written(_))));
+    assert!(matches!(admin.order(&election("e"), pause.clone()).await, Ok(OrderOutcome::Written(_))));
     assert!(hinted(&mut *hints).await, "an order");
-    assert!(matches!(desk.order(&election("e"), pause).await, Ok(Ordered::Already(_))));
+    assert!(matches!(admin.order(&election("e"), pause).await, Ok(OrderOutcome::Already(_))));
     assert!(is_silent(&mut *hints).await, "an order that changed nothing");
 }
 

@@ -37,8 +37,7 @@ async fn runs(path: &Path) -> Vec<u64> {
     let election = election("e");
     let hints = store.hints(&election).await.expect("an election needs no hints");
     for id in 1..=3 {
-        let mut actor = Actor::join(&store, "e", id).await;
-        let record = actor.take().await;
+        let (mut actor, record) = Actor::leading(&store, "e", id).await;
         tokens.push(record.version.token.get());
         let renewal = actor.renewal(&record);
         let record = applied(actor.step(renewal).await);
@@ -141,7 +140,7 @@ async fn a_folder_of_hints_that_others_have_made_is_not_used_and_the_doctor_says
         let tokens = tokio::time::timeout(PATIENCE, runs(&path)).await;
         assert_eq!(tokens.as_deref(), Ok(&[1, 2, 3][..]), "{what}");
         assert_eq!(fs::read_to_string(elsewhere.join("e")).expect("readable"), "1000\n", "{what}");
-        let probe = at(&path).desk().await.expect("opens").probe().await.expect("probes");
+        let probe = at(&path).admin().await.expect("opens").probe().await.expect("probes");
         let told = probe.findings.iter().any(|found| found.code == "hints" && found.severity == Severity::Warning);
         assert!(told, "{what}: {:?}", probe.findings);
     }

@@ -11,8 +11,7 @@ use crate::support::{Actor, applied, at, place, sql};
 async fn a_writer_that_keeps_its_lock_delays_writing_for_a_bounded_time_and_looking_not_at_all() {
     let (_folder, path) = place();
     let store = at(&path);
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&store, "e", 1).await;
     let other = sql(&path);
     other.execute_batch("BEGIN IMMEDIATE").expect("locks");
     let start = clock::now();
@@ -35,8 +34,7 @@ async fn a_writer_that_keeps_its_lock_delays_writing_for_a_bounded_time_and_look
 #[tokio::test]
 async fn a_reader_that_keeps_its_view_delays_nobody() {
     let (_folder, path) = place();
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let mut record = a.take().await;
+    let (mut a, mut record) = Actor::leading(&at(&path), "e", 1).await;
     let other = sql(&path);
     other.execute_batch("BEGIN; SELECT * FROM primacy_election").expect("reads");
     let start = clock::now();
@@ -65,8 +63,7 @@ fn a_dropped_session_stops_waiting_and_its_thread_ends() {
     runtime.block_on(async {
         let (_folder, path) = place();
         let store = at(&path);
-        let mut a = Actor::join(&store, "e", 1).await;
-        let record = a.take().await;
+        let (mut a, record) = Actor::leading(&store, "e", 1).await;
         let other = sql(&path);
         other.execute_batch("BEGIN IMMEDIATE").expect("locks");
         let renewal = a.renewal(&record);

@@ -46,8 +46,7 @@ async fn a_full_disk_is_named_changes_nothing_and_is_left_behind_once_there_is_r
     let Some(mount) = Mount::new("size=512k") else { return };
     let path = mount.path().join("p.db");
     let store = at(&path);
-    let mut a = Actor::join(&store, "e", 1).await;
-    let mut record = a.take().await;
+    let (mut a, mut record) = Actor::leading(&store, "e", 1).await;
     let filler = mount.path().join("filler");
     fill(&filler);
     // The log has room left over; then a renewal meets the end of the disk.
@@ -82,20 +81,19 @@ async fn a_read_only_file_system_can_be_watched_and_not_taken_part_in() {
     let Some(mount) = Mount::new("size=4m") else { return };
     let path = mount.path().join("p.db");
     let store = at(&path);
-    let mut a = Actor::join(&store, "e", 1).await;
-    let record = a.take().await;
+    let (_a, record) = Actor::leading(&store, "e", 1).await;
     mount_read_only_view(&mount, async |view| {
         let seen = at(&view.join("p.db"));
         let why = unusable(Actor::try_join(&seen, "e", 2).await, &view.join("p.db"));
         assert!(why.contains("writable"), "{why}");
         unusable(Actor::try_join(&at(&view.join("other.db")), "e", 2).await, &view.join("other.db"));
-        let mut desk = seen.desk().await.expect("a desk only reads");
-        let snapshot = desk.snapshot(&election("e")).await.expect("reads").expect("is there");
+        let mut admin = seen.admin().await.expect("an admin connection only reads");
+        let snapshot = admin.snapshot(&election("e")).await.expect("reads").expect("is there");
         assert_eq!(snapshot.record, record);
         let order = Order { kind: OrderKind::Pause, token: None };
-        let why = unusable(desk.order(&election("e"), order).await, &view.join("p.db"));
+        let why = unusable(admin.order(&election("e"), order).await, &view.join("p.db"));
         assert!(why.contains("writable"), "{why}");
-        let probe = desk.probe().await.expect("reads");
+        let probe = admin.probe().await.expect("reads");
         assert!(probe.renewals.is_empty() && probe.findings.iter().any(|finding| finding.code == "permission"));
     })
     .await;

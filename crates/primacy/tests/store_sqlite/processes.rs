@@ -166,15 +166,14 @@ fn processes_that_race_and_die_share_no_token() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let store = at(&path);
-        let mut desk = store.desk().await.expect("opens");
-        let history = desk.history(&election("e"), 5_000).await.expect("reads");
+        let mut admin = store.admin().await.expect("opens");
+        let history = admin.history(&election("e"), 5_000).await.expect("reads");
         let known: BTreeMap<u64, CandidateId> = history.iter().map(|term| (term.token.get(), term.id)).collect();
         let oldest = known.keys().next().copied().expect("not empty");
         for (token, number) in granted.range(oldest..) {
             assert_eq!(known.get(token), Some(&CandidateId::from_bits(*number)), "token {token}");
         }
-        let mut last = Actor::join(&store, "e", 99).await;
-        let record = last.take().await;
+        let (mut last, record) = Actor::leading(&store, "e", 99).await;
         assert!(record.version.token > history[0].token);
         let renewal = last.renewal(&record);
         applied(last.step(renewal).await);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::registers::{Candidacy, ProcessId, Reply, Request};
+use primacy::registers::{Candidacy, ProcessId, RegistryReply as Reply, RegistryRequest as Request};
 use primacy::store::{Registry, Store, StoreError};
 use primacy::{CandidateId, Label};
 use tokio::sync::Barrier;
@@ -55,12 +55,11 @@ const OF_THE_LEASE: [&str; 4] = ["primacy_candidate", "primacy_election", "prima
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tables_come_with_the_first_registry_and_only_once() {
     let (_folder, path) = place();
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let record = a.take().await;
-    let mut desk = at(&path).desk().await.expect("opens");
-    assert!(desk.members(&election("e")).await.expect("reads").is_none());
-    assert!(desk.events(&election("e"), 9).await.expect("reads").is_empty());
-    assert_eq!(tables(&path), OF_THE_LEASE, "whoever uses no registers has none");
+    let (mut a, record) = Actor::leading(&at(&path), "e", 1).await;
+    let mut admin = at(&path).admin().await.expect("opens");
+    assert!(admin.members(&election("e")).await.expect("reads").is_none());
+    assert!(admin.events(&election("e"), 9).await.expect("reads").is_empty());
+    assert_eq!(tables(&path), OF_THE_LEASE, "a file without registers has none");
     let start = Arc::new(Barrier::new(16));
     let mut opening = JoinSet::new();
     for number in 1..=16 {
@@ -79,11 +78,11 @@ async fn the_tables_come_with_the_first_registry_and_only_once() {
     assert_eq!(
         (version, names),
         (2, OF_THE_LEASE.len() + 5),
-        "whoever knows only the lease takes the file for its own"
+        "a program that knows only the lease takes the file for its own"
     );
     let renewal = a.renewal(&record);
     applied(a.step(renewal).await);
-    let members = desk.members(&election("e")).await.expect("reads").expect("there are some");
+    let members = admin.members(&election("e")).await.expect("reads").expect("there are some");
     assert_eq!((members.members.len(), members.vars.max_id), (16, 16), "an open desk sees the new tables");
 }
 
@@ -91,16 +90,15 @@ async fn the_tables_come_with_the_first_registry_and_only_once() {
 async fn tables_of_another_version_are_left_alone_and_the_lease_goes_on() {
     let (_folder, path) = place();
     drop(joined(&path, 1).await);
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&at(&path), "e", 1).await;
     for (version, advice) in [(2, "newer primacy"), (0, "another file")] {
         sql(&path).execute("UPDATE primacy_registers SET version = ?1", [version]).expect("writes");
         let message = unusable(at(&path).registry(&election("e")).await.map(drop), &path);
         assert!(message.contains(&format!("version {version}")) && message.contains(advice), "{message}");
-        let mut desk = at(&path).desk().await.expect("opens");
-        assert!(matches!(desk.members(&election("e")).await, Err(StoreError::Unusable(_))));
-        assert!(matches!(desk.events(&election("e"), 9).await, Err(StoreError::Unusable(_))));
-        let snapshot = desk.snapshot(&election("e")).await.expect("reads").expect("is there");
+        let mut admin = at(&path).admin().await.expect("opens");
+        assert!(matches!(admin.members(&election("e")).await, Err(StoreError::Unusable(_))));
+        assert!(matches!(admin.events(&election("e"), 9).await, Err(StoreError::Unusable(_))));
+        let snapshot = admin.snapshot(&election("e")).await.expect("reads").expect("is there");
         assert_eq!((snapshot.record, snapshot.candidates.len()), (record.clone(), 0));
     }
     let renewal = a.renewal(&record);
@@ -131,7 +129,7 @@ async fn no_beat_of_many_at_once_is_lost() {
         });
     }
     beating.join_all().await;
-    let members = at(&path).desk().await.expect("opens").members(&election("e")).await.expect("reads");
+    let members = at(&path).admin().await.expect("opens").members(&election("e")).await.expect("reads");
     for member in members.expect("there are some").members {
         assert_eq!(member.descriptor.counter, 1 + BEATS, "{member:?}");
     }
@@ -147,10 +145,10 @@ async fn a_damaged_register_is_named_and_not_believed() {
         let (_folder, path) = place();
         let mut registry = joined(&path, 1).await;
         sql(&path).execute_batch(damage).expect("writes");
-        let mut desk = at(&path).desk().await.expect("opens");
+        let mut admin = at(&path).admin().await.expect("opens");
         let told = [
-            desk.members(&election("e")).await.map(drop),
-            desk.events(&election("e"), 9).await.map(drop),
+            admin.members(&election("e")).await.map(drop),
+            admin.events(&election("e"), 9).await.map(drop),
             registry.round(beat(1)).await.map(drop),
         ];
         let message = unusable(told.into_iter().find(Result::is_err).expect(damage), &path);
@@ -164,8 +162,8 @@ async fn who_beat_before_a_restart_of_the_host_waits_no_more() {
     let mut a = Actor::join(&at(&path), "e", 9).await;
     a.take().await;
     let mut registry = joined(&path, 1).await;
-    let mut desk = at(&path).desk().await.expect("opens");
-    let mut waiting = async || desk.snapshot(&election("e")).await.expect("reads").expect("is there").candidates.len();
+    let mut admin = at(&path).admin().await.expect("opens");
+    let mut waiting = async || admin.snapshot(&election("e")).await.expect("reads").expect("is there").candidates.len();
     assert_eq!(waiting().await, 1);
     sql(&path).execute("UPDATE primacy_process SET boot = randomblob(16)", []).expect("writes");
     assert_eq!(waiting().await, 0, "its process ended with the boot that it ran in");
@@ -173,7 +171,7 @@ async fn who_beat_before_a_restart_of_the_host_waits_no_more() {
     assert_eq!(waiting().await, 1);
     let long_ago = "UPDATE primacy_process SET seen_boot_ns = 1";
     sql(&path).execute(long_ago, []).expect("writes");
-    let members = at(&path).desk().await.expect("opens").members(&election("e")).await.expect("reads");
+    let members = at(&path).admin().await.expect("opens").members(&election("e")).await.expect("reads");
     let age = members.expect("there are some").members[0].age;
     assert!(age.is_some_and(|age| age > Duration::ZERO), "{age:?}");
 }

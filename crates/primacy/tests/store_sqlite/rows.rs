@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use primacy::CandidateId;
 use primacy::store::sqlite::SqliteStore;
-use primacy::store::{EndReason, Order, OrderKind, Ordered, Severity, Store};
+use primacy::store::{EndReason, Order, OrderKind, OrderOutcome, Severity, Store};
 
 use crate::logged::Log;
 use crate::support::{Actor, applied, at, election, place, sql};
@@ -15,16 +15,15 @@ async fn only_another_boot_of_this_machine_proves_that_the_holder_is_gone() {
     // A machine without an identity cannot tell that a file is its own, and proves nothing.
     let has_identity = std::fs::read_to_string("/etc/machine-id").is_ok_and(|id| id.trim().len() == 32);
     let (_folder, path) = place();
-    let mut a = Actor::join(&at(&path), "e", 1).await;
-    let record = a.take().await;
+    let (mut a, record) = Actor::leading(&at(&path), "e", 1).await;
     let seen = a.look().await;
     assert!(!seen.holder_gone && seen.age.is_some_and(|age| age < Duration::from_secs(5)), "{seen:?}");
     let conn = sql(&path);
     conn.execute("UPDATE primacy_election SET boot = randomblob(16)", []).expect("writes");
     let seen = a.look().await;
     assert_eq!((seen.holder_gone, seen.age), (has_identity, None), "after a restart: {seen:?}");
-    let mut desk = at(&path).desk().await.expect("opens");
-    let snapshot = desk.snapshot(&election("e")).await.expect("reads").expect("is there");
+    let mut admin = at(&path).admin().await.expect("opens");
+    let snapshot = admin.snapshot(&election("e")).await.expect("reads").expect("is there");
     assert_eq!((snapshot.age, snapshot.held_for, snapshot.leader()), (None, None, None));
     let anywhere = SqliteStore::at(&format!("{}?filesystem=any", path.display())).expect("valid");
     assert!(!Actor::join(&anywhere, "e", 2).await.look().await.holder_gone, "other hosts may use the file");
@@ -52,12 +51,12 @@ async fn the_history_is_bounded_and_keeps_the_newest() {
     for _ in 0..1_010 {
         a.take().await;
     }
-    let mut desk = store.desk().await.expect("opens");
-    let terms = desk.history(&election("e"), u32::MAX).await.expect("reads");
+    let mut admin = store.admin().await.expect("opens");
+    let terms = admin.history(&election("e"), u32::MAX).await.expect("reads");
     assert_eq!(terms.len(), 1_000);
     assert_eq!(terms[0].token.get(), 1_010);
-    assert_eq!(desk.history(&election("other"), 9).await.expect("reads").len(), 1, "another election's are its own");
-    assert_eq!(desk.history(&election("none"), 9).await.expect("reads").len(), 0);
+    assert_eq!(admin.history(&election("other"), 9).await.expect("reads").len(), 1, "another election's are its own");
+    assert_eq!(admin.history(&election("none"), 9).await.expect("reads").len(), 0);
 }
 
 #[tokio::test]
@@ -95,7 +94,7 @@ async fn the_probe_measures_and_leaves_nothing() {
     a.take().await;
     // What a probe left that was killed.
     sql(&path).execute("INSERT INTO primacy_probe VALUES (x'00', 1)", []).expect("writes");
-    let probe = store.desk().await.expect("opens").probe().await.expect("probes");
+    let probe = store.admin().await.expect("opens").probe().await.expect("probes");
     assert!(probe.product.starts_with("SQLite 3."), "{}", probe.product);
     assert_eq!(probe.renewals.len(), 30);
     assert!(probe.renewals[0] > Duration::ZERO);
@@ -113,18 +112,16 @@ async fn a_grant_is_renewed_deposed_and_written_down() {
     let (_folder, path) = place();
     let store = at(&path);
     assert_eq!(store.location(), format!("sqlite:{}", path.display()));
-    let mut a = Actor::join(&store, "e", 1).await;
-    let granted = a.take().await;
-    let mut desk = store.desk().await.expect("opens");
-    let snapshot = desk.snapshot(&election("e")).await.expect("reads").expect("is there");
+    let (a, granted) = Actor::leading(&store, "e", 1).await;
+    let mut admin = store.admin().await.expect("opens");
+    let snapshot = admin.snapshot(&election("e")).await.expect("reads").expect("is there");
     assert_eq!(snapshot.leader(), Some(&a.me));
     let order = Order { kind: OrderKind::Depose { now: true }, token: Some(granted.version.token) };
-    assert!(matches!(desk.order(&election("e"), order).await, Ok(Ordered::Written(_))));
-    let mut b = Actor::join(&store, "e", 2).await;
-    let record = b.take().await;
+    assert!(matches!(admin.order(&election("e"), order).await, Ok(OrderOutcome::Written(_))));
+    let (mut b, record) = Actor::leading(&store, "e", 2).await;
     let release = b.release(&record);
     applied(b.step(release).await);
-    let terms = desk.history(&election("e"), 10).await.expect("reads");
+    let terms = admin.history(&election("e"), 10).await.expect("reads");
     let told: Vec<_> = terms.iter().map(|term| (term.id, term.ended.as_ref().map(|ended| ended.1.as_str()))).collect();
     assert_eq!(
         told,

@@ -41,6 +41,13 @@ impl Actor {
         Self::try_join(store, name, number).await.expect("a session")
     }
 
+    /// One that has taken the lease, and the record of that.
+    pub(crate) async fn leading(store: &dyn Store, name: &str, number: u128) -> (Self, Record) {
+        let mut actor = Self::join(store, name, number).await;
+        let record = actor.take().await;
+        (actor, record)
+    }
+
     pub(crate) async fn step(&mut self, request: Request) -> Result<Reply, StoreError> {
         self.session.step(request).await
     }
@@ -73,7 +80,7 @@ impl Actor {
         Request::Acquire { expect, floor, holder: self.me.clone(), lease: LEASE }
     }
 
-    /// Takes the lease, whoever holds it.
+    /// Takes the lease from any holder.
     pub(crate) async fn take(&mut self) -> Record {
         let seen = self.look().await;
         let request = self.asking(seen.record.map(|record| record.expectation()), seen.remembered);
@@ -81,7 +88,7 @@ impl Actor {
     }
 
     pub(crate) fn renewal(&self, record: &Record) -> Request {
-        Request::Renew { id: self.me.id, version: record.version, lease: record.lease, fulfilled: None }
+        Request::Renew { id: self.me.id, version: record.version, lease: record.lease, completed_order: None }
     }
 
     pub(crate) fn release(&self, record: &Record) -> Request {

@@ -5,7 +5,7 @@ use std::future::ready;
 
 use crate::ElectionName;
 use crate::store::memory::MemoryStore;
-use crate::store::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError};
+use crate::store::{Admin, BoxFuture, Hints, Holder, Registry, Session, Store, StoreError};
 
 /// What happens before a connection is there.
 pub(crate) trait Gate: Debug + Send + Sync + 'static {
@@ -55,8 +55,8 @@ impl<G: Gate> Store for GatedStore<G> {
         })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        self.inner.desk()
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        self.inner.admin()
     }
 
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {

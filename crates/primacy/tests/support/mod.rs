@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use primacy::ElectionName;
-use primacy::store::{
-    BoxFuture, Desk, Hints, Holder, NoHints, Registry, Reply, Request, Session, Store, StoreError, registers,
-};
+use primacy::registers::{RegistryReply, RegistryRequest};
+use primacy::store::{Admin, BoxFuture, Hints, Holder, NoHints, Registry, Reply, Request, Session, Store, StoreError};
 
 /// What the store does with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) enum Mood {
     Silent,
     /// Takes it and loses the answer.
     Forgetful,
+    /// Holds up the thread that asks it, until the mood changes.
+    Blocks,
     /// Panics.
     Panics,
 }
@@ -49,14 +51,11 @@ struct Moodily<S> {
     mood: Arc<AtomicU8>,
 }
 
-impl<S> Moodily<S> {
-    fn mood(&self) -> u8 {
-        self.mood.load(Ordering::SeqCst)
+async fn moodily<T>(mood: &AtomicU8, step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    while mood.load(Ordering::SeqCst) == Mood::Blocks as u8 {
+        std::thread::park_timeout(Duration::from_millis(1));
     }
-}
-
-async fn moodily<T>(mood: u8, step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    match mood {
+    match mood.load(Ordering::SeqCst) {
         mood if mood == Mood::Unreachable as u8 => Err(StoreError::Unreachable("the test says so".into())),
         mood if mood == Mood::Unusable as u8 => Err(StoreError::Unusable("the test says so".into())),
         mood if mood == Mood::Silent as u8 => std::future::pending().await,
@@ -71,13 +70,13 @@ async fn moodily<T>(mood: u8, step: impl Future<Output = Result<T, StoreError>>)
 
 impl Session for Moodily<Box<dyn Session>> {
     fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
-        Box::pin(moodily(self.mood(), self.inner.step(request)))
+        Box::pin(moodily(&self.mood, self.inner.step(request)))
     }
 }
 
 impl Registry for Moodily<Box<dyn Registry>> {
-    fn round(&mut self, request: registers::Request) -> BoxFuture<'_, Result<registers::Reply, StoreError>> {
-        Box::pin(moodily(self.mood(), self.inner.round(request)))
+    fn round(&mut self, request: RegistryRequest) -> BoxFuture<'_, Result<RegistryReply, StoreError>> {
+        Box::pin(moodily(&self.mood, self.inner.round(request)))
     }
 }
 
@@ -104,8 +103,8 @@ impl Store for Moody {
         })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        self.inner.desk()
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        self.inner.admin()
     }
 
     fn hints<'a>(&'a self, _: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {

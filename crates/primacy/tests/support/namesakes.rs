@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::{Order, OrderKind, Ordered, Store};
+use primacy::store::{Order, OrderKind, OrderOutcome, Store};
 use primacy::{Candidate, CandidateConfig, CandidateId, Election, ElectionName, Label, Timing};
 
 use crate::logged::Log;
@@ -19,9 +19,9 @@ async fn within<T>(what: &str, awaited: impl Future<Output = T>) -> T {
 }
 
 async fn until_waiting(election: &Election, id: CandidateId) {
-    let mut desk = election.store().desk().await.expect("opens");
+    let mut admin = election.store().admin().await.expect("opens");
     loop {
-        let seen = desk.snapshot(election.name()).await.expect("an answer");
+        let seen = admin.snapshot(election.name()).await.expect("an answer");
         if seen.is_some_and(|seen| seen.candidates.iter().any(|waiting| waiting.who.id == id)) {
             return;
         }
@@ -46,15 +46,15 @@ pub(crate) async fn tell_of_each_other_and_follow_their_id(store: Arc<dyn Store>
         log.says(&["another candidate is called web too", other, &format!("this one is {own}")]).await;
     }
 
-    let mut desk = election.store().desk().await.expect("opens");
+    let mut admin = election.store().admin().await.expect("opens");
     let successor = Label::new(own).expect("valid");
     let order = Order { kind: OrderKind::Promote { successor, now: false }, token: Some(led.token()) };
-    let ordered = desk.order(election.name(), order).await;
-    assert!(matches!(ordered, Ok(Ordered::Written(_))), "{ordered:?}");
+    let ordered = admin.order(election.name(), order).await;
+    assert!(matches!(ordered, Ok(OrderOutcome::Written(_))), "{ordered:?}");
     within("the end of the first", led.lost()).await;
     drop(led);
     let next = within("the third to lead", third.elected()).await.expect("elected");
     assert!(next.is_current());
-    let seen = desk.snapshot(election.name()).await.expect("an answer").expect("a leader");
-    assert_eq!((seen.record.holder.map(|holder| holder.id), seen.record.wish), (Some(third.id()), None));
+    let seen = admin.snapshot(election.name()).await.expect("an answer").expect("a leader");
+    assert_eq!((seen.record.holder.map(|holder| holder.id), seen.record.handover), (Some(third.id()), None));
 }

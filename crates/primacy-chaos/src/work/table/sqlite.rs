@@ -1,7 +1,7 @@
 //! The fenced table in a file of its own, which remembers the highest token itself.
 //!
-//! It is not the store's file: a program that is stopped inside of a transaction holds up whoever writes to its file, and
-//! in the store's that would be the candidates.
+//! It is not the store's file: a program that is stopped inside of a transaction holds up all that write to its file,
+//! and in the store's that would be the candidates.
 
 use std::path::Path;
 use std::time::Duration;

@@ -7,8 +7,8 @@ use crate::contest::PeerId;
 /// All peers of a ring, clockwise. It is the same at all of them, and has nothing to do with who is alive.
 ///
 /// Altuntas et al. 2022 name servers by a hash of their address. Where the ring is in the order of those names too, as a
-/// store with hashed key ranges has it, an election costs less than Chang and Roberts' average: the page
-/// `docs/design/ring.md` has the figures.
+/// store with hashed key ranges has it, an election costs less than Chang and Roberts' average: the
+/// design page on the ring has the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Circle(Vec<PeerId>);
 

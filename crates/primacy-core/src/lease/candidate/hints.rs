@@ -32,7 +32,7 @@ impl Candidate {
             _ => 0,
         };
         // All of them within half of the window: one may be the successor to whom an operator leaves the lease for a window.
-        (self.config.slot.saturating_mul(ahead), self.config.timing.window() / 2)
+        (self.slot().saturating_mul(ahead), self.config.timing.window() / 2)
     }
 
     fn hints_allowed_from(&self) -> Instant {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::super::port::{Announcement, CallId, Effect, EndReason, Request};
-use super::super::record::{Holder, Record, Version, Wish};
+use super::super::record::{HandoverRequest, Holder, Record, Version};
 use super::super::view::Why;
 use super::{Candidate, Config, Context, InFlight, Kind, State, Tenure};
 use crate::Instant;
@@ -44,8 +44,8 @@ impl Candidate {
         let wanted = self.config.timing.lease();
         let lasts = cx.now + self.believed(wanted) >= tenure.until || self.flawed_shortens_early();
         let lease = if lasts { wanted } else { tenure.lease };
-        let Tenure { version, fulfilled, .. } = *tenure;
-        let request = Request::Renew { id: self.config.id, version, lease, fulfilled };
+        let Tenure { version, completed_order, .. } = *tenure;
+        let request = Request::Renew { id: self.config.id, version, lease, completed_order };
         let deadline = timeout.min(tenure.until);
         self.answer_hint(tenure.next_renewal, cx);
         self.call(Kind::Renew, request, deadline, cx);
@@ -57,10 +57,12 @@ impl Candidate {
         // A row that went back in time may name a leader before the last: releasing it would invite others too early.
         let seen = self.seen.as_ref().filter(|seen| !seen.doubtful && !seen.regressed)?;
         let record = seen.sighting.record.as_ref().filter(|record| record.is_held_by(self.config.id))?;
-        match record.wish.as_ref()? {
-            wish if self.is_meant_by(wish) => None,
-            Wish::Successor(successor) => Some((record.version, EndReason::Promoted { successor: successor.clone() })),
-            Wish::NewElection => Some((record.version, EndReason::Deposed)),
+        match record.handover.as_ref()? {
+            handover if self.is_meant_by(handover) => None,
+            HandoverRequest::Successor(successor) => {
+                Some((record.version, EndReason::Promoted { successor: successor.clone() }))
+            }
+            HandoverRequest::NewElection => Some((record.version, EndReason::Deposed)),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use super::super::record::{Record, Sighting, Version, Wish};
+use super::super::record::{HandoverRequest, Record, Sighting, Version};
 use super::super::view::Why;
 #[cfg(feature = "flaws")]
 use super::Flaw;
-use super::{Candidate, Context, Seen};
+use super::{Candidate, Context, LastSighting};
 use crate::select::Rank;
 use crate::time::spread;
 use crate::{CandidateId, Instant, Token};
@@ -18,17 +18,17 @@ fn is_free(sighting: &Sighting) -> bool {
 
 /// What a hint may be about: who leads, and what operators want. A renewal is not news.
 #[derive(PartialEq, Eq)]
-struct Facts {
+struct HintFacts {
     term: Option<(Token, Option<CandidateId>, u64)>,
     holder_gone: bool,
 }
 
-impl Facts {
+impl HintFacts {
     fn of(sighting: &Sighting) -> Self {
         let term = sighting
             .record
             .as_ref()
-            .map(|record| (record.version.token, record.holder.as_ref().map(|holder| holder.id), record.intent));
+            .map(|record| (record.version.token, record.holder.as_ref().map(|holder| holder.id), record.order_number));
         Self { term, holder_gone: sighting.holder_gone }
     }
 }
@@ -45,10 +45,10 @@ impl Candidate {
         let now = cx.now;
         let version = sighting.record.as_ref().map(|record| record.version);
         let lease = sighting.record.as_ref().map(|record| record.lease);
-        let intent = sighting.record.as_ref().map(|record| record.intent);
+        let order_number = sighting.record.as_ref().map(|record| record.order_number);
         let holder = sighting.record.as_ref().and_then(|record| record.holder.as_ref()).map(|holder| holder.id);
         let previous = self.seen.take();
-        let previous_facts = previous.as_ref().map(|seen| Facts::of(&seen.sighting));
+        let previous_facts = previous.as_ref().map(|seen| HintFacts::of(&seen.sighting));
         let was_free = previous.as_ref().is_some_and(|seen| is_free(&seen.sighting));
         let lost = version.is_none() && sighting.remembered.max(self.highest.token) > Token::NONE;
         let regressed = version.is_some_and(|version| version < self.highest || version.token < sighting.remembered);
@@ -63,8 +63,9 @@ impl Candidate {
                 && seen.sighting.remembered == sighting.remembered
                 && seen.regressed == regressed
         });
-        let same_orders =
-            same.as_ref().filter(|seen| seen.sighting.record.as_ref().map(|record| record.intent) == intent);
+        let same_orders = same
+            .as_ref()
+            .filter(|seen| seen.sighting.record.as_ref().map(|record| record.order_number) == order_number);
         let ordered_at = same_orders.map_or(now, |seen| seen.ordered_at);
         if same.is_none() && (lost || regressed) && !self.flawed_believes_regress() {
             // R6, R11: the leader of the lost state may still believe in its lease.
@@ -90,13 +91,13 @@ impl Candidate {
         if sighting.remembered > self.highest.token {
             self.highest = Version { token: sighting.remembered, beat: 0 };
         }
-        if previous_facts != Some(Facts::of(&sighting)) {
+        if previous_facts != Some(HintFacts::of(&sighting)) {
             self.hint_pace.reset();
         }
         let gone_at = sighting.holder_gone.then(|| same.as_ref().and_then(|seen| seen.gone_at).unwrap_or(now));
         self.reckon_turn(holder, cx);
         self.seen = Some(match same {
-            Some(seen) => Seen {
+            Some(seen) => LastSighting {
                 sighting,
                 at: now,
                 gone_at,
@@ -105,7 +106,7 @@ impl Candidate {
                 unchanged: seen.unchanged.saturating_add(1),
                 ..seen
             },
-            None => Seen {
+            None => LastSighting {
                 sighting,
                 at: now,
                 changed_at: now,
@@ -170,15 +171,15 @@ impl Candidate {
             why = Why::StoreRegressed;
         }
         let timing = &self.config.timing;
-        match &record.wish {
-            Some(wish) if self.is_meant_by(wish) => return (usable(ready), why),
-            Some(Wish::Successor(successor)) => {
+        match &record.handover {
+            Some(handover) if self.is_meant_by(handover) => return (usable(ready), why),
+            Some(HandoverRequest::Successor(successor)) => {
                 ready = ready.max(seen.ordered_at) + self.successors_window();
                 if why == Why::Asking {
                     why = Why::Reserved { successor: successor.clone() };
                 }
             }
-            Some(Wish::NewElection) | None => {}
+            Some(HandoverRequest::NewElection) | None => {}
         }
         let standing = seen.sighting.standing;
         if standing.others > 0 && self.cool_until > ready {
@@ -187,7 +188,7 @@ impl Candidate {
                 why = Why::CoolingDown;
             }
         }
-        (usable(ready + self.config.slot.saturating_mul(standing.ahead).min(timing.window())), why)
+        (usable(ready + self.slot().saturating_mul(standing.ahead).min(timing.window())), why)
     }
 
     /// For how long a vacant leadership is left to the successor that an operator named.
@@ -197,7 +198,7 @@ impl Candidate {
     }
 
     /// R2: the holder's lease length, stretched, from after the last change was seen; by time, not by looks (R3).
-    pub(super) fn takeover_at(&self, seen: &Seen, record: &Record) -> Instant {
+    pub(super) fn takeover_at(&self, seen: &LastSighting, record: &Record) -> Instant {
         let timing = &self.config.timing;
         #[cfg(feature = "flaws")]
         match self.config.flaw {
@@ -235,7 +236,7 @@ impl Candidate {
 
     /// At most so long, and less if it would ask before that by what it has seen: the leader may have renewed since, and where
     /// few renewals make a lease, a look at any time may miss the next one. Not ever less and less, if there is none.
-    fn before_asking(&self, seen: &Seen, cadence: Duration, now: Instant) -> Duration {
+    fn before_asking(&self, seen: &LastSighting, cadence: Duration, now: Instant) -> Duration {
         let held = seen.sighting.record.as_ref().filter(|record| record.holder.is_some());
         let left = held.map(|record| self.takeover_at(seen, record).since(now));
         let left = left.map(|left| left.saturating_sub(self.config.timing.look_lag() * 2));
@@ -243,13 +244,13 @@ impl Candidate {
     }
 
     /// Whether an operator wants it to lead next.
-    fn is_named(&self, seen: &Seen) -> bool {
-        let wish = seen.sighting.record.as_ref().and_then(|record| record.wish.as_ref());
-        wish.is_some_and(|wish| self.is_meant_by(wish))
+    fn is_named(&self, seen: &LastSighting) -> bool {
+        let handover = seen.sighting.record.as_ref().and_then(|record| record.handover.as_ref());
+        handover.is_some_and(|handover| self.is_meant_by(handover))
     }
 
-    pub(super) fn is_meant_by(&self, wish: &Wish) -> bool {
-        wish.names(self.config.id, &self.config.label)
+    pub(super) fn is_meant_by(&self, handover: &HandoverRequest) -> bool {
+        handover.names(self.config.id, &self.config.label)
     }
 
     pub(super) fn look_due(&self) -> Instant {

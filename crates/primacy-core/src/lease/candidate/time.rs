@@ -109,6 +109,6 @@ impl Candidate {
         self.plan_look(cx);
         self.failed_asks = 0;
         let timing = &self.config.timing;
-        self.ask_after = cx.now + turns.min(timing.window()) + time::spread(timing.slot(), cx.entropy);
+        self.ask_after = cx.now + turns.min(timing.window()) + time::spread(self.slot(), cx.entropy);
     }
 }

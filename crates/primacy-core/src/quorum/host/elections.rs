@@ -7,8 +7,8 @@ use core::time::Duration;
 use super::{UNCLAIMED_MAX, WAITING_MAX};
 #[cfg(feature = "flaws")]
 use crate::quorum::Flaw;
+use crate::quorum::config_acceptor::VoterPromises;
 use crate::quorum::port::Ask;
-use crate::quorum::roll::Elections;
 use crate::quorum::state::{Outcome, VoterState};
 use crate::quorum::voter::{Durable, Voter};
 use crate::select::Rank;
@@ -219,7 +219,7 @@ impl<T> VoterElections<T> {
     }
 }
 
-impl<T> Elections for VoterElections<T> {
+impl<T> VoterPromises for VoterElections<T> {
     fn bound_until(&self, now: Instant) -> Option<Instant> {
         self.all.values().filter_map(|election| election.state.voter.bound_until(now)).max()
     }
@@ -230,13 +230,12 @@ impl<T> Elections for VoterElections<T> {
         kept.filter(|(_, durable)| *durable != Durable::default()).collect()
     }
 
-    fn inherit(&mut self, name: &ElectionName, given: &Durable, now: Instant) -> bool {
-        if *given == Durable::default() {
-            return true;
+    fn inherit(&mut self, name: &ElectionName, given: &Durable, now: Instant) {
+        if *given != Durable::default() {
+            self.change(name, now, |state| {
+                state.voter.inherit(given, now);
+                ((), state.voter.bound_until(now))
+            });
         }
-        self.change(name, now, |state| {
-            let has_inherited = state.voter.inherit(given, now);
-            (has_inherited, state.voter.bound_until(now))
-        })
     }
 }

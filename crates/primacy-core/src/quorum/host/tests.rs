@@ -5,13 +5,13 @@ use core::time::Duration;
 
 use super::*;
 use crate::lease::Holder;
-use crate::quorum::{Counts, Membership};
+use crate::quorum::{OrderNumbers, VoterSet};
 use crate::{Label, Token};
 
 const OWN: VoterId = VoterId::from_bits(1);
 const LEASE: Duration = Duration::from_secs(10);
 
-type Host = VoterHost<Membership, (), u32>;
+type Host = VoterHost<VoterSet, (), u32>;
 
 fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
@@ -21,12 +21,12 @@ fn name(name: &str) -> ElectionName {
     ElectionName::new(name).expect("valid")
 }
 
-fn started(disk: DurableState<Membership>) -> Host {
+fn started(disk: DurableState<VoterSet>) -> Host {
     VoterHost::restarted(OWN, disk, 0, at(1))
 }
 
 fn host() -> Host {
-    started(DurableState::of(Membership::new([OWN].into()).expect("one is enough")))
+    started(DurableState::of(VoterSet::new([OWN].into()).expect("one is enough")))
 }
 
 fn query(election: &str, candidate: u128, ask: Ask) -> Query<()> {
@@ -38,7 +38,7 @@ fn claim(candidate: u128, term: u64) -> Ask {
     let id = CandidateId::from_bits(candidate);
     let holder = Holder { id, label: Label::new("web").expect("valid"), data: Default::default() };
     let term = Token::new(term).expect("small");
-    Ask::Claim { term, holder, lease: LEASE, seen: Counts::default(), granted: None }
+    Ask::Claim { term, holder, lease: LEASE, seen: OrderNumbers::default(), granted: None }
 }
 
 /// Asks for a term at that time, and holds what is answered as this.
@@ -103,14 +103,14 @@ fn a_voter_keeps_the_last_configurations_and_testifies_of_them() {
     let mut host = host();
     let two = VoterId::from_bits(2);
     let (alone, both) = (BTreeSet::from([OWN]), BTreeSet::from([OWN, two]));
-    let mut next = Membership::new(alone.clone()).expect("one is enough");
+    let mut next = VoterSet::new(alone.clone()).expect("one is enough");
     for step in 0..PAST_MAX + 8 {
         let target = if step % 4 == 0 { both.clone() } else { alone.clone() };
         next = next.settled().map_or_else(|| next.clone().joint(target), Ok).expect("there are some");
-        assert_eq!(host.answer_roll(RollAsk::Adopt(next.clone()), at(2)), RollAnswer::Done);
+        assert_eq!(host.answer_config(ConfigRequest::Adopt(next.clone()), at(2)), ConfigReply::Done);
     }
     let last = next.number();
-    let numbers = |after| host.testimony(after).adopted.iter().map(Membership::number).collect::<Vec<_>>();
+    let numbers = |after| host.evidence(after).adopted.iter().map(VoterSet::number).collect::<Vec<_>>();
     assert_eq!(numbers(last - 3), [last - 2, last - 1, last]);
     assert_eq!(numbers(0).len(), PAST_MAX + 1, "those before the present one, and that one");
 }

@@ -14,19 +14,17 @@ impl Voter {
         }
     }
 
-    /// Whether this will change nothing here however late it arrives: its term is below one that this voter has supported
-    /// somebody in, and those only grow; or its holder has set this voter free in that term, which is for ever.
+    /// Whether this will change nothing here however late it arrives: it claims a term that nobody was granted yet, below one that
+    /// this voter has heard of, and those only grow; or it takes such a claim back, whose candidate will never say that it was
+    /// granted the term. Where voters are exchanged this does not hold: a voter may inherit whom it had left.
     pub fn is_past(&self, ask: &Ask) -> bool {
-        if matches!(self.flaw, Some(Flaw::Forgets | Flaw::ForgetsRelease)) {
+        if matches!(self.flaw, Some(Flaw::Forgets | Flaw::ComesBackBlank)) {
             return false;
         }
-        let (term, id, beat) = match ask {
-            Ask::Read | Ask::Order { .. } | Ask::Forget { .. } => return false,
-            Ask::Claim { term, holder, .. } => (*term, holder.id, None),
-            Ask::Renew { term, id, .. } | Ask::Withdraw { term, id, .. } => (*term, *id, None),
-            Ask::Release { term, id, beat, .. } => (*term, *id, Some(*beat)),
-        };
-        term < self.durable.term
-            || (self.supports(term, id) && self.durable.released.is_some() && beat <= self.durable.released)
+        match ask {
+            Ask::Claim { term, granted: None, .. } => *term < self.durable.highest,
+            Ask::Release { term, id, beat: 0, .. } => *term < self.durable.highest && !self.supports(*term, *id),
+            _ => false,
+        }
     }
 }

@@ -6,8 +6,9 @@ use super::super::port::{Descriptor, Effect};
 use super::{Context, Group};
 
 impl Group {
-    /// Everybody has been seen: what follows is done with the next survey, which comes at once if there is anything to do.
-    pub(super) fn surveyed(&mut self, descriptors: &[Descriptor], cx: &mut Context<'_>) {
+    /// Everybody has been seen: what follows is done with the next scan, which comes at once if there is anything to
+    /// do.
+    pub(super) fn scanned(&mut self, descriptors: &[Descriptor], cx: &mut Context<'_>) {
         /// As many as one statement may name. The others follow at once.
         const EVICTED_AT_ONCE: usize = 500;
         let (own, now) = (self.config.process, cx.now);

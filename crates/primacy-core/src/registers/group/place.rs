@@ -9,8 +9,8 @@ use crate::lease::Standing;
 use crate::{CandidateId, Instant};
 
 impl Group {
-    /// Whom the head need not show: silent for too long, with the counter that stands still. Whoever beats again is shown
-    /// again.
+    /// Whom the head need not show: silent for too long, with the counter that stands still. A process that beats again
+    /// is shown again.
     pub(super) fn silent(&self, now: Instant) -> Vec<(ProcessId, u64)> {
         /// As many as one statement may name: a rack of processes that died at once.
         const MOST: usize = 64;
@@ -72,7 +72,7 @@ impl Group {
             .collect();
         if positions != self.placed {
             self.placed.clone_from(&positions);
-            cx.effects.push(Effect::Placed { positions });
+            cx.effects.push(Effect::PositionsChanged { positions });
         }
     }
 }

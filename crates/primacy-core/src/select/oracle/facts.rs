@@ -7,8 +7,8 @@ use core::time::Duration;
 use crate::contest::PeerId;
 use crate::time::nanos;
 
-/// What a peer knows of the others, as far as it does. Whoever measures round trips and is told request rates writes them
-/// here; the paper sends both on heartbeats, one a second where nothing is chosen.
+/// What a peer knows of the others, as far as it does. A program that measures round trips and is told request rates
+/// writes them here; the paper sends both on heartbeats, one a second where nothing is chosen.
 ///
 /// **Who counts** (the paper's N′). A majority is always one of all peers. But figures are for the time after an election:
 /// one who is [suspected](Self::set_suspected) will not answer then, nor will the [leader](Self::set_leader) whose
@@ -19,7 +19,7 @@ use crate::time::nanos;
 ///
 /// Source: Becker et al. 2011 §2.2 and §3.3.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Facts {
+pub struct Measurements {
     peers: BTreeSet<PeerId>,
     leader: Option<PeerId>,
     suspected: BTreeSet<PeerId>,
@@ -29,7 +29,7 @@ pub struct Facts {
     histories: BTreeMap<PeerId, u64>,
 }
 
-impl Facts {
+impl Measurements {
     /// Nothing but who the peers are.
     pub fn new(peers: impl IntoIterator<Item = PeerId>) -> Self {
         Self {
@@ -137,9 +137,9 @@ mod tests {
     }
 
     /// Five peers in a row, 10 ms from each to the next.
-    fn row() -> (Facts, [PeerId; 5]) {
+    fn row() -> (Measurements, [PeerId; 5]) {
         let peers = [1, 2, 3, 4, 5].map(PeerId);
-        let mut facts = Facts::new(peers);
+        let mut facts = Measurements::new(peers);
         for one in peers {
             for other in peers {
                 facts.set_round_trip(one, other, Duration::from_millis(10 * u64::from(one.0.abs_diff(other.0))));
@@ -202,7 +202,7 @@ mod tests {
         }
         assert_eq!(facts.worst_nanos(PeerId(1)), Some(u64::MAX));
         assert_eq!(facts.mean_nanos(PeerId(1)), Some(u64::MAX));
-        assert_eq!(Facts::new([]).turn(3), None);
-        assert_eq!(Facts::new([]).consensus_nanos(PeerId(1)), None);
+        assert_eq!(Measurements::new([]).turn(3), None);
+        assert_eq!(Measurements::new([]).consensus_nanos(PeerId(1)), None);
     }
 }

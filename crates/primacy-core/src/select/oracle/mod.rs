@@ -1,17 +1,17 @@
 //! Oracles: where a peer's score comes from, and the six of the paper.
 //!
 //! A peer scores itself only and tells the others the result. A score may be *stated*, by a flag, a command's output or
-//! the program, or be *measured*, by one of the six [`Metric`]s from what the peer knows of the others, its [`Facts`].
+//! the program, or be *measured*, by one of the six [`Metric`]s from what the peer knows of the others, its [`Measurements`].
 //! Several metrics in order of priority give [`Scores`], which a [`Selector`](super::Selector) turns into a rank in
 //! classes that do not flap.
 //!
 //! ```
 //! use std::time::Duration;
 //! use primacy_core::contest::PeerId;
-//! use primacy_core::select::{Facts, Metric, Oracle, ScoreOracle};
+//! use primacy_core::select::{Measurements, Metric, Oracle, ScoreOracle};
 //!
 //! let [a, b, c] = [1, 2, 3].map(PeerId);
-//! let mut facts = Facts::new([a, b, c]);
+//! let mut facts = Measurements::new([a, b, c]);
 //! facts.set_round_trip(a, b, Duration::from_millis(10));
 //! facts.set_round_trip(a, c, Duration::from_millis(80));
 //! let fastest = Oracle { metric: Metric::ConsensusLatency, peer: a, facts };
@@ -26,7 +26,7 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-pub use facts::Facts;
+pub use facts::Measurements;
 
 use super::score::{Score, ScoreError, Scores};
 use crate::contest::PeerId;
@@ -90,16 +90,18 @@ impl Metric {
             Self::Rotating => "rotating",
         }
     }
+}
 
+impl Measurements {
     /// The score of a peer in an epoch, or `None` while too little is known.
-    pub fn score(self, peer: PeerId, epoch: u64, facts: &Facts) -> Option<Score> {
-        match self {
-            Self::History => facts.history(peer).map(more),
-            Self::RequestRate => facts.rate(peer).map(more),
-            Self::ConsensusLatency => facts.consensus_nanos(peer).map(less),
-            Self::MeanLatency => facts.mean_nanos(peer).map(less),
-            Self::WorstLatency => facts.worst_nanos(peer).map(less),
-            Self::Rotating => facts.turn(epoch).map(|turn| Score::from(i32::from(turn == peer))),
+    pub fn score(&self, metric: Metric, peer: PeerId, epoch: u64) -> Option<Score> {
+        match metric {
+            Metric::History => self.history(peer).map(more),
+            Metric::RequestRate => self.rate(peer).map(more),
+            Metric::ConsensusLatency => self.consensus_nanos(peer).map(less),
+            Metric::MeanLatency => self.mean_nanos(peer).map(less),
+            Metric::WorstLatency => self.worst_nanos(peer).map(less),
+            Metric::Rotating => self.turn(epoch).map(|turn| Score::from(i32::from(turn == peer))),
         }
     }
 
@@ -107,13 +109,9 @@ impl Metric {
     ///
     /// # Errors
     /// [`ScoreError::TooMany`] when there are more than [`SCORES_MAX`](super::SCORES_MAX).
-    pub fn scores(metrics: &[Self], peer: PeerId, epoch: u64, facts: &Facts) -> Result<Option<Scores>, ScoreError> {
-        metrics
-            .iter()
-            .map(|metric| metric.score(peer, epoch, facts))
-            .collect::<Option<_>>()
-            .map(Scores::new)
-            .transpose()
+    pub fn scores(&self, metrics: &[Metric], peer: PeerId, epoch: u64) -> Result<Option<Scores>, ScoreError> {
+        let scores = metrics.iter().map(|metric| self.score(*metric, peer, epoch));
+        scores.collect::<Option<_>>().map(Scores::new).transpose()
     }
 }
 
@@ -148,12 +146,12 @@ pub struct Oracle {
     /// Whom it scores: the peer itself.
     pub peer: PeerId,
     /// What that peer knows.
-    pub facts: Facts,
+    pub facts: Measurements,
 }
 
 impl ScoreOracle for Oracle {
     fn score(&self, epoch: u64) -> Option<Score> {
-        self.metric.score(self.peer, epoch, &self.facts)
+        self.facts.score(self.metric, self.peer, epoch)
     }
 }
 
@@ -194,25 +192,25 @@ mod tests {
     #[test]
     fn counts_are_better_when_larger_and_latencies_when_smaller() {
         let [a, b, c, _] = PEERS;
-        let mut facts = Facts::new([a, b, c]);
+        let mut facts = Measurements::new([a, b, c]);
         facts.set_history(a, 0x5_0000_0001);
         facts.set_history(b, 0x5_0000_0002);
         facts.set_round_trip(a, b, Duration::from_nanos(5));
         facts.set_round_trip(b, c, Duration::from_nanos(4));
-        let score = |metric: Metric, peer| metric.score(peer, 0, &facts);
+        let score = |metric: Metric, peer| facts.score(metric, peer, 0);
         assert!(score(Metric::History, a) < score(Metric::History, b));
         assert!(score(Metric::ConsensusLatency, a) < score(Metric::ConsensusLatency, b), "by a nanosecond");
         assert_eq!(score(Metric::History, c), None);
         assert_eq!(score(Metric::RequestRate, a), None);
         facts.set_history(c, u64::MAX);
-        assert_eq!(Metric::History.score(c, 0, &facts), Some(Score::MOST), "as large as a score can be");
+        assert_eq!(facts.score(Metric::History, c, 0), Some(Score::MOST), "as large as a score can be");
     }
 
     #[test]
     fn rotation_names_the_next_peer_in_each_epoch() {
-        let facts = Facts::new(PEERS);
+        let facts = Measurements::new(PEERS);
         let winners = (3..8).map(|epoch| {
-            PEERS.into_iter().max_by_key(|peer| Metric::Rotating.score(*peer, epoch, &facts)).expect("there are four").0
+            PEERS.into_iter().max_by_key(|peer| facts.score(Metric::Rotating, *peer, epoch)).expect("there are four").0
         });
         assert_eq!(winners.collect::<vec::Vec<_>>(), [4, 1, 2, 3, 4]);
     }
@@ -221,7 +219,7 @@ mod tests {
     fn the_fattest_among_the_fastest_leads() {
         // §5: latency in classes of 10 ms, then the longest history. Three of four peers are near each other.
         let [a, b, c, d] = PEERS;
-        let mut facts = Facts::new(PEERS);
+        let mut facts = Measurements::new(PEERS);
         for (from, to, millis) in [(a, b, 12), (a, c, 14), (b, c, 13), (a, d, 80), (b, d, 80), (c, d, 80)] {
             facts.set_round_trip(from, to, Duration::from_millis(millis));
         }
@@ -232,12 +230,12 @@ mod tests {
         let rank = |peer| {
             let classes: Classes = "10000:0".parse().expect("10 ms");
             let mut selector = Selector::new(Names::default(), vec![classes]).expect("one");
-            let scores = Metric::scores(&both, peer, 0, &facts).expect("two").expect("all known");
+            let scores = facts.scores(&both, peer, 0).expect("two").expect("all known");
             selector.rank(&"peer".parse().expect("a label"), &scores).expect("near 0")
         };
         assert_eq!(PEERS.into_iter().min_by_key(|peer| rank(*peer)), Some(b));
-        let unknown = Metric::scores(&both, a, 0, &Facts::new(PEERS));
+        let unknown = Measurements::new(PEERS).scores(&both, a, 0);
         assert_eq!(unknown, Ok(None));
-        assert!(Metric::scores(&[Metric::History; 8], a, 0, &facts).is_err());
+        assert!(facts.scores(&[Metric::History; 8], a, 0).is_err());
     }
 }

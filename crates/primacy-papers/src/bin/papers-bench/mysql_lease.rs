@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use primacy_bench::{Event, Fleet, Kind, Manner, Place, Spread, gaps};
+use primacy_bench::{BenchStore, Event, Fleet, Kind, Manner, Spread, gaps};
 use tokio::task::JoinHandle;
 
 /// What is measured. The defaults are the text's, but for the time-out of 20 seconds.
@@ -49,7 +49,7 @@ fn at_least_two(text: &str) -> Result<usize, String> {
 /// When the server or a process does not do what is asked.
 pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()> {
     println!("{machine}");
-    let place = Place::start(Kind::Mariadb, primacy)?;
+    let place = BenchStore::start(Kind::Mariadb, primacy)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     for &candidates in &options.candidates {
         runtime.block_on(published(&place, options, candidates))?;
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
     Ok(())
 }
 
-async fn published(place: &Place, options: &Options, candidates: usize) -> Result<()> {
+async fn published(place: &BenchStore, options: &Options, candidates: usize) -> Result<()> {
     let mut crowd = Crowd::start(place, options, candidates).await?;
     let seconds = Duration::from_secs(options.watch_seconds);
     let (cpu, statements) = (place.cpu(), place.statements()?);
@@ -92,7 +92,7 @@ async fn published(place: &Place, options: &Options, candidates: usize) -> Resul
 }
 
 /// Runners of primacy's command whose leader is lost without a word.
-fn beside(primacy: &Path, place: &Place, options: &Options, candidates: usize) -> Result<()> {
+fn beside(primacy: &Path, place: &BenchStore, options: &Options, candidates: usize) -> Result<()> {
     let manner = Manner::Lease(options.timeout * 1_000);
     let mut fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
     let leader = fleet.await_start(0)?;
@@ -151,7 +151,7 @@ impl Service {
 
 /// Services that run the published statements.
 struct Crowd<'a> {
-    place: &'a Place,
+    place: &'a BenchStore,
     options: &'a Options,
     operator: Conn,
     services: VecDeque<Service>,
@@ -159,7 +159,7 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    async fn start(place: &'a Place, options: &'a Options, count: usize) -> Result<Self> {
+    async fn start(place: &'a BenchStore, options: &'a Options, count: usize) -> Result<Self> {
         let mut operator = Conn::from_url(&place.url()).await?;
         operator.query_drop("DROP TABLE IF EXISTS service_election").await?;
         operator.query_drop(TABLE).await?;

@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use primacy_papers::searches::{SEEDED, held, hunts};
-use primacy_sim::model::{Search, print_hunts, print_searches};
+use primacy_sim::search::{print_hunts, print_searches};
 use registers::Registers;
 
 mod registers;
@@ -59,7 +58,7 @@ fn main() -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever reads the output has gone.
+        // The reader of the output has gone.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(2),
     }
@@ -71,15 +70,10 @@ fn check(threads: usize) -> io::Result<bool> {
     Ok(registers::compare(threads)? && searched && hunted)
 }
 
-/// No hunt needs more than seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 fn search(words: &[String]) -> io::Result<bool> {
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    let complete = held().into_iter().filter(|held| wanted(held.name));
-    let complete = complete.map(|held| Search { name: held.name, run: Box::new(|threads| held.run(threads)) });
+    let complete = held().into_iter().filter(|search| wanted(search.name));
     let flaws = hunts().into_iter().filter(|hunt| wanted(hunt.name));
-    let flaws = flaws.map(|hunt| Search { name: hunt.name, run: Box::new(|_| hunt.run(PATIENCE)) });
     let mut out = io::stdout().lock();
     Ok(print_searches(&mut out, complete)? & print_hunts(&mut out, flaws)?)
 }

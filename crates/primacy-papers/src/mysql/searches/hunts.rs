@@ -5,12 +5,12 @@ use std::time::Duration;
 use primacy_sim::model::{Budget as Faults, Lease, Setup};
 
 use super::search::{AGREED, Budget, Identity, KNOWS, ONE, SHORT, Search, Tells};
-use crate::searches::hunts::{Held, Hunt};
+use primacy_sim::search::{self, Hunt};
 
 /// The counterexamples.
 pub fn hunts() -> Vec<Hunt> {
     let none = Budget::default();
-    let hunt = |search, breaks, steps| Hunt::new(Search { only: Some(breaks), ..search }, breaks, steps);
+    let hunt = |search, breaks, steps| Hunt::new(Search { only: Some(breaks), ..search }, breaks).found_after(steps);
     let same_name =
         |name| Search { identity: Identity::Host, ..Search::new(name, Budget { stops: 1, restarts: 1, ..none }) };
     let counted =
@@ -35,8 +35,8 @@ pub fn hunts() -> Vec<Hunt> {
 
 /// The product's lease, with the same things happening to its real candidates: they are stopped, their calls are slow or land
 /// late, the store's clock tells any age, processes come back under the same name, operators give orders and delete the row.
-pub fn held() -> Vec<Held> {
-    let two = |name, horizon, budget| Held::new(Lease(Setup { budget, ..Setup::new(name, 2, horizon) }));
+pub fn held() -> Vec<search::Search> {
+    let two = |name, horizon, budget| search::Search::new(Lease(Setup { budget, ..Setup::new(name, 2, horizon) }));
     let none = Faults::default();
     let any_age = Setup {
         budget: Faults { faults: 1, ..none },
@@ -46,7 +46,7 @@ pub fn held() -> Vec<Held> {
     vec![
         two("MySQL lease: stopped", 14, Faults { pauses: 1, ..none }),
         two("MySQL lease: slow and late calls", 13, Faults { faults: 1, ..none }),
-        Held::new(Lease(any_age)),
+        search::Search::new(Lease(any_age)),
         two("MySQL lease: started again", 13, Faults { crashes: 1, ..none }),
         two("MySQL lease: orders", 8, Faults { orders: 1, ..none }),
         two("MySQL lease: the row deleted", 14, Faults { deletions: 1, ..none }),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use primacy_sim::model::Searched;
+use primacy_sim::search::Searched;
 use stateright::{Model, Property};
 
 use crate::mysql::{Row, ServiceId, attempt, force, is_leader};
@@ -399,9 +399,5 @@ impl Model for Search {
 impl Searched for Search {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn describe(world: &World) -> String {
-        format!("\n             {world:?}")
     }
 }

@@ -1,6 +1,6 @@
 //! Without a fault the published lease is right; what breaks it does not without its cause.
 
-use primacy_sim::model::{Outcome, search};
+use primacy_sim::search::{Outcome, search};
 
 use super::*;
 

@@ -4,11 +4,11 @@ use crate::pole::{Pole, Published};
 
 use super::model::{PoleModel, PoleSetup, Sampled};
 use super::properties::{CAPPED, LED, LIVES, ONCE, ONE_LEADER, RISING, THIS_LIFE};
-use crate::searches::hunts::{Held, Hunt};
+use primacy_sim::search::{self, Hunt};
 
 fn hunt(setup: PoleSetup, breaks: &'static str, steps: usize) -> Hunt {
     let setup = PoleSetup { only: Some(breaks), ..setup };
-    Hunt::new(PoleModel::<Published<Sampled>>::new(setup), breaks, steps)
+    Hunt::new(PoleModel::<Published<Sampled>>::new(setup), breaks).found_after(steps)
 }
 
 pub(super) fn slow() -> PoleSetup {
@@ -42,10 +42,10 @@ pub fn hunts() -> Vec<Hunt> {
 }
 
 /// What the repaired form stands.
-pub fn held() -> Vec<Held> {
+pub fn held() -> Vec<search::Search> {
     let all = PoleSetup { led: 1, vacancies: [true; 3], wakes: 1, for_ever: true, ..PoleSetup::default() };
     vec![
-        Held::new(PoleModel::<Pole>::new(PoleSetup { name: "POLE: one-way link", deaf: 1, ..all })),
-        Held::new(PoleModel::<Pole>::new(PoleSetup { name: "POLE: a crash", crashes: 1, ..all })),
+        search::Search::new(PoleModel::<Pole>::new(PoleSetup { name: "POLE: one-way link", deaf: 1, ..all })),
+        search::Search::new(PoleModel::<Pole>::new(PoleSetup { name: "POLE: a crash", crashes: 1, ..all })),
     ]
 }

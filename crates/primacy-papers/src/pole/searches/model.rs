@@ -9,14 +9,14 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Duration;
 
-use crate::pole::{Kept, PUBLISHED_WAIT, Pole, PoleSettings, Published};
+use crate::pole::{DurableState, PUBLISHED_WAIT, Pole, PoleSettings, Published};
 use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
 use primacy_core::select::{Rank, Score, ScoreOracle};
 use stateright::{Model, Property};
 
 use super::properties;
-use primacy_sim::model::Searched;
+use primacy_sim::search::Searched;
 
 /// A form of POLE that can be searched. Nominees of the published one lead; those of the repaired one ask for the grant.
 pub trait Searchable: Contest<Message: Ord + Send + Sync> + Clone + Debug + Eq + Hash + Send + Sync + 'static {
@@ -67,7 +67,8 @@ impl Searchable for Pole {
     const ASKS: bool = true;
 
     fn start(index: usize, kept: u64, _: &PoleSetup) -> Self {
-        let mut pole = Self::new(peer(index), (0..PEERS).map(peer), PoleSettings::default(), Kept { term: kept });
+        let mut pole =
+            Self::new(peer(index), (0..PEERS).map(peer), PoleSettings::default(), DurableState { term: kept });
         pole.set_rank(Some(Rank::new(&[-i32::from(peer(index).0)]).expect("one element")));
         pole
     }

@@ -8,7 +8,7 @@ use primacy_core::contest::Contest;
 use stateright::Property;
 
 use super::model::{Peers, PoleModel, PoleSetup, PoleStep, Sampled, Searchable};
-use crate::searches::way::{Way, gets_there, way};
+use primacy_sim::search::{Way, gets_there, way};
 
 pub(super) const ONE_LEADER: &str = "no two peers name themselves";
 pub(super) const RISING: &str = "who names itself has a number above all before it";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pole::{Kept, PUBLISHED_WAIT, Pole, PoleSettings, Published};
+use crate::pole::{DurableState, PUBLISHED_WAIT, Pole, PoleSettings, Published};
 use primacy_core::contest::{Contest, Event, PeerId};
 use primacy_core::select::{Metric, Rank, Score};
 
@@ -10,7 +10,7 @@ use super::properties::ONE_GRANT;
 use super::*;
 use crate::searches::{Link, World};
 use primacy_sim::engine::Rng;
-use primacy_sim::model::{Outcome, hunt_in, search};
+use primacy_sim::search::{Outcome, hunt, search};
 
 type AsPublished = Published<Option<Score>>;
 
@@ -175,11 +175,11 @@ fn repaired_no_term_is_granted_twice_by_a_nominee_that_restarts() {
 #[test]
 fn the_search_finds_what_follows_when_terms_or_votes_are_forgotten() {
     let terms = PoleSetup { name: "pole: no terms on disk", terms_are_forgotten: true, ..nominee_restarts() };
-    assert_eq!(found(&hunt_in(PoleModel::<Pole>::new(terms), ONE_GRANT, PATIENCE), ONE_GRANT), 11);
+    assert_eq!(found(&hunt(PoleModel::<Pole>::new(terms), ONE_GRANT, PATIENCE), ONE_GRANT), 11);
     let restarts = [true, false, false];
     let votes =
         PoleSetup { name: "pole: no votes on disk", wakes: 1, restarts, votes_are_forgotten: true, ..repaired() };
-    assert_eq!(found(&hunt_in(PoleModel::<Pole>::new(votes), ONE_GRANT, PATIENCE), ONE_GRANT), 8);
+    assert_eq!(found(&hunt(PoleModel::<Pole>::new(votes), ONE_GRANT, PATIENCE), ONE_GRANT), 8);
 }
 
 const THREE: [PeerId; 3] = [PeerId(1), PeerId(2), PeerId(3)];
@@ -196,7 +196,7 @@ fn three_published() -> World<AsPublished> {
 fn three_repaired() -> World<Pole> {
     let mut world = World::new(1, Link::exact(Duration::from_millis(1)));
     for peer in THREE {
-        let mut pole = Pole::new(peer, THREE, PoleSettings::default(), Kept::default());
+        let mut pole = Pole::new(peer, THREE, PoleSettings::default(), DurableState::default());
         pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
         world.start(peer, pole);
     }
@@ -292,7 +292,7 @@ fn a_first_election_takes_three_exchanges_as_repaired() {
         let peers: Vec<_> = (1..=count).map(PeerId).collect();
         let mut world = World::new(1, Link::exact(Duration::from_millis(5)));
         for peer in &peers {
-            let mut pole = Pole::new(*peer, peers.clone(), PoleSettings::default(), Kept::default());
+            let mut pole = Pole::new(*peer, peers.clone(), PoleSettings::default(), DurableState::default());
             pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
             world.start(*peer, pole);
         }
@@ -312,7 +312,7 @@ fn the_consensus_oracle_often_misses_the_lowest_mean_latency() {
     let missed = (0..1_000).map(Topology::random).filter(|topology| {
         let facts = topology.facts();
         let of = |metric: Metric| {
-            let best = topology.survivors().into_iter().max_by_key(|peer| (metric.score(*peer, 0, &facts), *peer));
+            let best = topology.survivors().into_iter().max_by_key(|peer| (facts.score(metric, *peer, 0), *peer));
             latency_ms(topology, Metric::MeanLatency, best.expect("some live")).expect("a majority lives")
         };
         let (consensus, mean) = (of(Metric::ConsensusLatency), of(Metric::MeanLatency));
@@ -347,7 +347,7 @@ fn after_any_faults_somebody_asks_soon_and_in_the_next_vacancy_the_best_at_once(
             pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
             pole
         };
-        peers.iter().for_each(|peer| world.start(*peer, pole(*peer, Kept::default())));
+        peers.iter().for_each(|peer| world.start(*peer, pole(*peer, DurableState::default())));
         for _ in 0..40 {
             let (who, other) = (*rng.pick(&peers), *rng.pick(&peers));
             match rng.below(7) {

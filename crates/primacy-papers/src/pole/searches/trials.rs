@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::pole::{Kept, Pole, PoleSettings, Published};
+use crate::pole::{DurableState, Pole, PoleSettings, Published};
 use primacy_core::contest::{Contest, Event, PeerId};
-use primacy_core::select::{Facts, Metric, Names, Oracle, Rank, Selector};
+use primacy_core::select::{Measurements, Metric, Names, Oracle, Rank, Selector};
 
 use crate::searches::{Link, Nomination, World};
 use primacy_sim::engine::Rng;
@@ -81,8 +81,8 @@ impl Topology {
     }
 
     /// What every peer has learnt before the crash.
-    pub fn facts(&self) -> Facts {
-        let mut facts = Facts::new(self.peers.keys().copied());
+    pub fn facts(&self) -> Measurements {
+        let mut facts = Measurements::new(self.peers.keys().copied());
         facts.set_leader(Some(self.crashed));
         self.peers.iter().for_each(|(peer, rate)| facts.set_rate(*peer, *rate));
         self.round_trips.iter().for_each(|((one, other), trip)| facts.set_round_trip(*one, *other, *trip));
@@ -108,7 +108,7 @@ impl Topology {
                 let mut world = self.world(seed, weather);
                 let settings = PoleSettings { wait, slot: wait, ..PoleSettings::default() };
                 for peer in &peers {
-                    let mut pole = Pole::new(*peer, peers.clone(), settings, Kept::default());
+                    let mut pole = Pole::new(*peer, peers.clone(), settings, DurableState::default());
                     pole.set_rank(rank(metric, *peer, &facts));
                     world.start(*peer, pole);
                 }
@@ -177,8 +177,8 @@ fn decided(nominations: &[Nomination], many: usize) -> Option<Nomination> {
 }
 
 /// The rank that a metric gives a peer, when every difference counts.
-pub(super) fn rank(metric: Metric, peer: PeerId, facts: &Facts) -> Option<Rank> {
-    let scores = Metric::scores(&[metric], peer, 0, facts).expect("one score")?;
+pub(super) fn rank(metric: Metric, peer: PeerId, facts: &Measurements) -> Option<Rank> {
+    let scores = facts.scores(&[metric], peer, 0).expect("one score")?;
     let mut selector = Selector::new(Names::default(), Vec::new()).expect("no classes");
     selector.rank(&"peer".parse().expect("a label"), &scores).expect("latencies below 2 s")
 }

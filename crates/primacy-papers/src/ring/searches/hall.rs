@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use primacy_core::contest::ring::{Circle, Kept, Ring, Settings};
+use primacy_core::contest::ring::{Circle, DurableState, Ring, Settings};
 use primacy_core::contest::{Event, PeerId};
 
 use crate::searches::{Link, World};
 
-/// How long a voter's answer takes, and how long whoever named somebody waits for the grant.
+/// How long a voter's answer takes, and how long the one that named somebody waits for the grant.
 const ANSWER: Duration = Duration::from_millis(20);
 const REFUSAL: Duration = Duration::from_millis(500);
 
@@ -46,7 +46,7 @@ impl Hall {
     pub fn new(circle: Circle, settings: Settings, link: Link, seed: u64) -> Self {
         let mut world = World::new(seed, link);
         for peer in circle.after(PeerId(0)) {
-            world.start(peer, Ring::new(peer, circle.clone(), settings, Kept::default()));
+            world.start(peer, Ring::new(peer, circle.clone(), settings, DurableState::default()));
         }
         Self { world, unfit: BTreeSet::new(), seen: 0, due: Vec::new(), asked: Vec::new(), granted: None }
     }

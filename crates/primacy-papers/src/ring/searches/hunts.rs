@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::ring::{HEARTBEAT, Published};
 use primacy_core::Instant;
 use primacy_core::contest::PeerId;
-use primacy_core::contest::ring::{Kept, Ring, Settings};
+use primacy_core::contest::ring::{DurableState, Ring, Settings};
 
 use super::properties::{AGREED, FREE, GRANTED_ONCE, LATE, ONE, ONE_AT_REST, SWALLOWED, WAY};
 use super::search::{Budget, Search, World};
-use crate::searches::hunts::{Held, Hunt};
+use primacy_sim::search::{self, Hunt};
 
 pub(super) const THREE: [u16; 3] = [1, 2, 3];
 
@@ -39,7 +39,7 @@ fn new_servers(name: &'static str, budget: Budget) -> Search<Published> {
 }
 
 pub(super) fn repaired(name: &'static str, ids: &[u16], budget: Budget) -> Search<Ring> {
-    let ring = |id: &u16| Ring::new(PeerId(*id), super::circle(ids), Settings::default(), Kept::default());
+    let ring = |id: &u16| Ring::new(PeerId(*id), super::circle(ids), Settings::default(), DurableState::default());
     Search::new(name, World::new(ids.iter().map(ring).collect(), budget))
 }
 
@@ -48,7 +48,7 @@ pub fn hunts() -> Vec<Hunt> {
     let suspicion = |name| published(name, Budget { suspicions: 1, ..starts(&[2, 3]) });
     let crash = Budget { crashes: 1, ..starts(&[3]) };
     let cut = Budget { cuts: 1, ..starts(&[2, 3]) };
-    let hunt = |search, breaks, steps| Hunt::new(Search { only: Some(breaks), ..search }, breaks, steps);
+    let hunt = |search, breaks, steps| Hunt::new(Search { only: Some(breaks), ..search }, breaks).found_after(steps);
     vec![
         hunt(suspicion("published ring: a suspicion"), ONE, 8),
         hunt(suspicion("published ring: stale ELECTION"), LATE, 13),
@@ -64,23 +64,23 @@ pub fn hunts() -> Vec<Hunt> {
 }
 
 /// What the repaired ring stands.
-pub fn held() -> Vec<Held> {
+pub fn held() -> Vec<search::Search> {
     let hall = |name, budget| Search { asks_for_ways: true, ..repaired(name, &THREE, budget) };
     let way = |name, budget| Search { only: Some(WAY), ..hall(name, budget) };
     let once = Search { only: Some(GRANTED_ONCE), ..repaired("ring: three start", &THREE, starts(&THREE)) };
     vec![
-        Held::new(once),
-        Held::new(hall("ring: a suspicion", Budget { suspicions: 1, ..starts(&[2, 3]) })),
-        Held::new(hall("ring: a crash", Budget { crashes: 1, ..starts(&[2]) })),
-        Held::new(way("ring: deaf", Budget { deaf: 1, ..starts(&[2]) })),
-        Held::new(hall("ring: cut off", Budget { cuts: 1, ..starts(&[2]) })),
+        search::Search::new(once),
+        search::Search::new(hall("ring: a suspicion", Budget { suspicions: 1, ..starts(&[2, 3]) })),
+        search::Search::new(hall("ring: a crash", Budget { crashes: 1, ..starts(&[2]) })),
+        search::Search::new(way("ring: deaf", Budget { deaf: 1, ..starts(&[2]) })),
+        search::Search::new(hall("ring: cut off", Budget { cuts: 1, ..starts(&[2]) })),
     ]
 }
 
 /// Three start at any time, and nothing fails.
 #[cfg(test)]
-pub(crate) fn without_faults() -> [primacy_sim::model::Outcome; 2] {
+pub(crate) fn without_faults() -> [search::Outcome; 2] {
     let all = Search { in_order: false, ..for_ever("three start", starts(&THREE)) };
     let late = Search { only: Some(LATE), ..all.clone() };
-    [all, late].map(|search| primacy_sim::model::search(search, 2))
+    [all, late].map(|search| search::search(search, 2))
 }

@@ -2,12 +2,12 @@
 
 use crate::ring::{Published, Word};
 use primacy_core::Instant;
-use primacy_core::contest::ring::{Kept, Ring, Settings};
+use primacy_core::contest::ring::{DurableState, Ring, Settings};
 use primacy_core::contest::{Contest, PeerId};
 use stateright::Property;
 
 use super::search::{Budget, Search, Seat, Step, Subject, World};
-use crate::searches::way::{Way, gets_there, way};
+use primacy_sim::search::{Way, gets_there, way};
 
 /// Of the published form.
 pub const ONE: &str = "at no time do two act as the leader";
@@ -32,7 +32,7 @@ pub const GRANTED_ONCE: &str = "for no term do two have a majority's votes";
 /// Of the repaired form.
 pub const ASKED_ONCE: &str = "nobody asks for a grant twice in one term, restarts included";
 /// Of the repaired form.
-pub const WAITING: &str = "whoever has found that nobody leads waits for something";
+pub const WAITING: &str = "a peer that has found that nobody leads waits for something";
 /// Of the repaired form: without it the two above would show nothing.
 pub const TWO_ASKED: &str = "two ask for the grant of one term";
 /// Of the repaired form.
@@ -123,7 +123,7 @@ impl Subject for Ring {
     }
 
     fn revived(&self, me: PeerId, has_disk: bool) -> Option<Self> {
-        let kept = if has_disk { self.kept() } else { Kept::default() };
+        let kept = if has_disk { self.kept() } else { DurableState::default() };
         Some(Self::new(me, self.circle().clone(), Settings::default(), kept))
     }
 

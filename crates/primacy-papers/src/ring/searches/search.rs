@@ -13,7 +13,7 @@ use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
 use stateright::{Model, Property};
 
 use super::properties::LATE;
-use primacy_sim::model::Searched;
+use primacy_sim::search::Searched;
 
 /// A machine that can be searched.
 pub trait Subject: Contest<Message: Ord + Send + Sync> + Clone + Debug + Eq + Hash + Send + Sync + 'static {
@@ -46,8 +46,8 @@ pub struct Budget {
     pub deaf: u8,
     /// How often one may be cut off from all others for a while. Each side may then suspect the other.
     pub cuts: u8,
-    /// Whoever follows nobody that leads may start, and timers may run out, as often as it takes. Of equal messages on the same
-    /// way all but one are lost, so that there is an end to what can happen.
+    /// A peer that follows nobody that leads may start, and timers may run out, as often as it takes. Of equal messages
+    /// on the same way all but one are lost, so that there is an end to what can happen.
     pub endless: bool,
 }
 
@@ -428,9 +428,5 @@ impl<C: Subject> Model for Search<C> {
 impl<C: Subject> Searched for Search<C> {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn describe(state: &World<C>) -> String {
-        format!("\n             {state:?}")
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::hunts::{THREE, published, repaired, starts};
 use super::*;
-use primacy_sim::model::{Outcome, Verdict, hunt_in, search};
+use primacy_sim::search::{Outcome, Verdict, hunt, search};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,6 +61,6 @@ fn repaired_messages_may_pass_each_other() {
 #[test]
 fn repaired_a_lost_disk_asks_twice_in_one_term() {
     let budget = Budget { crashes: 1, returns: 1, suspicions: 1, loses_disk: true, ..starts(&[2]) };
-    let outcome = hunt_in(repaired("a lost disk", &[1, 2], budget), ASKED_ONCE, PATIENCE);
+    let outcome = hunt(repaired("a lost disk", &[1, 2], budget), ASKED_ONCE, PATIENCE);
     assert!(outcome.counterexample().is_some(), "{outcome}");
 }

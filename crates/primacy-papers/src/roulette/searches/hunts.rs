@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::roulette::{Kept, Majority, Published, PublishedSettings, Roulette, Settings, Variant};
+use crate::roulette::{DurableState, Majority, Published, PublishedSettings, Roulette, Settings, Variant};
 use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Event, PeerId};
 
 use super::search::{Claim, Duel};
-use crate::searches::hunts::{Held, Hunt};
+use primacy_sim::search::{self, Hunt};
 
 pub(super) fn ids(peers: u16) -> BTreeSet<PeerId> {
     (0..peers).map(PeerId).collect()
@@ -54,7 +54,7 @@ pub(super) fn repaired(name: &'static str, peers: u16) -> Duel<Roulette> {
         name,
         peers: ids(peers)
             .into_iter()
-            .map(|me| vacant(Roulette::new(me, &ids(peers), settings, Kept::default())))
+            .map(|me| vacant(Roulette::new(me, &ids(peers), settings, DurableState::default())))
             .collect(),
         restarted: |machine, me| Roulette::new(me, &ids(3), machine.settings(), machine.kept()),
         wakes: vec![1; usize::from(peers)],
@@ -73,7 +73,7 @@ pub fn hunts() -> Vec<Hunt> {
     let majority = |name, peers| published(name, peers, Variant::AtMajority, Majority::OfAll);
     let up = |name| published(name, 3, Variant::AtMajority, Majority::OfUp);
     let hunt = |duel: Duel<Published>, claim: Claim, steps| {
-        Hunt::new(Duel { claims: vec![claim], ..duel }, claim.name(), steps)
+        Hunt::new(Duel { claims: vec![claim], ..duel }, claim.name()).found_after(steps)
     };
     // Whom a message would tell of the other.
     let slow = [(PeerId(0), PeerId(1)), (PeerId(1), PeerId(0))].into();
@@ -103,21 +103,25 @@ pub fn hunts() -> Vec<Hunt> {
 }
 
 /// What the repaired form stands.
-pub fn held() -> Vec<Held> {
+pub fn held() -> Vec<search::Search> {
     let claims = vec![Claim::OneCoordinator, Claim::OneNominee, Claim::OneGrant, Claim::Granted, Claim::Way];
     let duel = |name| Duel { claims: claims.clone(), wakes: vec![1, 1, 0], ..repaired(name, 3) };
     vec![
-        Held::new(Duel { claims: claims.clone(), wakes: vec![1, 1, 0, 0], ..repaired("roulette: two of four", 4) }),
-        Held::new(Duel { restarts: 1, ..duel("roulette: a restart") }),
-        Held::new(Duel { crashes: 1, ..duel("roulette: a crash") }),
-        Held::new(Duel { cuts: 1, ..duel("roulette: a cut") }),
+        search::Search::new(Duel {
+            claims: claims.clone(),
+            wakes: vec![1, 1, 0, 0],
+            ..repaired("roulette: two of four", 4)
+        }),
+        search::Search::new(Duel { restarts: 1, ..duel("roulette: a restart") }),
+        search::Search::new(Duel { crashes: 1, ..duel("roulette: a crash") }),
+        search::Search::new(Duel { cuts: 1, ..duel("roulette: a cut") }),
     ]
 }
 
 /// One peer launches, and nothing fails.
 #[cfg(test)]
-pub(crate) fn one_candidate() -> primacy_sim::model::Outcome {
+pub(crate) fn one_candidate() -> search::Outcome {
     let duel = published("one candidate", 4, Variant::AtMajority, Majority::OfAll);
     let claims = vec![Claim::OneCoordinator, Claim::OneLeader, Claim::Decides, Claim::Announced];
-    primacy_sim::model::search(Duel { wakes: vec![1, 0, 0, 0], claims, ..duel }, 2)
+    search::search(Duel { wakes: vec![1, 0, 0, 0], claims, ..duel }, 2)
 }

@@ -12,8 +12,7 @@ use primacy_core::contest::{Context, Effect, Event, PeerId};
 use stateright::{Model, Property};
 
 use super::machine::Machine;
-use crate::searches::way::gets_there;
-use primacy_sim::model::{Searched, print_of};
+use primacy_sim::search::{Searched, gets_there, print_of};
 
 /// Something that is asked of every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum as _};
 use primacy_core::{Timing, TimingSettings};
 use primacy_sim::{
-    BatchArgs, CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Sometimes, Steady,
-    Tally,
+    BatchArgs, CANARIES, Canary, Chooser, Fault, Line, Oracle, Profile, Protocol, Report, Setup, Skipped, Sometimes,
+    Steady, Tally,
 };
 use scale::Scale;
 
@@ -63,11 +63,38 @@ struct Worlds {
     /// In which order candidates ask; drawn for each if absent
     #[arg(long, value_enum)]
     selector: Option<Chooser>,
+    /// How many candidates; drawn if absent
+    #[arg(long)]
+    candidates: Option<u32>,
+    /// The lease of all candidates, in milliseconds; drawn for each if absent
+    #[arg(long, value_parser = timing)]
+    lease: Option<Timing>,
+    /// The longest round trip in a healthy network, in milliseconds
+    #[arg(long)]
+    round_trip: Option<u64>,
+    /// Do all drills of the calm, whether or not the leader can do without the voter that is struck, and count the leaderships
+    /// that are lost
+    #[arg(long)]
+    unspared: bool,
+}
+
+fn timing(lease: &str) -> Result<Timing, String> {
+    let lease = Duration::from_millis(lease.parse().map_err(|error| format!("{error}"))?);
+    Timing::new(TimingSettings::new(lease)).map_err(|error| error.to_string())
 }
 
 impl Worlds {
     fn setup(&self) -> Setup {
-        Setup { protocol: self.protocol, chooser: self.selector, ..Setup::new(self.profile) }
+        let latency = self.round_trip.map(Duration::from_millis);
+        Setup {
+            protocol: self.protocol,
+            chooser: self.selector,
+            candidates: self.candidates,
+            timing: self.lease,
+            latency,
+            unspared: self.unspared,
+            ..Setup::new(self.profile)
+        }
     }
 }
 
@@ -82,7 +109,7 @@ struct Run {
     worlds: Worlds,
     /// What continuous integration runs: at least 20,000 seeds, 2,000 simulated hours, three million faults, 80,000
     /// elections, and every planted bug
-    #[arg(long, conflicts_with_all = ["seeds", "profile", "protocol", "selector"])]
+    #[arg(long, conflicts_with_all = ["seeds", "profile", "protocol", "selector", "candidates", "lease", "round_trip", "unspared"])]
     ci: bool,
 }
 
@@ -149,7 +176,7 @@ fn main() -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever reads the output has gone.
+        // The reader of the output has gone.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(2),
     }
@@ -244,6 +271,11 @@ fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Re
     writeln!(out, "{:>12.1}  simulated hours in {:.1} s", tally.hours(), took.as_secs_f64())?;
     writeln!(out, "{:>12}  events", tally.events)?;
     writeln!(out, "{:>12}  elections", tally.elections)?;
+    writeln!(
+        out,
+        "{:>12}  hand-overs, and {} terms between them in which nobody led",
+        tally.hand_overs, tally.void_terms
+    )?;
     writeln!(out, "{:>12}  worlds with registers", tally.registers)?;
     writeln!(out, "{:>12}  evictions", tally.evictions)?;
     writeln!(out, "{:>12}  changes of the round time", tally.round_changes)?;
@@ -256,6 +288,12 @@ fn print_report(out: &mut impl Write, report: &Report, took: Duration) -> io::Re
     for what in Sometimes::ALL {
         writeln!(out, "{:>14}  {what}", tally.seen(*what))?;
     }
+    writeln!(out, "drills left out")?;
+    for drill in Skipped::ALL {
+        writeln!(out, "{:>14}  {drill}", tally.skipped(*drill))?;
+    }
+    let calm = tally.calm_nanos as f64 / 3.6e12;
+    writeln!(out, "{:>12}  leaderships lost in {calm:.1} simulated hours of calm", tally.lost)?;
     print_spans(out, "silent losses: {} replaced", &tally.failovers)?;
     print_spans(out, "silent losses with registers: {} replaced", &tally.successions)?;
     print_spans(out, "rounds that were too long: {} came down", &tally.descents)
@@ -293,7 +331,11 @@ fn options(setup: &Setup) -> String {
     let profile = Some(setup.profile).filter(|profile| *profile != Profile::All);
     named("profile", profile.and_then(|profile| profile.to_possible_value()))
         + &named("protocol", setup.protocol.and_then(|protocol| protocol.to_possible_value()))
+        + if setup.unspared { " --unspared" } else { "" }
         + &named("selector", setup.chooser.and_then(|chooser| chooser.to_possible_value()))
+        + &setup.candidates.map_or_else(String::new, |count| format!(" --candidates {count}"))
+        + &setup.timing.map_or_else(String::new, |timing| format!(" --lease {}", timing.lease().as_millis()))
+        + &setup.latency.map_or_else(String::new, |latency| format!(" --round-trip {}", latency.as_millis()))
 }
 
 fn replay_seed(replay: &Replay) -> io::Result<bool> {
@@ -335,12 +377,12 @@ fn step(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
         if io::stdin().lock().read_line(&mut input)? == 0 {
             return Ok(());
         }
-        let wish = input.trim();
-        if wish == "q" {
+        let command = input.trim();
+        if command == "q" {
             return Ok(());
-        } else if let Some(text) = wish.strip_prefix('/') {
+        } else if let Some(text) = command.strip_prefix('/') {
             shown += lines[shown..].iter().position(|line| line.to_string().contains(text)).unwrap_or_default();
-        } else if let Ok(count) = wish.parse::<usize>() {
+        } else if let Ok(count) = command.parse::<usize>() {
             let until = (shown + count).min(lines.len());
             for line in &lines[shown..until] {
                 writeln!(out, "{line}")?;

@@ -13,15 +13,16 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::{CertificateError, Error};
 
-use super::super::tls::{Identity, Revocations, Trust, dns_name};
-use super::{AUTHORITY, CertsError, DAYS_MAX, authority, is_whole, write};
+use super::super::tls::{AUTHORITY, Identity, Revocations, Trust, dns_name};
+use super::{CertsError, DAYS_MAX, authority, is_whole, unmade, write};
 
 /// The certificates that were made in a folder: a line for each, its serial number and its name.
 const ISSUED: &str = "issued";
 
 /// What [`revoke`] has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revoked {
+#[non_exhaustive]
+pub struct RevocationResult {
     /// The list that everybody needs.
     pub list: PathBuf,
     /// What was asked for.
@@ -32,6 +33,7 @@ pub struct Revoked {
 
 /// A certificate on the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RevokedCertificate {
     /// The name or the file that was given.
     pub given: String,
@@ -113,7 +115,7 @@ impl Issued {
 /// # Errors
 /// If no such certificate is known here, it is of another authority, or a file cannot be read or written. Nothing is revoked
 /// then.
-pub fn revoke(folder: &Path, certificates: &[String]) -> Result<Revoked, CertsError> {
+pub fn revoke(folder: &Path, certificates: &[String]) -> Result<RevocationResult, CertsError> {
     // Certificates are valid by the calendar. Nothing of an election depends on it.
     revoke_at(folder, certificates, UnixTime::now())
 }
@@ -122,7 +124,7 @@ pub(in super::super) fn revoke_at(
     folder: &Path,
     certificates: &[String],
     now: UnixTime,
-) -> Result<Revoked, CertsError> {
+) -> Result<RevocationResult, CertsError> {
     if !is_whole(folder)? {
         return Err(CertsError::NoAuthority { folder: folder.to_path_buf() });
     }
@@ -161,8 +163,8 @@ pub(in super::super) fn revoke_at(
         revoked_certs: known.iter().map(revoked).collect(),
         key_identifier_method: KeyIdMethod::Sha256,
     };
-    write(&list, &wanted.signed_by(&authority)?.pem()?)?;
-    Ok(Revoked { list, certificates: done, total: known.len() })
+    write(&list, &wanted.signed_by(&authority).and_then(|list| list.pem()).map_err(unmade)?)?;
+    Ok(RevocationResult { list, certificates: done, total: known.len() })
 }
 
 /// The serial numbers of the certificates that are meant.

@@ -3,8 +3,8 @@
 //! Majorities must be majorities of the same voters, or two of them could miss each other. So it is not enough that each peer
 //! was told of the same addresses: behind an address there may be a new voter that knows nothing of what the old one promised.
 //! The voters' identities are written down, once, by the peer whose name is the least, when it has heard from all of them. It
-//! keeps that on its own disk before it tells anybody; whoever is told keeps it too, if it is one of them, and tells it to
-//! others that ask. Had two peers the right to decide, two different decisions could be made.
+//! keeps that on its own disk before it tells anybody; a peer that is told keeps it too, if it is one of them, and
+//! tells it to others that ask. Had two peers the right to decide, two different decisions could be made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use primacy_core::quorum::{Configuration as _, Testimony, VoterId};
+use primacy_core::quorum::{ConfigEvidence, Configuration as _, Inquiry, VoterId, VoterSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
@@ -21,20 +21,15 @@ use super::super::channel::invalid;
 use super::super::cluster::{Cluster, Roster};
 use super::super::link::{Greeted, Way, dial};
 use super::super::wire::{Body, Malformed};
-use super::tally::Work;
+use super::super::work::Work;
 use super::{PeerError, PeerSettings};
+use crate::clock;
 
-/// How often the others are asked.
+/// How often the others are asked while they have not met.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// After so many times, people are told what is waited for, and then every so often.
 const PATIENCE: u64 = 25;
-
-/// How often the others are asked when that has not helped for some time.
-const LATE: Duration = Duration::from_secs(1);
-
-/// The longest wait between two inquiries that somebody's word has caused, when it was wrong before.
-const PAUSE_MOST: Duration = Duration::from_secs(8);
 
 /// After so many times, people are told of what may pass by itself, and then ever more rarely.
 const SOON: u64 = 8;
@@ -55,55 +50,67 @@ pub(super) async fn bring_together(
 ) -> Result<(), PeerError> {
     let others: Vec<&PeerAddress> = settings.voters.iter().filter(|peer| peer.name() != settings.name).collect();
     let decides = others.iter().all(|peer| settings.name.as_str() < peer.name());
-    let (mut told, mut heard) = (BTreeSet::new(), BTreeSet::from([voter]));
-    let mut pause = AGAIN;
+    let mut told = BTreeSet::new();
+    let mut inquiry = Inquiry::new(voter);
     for turn in 1_u64.. {
         let cluster = known.borrow().clone();
-        let (done, kept) = oneshot::channel();
-        let news = match cluster {
+        match cluster {
             Some(cluster) if decides && cluster.number() == 0 && told.len() < others.len() => {
                 tell(&cluster, &settings, &others, &mut told).await;
-                None
+                tokio::time::sleep(AGAIN).await;
             }
             Some(cluster) => {
-                let is_heard = cluster.membership().is_quorum(|voter| heard.contains(&voter));
-                if is_heard {
-                    // From now on only if somebody says that there are later voters. Who says so in vain costs ever less.
-                    behind.notified().await;
-                    pause = (pause * 2).min(PAUSE_MOST);
-                }
+                wait(&mut inquiry, &cluster.voter_set(), &behind).await;
                 let cluster = known.borrow().clone().unwrap_or(cluster);
-                let said = inquire(&cluster, (&settings, voter), &mut heard, !is_heard && is_told(turn)).await;
-                if !is_heard && turn > PATIENCE {
-                    pause = LATE;
+                let (voters, number) = (cluster.voter_set(), cluster.number());
+                let complains = !inquiry.has_heard(&voters) && is_told(turn);
+                inquiry.begin(&voters);
+                let said = inquire(&cluster, (&settings, voter), complains).await;
+                let may_prove = inquiry.heard(&said);
+                if may_prove {
+                    bring(&post, |done| Work::Learn { said, done }).await;
                 }
-                let number = Some(cluster.number());
-                said.values().any(|said| !said.adopted.is_empty()).then_some((Work::Learn { said, done }, number))
+                let has_gone_on = known.borrow().as_ref().is_some_and(|known| known.number() > number);
+                inquiry.over(&voters, has_gone_on, clock::now());
+                if may_prove && !has_gone_on && is_told(turn) {
+                    warn!(
+                        "the voters were exchanged while this one was away, and no majority of those that it knows can prove it; if \
+                         they are gone, an operator brings this one up to date: primacy peer confirm"
+                    );
+                }
             }
             None => {
-                let cluster = ask(&settings, voter, &others, decides, turn, &stranger).await;
-                cluster.map(|cluster| (Work::Found { cluster, done }, None))
-            }
-        };
-        if let Some((work, number)) = news {
-            let _ = post.send(work).await;
-            // If it cannot be kept, the task that keeps it tells why.
-            let _ = kept.await;
-            if known.borrow().as_ref().map(Cluster::number) > number {
-                pause = AGAIN;
-                heard.retain(|heard| *heard == voter);
-                continue;
-            }
-            if is_told(turn) && number.is_some() {
-                warn!(
-                    "the voters were exchanged while this one was away, and no majority of those that it knows can prove it; if \
-                     they are gone, an operator brings this one up to date: primacy peer confirm"
-                );
+                if let Some(cluster) = ask(&settings, voter, &others, decides, turn, &stranger).await {
+                    bring(&post, |done| Work::Found { cluster, done }).await;
+                }
+                if known.borrow().is_none() {
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
         }
-        tokio::time::sleep(pause).await;
     }
     Ok(())
+}
+
+/// Waits until the others are to be asked.
+async fn wait(inquiry: &mut Inquiry, voters: &VoterSet, behind: &Notify) {
+    loop {
+        let (next, now) = (inquiry.next(voters), clock::now());
+        if next.is_some_and(|at| at <= now) {
+            return;
+        }
+        tokio::select! {
+            () = behind.notified() => inquiry.told(),
+            () = tokio::time::sleep(next.unwrap_or_default().since(now)), if next.is_some() => {}
+        }
+    }
+}
+
+/// Gives this to the task that keeps it, and waits until it is on disk. If it cannot be, that task tells why.
+async fn bring(post: &mpsc::Sender<Work>, work: impl FnOnce(oneshot::Sender<()>) -> Work) {
+    let (done, kept) = oneshot::channel();
+    let _ = post.send(work(done)).await;
+    let _ = kept.await;
 }
 
 /// Where it is told of that others vote without this peer.
@@ -122,21 +129,15 @@ fn way(settings: &PeerSettings) -> Way {
 async fn inquire(
     cluster: &Cluster,
     (settings, own): (&PeerSettings, VoterId),
-    heard: &mut BTreeSet<VoterId>,
     complains: bool,
-) -> BTreeMap<VoterId, Testimony<Cluster>> {
+) -> BTreeMap<VoterId, ConfigEvidence<Cluster>> {
     let (mut missing, mut said) = (Vec::new(), BTreeMap::new());
     let others = cluster.addresses().filter(|(voter, _)| *voter != own);
     let asked =
-        others.map(|(voter, peer)| async move { (voter, peer, testimony(cluster, settings, voter, peer).await) });
+        others.map(|(voter, peer)| async move { (voter, peer, evidence(cluster, settings, voter, peer).await) });
     for (voter, peer, answer) in join_all(asked).await {
         match answer {
-            Ok(testimony) => {
-                if testimony.adopted.is_empty() {
-                    heard.insert(voter);
-                }
-                said.insert(voter, testimony);
-            }
+            Ok(evidence) => drop(said.insert(voter, evidence)),
             Err(error) => missing.push(format!("{peer} ({error})")),
         }
     }
@@ -152,21 +153,21 @@ async fn inquire(
 }
 
 /// What one voter says.
-async fn testimony(
+async fn evidence(
     cluster: &Cluster,
     settings: &PeerSettings,
     voter: VoterId,
     peer: &PeerAddress,
-) -> io::Result<Testimony<Cluster>> {
+) -> io::Result<ConfigEvidence<Cluster>> {
     let greeted = dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await?;
-    let Greeted { voter: there, cluster: told, testifies, mut sender, mut receiver, .. } = greeted;
+    let Greeted { voter: there, cluster: told, gives_evidence, mut sender, mut receiver, .. } = greeted;
     if there != voter {
         return Err(io::Error::other("another voter answers there"));
     }
     let is_later = |told: &Cluster| told.is_same(cluster) && told.number() > cluster.number();
-    if !testifies || !told.as_ref().is_some_and(|told| is_later(told) || told.is_same(cluster)) {
+    if !gives_evidence || !told.as_ref().is_some_and(|told| is_later(told) || told.is_same(cluster)) {
         // One of an earlier release knows the last step only.
-        return Ok(Testimony { adopted: told.into_iter().filter(is_later).collect(), taken: None });
+        return Ok(ConfigEvidence { adopted: told.into_iter().filter(is_later).collect(), taken: None });
     }
     sender.send(1, Body::Testify(cluster.number())).await?;
     match receiver.first().await? {
@@ -283,7 +284,6 @@ mod tests {
     use super::super::super::wire;
     use super::super::Peer;
     use super::*;
-    use crate::clock;
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -352,6 +352,6 @@ mod tests {
         };
         let took = tokio::time::timeout(PATIENCE, passing).await.expect("it asks again");
         // It visits all voters once besides.
-        assert!(took >= AGAIN * 8, "a dozen questions in {took:?}");
+        assert!(took >= Inquiry::PAUSE_MIN * 8, "a dozen questions in {took:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Every frame that asks a voter for something, from everybody who may come, to real voters with real certificates. The page
-//! `docs/design/roles.md` holds the same table.
+//! Every frame that asks a voter for something, from everybody who may come, to real voters with real certificates. The design
+//! page on roles holds the same table.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy_core::lease::Holder;
-use primacy_core::quorum::{Ask, Ballot, Configuration as _, Counts, Orders, RollAsk, VoterId};
+use primacy_core::quorum::{Ask, Ballot, ConfigRequest, Configuration as _, OrderNumbers, Orders, VoterId};
 use prost::Message as _;
 use prost::encoding::encode_varint;
 use tokio::net::UnixStream;
@@ -26,11 +26,11 @@ use super::super::link::{Greeted, Way, connect, dial, greet};
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Identity, Tls};
 use super::super::wire::{
-    self, Asked, Body, Frame, Hello, Leave, Question, Recall, RollQuestion, VERSION, Waits, Welcome,
+    self, Asked, Body, ConfigRequestFrame, Frame, Hello, Leave, Question, Recall, VERSION, Waits, Welcome,
 };
+use super::super::work::Out;
 use super::super::{certs, wire::Refused};
 use super::serve::{AN_ANSWER, Door};
-use super::tally::Out;
 use super::{Peer, PeerSettings};
 use crate::{CandidateId, Label, Token};
 
@@ -69,8 +69,8 @@ fn ask(ask: &Ask, waits: bool) -> Body {
     })
 }
 
-fn roll(ask: &RollAsk<Cluster>) -> Body {
-    Body::Roll(RollQuestion::of(ask).remove(0))
+fn acceptor(ask: &ConfigRequest<Cluster>) -> Body {
+    Body::ConfigRequest(ConfigRequestFrame::of(ask).remove(0))
 }
 
 fn rows(cluster: &Cluster) -> Vec<Row> {
@@ -79,7 +79,7 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         term: Token::NONE,
         holder: holder(),
         lease: Duration::from_secs(1),
-        seen: Counts::default(),
+        seen: OrderNumbers::default(),
         granted: None,
     };
     let (_known, known) = watch::channel(Some(cluster.clone()));
@@ -98,22 +98,29 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         row("`Ask` `Claim`", ask(&claim, false)),
         row(
             "`Ask` `Renew`",
-            ask(&Ask::Renew { term, id, beat: 1, lease: Duration::from_secs(1), fulfilled: 0 }, false),
+            ask(&Ask::Renew { term, id, beat: 1, lease: Duration::from_secs(1), completed_order: 0 }, false),
         ),
         row("`Ask` `Withdraw`", ask(&Ask::Withdraw { term, id, beat: 1 }, false)),
-        row("`Ask` `Release`", ask(&Ask::Release { term, id, beat: 1, fulfilled: 0 }, false)),
+        row("`Ask` `Release`", ask(&Ask::Release { term, id, beat: 1, completed_order: 0 }, false)),
         row("`Leave`", Body::Leave(Leave { election: "matrix".to_owned(), id: wire::candidate_bytes(id) })),
         row("`Behind`", Body::Behind(1 << 63)),
         row("`Ask` `Order`", ask(&Ask::Order { orders: Orders::default(), token: None }, false)),
         row("`Ask` `Forget`", ask(&Ask::Forget { term }, false)),
-        row("`Roll` `Prepare`", roll(&RollAsk::Prepare { number: NOWHERE, ballot })),
+        row("`ConfigRequest` `Prepare`", acceptor(&ConfigRequest::Prepare { number: NOWHERE, ballot })),
         row(
-            "`Roll` `Take`",
-            roll(&RollAsk::Take { number: NOWHERE, ballot, proposal: cluster.joint(cluster.voters().clone()) }),
+            "`ConfigRequest` `Take`",
+            acceptor(&ConfigRequest::Take {
+                number: NOWHERE,
+                ballot,
+                proposal: cluster.joint(cluster.voters().clone()),
+            }),
         ),
-        row("`Roll` `Adopt`", roll(&RollAsk::Adopt(cluster.clone()))),
-        row("`Roll` `Report`", roll(&RollAsk::Report { number: NOWHERE })),
-        row("`Roll` `Inherit`", roll(&RollAsk::Inherit { number: NOWHERE, elections: Default::default() })),
+        row("`ConfigRequest` `Adopt`", acceptor(&ConfigRequest::Adopt(cluster.clone()))),
+        row("`ConfigRequest` `Report`", acceptor(&ConfigRequest::Report { number: NOWHERE })),
+        row(
+            "`ConfigRequest` `Inherit`",
+            acceptor(&ConfigRequest::Inherit { number: NOWHERE, elections: Default::default() }),
+        ),
         row("`Found`, when the voters have met", Body::Found((&cluster.joint(cluster.voters().clone())).into())),
         row("`Hello`, a second one", Body::Hello(Hello { role: 3, ..greeting("", 3) })),
     ];
@@ -130,7 +137,7 @@ fn stranger() -> Guest {
 fn least(door: &Door, body: &Body) -> Option<Role> {
     match door.asked(1, body.clone(), &Out::new().0, &stranger()) {
         Ok(Some(work)) => Some(roles::right(&work).0),
-        // It is answered at once, whoever asks.
+        // It is answered at once, to anyone.
         Ok(None) => Some(Role::Observer),
         Err(_) => None,
     }
@@ -145,9 +152,9 @@ fn known_frames() -> Vec<Body> {
                 let questions = fields().filter_map(|bytes| Question::decode(&*bytes).ok());
                 questions.filter(|question| question.asked.is_some()).map(Body::Ask).collect()
             }
-            Body::Roll(_) => {
-                let questions = fields().filter_map(|bytes| RollQuestion::decode(&*bytes).ok());
-                questions.filter(RollQuestion::asks).map(Body::Roll).collect()
+            Body::ConfigRequest(_) => {
+                let questions = fields().filter_map(|bytes| ConfigRequestFrame::decode(&*bytes).ok());
+                questions.filter(ConfigRequestFrame::asks).map(Body::ConfigRequest).collect()
             }
             other => vec![other],
         };
@@ -178,7 +185,7 @@ fn is_like(one: &Body, other: &Body) -> bool {
         (Body::Ask(one), Body::Ask(other)) => {
             one.asked.as_ref().map(discriminant) == other.asked.as_ref().map(discriminant)
         }
-        (Body::Roll(one), Body::Roll(other)) => one.is_like(other),
+        (Body::ConfigRequest(one), Body::ConfigRequest(other)) => one.is_like(other),
         _ => discriminant(one) == discriminant(other),
     }
 }
@@ -451,12 +458,12 @@ async fn no_candidate_makes_a_voter_adopt_anything_and_no_operator_uses_up_the_n
     let forged = [with(1 << 63, &alone), with(u64::MAX, &alone), with(1, &alone), alone.clone(), next.clone()];
     let candidates = CALLERS.iter().filter(|(_, role)| *role == Some(Role::Candidate));
     for (who, _) in candidates {
-        let sent = forged.iter().map(|forged| roll(&RollAsk::Adopt(forged.clone())));
+        let sent = forged.iter().map(|forged| acceptor(&ConfigRequest::Adopt(forged.clone())));
         assert_eq!(world.takes(who, sent).await, ["no"; 5], "{who}");
     }
     // What an operator may do is bounded too: a wrong step is not taken.
     for forged in &forged[..3] {
-        let sent = [roll(&RollAsk::Adopt(forged.clone()))];
+        let sent = [acceptor(&ConfigRequest::Adopt(forged.clone()))];
         assert_eq!(world.takes("operator", sent).await, ["yes"], "it is answered");
         assert_eq!(world.cluster(1).await, cluster, "and not done");
     }
@@ -485,7 +492,7 @@ async fn through_a_socket_nothing_reaches_what_does_not_greet_as_a_voter() {
     let refused = greet(Box::new(stream), greeting(&to, 0)).await.map(|_| ()).expect_err("it is no voter");
     assert!(refused.to_string().contains("knows of no voter zz@"), "{refused}");
     // An operator may greet one that is to come: but nothing else is said before that has greeted back.
-    let hello = greeting(&format!("p@{}", strange.local_addr().expect("bound")), roles::number(Role::Operator));
+    let hello = greeting(&format!("p@{}", strange.local_addr().expect("bound")), wire::role_number(Role::Operator));
     let alone = world.plain.2.path().join("p.socket");
     let asking = tokio::spawn(async move {
         let stream = UnixStream::connect(alone).await.expect("it listens");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use primacy_core::quorum::{Query, RollAsk, VoterId};
+use primacy_core::quorum::{ConfigRequest, Query, VoterId};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -19,12 +19,12 @@ use super::super::cluster::Cluster;
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Tls, TlsError};
 use super::super::twins::Process;
-use super::super::wire::{self, Body, Echoed, Hello, Malformed, Page, Refused, RollQuestion, VERSION, Welcome};
+use super::super::wire::{self, Body, ConfigRequestFrame, Echoed, Hello, Malformed, Page, Refused, VERSION, Welcome};
+use super::super::work::{Answers, Out, Work};
 use super::PeerError;
 use super::refusals::Refusals;
-use super::tally::{Answers, Out, Work};
 use crate::clock;
-use crate::store::waiting::Notice;
+use crate::store::waiting::WaiterInfo;
 
 /// Connections at one time, if the system allows so many files.
 const CONNECTIONS_MOST: u64 = 10_000;
@@ -35,7 +35,7 @@ const FILES_KEPT: u64 = 64;
 /// What nobody may say to a voter.
 pub(super) const AN_ANSWER: Malformed = Malformed("something that only a voter says");
 
-/// So much of the name of whoever connects is told.
+/// How much of the name of the one that connects is told.
 pub(super) const NAME_MOST: usize = 64;
 
 /// As many connections as there may be. Asks the system for as many files as it allows.
@@ -144,7 +144,7 @@ async fn here(socket: Option<&UnixListener>) -> io::Result<UnixStream> {
     }
 }
 
-/// What whoever connects says first.
+/// The first frame of a connection.
 pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
     match receiver.first().await? {
         Body::Hello(hello) => Ok(hello),
@@ -224,7 +224,7 @@ impl Door {
         receiver: Receiver,
         mut guest: Guest,
     ) -> io::Result<()> {
-        guest.claim = roles::numbered(hello.role);
+        guest.claim = wire::role(hello.role);
         if let Some(why) = self.objection(&hello) {
             let told = Refused { why: why.clone(), is_passing: false, is_denied: false };
             sender.send(0, Body::Refused(told)).await?;
@@ -239,8 +239,8 @@ impl Door {
             echoes: true,
             process: self.process.bytes(),
             generation: self.process.generation(),
-            testifies: true,
-            role: roles::number(self.role(&guest)),
+            gives_evidence: true,
+            role: wire::role_number(self.role(&guest)),
         };
         let who = guest.own_name().map_or_else(|| shown(&hello.name), str::to_owned);
         sender.send(0, Body::Welcome(welcome)).await?;
@@ -256,7 +256,7 @@ impl Door {
         ended
     }
 
-    /// Why it has nothing to do with whoever greets like this.
+    /// Why it has nothing to do with one that greets like this.
     fn objection(&self, hello: &Hello) -> Option<String> {
         let (who, own) = (shown(&hello.name), self.own.name());
         if hello.version != VERSION {
@@ -308,8 +308,8 @@ impl Door {
         out.post(number, Body::Refused(Refused { why, is_passing: false, is_denied: true }));
         // Candidates of earlier releases say in this way that there are later voters.
         let later = match &work {
-            Work::Roll { page, .. } => match &page.ask {
-                RollAsk::Adopt(cluster) => Some(cluster.number()),
+            Work::Config { page, .. } => match &page.ask {
+                ConfigRequest::Adopt(cluster) => Some(cluster.number()),
                 _ => None,
             },
             _ => None,
@@ -320,7 +320,7 @@ impl Door {
 
     /// What somebody asks for, if it can be done at all.
     pub(super) fn asked(&self, number: u64, body: Body, out: &Out, guest: &Guest) -> Result<Option<Work>, Malformed> {
-        let founds = matches!(body, Body::Found(_) | Body::Roll(_));
+        let founds = matches!(body, Body::Found(_) | Body::ConfigRequest(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
             out.post(number, Body::Refused(Refused { why, is_passing: true, is_denied: false }));
@@ -344,7 +344,7 @@ impl Door {
                 Work::Recall { number, election: wire::election(&recall.election)?, limit: recall.limit, out }
             }
             Body::Probe(_) => Work::Probe { number, out },
-            Body::Roll(question) => Work::Roll { number, page: Box::new(self.rolled(question)?), out },
+            Body::ConfigRequest(question) => Work::Config { number, page: Box::new(self.config_page(question)?), out },
             Body::Found(cluster) => match self.founded(cluster, guest.own_name())? {
                 Some(cluster) => Work::Found { cluster, done: oneshot::channel().0 },
                 None => return Ok(None),
@@ -361,7 +361,7 @@ impl Door {
             | Body::Probed(_)
             | Body::Left(_)
             | Body::Moved(_)
-            | Body::Rolled(_)
+            | Body::ConfigReply(_)
             | Body::Echo(_)
             | Body::Echoed(_)
             | Body::Testified(_) => return Err(AN_ANSWER),
@@ -370,19 +370,21 @@ impl Door {
 
     /// What is asked about who votes, if it is about this voter's cluster. One that has none yet is taken into another, which
     /// has come together without it.
-    fn rolled(&self, question: RollQuestion) -> Result<Page, Malformed> {
+    fn config_page(&self, question: ConfigRequestFrame) -> Result<Page, Malformed> {
         let page = question.checked()?;
         let own = self.cluster.borrow();
         let fits = match (&page.ask, own.as_ref()) {
-            (RollAsk::Adopt(cluster) | RollAsk::Take { proposal: cluster, .. }, Some(own)) => cluster.is_same(own),
-            (RollAsk::Adopt(cluster), None) => cluster.number() > 0 && cluster.has(self.voter),
+            (ConfigRequest::Adopt(cluster) | ConfigRequest::Take { proposal: cluster, .. }, Some(own)) => {
+                cluster.is_same(own)
+            }
+            (ConfigRequest::Adopt(cluster), None) => cluster.number() > 0 && cluster.has(self.voter),
             _ => true,
         };
         if fits { Ok(page) } else { Err(Malformed("voters that this one has nothing to do with")) }
     }
 
-    /// Voters that this one is told to vote with. Whoever tells it has asked all of them, this one too. `None`: it votes with them
-    /// already, and was told again before that was seen.
+    /// Voters that this one is told to vote with. The one that tells it has asked all of them, this one too. `None`: it
+    /// votes with them already, and was told again before that was seen.
     fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Option<Cluster>, Malformed> {
         let cluster = Cluster::try_from(cluster)?;
         if self.tls.is_some() && proven != self.names.first().map(String::as_str) {
@@ -405,7 +407,7 @@ fn question(asked: wire::Question) -> Result<Question, Malformed> {
     let announce = asked.waits.as_ref().map(|waits| {
         let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
         let note = waits.note.chars().take(256).collect();
-        let notice = Notice { who: who.try_into()?, note };
+        let notice = WaiterInfo { who: who.try_into()?, note };
         Ok((notice.who.id, wire::rank(&waits.rank)?, notice))
     });
     let query = Query {

@@ -18,10 +18,10 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::super::address::PeerAddress;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
-use super::super::file::try_lock;
+use super::super::disk::try_lock;
 use super::super::link::{connect, greet};
 use super::super::roles::{self, Guest, Proof, Role};
-use super::super::wire::{Body, Hello, Refused, Welcome};
+use super::super::wire::{self, Body, Hello, Refused, Welcome};
 use super::PeerError;
 use super::serve::{Door, NAME_MOST, greeting};
 
@@ -166,10 +166,10 @@ impl Door {
 
     /// Greets another voter for somebody with this role. Nothing that it says goes there before that voter has greeted back.
     async fn connect(&self, peer: &PeerAddress, hello: Hello, role: Role) -> io::Result<(Welcome, Sender, Receiver)> {
-        let claim = roles::numbered(hello.role).map_or(role, |claim| claim.min(role));
+        let claim = wire::role(hello.role).map_or(role, |claim| claim.min(role));
         let name: String = hello.name.chars().take(NAME_MOST).collect();
         let Hello { version, cluster, to, .. } = hello;
-        let hello = Hello { version, cluster, name, to, role: roles::number(claim) };
+        let hello = Hello { version, cluster, name, to, role: wire::role_number(claim) };
         let connected =
             tokio::time::timeout(HANDSHAKE, async { greet(connect(peer, self.tls.as_deref()).await?, hello).await });
         let connected = connected.await;

@@ -1,146 +1,25 @@
 //! The one task that changes what a voter has promised, and flushes it before any answer leaves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use primacy_core::quorum::{Answer, ELECTIONS_MAX, Refusal, RollAsk, Testimony, VoterId};
+use primacy_core::quorum::{Answer, ConfigRequest, ELECTIONS_MAX, Refusal, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::super::ballot::{Ballots, Question};
+use super::super::ballot::Ballots;
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::kept::Kept;
 use super::super::twins::Process;
-use super::super::wire::{self, Body, Names, Page, Probed, Refused, RollReply, Terms};
+use super::super::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, Probed, Refused, Terms};
+use super::super::work::{Out, Work};
 use super::PeerError;
 use super::watchers::Watchers;
+use crate::Instant;
 use crate::clock::{self, Reading, VoterClock};
-use crate::{CandidateId, ElectionName, Instant};
-
-/// Answers of one connection that wait to be sent: their number, and their bytes. A client that reads none of them is cut off.
-const ANSWERS_MOST: usize = 1_024;
-const ANSWER_BYTES_MOST: usize = 4 << 20;
-
-/// Where the answers of one connection go.
-#[derive(Clone, Debug)]
-pub(in super::super) struct Out {
-    /// Of the connection, among those of this process.
-    pub(super) id: u64,
-    answers: mpsc::Sender<(u64, Body)>,
-    /// The bytes of those that wait to be sent.
-    bytes: Arc<AtomicUsize>,
-    /// Rung when the connection is to end.
-    pub(super) end: Arc<Notify>,
-}
-
-/// The answers of one connection, as they are sent.
-pub(super) struct Answers {
-    inbox: mpsc::Receiver<(u64, Body)>,
-    bytes: Arc<AtomicUsize>,
-}
-
-impl Answers {
-    /// The next one, or `None` when there will be none.
-    pub(super) async fn next(&mut self) -> Option<(u64, Body)> {
-        let (number, body) = self.inbox.recv().await?;
-        self.bytes.fetch_sub(body.encoded_len(), Ordering::Relaxed);
-        Some((number, body))
-    }
-}
-
-impl Out {
-    /// For a new connection.
-    pub(super) fn new() -> (Self, Answers) {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let (answers, inbox) = mpsc::channel(ANSWERS_MOST);
-        let (id, bytes) = (LAST.fetch_add(1, Ordering::Relaxed), Arc::<AtomicUsize>::default());
-        (Self { id, answers, bytes: Arc::clone(&bytes), end: Arc::default() }, Answers { inbox, bytes })
-    }
-
-    /// Nobody waits for somebody who does not read its answers: its connection ends, so that it knows that it has missed some.
-    /// `false` if it has ended, or will.
-    pub(super) fn post(&self, number: u64, body: Body) -> bool {
-        let length = body.encoded_len();
-        let has_room = self.bytes.fetch_add(length, Ordering::Relaxed) + length <= ANSWER_BYTES_MOST;
-        let posted = has_room && self.answers.try_send((number, body)).is_ok();
-        if !posted {
-            self.end.notify_one();
-        }
-        posted
-    }
-}
-
-/// Something to do for somebody.
-pub(in super::super) enum Work {
-    Ask {
-        number: u64,
-        question: Box<Question>,
-        out: Out,
-    },
-    Watch {
-        election: ElectionName,
-        out: Out,
-    },
-    /// A connection has ended.
-    Gone {
-        id: u64,
-    },
-    Leave {
-        number: u64,
-        election: ElectionName,
-        id: CandidateId,
-        out: Out,
-    },
-    List {
-        number: u64,
-        /// Those behind this one are wanted.
-        after: Option<ElectionName>,
-        out: Out,
-    },
-    Recall {
-        number: u64,
-        election: ElectionName,
-        limit: u32,
-        out: Out,
-    },
-    Probe {
-        number: u64,
-        out: Out,
-    },
-    Roll {
-        number: u64,
-        page: Box<Page>,
-        out: Out,
-    },
-    /// There are voters with this number, it says.
-    Behind {
-        number: u64,
-        voters: u64,
-        out: Out,
-    },
-    Testify {
-        number: u64,
-        after: u64,
-        out: Out,
-    },
-    /// What other voters have said of the steps after its own. Told when what they prove is on disk.
-    Learn {
-        said: BTreeMap<VoterId, Testimony<Cluster>>,
-        done: oneshot::Sender<()>,
-    },
-    /// These are the voters. Told when that is on disk.
-    Found {
-        cluster: Cluster,
-        done: oneshot::Sender<()>,
-    },
-}
-
-/// How many elections are listed at once: more do not fit into a frame.
-pub(in super::super) const NAMES_MOST: usize = 5_000;
 
 /// Works that are answered after one flush.
 const BATCH: usize = 256;
@@ -291,7 +170,7 @@ impl Tally {
     /// Does nothing of it, and says so.
     fn put_off(&self, work: &Work) {
         let why = "its clock cannot be read".to_owned();
-        if let Work::Ask { number, out, .. } | Work::Roll { number, out, .. } = work {
+        if let Work::Ask { number, out, .. } | Work::Config { number, out, .. } = work {
             out.post(*number, Body::Refused(Refused { why, is_passing: true, is_denied: false }));
         }
     }
@@ -325,7 +204,7 @@ impl Tally {
                 }
             }
             Work::Watch { election, out } => {
-                // Whoever begins to listen looks once, and so misses nothing.
+                // A listener looks once when it begins, and so misses nothing.
                 self.answer(out.clone(), 0, Body::Hint(election.as_str().to_owned()));
                 if !self.watchers.add(election, out) {
                     debug!("more is watched than hints are sent for");
@@ -350,10 +229,10 @@ impl Tally {
                 let flushes_ns = self.flushes.iter().copied().collect();
                 self.answer(out, number, Body::Probed(Probed { product, flushes_ns }));
             }
-            Work::Roll { number, page, out } => {
+            Work::Config { number, page, out } => {
                 let Page { ask, after } = *page;
-                let answer = self.ballots.roll(ask, now);
-                self.answer(out, number, Body::Rolled(RollReply::of(&answer, after.as_ref())));
+                let answer = self.ballots.answer_config(ask, now);
+                self.answer(out, number, Body::ConfigReply(ConfigReplyFrame::of(&answer, after.as_ref())));
             }
             Work::Behind { number, voters, out } => {
                 let own = self.ballots.cluster().map_or(0, Cluster::number);
@@ -363,7 +242,7 @@ impl Tally {
                 self.answer(out, number, Body::Behind(own));
             }
             Work::Testify { number, after, out } => {
-                let said = self.ballots.testimony(after);
+                let said = self.ballots.evidence(after);
                 self.answer(out, number, Body::Testified((&said).into()));
             }
             Work::Learn { said, done } => {
@@ -371,7 +250,7 @@ impl Tally {
                 self.ballots.hold(Held::Done(done));
             }
             Work::Found { cluster, done } => {
-                self.ballots.roll(RollAsk::Adopt(cluster), now);
+                self.ballots.answer_config(ConfigRequest::Adopt(cluster), now);
                 self.ballots.hold(Held::Done(done));
             }
         }
@@ -405,7 +284,7 @@ impl Tally {
                 None => info!(%voters, "the voters have been exchanged"),
             }
             self.known.send_replace(Some(cluster.clone()));
-            // Whoever only listens would not hear of it otherwise.
+            // Those that only listen would not hear of it otherwise.
             for out in self.watchers.all() {
                 out.post(0, Body::Moved(cluster.into()));
             }
@@ -414,7 +293,7 @@ impl Tally {
         for held in held {
             match held {
                 Held::Answer(out, number, body) => drop(out.post(number, body)),
-                // Whoever has asked may be gone.
+                // The asker may be gone.
                 Held::Done(done) => drop(done.send(())),
             }
         }

@@ -54,7 +54,7 @@ pub(super) async fn look_out(
             let id = cluster.as_ref().map(Cluster::id_bytes).unwrap_or_default();
             match dial(peer, &way, id, &settings.name).await {
                 // It says in the log what it finds.
-                Ok(greeted) => drop(seen.note(&greeted, peer, began)),
+                Ok(greeted) => drop(seen.note(greeted.process(), peer, began)),
                 Err(error) => debug!(%peer, %error, "not visited"),
             }
         }

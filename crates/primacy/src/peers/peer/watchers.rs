@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tally::Out;
+use super::super::work::Out;
 use crate::ElectionName;
 
 /// Elections that one connection may watch.

@@ -21,14 +21,14 @@ impl Pool {
         let mut behind = BTreeMap::new();
         let mut open = BTreeSet::new();
         for (voter, _) in self.cluster.addresses() {
-            if let Some(State::Up { voter: there, cluster: Some(known), testifies, .. }) =
+            if let Some(State::Up { voter: there, cluster: Some(known), gives_evidence, .. }) =
                 self.link(voter).map(Link::state)
                 && there == voter
                 && known.number() < number
             {
                 behind.insert(voter, known.number());
                 // One of an earlier release does not tell its number.
-                open.extend(testifies.then_some(voter));
+                open.extend(gives_evidence.then_some(voter));
             }
         }
         for turn in 0..CATCH_UP_TURNS {

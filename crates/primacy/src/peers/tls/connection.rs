@@ -20,7 +20,7 @@ use super::{Sides, Tls, TlsError, explain, first_name};
 /// [`TlsError::Ended`], in an error of the kind [`InvalidData`](io::ErrorKind::InvalidData).
 #[derive(Debug)]
 pub struct Connection<S> {
-    stream: TlsStream<S>,
+    pub(super) stream: TlsStream<S>,
     tls: Tls,
     theirs: Vec<CertificateDer<'static>>,
     /// Whom we have connected to.
@@ -52,11 +52,6 @@ impl<S> Connection<S> {
     /// Whom the certificate of the other side names first, or `None` if that is nothing that a peer may be called.
     pub fn peer_name(&self) -> Option<String> {
         first_name(self.theirs.first()?)
-    }
-
-    /// The stream and the session below.
-    pub const fn inner(&self) -> &TlsStream<S> {
-        &self.stream
     }
 
     /// Waits until it is time, and looks.

@@ -118,7 +118,7 @@ async fn each_side_learns_the_name_of_the_other() {
     let (accepted, connected) = (accepted.expect("it is accepted"), connected.expect("it is connected"));
     assert_eq!(accepted.peer_name().as_deref(), Some("web.example"));
     assert_eq!(connected.peer_name().as_deref(), Some("peer-1"));
-    assert_eq!(connected.inner().get_ref().1.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
+    assert_eq!(connected.stream.get_ref().1.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
 }
 
 #[tokio::test]

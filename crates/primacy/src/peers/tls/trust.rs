@@ -20,6 +20,7 @@ use super::{TlsError, pem_problem};
 
 /// Where the lists are of the certificates that were revoked before their end. All are in PEM, one of each authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Revocations {
     /// There are none: a certificate is believed until it expires.
     #[default]
@@ -180,7 +181,7 @@ fn check_lists(lists: &[CertificateRevocationListDer<'_>], roots: &RootCertStore
     }
 }
 
-/// The authorities in this file. Their own dates are not looked at: whoever has the file trusts them.
+/// The authorities in this file. Their own dates are not looked at: the owner of the file trusts them.
 pub(super) fn roots(authority: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in super::certificates(authority)? {

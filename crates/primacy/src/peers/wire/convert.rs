@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use primacy_core::lease::{Holder, Wish};
-use primacy_core::quorum::{Answer, Ask, Counts, Granted, Ordered, Orders, View, VoterId};
+use primacy_core::lease::{HandoverRequest, Holder};
+use primacy_core::quorum::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, Role, VoterId, VoterView};
 
 use super::{Asked, Change, Claim, Malformed, Order, OrdersKept, Person, Reply, TermKept, Told, Waits};
 use crate::select::Rank;
@@ -22,6 +22,27 @@ fn bits(bytes: &[u8]) -> Result<u128, Malformed> {
 
 fn token(number: u64) -> Result<Token, Malformed> {
     if number == 0 { Ok(Token::NONE) } else { Token::new(number).ok_or(Malformed("a token out of range")) }
+}
+
+/// As it is sent; 0 is nothing.
+pub(in super::super) const fn role_number(role: Role) -> u32 {
+    match role {
+        Role::Observer => 1,
+        Role::Candidate => 2,
+        Role::Operator => 3,
+        Role::Voter => 4,
+    }
+}
+
+/// What was sent. A number that no release knows is the least role.
+pub(in super::super) const fn role(number: u32) -> Option<Role> {
+    Some(match number {
+        0 => return None,
+        2 => Role::Candidate,
+        3 => Role::Operator,
+        4 => Role::Voter,
+        _ => Role::Observer,
+    })
 }
 
 /// The identity of a voter, as it is sent.
@@ -70,18 +91,18 @@ fn holder(person: Option<&Person>) -> Result<Holder, Malformed> {
 
 impl From<&Orders> for OrdersKept {
     fn from(orders: &Orders) -> Self {
-        let (new_election, successor) = match &orders.wish.value {
-            Some(Wish::NewElection) => (true, String::new()),
-            Some(Wish::Successor(label)) => (false, label.as_str().to_owned()),
+        let (new_election, successor) = match &orders.handover.value {
+            Some(HandoverRequest::NewElection) => (true, String::new()),
+            Some(HandoverRequest::Successor(label)) => (false, label.as_str().to_owned()),
             None => (false, String::new()),
         };
-        let (wish_count, pause_count) = (orders.wish.count, orders.paused.count);
+        let (handover_count, pause_count) = (orders.handover.count, orders.paused.count);
         let until = |until: Option<Token>| until.map(Token::get);
         Self {
-            wish_count,
+            handover_count,
             new_election,
             successor,
-            wish_until: until(orders.wish.until),
+            handover_until: until(orders.handover.until),
             pause_count,
             paused: orders.paused.value,
             pause_until: until(orders.paused.until),
@@ -93,17 +114,21 @@ impl TryFrom<&OrdersKept> for Orders {
     type Error = Malformed;
 
     fn try_from(kept: &OrdersKept) -> Result<Self, Malformed> {
-        let wish = match (kept.new_election, &*kept.successor) {
-            (true, "") => Some(Wish::NewElection),
+        let handover = match (kept.new_election, &*kept.successor) {
+            (true, "") => Some(HandoverRequest::NewElection),
             (false, "") => None,
             (false, label) => {
-                Some(Wish::Successor(Label::new(label).map_err(|_| Malformed("the label of a successor"))?))
+                Some(HandoverRequest::Successor(Label::new(label).map_err(|_| Malformed("the label of a successor"))?))
             }
             (true, _) => return Err(Malformed("two wishes at once")),
         };
         Ok(Self {
-            wish: Ordered { count: kept.wish_count, value: wish, until: kept.wish_until.map(token).transpose()? },
-            paused: Ordered {
+            handover: OrderRegister {
+                count: kept.handover_count,
+                value: handover,
+                until: kept.handover_until.map(token).transpose()?,
+            },
+            paused: OrderRegister {
                 count: kept.pause_count,
                 value: kept.paused,
                 until: kept.pause_until.map(token).transpose()?,
@@ -120,31 +145,31 @@ impl From<&Ask> for Asked {
                 term: term.get(),
                 holder: Some(holder.into()),
                 lease_ns: ns(*lease),
-                wish_seen: seen.wish,
+                handover_seen: seen.handover,
                 pause_seen: seen.paused,
                 granted_beat: granted.map_or(0, |granted| granted.beat),
-                fulfilled: granted.map_or(0, |granted| granted.fulfilled),
+                completed_order: granted.map_or(0, |granted| granted.completed_order),
             }),
-            Ask::Renew { term, id, beat, lease, fulfilled } => Self::Renew(Change {
+            Ask::Renew { term, id, beat, lease, completed_order } => Self::Renew(Change {
                 term: term.get(),
                 id: candidate_bytes(*id),
                 beat: *beat,
                 lease_ns: ns(*lease),
-                fulfilled: *fulfilled,
+                completed_order: *completed_order,
             }),
             Ask::Withdraw { term, id, beat } => Self::Withdraw(Change {
                 term: term.get(),
                 id: candidate_bytes(*id),
                 beat: *beat,
                 lease_ns: 0,
-                fulfilled: 0,
+                completed_order: 0,
             }),
-            Ask::Release { term, id, beat, fulfilled } => Self::Release(Change {
+            Ask::Release { term, id, beat, completed_order } => Self::Release(Change {
                 term: term.get(),
                 id: candidate_bytes(*id),
                 beat: *beat,
                 lease_ns: 0,
-                fulfilled: *fulfilled,
+                completed_order: *completed_order,
             }),
             Ask::Order { orders, token } => {
                 Self::Order(Order { orders: Some(orders.into()), token: token.map(Token::get) })
@@ -164,16 +189,16 @@ impl TryFrom<&Asked> for Ask {
                 term: token(claim.term)?,
                 holder: holder(claim.holder.as_ref())?,
                 lease: lease(claim.lease_ns)?,
-                seen: Counts { wish: claim.wish_seen, paused: claim.pause_seen },
+                seen: OrderNumbers { handover: claim.handover_seen, paused: claim.pause_seen },
                 granted: (claim.granted_beat > 0)
-                    .then_some(Granted { beat: claim.granted_beat, fulfilled: claim.fulfilled }),
+                    .then_some(GrantProgress { beat: claim.granted_beat, completed_order: claim.completed_order }),
             },
             Asked::Renew(change) => Self::Renew {
                 term: token(change.term)?,
                 id: candidate(&change.id)?,
                 beat: change.beat,
                 lease: lease(change.lease_ns)?,
-                fulfilled: change.fulfilled,
+                completed_order: change.completed_order,
             },
             Asked::Withdraw(change) => {
                 Self::Withdraw { term: token(change.term)?, id: candidate(&change.id)?, beat: change.beat }
@@ -182,7 +207,7 @@ impl TryFrom<&Asked> for Ask {
                 term: token(change.term)?,
                 id: candidate(&change.id)?,
                 beat: change.beat,
-                fulfilled: change.fulfilled,
+                completed_order: change.completed_order,
             },
             Asked::Order(order) => Self::Order {
                 orders: order.orders.as_ref().ok_or(Malformed("no orders"))?.try_into()?,
@@ -219,6 +244,7 @@ impl From<&Told> for Reply {
         });
         Self {
             accepted: *accepted,
+            highest: view.highest.get(),
             term: view.term.get(),
             holder: view.holder.as_ref().map(Into::into),
             beat: view.beat,
@@ -228,7 +254,7 @@ impl From<&Told> for Reply {
             age_ns: ns(view.age),
             released: view.released,
             orders: Some((&view.orders).into()),
-            fulfilled: view.fulfilled,
+            completed_order: view.completed_order,
             ahead: standing.ahead,
             others: standing.others,
             waiting: waiting.collect(),
@@ -249,8 +275,10 @@ impl TryFrom<&Reply> for Told {
             let rank = shown_rank(rank(&one.rank)?);
             Ok(Waiting { who: holder(one.who.as_ref())?, note: one.note.clone(), rank, age })
         });
-        let view = View {
-            term: token(reply.term)?,
+        let term = token(reply.term)?;
+        let view = VoterView {
+            highest: token(reply.highest)?.max(term),
+            term,
             holder: reply.holder.as_ref().map(TryInto::try_into).transpose()?,
             beat: reply.beat,
             seen: reply.seen,
@@ -259,7 +287,7 @@ impl TryFrom<&Reply> for Told {
             age: Duration::from_nanos(reply.age_ns),
             released: reply.released,
             orders,
-            fulfilled: reply.fulfilled,
+            completed_order: reply.completed_order,
         };
         Ok(Self {
             answer: Answer { accepted: reply.accepted, view },
@@ -311,20 +339,26 @@ mod tests {
 
     fn asks() -> Vec<Ask> {
         let (term, id, lease) = (Token::MAX, holder().id, Duration::from_nanos(86_400_000_000_000));
-        let wish = |value| Orders {
-            wish: Ordered { count: 7, value, until: Some(Token::MAX) },
-            paused: Ordered::new(u64::MAX, true),
+        let handover = |value| Orders {
+            handover: OrderRegister { count: 7, value, until: Some(Token::MAX) },
+            paused: OrderRegister::new(u64::MAX, true),
         };
-        let orders = [None, Some(Wish::NewElection), Some(Wish::Successor(holder().label))].map(wish);
-        let claim =
-            |granted| Ask::Claim { term, holder: holder(), lease, seen: Counts { wish: 1, paused: 2 }, granted };
+        let orders =
+            [None, Some(HandoverRequest::NewElection), Some(HandoverRequest::Successor(holder().label))].map(handover);
+        let claim = |granted| Ask::Claim {
+            term,
+            holder: holder(),
+            lease,
+            seen: OrderNumbers { handover: 1, paused: 2 },
+            granted,
+        };
         let mut all = vec![
             Ask::Read,
             claim(None),
-            claim(Some(Granted { beat: 9, fulfilled: 3 })),
-            Ask::Renew { term, id, beat: u64::MAX, lease, fulfilled: 5 },
+            claim(Some(GrantProgress { beat: 9, completed_order: 3 })),
+            Ask::Renew { term, id, beat: u64::MAX, lease, completed_order: 5 },
             Ask::Withdraw { term, id, beat: 7 },
-            Ask::Release { term: Token::NONE, id, beat: 0, fulfilled: 0 },
+            Ask::Release { term: Token::NONE, id, beat: 0, completed_order: 0 },
         ];
         for token in [None, Some(Token::NONE), Some(Token::MAX)] {
             all.extend(orders.iter().cloned().map(|orders| Ask::Order { orders, token }));
@@ -361,7 +395,8 @@ mod tests {
 
     #[test]
     fn what_a_voter_tells_arrives_as_it_was_told() {
-        let orders = Orders { wish: Ordered::new(4, Some(Wish::NewElection)), ..Orders::default() };
+        let orders =
+            Orders { handover: OrderRegister::new(4, Some(HandoverRequest::NewElection)), ..Orders::default() };
         let lease = Duration::from_millis(12_345);
         for (bound, holder) in [(None, None), (Some(Duration::ZERO), Some(holder())), (Some(lease), Some(holder()))] {
             let waiting = holder.iter().map(|who| Waiting {
@@ -378,13 +413,14 @@ mod tests {
                 claimed: None,
                 answer: Answer {
                     accepted: bound.is_some(),
-                    view: View {
-                        term: Token::MAX,
+                    view: VoterView {
+                        highest: Token::MAX,
+                        term: Token::new(u64::from(holder.is_some())).expect("small"),
                         beat: u64::MAX,
                         seen: 3,
                         age: lease / 2,
                         released: holder.is_none(),
-                        fulfilled: 9,
+                        completed_order: 9,
                         orders: orders.clone(),
                         lease,
                         bound,

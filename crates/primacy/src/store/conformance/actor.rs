@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{
-    Announcement, Desk, EndReason, Expectation, Holder, Order, OrderKind, Ordered, Record, Reply, Request, Session,
-    Sighting, Snapshot, Store, StoreError, Version, Why,
+    Admin, Announcement, EndReason, Expectation, Holder, Order, OrderKind, OrderOutcome, Record, Reply, Request,
+    Session, Sighting, Snapshot, Store, StoreError, Version, Why,
 };
 use super::{Harness, Verdict};
 use crate::select::Rank;
@@ -38,22 +38,22 @@ impl<'a> Trial<'a> {
         Actor::join(&self.store, &self.election, holder(label)).await
     }
 
-    pub(super) async fn desk(&self) -> Outcome<Box<dyn Desk>> {
-        self.store.desk().await.map_err(|error| Verdict::from(format!("the desk does not open: {error}")))
+    pub(super) async fn admin(&self) -> Outcome<Box<dyn Admin>> {
+        self.store.admin().await.map_err(|error| Verdict::from(format!("the admin connection does not open: {error}")))
     }
 
     pub(super) async fn snapshot(&self) -> Outcome<Option<Snapshot>> {
-        Ok(self.desk().await?.snapshot(&self.election).await?)
+        Ok(self.admin().await?.snapshot(&self.election).await?)
     }
 
-    pub(super) async fn order(&self, kind: OrderKind) -> Outcome<Ordered> {
-        Ok(self.desk().await?.order(&self.election, Order { kind, token: None }).await?)
+    pub(super) async fn order(&self, kind: OrderKind) -> Outcome<OrderOutcome> {
+        Ok(self.admin().await?.order(&self.election, Order { kind, token: None }).await?)
     }
 
     /// An order that must change something.
     pub(super) async fn ordered(&self, kind: OrderKind) -> Outcome<Snapshot> {
         match self.order(kind.clone()).await? {
-            Ordered::Written(before) => Ok(before),
+            OrderOutcome::Written(before) => Ok(before),
             other => Err(format!("the order {kind:?} was not written but answered with {other:?}").into()),
         }
     }
@@ -126,7 +126,7 @@ impl Actor {
     }
 
     pub(super) fn renewal(&self, version: Version) -> Request {
-        Request::Renew { id: self.me.id, version, lease: LEASE, fulfilled: None }
+        Request::Renew { id: self.me.id, version, lease: LEASE, completed_order: None }
     }
 
     pub(super) async fn renew(&mut self, version: Version) -> Outcome<Record> {

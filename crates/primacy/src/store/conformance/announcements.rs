@@ -50,7 +50,7 @@ async fn settles_at(actor: &mut Actor, rank: Rank, expected: Standing) -> Outcom
     Ok(standing)
 }
 
-/// Who is preferred comes first, whoever came first; equals keep their order, and a rank may change.
+/// Who is preferred comes first, in whatever order they came; equals keep their order, and a rank may change.
 pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
     let rank = |elements: &[i32]| Rank::new(elements).expect("few elements");
     let mut leader = trial.candidate("leader").await?;
@@ -71,7 +71,7 @@ pub(super) async fn ranks(trial: Trial<'_>) -> Outcome {
     let expected = [(&best, Some(rank(&[-1, 7]))), (&plain, Some(Rank::default())), (&never, None)]
         .map(|(a, rank)| (a.me.clone(), rank));
     ensure!(shown == expected, "the candidates are shown as {shown:?}");
-    // Below zero too, and whoever is moved.
+    // Below zero too, and also those that are moved.
     for (low, high) in [(-2, -1), (-1, 1), (1, 2), (i32::MIN, i32::MAX)] {
         for (first, last) in [(plain.me.id, never.me.id), (never.me.id, plain.me.id)] {
             let rank_of = |actor: &Actor| rank(&[0, if actor.me.id == first { low } else { high }]);

@@ -7,8 +7,8 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::{
-    Announcement, Desk, EndReason, Expectation, Order, OrderKind, Ordered, Record, Reply, Request, Sighting, Store,
-    StoreError, Why,
+    Admin, Announcement, EndReason, Expectation, Order, OrderKind, OrderOutcome, Record, Reply, Request, Sighting,
+    Store, StoreError, Why,
 };
 use super::actor::{Actor, LEASE, Outcome, Trial, holder};
 use super::ensure;
@@ -63,13 +63,13 @@ pub(super) async fn one_winner(trial: Trial<'_>) -> Outcome {
 pub(super) async fn no_stale_look(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
     let mut b = trial.candidate("b").await?;
-    let mut desk = trial.desk().await?;
+    let mut admin = trial.admin().await?;
     let mut version = a.take().await?.version;
     for _ in 0..40 {
         version = a.renew(version).await?.version;
         let seen = b.record().await?.version;
         ensure!(seen == version, "{version} was answered, and then {seen} was seen");
-        let shown = desk.snapshot(&trial.election).await?.ok_or("the row is missing")?.record.version;
+        let shown = admin.snapshot(&trial.election).await?.ok_or("the row is missing")?.record.version;
         ensure!(shown == version, "{version} was answered, and then {shown} was shown");
     }
     Ok(())
@@ -92,9 +92,9 @@ pub(super) async fn linearizable(trial: Trial<'_>) -> Outcome {
         let player = Player { trial, actor, dice: Dice(seed), clock, grants, entries: Vec::new(), known: None };
         running.spawn(player.play(STEPS));
     }
-    let desk = trial.desk().await?;
+    let admin = trial.admin().await?;
     let (election, operator_clock) = (trial.election.clone(), Arc::clone(&clock));
-    running.spawn(operate(desk, election, operator_clock, STEPS / 2));
+    running.spawn(operate(admin, election, operator_clock, STEPS / 2));
     let mut entries = Vec::new();
     while let Some(done) = running.join_next().await {
         entries.extend(done??);
@@ -154,9 +154,9 @@ impl Player {
                     self.grants.fetch_add(1, Ordering::SeqCst);
                     Step::Acquired { expect, floor, holder, record }
                 }
-                (Request::Renew { version, lease, fulfilled, .. }, Reply::Applied(record)) => {
+                (Request::Renew { version, lease, completed_order, .. }, Reply::Applied(record)) => {
                     self.known = Some(record.clone());
-                    Step::Renewed { version, lease, fulfilled, record }
+                    Step::Renewed { version, lease, completed_order, record }
                 }
                 (Request::Release { version, .. }, Reply::Applied(record)) => {
                     self.known = Some(record.clone());
@@ -183,7 +183,7 @@ impl Player {
                 id: me.id,
                 version,
                 lease: LEASE + std::time::Duration::from_millis(self.dice.roll(2)),
-                fulfilled: holds.map(|record| record.intent).filter(|intent| intent % 2 == 0),
+                completed_order: holds.map(|record| record.order_number).filter(|order_number| order_number % 2 == 0),
             },
             (4..6, Some(version)) => Request::Release { id: me.id, version, reason: EndReason::Resigned },
             (0..6, _) => Request::Acquire {
@@ -199,7 +199,7 @@ impl Player {
 }
 
 async fn operate(
-    mut desk: Box<dyn Desk>,
+    mut admin: Box<dyn Admin>,
     election: ElectionName,
     clock: Arc<AtomicU64>,
     orders: u64,
@@ -214,12 +214,12 @@ async fn operate(
             _ => OrderKind::Depose { now: true },
         };
         let called = clock.fetch_add(1, Ordering::SeqCst);
-        let ordered = desk.order(&election, Order { kind: kind.clone(), token: None }).await?;
+        let ordered = admin.order(&election, Order { kind: kind.clone(), token: None }).await?;
         let answered = clock.fetch_add(1, Ordering::SeqCst);
         let step = match ordered {
-            Ordered::Written(before) => Step::Ordered { kind, before: before.record },
-            Ordered::Already(now) | Ordered::TokenChanged(now) => Step::Saw(Some(now.record)),
-            Ordered::NoSuchElection | Ordered::NoRecord(_) => Step::Saw(None),
+            OrderOutcome::Written(before) => Step::Ordered { kind, before: before.record },
+            OrderOutcome::Already(now) | OrderOutcome::TokenChanged(now) => Step::Saw(Some(now.record)),
+            OrderOutcome::NoSuchElection | OrderOutcome::NoRecord(_) => Step::Saw(None),
         };
         entries.push(Entry { called, answered, by: None, step });
         tokio::task::yield_now().await;

@@ -5,34 +5,34 @@ use std::sync::Arc;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::super::{Basis, Forgotten, Hindrance, OrderKind, Ordered, Reply, Snapshot};
+use super::super::{Basis, ForgetOutcome, Hindrance, OrderKind, OrderOutcome, Reply, Snapshot};
 use super::actor::{Outcome, Trial, applied};
 use super::registers::Party;
 use super::{Verdict, ensure};
 use crate::Token;
 
 impl Trial<'_> {
-    async fn forget(&self) -> Outcome<Forgotten> {
-        Ok(self.desk().await?.forget(&self.election).await?)
+    async fn forget(&self) -> Outcome<ForgetOutcome> {
+        Ok(self.admin().await?.forget(&self.election).await?)
     }
 
     /// Forgets what can be forgotten: the election as it was before.
     async fn forgotten(&self) -> Outcome<Snapshot> {
         match self.forget().await? {
-            Forgotten::Done(before) => Ok(before),
+            ForgetOutcome::Done(before) => Ok(before),
             other => Err(format!("forgetting was answered with {other:?}").into()),
         }
     }
 
     async fn forget_in_vain(&self, why: Hindrance) -> Outcome {
         match self.forget().await? {
-            Forgotten::Refused(hindrance, _) if hindrance == why => Ok(()),
+            ForgetOutcome::Refused(hindrance, _) if hindrance == why => Ok(()),
             other => Err(format!("forgetting was answered with {other:?}, not refused since {why:?}").into()),
         }
     }
 
     async fn is_listed(&self) -> Outcome<bool> {
-        let all = self.desk().await?.elections().await?;
+        let all = self.admin().await?.elections().await?;
         Ok(all.iter().any(|snapshot| snapshot.election == self.election))
     }
 }
@@ -40,7 +40,7 @@ impl Trial<'_> {
 /// Everything goes but the token, which is raised, so that the last leader cannot come back.
 pub(super) async fn forget(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
-    ensure!(trial.forget().await? == Forgotten::NoSuchElection, "what has never been was forgotten");
+    ensure!(trial.forget().await? == ForgetOutcome::NoSuchElection, "what has never been was forgotten");
     a.take().await?;
     let last = a.take().await?;
     let released = a.release(last.version).await?;
@@ -51,11 +51,18 @@ pub(super) async fn forget(trial: Trial<'_>) -> Outcome {
     let left = trial.snapshot().await?.ok_or("of a forgotten election nothing is known")?;
     let raised = left.record.version.token;
     ensure!(left.basis == Basis::Forgotten, "a forgotten election is shown as {left:?}");
-    ensure!(raised > last.version.token, "the token stays {raised}, and whoever had {} comes back", last.version.token);
-    ensure!(matches!(trial.forget().await?, Forgotten::Already(_)), "forgetting twice is not 'already'");
+    ensure!(
+        raised > last.version.token,
+        "the token stays {raised}, and the leader with {} comes back",
+        last.version.token
+    );
+    ensure!(matches!(trial.forget().await?, ForgetOutcome::Already(_)), "forgetting twice is not 'already'");
     let answer = trial.order(OrderKind::Pause).await?;
-    ensure!(matches!(answer, Ordered::NoRecord(_)), "a pause of a forgotten election was answered with {answer:?}");
-    let terms = trial.desk().await?.history(&trial.election, 10).await?;
+    ensure!(
+        matches!(answer, OrderOutcome::NoRecord(_)),
+        "a pause of a forgotten election was answered with {answer:?}"
+    );
+    let terms = trial.admin().await?.history(&trial.election, 10).await?;
     ensure!(terms.len() == 1 && terms[0].token == raised, "the history of a forgotten election is {terms:?}");
 
     // Neither a renewal nor a claim of what was there before brings it back.
@@ -71,14 +78,14 @@ pub(super) async fn forget(trial: Trial<'_>) -> Outcome {
     ensure!(seen.record.is_none() && seen.remembered == raised, "a candidate sees {seen:?} of what is forgotten");
     let granted = applied("a grant", a.ask(None, seen.remembered).await?)?;
     ensure!(granted.version.token > raised, "after {raised} the token {} was granted", granted.version.token);
-    ensure!(!granted.paused && granted.wish.is_none(), "an order has outlived its election: {granted:?}");
+    ensure!(!granted.paused && granted.handover.is_none(), "an order has outlived its election: {granted:?}");
     let shown = trial.snapshot().await?.ok_or("an election that began again is not shown")?;
     ensure!(
         shown.basis == Basis::Record && shown.record == granted,
         "an election that began again is shown as {shown:?}"
     );
     ensure!(trial.is_listed().await?, "an election that began again is not listed");
-    let terms = trial.desk().await?.history(&trial.election, 10).await?;
+    let terms = trial.admin().await?.history(&trial.election, 10).await?;
     let tokens: Vec<_> = terms.iter().map(|term| term.token).collect();
     ensure!(tokens == [granted.version.token, raised], "the history after it is {terms:?}");
     Ok(())
@@ -129,9 +136,9 @@ pub(super) async fn registers(trial: Trial<'_>) -> Outcome {
     let mut stopped = Party::open(&trial, Vec::new()).await?;
     stopped.join(None).await?;
     trial.forgotten().await?;
-    let mut desk = trial.desk().await?;
-    ensure!(desk.members(&trial.election).await?.is_none(), "the members of a forgotten election are shown");
-    ensure!(desk.events(&trial.election, 10).await?.is_empty(), "its events are shown");
+    let mut admin = trial.admin().await?;
+    ensure!(admin.members(&trial.election).await?.is_none(), "the members of a forgotten election are shown");
+    ensure!(admin.events(&trial.election, 10).await?.is_empty(), "its events are shown");
     let (eviction, seen) = stopped.beat_in_vain().await?;
     ensure!(eviction.is_none() && seen.record.is_none(), "a beat brought {eviction:?}, {seen:?}");
     stopped.join(None).await?;
@@ -146,7 +153,7 @@ pub(super) async fn races(trial: Trial<'_>) -> Outcome {
     for number in 0..CANDIDATES {
         actors.push(trial.candidate(&format!("c{number}")).await?);
     }
-    let mut desks = vec![trial.desk().await?];
+    let mut admins = vec![trial.admin().await?];
     let mut last = Token::NONE;
     for _round in 0..12 {
         let before = actors[0].look().await?;
@@ -161,10 +168,10 @@ pub(super) async fn races(trial: Trial<'_>) -> Outcome {
                 (actor, reply)
             });
         }
-        let mut desk = desks.pop().ok_or("one desk")?;
+        let mut admin = admins.pop().ok_or("one admin connection")?;
         start.wait().await;
-        let forgotten = desk.forget(&trial.election).await?;
-        desks.push(desk);
+        let forgotten = admin.forget(&trial.election).await?;
+        admins.push(admin);
         let mut won = Vec::new();
         while let Some(done) = racing.join_next().await {
             let (actor, reply) = done?;
@@ -173,7 +180,7 @@ pub(super) async fn races(trial: Trial<'_>) -> Outcome {
             }
             actors.push(actor);
         }
-        let is_forgotten = matches!(forgotten, Forgotten::Done(_));
+        let is_forgotten = matches!(forgotten, ForgetOutcome::Done(_));
         ensure!(won.len() + usize::from(is_forgotten) == 1, "{won:?} were granted, and {forgotten:?}");
         let after = actors[0].look().await?;
         let token = after.record.as_ref().map_or(after.remembered, |record| record.version.token);

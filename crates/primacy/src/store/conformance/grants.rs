@@ -16,7 +16,7 @@ pub(super) async fn first_grant(trial: Trial<'_>) -> Outcome {
     let record = a.take().await?;
     ensure!(record.version == Version { token: Token::NONE.next(0), beat: 1 }, "the first is {}", record.version);
     ensure!(record.holder.as_ref() == Some(&a.me), "the grant names {:?}", record.holder);
-    ensure!(record.lease == LEASE && record.wish.is_none() && !record.paused, "the grant wrote {record:?}");
+    ensure!(record.lease == LEASE && record.handover.is_none() && !record.paused, "the grant wrote {record:?}");
     let seen = a.look().await?;
     ensure!(seen.record.as_ref() == Some(&record), "granted {record:?} but then saw {:?}", seen.record);
     ensure!(seen.remembered == record.version.token, "the granted token is not remembered but {}", seen.remembered);
@@ -108,7 +108,7 @@ pub(super) async fn expected_version(trial: Trial<'_>) -> Outcome {
     let later = Version { beat: renewed.version.beat + 1, ..renewed.version };
     let above = Version { token: renewed.version.token.next(0), ..renewed.version };
     for version in [watched.version, later, above] {
-        let expect = Some(Expectation { version, intent: renewed.intent });
+        let expect = Some(Expectation { version, order_number: renewed.order_number });
         b.refused(&format!("a takeover of {version} while {} stands", renewed.version), asking(&b, expect)).await?;
     }
     Ok(())
@@ -135,7 +135,7 @@ pub(super) async fn takeover(trial: Trial<'_>) -> Outcome {
 
 pub(super) async fn expected_absence(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
-    let expect = Some(Expectation { version: Version::default(), intent: 0 });
+    let expect = Some(Expectation { version: Version::default(), order_number: 0 });
     let request = asking(&a, expect);
     a.refused("a grant on a row that is missing", request).await?;
     let request = a.renewal(Version { token: Token::NONE.next(0), beat: 1 });
@@ -209,7 +209,7 @@ pub(super) async fn renewed_lease(trial: Trial<'_>) -> Outcome {
     let mut b = trial.candidate("b").await?;
     let mut version = a.take().await?.version;
     for lease in [LEASE * 3, Duration::from_nanos(123_456_789_123), LEASE / 2, LEASE] {
-        let renewal = Request::Renew { id: a.me.id, version, lease, fulfilled: None };
+        let renewal = Request::Renew { id: a.me.id, version, lease, completed_order: None };
         let record = applied("a renewal", a.step(renewal).await?)?;
         ensure!(record.lease == lease, "a lease renewed for {lease:?} is kept as {:?}", record.lease);
         let seen = b.record().await?;

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::super::{Basis, EndReason, Hints, OrderKind, Ordered, Request, Version};
+use super::super::{Basis, EndReason, Hints, OrderKind, OrderOutcome, Request, Version};
 use super::actor::{Actor, Outcome, Trial, applied};
 use super::{Verdict, ensure};
 use crate::{Token, clock};
@@ -32,10 +32,10 @@ pub(super) async fn deleted_record(trial: Trial<'_>) -> Outcome {
     );
     let holder = left.and_then(|left| left.record.holder).map(|holder| holder.id);
     ensure!(holder == Some(a.me.id), "the candidate that had the deleted row is shown as {holder:?}");
-    let listed = trial.desk().await?.elections().await?;
+    let listed = trial.admin().await?.elections().await?;
     ensure!(listed.iter().any(|election| election.election == trial.election), "the deleted row is not listed");
     let answer = trial.order(OrderKind::Pause).await?;
-    ensure!(matches!(answer, Ordered::NoRecord(_)), "a pause of what has no row was answered with {answer:?}");
+    ensure!(matches!(answer, OrderOutcome::NoRecord(_)), "a pause of what has no row was answered with {answer:?}");
     // Absence has no version: what was granted and deleted since must not count as the absence that b saw before.
     let (expect, floor) = (None, Token::NONE);
     let holder = b.me.clone();
@@ -55,8 +55,8 @@ pub(super) async fn history(trial: Trial<'_>) -> Outcome {
     let third = a.take().await?;
     trial.ordered(OrderKind::Depose { now: true }).await?;
     let fourth = b.take().await?;
-    let mut desk = trial.desk().await?;
-    let terms = desk.history(&trial.election, 10).await?;
+    let mut admin = trial.admin().await?;
+    let terms = admin.history(&trial.election, 10).await?;
     let shown: Vec<_> =
         terms.iter().map(|term| (term.token, term.id, term.ended.as_ref().map(|(_, why)| why.as_str()))).collect();
     let resigned = EndReason::Resigned.word();
@@ -68,7 +68,7 @@ pub(super) async fn history(trial: Trial<'_>) -> Outcome {
     ];
     ensure!(shown == expected, "the history is {shown:?}, not {expected:?}");
     ensure!(terms[0].label == b.me.label, "the history calls {:?} '{}'", b.me, terms[0].label);
-    let limited = desk.history(&trial.election, 2).await?;
+    let limited = admin.history(&trial.election, 2).await?;
     ensure!(limited == terms[..2], "the two newest terms are {limited:?}");
     for term in &terms {
         let ended = term.ended.as_ref().map_or(i64::MAX, |(at, _)| *at);
@@ -175,15 +175,15 @@ pub(super) async fn probe(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
     a.announce().await?;
     let granted = a.take().await?;
-    let mut desk = trial.desk().await?;
-    let before = desk.elections().await?.len();
-    let probe = desk.probe().await?;
+    let mut admin = trial.admin().await?;
+    let before = admin.elections().await?.len();
+    let probe = admin.probe().await?;
     ensure!(!probe.product.is_empty(), "the store has no name");
     ensure!(probe.renewals.is_sorted(), "the measured times are not sorted: {:?}", probe.renewals);
     for finding in &probe.findings {
         ensure!(!finding.code.is_empty() && !finding.message.contains('\n'), "a finding for nobody: {finding:?}");
     }
-    ensure!(desk.elections().await?.len() == before, "the probe made or removed an election");
+    ensure!(admin.elections().await?.len() == before, "the probe made or removed an election");
     ensure!(a.record().await? == granted, "the probe changed the row");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Checks that names, labels and data are bytes to the store: compared exactly, kept exactly, never executed.
 
-use super::super::{Holder, OrderKind, Request, Wish};
+use super::super::{HandoverRequest, Holder, OrderKind, Request};
 use super::actor::{Actor, LEASE, Outcome, Trial, applied, holder, label, name};
 use super::ensure;
 use crate::{Label, Token};
@@ -72,10 +72,10 @@ pub(super) async fn distinct(trial: Trial<'_>) -> Outcome {
         let trial = trial.elsewhere(name.clone());
         let record = trial.candidate("b").await?.record().await?;
         ensure!(record.version.token == *token, "'{name}' shows token {}, not {token}", record.version.token);
-        let history = trial.desk().await?.history(name, 10).await?;
+        let history = trial.admin().await?.history(name, 10).await?;
         ensure!(history.len() == 1, "'{name}' has the history {history:?}");
     }
-    let listed = trial.desk().await?.elections().await?;
+    let listed = trial.admin().await?.elections().await?;
     for name in &names {
         let count = listed.iter().filter(|snapshot| snapshot.election == *name).count();
         ensure!(count == 1, "'{name}' is listed {count} times");
@@ -104,7 +104,11 @@ pub(super) async fn are_data(trial: Trial<'_>) -> Outcome {
         ensure!(read.holder.as_ref() == Some(&me), "{me:?} is read back as {:?}", read.holder);
         trial.ordered(OrderKind::Promote { successor: label(&format!("{text}+")), now: false }).await?;
         let read = a.record().await?;
-        ensure!(read.wish == Some(Wish::Successor(label(&format!("{text}+")))), "the wish became {:?}", read.wish);
+        ensure!(
+            read.handover == Some(HandoverRequest::Successor(label(&format!("{text}+")))),
+            "the hand-over request became {:?}",
+            read.handover
+        );
         expect = Some(read.expectation());
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! Linearizability of one row, checked in one pass: the versions themselves tell the order of the changes.
 //!
-//! Version and intent together only grow, so sorting the changes by them gives the only order in which they can have
-//! taken effect. What remains is to replay that order by the rules, and to see that no answer contradicts real time.
+//! Version and order number together only grow, so sorting the changes by them gives the only order in which they can
+//! have taken effect. What remains is to replay that order by the rules, and to see that no answer contradicts real
+//! time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,16 +27,16 @@ pub(super) struct Entry {
 pub(super) enum Step {
     Saw(Option<Record>),
     Acquired { expect: Option<Expectation>, floor: Token, holder: Holder, record: Record },
-    Renewed { version: Version, lease: Duration, fulfilled: Option<u64>, record: Record },
+    Renewed { version: Version, lease: Duration, completed_order: Option<u64>, record: Record },
     Released { version: Version, record: Record },
     Ordered { kind: OrderKind, before: Record },
 }
 
 /// Where a state stands among all states of the row; nothing before there was one.
-type Place = Option<(Version, u64)>;
+type ReplayPosition = Option<(Version, u64)>;
 
-fn place(record: Option<&Record>) -> Place {
-    record.map(|record| (record.version, record.intent))
+fn place(record: Option<&Record>) -> ReplayPosition {
+    record.map(|record| (record.version, record.order_number))
 }
 
 impl Entry {
@@ -65,8 +66,8 @@ impl Entry {
             Step::Acquired { expect, floor, holder, record } => {
                 row::acquire(before, *expect, Token::NONE, 0, *floor, holder, record.lease).ok()?
             }
-            &Step::Renewed { version, lease, fulfilled, .. } => {
-                row::renew(before, &Renewal { id: self.by?, version, lease, fulfilled })
+            &Step::Renewed { version, lease, completed_order, .. } => {
+                row::renew(before, &Renewal { id: self.by?, version, lease, completed_order })
             }
             Step::Released { version, .. } => row::release(before, self.by?, *version),
             Step::Ordered { before: told, .. } => (before == Some(told)).then(|| self.made().ok().flatten()).flatten(),
@@ -76,7 +77,7 @@ impl Entry {
 
 /// Checks one history.
 pub(super) fn replay(entries: Vec<Entry>) -> Result<(), String> {
-    let mut states: BTreeMap<Place, (Option<Record>, Option<Entry>)> = BTreeMap::new();
+    let mut states: BTreeMap<ReplayPosition, (Option<Record>, Option<Entry>)> = BTreeMap::new();
     states.insert(None, (None, None));
     for entry in &entries {
         let Some(record) = entry.made()? else { continue };
@@ -90,7 +91,7 @@ pub(super) fn replay(entries: Vec<Entry>) -> Result<(), String> {
 }
 
 /// Each change starts from the state that the one before it made.
-fn chain(states: &BTreeMap<Place, (Option<Record>, Option<Entry>)>) -> Result<(), String> {
+fn chain(states: &BTreeMap<ReplayPosition, (Option<Record>, Option<Entry>)>) -> Result<(), String> {
     let mut before: Option<&Record> = None;
     for (record, entry) in states.values() {
         let Some(entry) = entry else { continue };
@@ -103,7 +104,10 @@ fn chain(states: &BTreeMap<Place, (Option<Record>, Option<Entry>)>) -> Result<()
 }
 
 /// No answer tells of a state older than one that had been answered before the call, or of one that was made later.
-fn in_real_time(states: &BTreeMap<Place, (Option<Record>, Option<Entry>)>, entries: &[Entry]) -> Result<(), String> {
+fn in_real_time(
+    states: &BTreeMap<ReplayPosition, (Option<Record>, Option<Entry>)>,
+    entries: &[Entry],
+) -> Result<(), String> {
     let mut told = Vec::new();
     for entry in entries {
         let at = match (&entry.step, entry.made()?) {
@@ -128,7 +132,7 @@ fn in_real_time(states: &BTreeMap<Place, (Option<Record>, Option<Entry>)>, entri
     answers.sort_by_key(|(entry, _)| entry.answered);
     told.sort_by_key(|(entry, _)| entry.called);
     let mut answers = answers.into_iter().peekable();
-    let mut newest: (Place, Option<&Entry>) = (None, None);
+    let mut newest: (ReplayPosition, Option<&Entry>) = (None, None);
     for (entry, at) in told {
         while let Some((answered, place)) = answers.next_if(|(answered, _)| answered.answered < entry.called) {
             if place > newest.0 {
@@ -185,13 +189,13 @@ mod tests {
         assert!(replay([&sound[..], &[invented]].concat()).expect_err("made up").contains("another state"));
         let gap = vec![second];
         assert!(replay(gap).expect_err("no first").contains("cannot have been applied"));
-        let renewal = Renewal { id: a.id, version: granted.version, lease: granted.lease, fulfilled: None };
+        let renewal = Renewal { id: a.id, version: granted.version, lease: granted.lease, completed_order: None };
         let renewed = row::renew(Some(&granted), &renewal).expect("holds");
         let late = entry(
             6,
             7,
             &a,
-            Step::Renewed { version: granted.version, lease: renewed.lease, fulfilled: None, record: renewed },
+            Step::Renewed { version: granted.version, lease: renewed.lease, completed_order: None, record: renewed },
         );
         assert!(replay([&sound[..], &[late]].concat()).is_err(), "a renewal of what was taken over");
     }

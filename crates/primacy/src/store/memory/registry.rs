@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::super::history::unix_ms;
-use super::super::registers::{MemberEventKind, ProcessId, Reply, Request, Table, TableMember};
 use super::super::roster::EVENTS_KEPT;
 use super::super::{BoxFuture, Member, MemberEvent, Members, Registry, Sighting, Standing, StoreError};
-use super::{Kept, Shared};
+use super::{ElectionState, Shared};
 use crate::{ElectionName, Instant, clock};
+use primacy_core::registers::{MemberEventKind, ProcessId, Reply, Request, Table, TableMember};
 
 /// What is kept of one election's processes.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Registry for MemoryRegistry {
     }
 }
 
-impl Kept {
+impl ElectionState {
     fn round(&mut self, request: &Request, now: Instant) -> Reply {
         let sighting = self.sighting(Standing::default(), now);
         self.registers.step(request, sighting, now)

@@ -20,7 +20,7 @@ pub(super) struct HintState {
     hints: AtomicU64,
 }
 
-/// A leader hears of orders soon, and is not the lookout: the lookout would go with it.
+/// A leader hears of orders soon, and is not the poller: the poller would go with it.
 const LEADS: u64 = 30;
 
 /// A candidate that is not next has nothing to do when the leader goes, and leaves the processors to the one that is.

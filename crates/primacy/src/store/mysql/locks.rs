@@ -4,13 +4,13 @@
 //! most. So they hold a digest of the database's name, the election's and what else there is.
 
 use super::super::StoreError;
-use super::fault::Fault;
-use super::line::Answer;
+use super::answer::Answer;
+use super::errors::Fault;
 use super::packet::text;
 use crate::ElectionName;
 
 /// Held by the one of all waiting connections that watches the row.
-pub(super) fn post(election: &ElectionName) -> String {
+pub(super) fn poll_lock(election: &ElectionName) -> String {
     format!("CONCAT('primacy.', LEFT(SHA2({}, 256), 40))", digested(election))
 }
 

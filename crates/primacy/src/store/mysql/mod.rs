@@ -1,39 +1,42 @@
 //! The store in a MySQL-family database: MariaDB, MySQL, Galera. For any number of processes on any number of hosts.
 //!
-//! How each step is linearizable and durable, and what it costs: `docs/design/mysql.md`.
+//! The design page on MySQL says how each step is linearizable and durable, and what it costs.
 
-mod desk;
-mod fault;
+mod admin;
+mod answer;
+mod change;
+mod connection;
+mod errors;
 mod hint_state;
-mod line;
+mod hints;
 mod locks;
-mod lookout;
+mod member_records;
+mod member_statements;
+mod members;
+mod opening;
 mod packet;
-mod place;
 mod presence;
 mod probe;
-mod registers;
-mod registry;
-mod roll;
-mod rows;
+mod records;
 mod schema;
+mod server;
 mod session;
 #[cfg(feature = "mysql-tls")]
 mod tls;
+pub(crate) mod url;
 mod waiting_order;
 
 use std::fmt;
 
-use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
+use super::{Admin, BoxFuture, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
-use desk::MysqlDesk;
+use admin::MysqlAdmin;
 use hint_state::HintStates;
-use line::Purpose;
-pub use place::Oddities;
-use place::Place;
-use registry::MysqlRegistry;
+use members::MysqlRegistry;
+use opening::Purpose;
 pub use schema::schema_sql;
 use session::MysqlSession;
+use url::StoreUrl;
 
 /// A MySQL, MariaDB or Galera database as a store.
 ///
@@ -61,7 +64,7 @@ use session::MysqlSession;
 /// ```
 #[derive(Clone)]
 pub struct MysqlStore {
-    place: Place,
+    url: StoreUrl,
     hint_states: HintStates,
 }
 
@@ -71,14 +74,14 @@ impl MysqlStore {
     /// # Errors
     /// When the URL is not as described above.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { place: Place::parse(url)?, hint_states: HintStates::default() })
+        Ok(Self { url: StoreUrl::parse(url)?, hint_states: HintStates::default() })
     }
 
     /// The same store, through connections as a pooler or another driver would have set them up. For tests.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_oddities(mut self, oddities: Oddities) -> Self {
-        self.place.oddities = oddities;
+    pub fn with_oddities(mut self, oddities: url::Oddities) -> Self {
+        self.url.oddities = oddities;
         self
     }
 
@@ -90,7 +93,7 @@ impl MysqlStore {
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
             let hints = self.hint_states.of(election);
-            let session = MysqlSession::open(&self.place, election, candidate, purpose, hints).await?;
+            let session = MysqlSession::open(&self.url, election, candidate, purpose, hints).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -98,13 +101,13 @@ impl MysqlStore {
 
 impl fmt::Debug for MysqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MysqlStore").field(&self.place.url()).finish()
+        f.debug_tuple("MysqlStore").field(&self.url.shown()).finish()
     }
 }
 
 impl Store for MysqlStore {
     fn location(&self) -> String {
-        self.place.url()
+        self.url.shown()
     }
 
     fn session<'a>(
@@ -125,20 +128,20 @@ impl Store for MysqlStore {
 
     fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
         Box::pin(async move {
-            let registry = MysqlRegistry::open(&self.place, election).await?;
+            let registry = MysqlRegistry::open(&self.url, election).await?;
             Ok(Box::new(registry) as Box<dyn Registry>)
         })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        Box::pin(async move { Ok(Box::new(MysqlDesk::open(&self.place).await?) as Box<dyn Desk>) })
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        Box::pin(async move { Ok(Box::new(MysqlAdmin::open(&self.url).await?) as Box<dyn Admin>) })
     }
 
     /// Needs a tokio runtime with I/O and time, in which a task goes on listening until the hints are dropped.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            let lookout = lookout::hints(&self.place, election, self.hint_states.of(election)).await?;
-            Ok(Box::new(lookout) as Box<dyn Hints>)
+            let hints = hints::hints(&self.url, election, self.hint_states.of(election)).await?;
+            Ok(Box::new(hints) as Box<dyn Hints>)
         })
     }
 }

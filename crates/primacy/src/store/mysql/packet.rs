@@ -24,6 +24,9 @@ pub(super) struct Packet {
 const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
 const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
 
+/// What a server's administrator, or a pooler, may have chosen otherwise. It is looked at after each round trip.
+pub(super) const COMMIT_EACH: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
+
 /// What a packet changes, and so what an error says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -76,7 +79,7 @@ impl Packet {
 
     /// Undoes what is open, and only then has each statement commit by itself: the other way round it would be committed.
     pub(super) fn tidy() -> Self {
-        Self::of(&[ROLLBACK.to_owned(), super::line::COMMIT_EACH.to_owned()])
+        Self::of(&[ROLLBACK.to_owned(), COMMIT_EACH.to_owned()])
     }
 
     /// The statements between `START TRANSACTION` and `COMMIT`. Answers are counted from the `START TRANSACTION`.
@@ -114,17 +117,9 @@ pub(super) fn process(process: ProcessId) -> String {
     bytes(&process.to_bits().to_be_bytes())
 }
 
-/// The nearest number that a `BIGINT` can keep.
-pub(super) fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(super) fn nanos(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::decode::number;
     use super::*;
 
     #[test]

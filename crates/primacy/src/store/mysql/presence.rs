@@ -2,7 +2,7 @@
 //! end tells the others that it is gone, and withdraws its announcement.
 //!
 //! When a process dies the kernel closes its connections, and the server frees their locks at once. The
-//! [lookout](super::lookout) queues for this one. It decides nothing.
+//! [poller](super::hints) queues for this one. It decides nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +11,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
-use super::fault::Fault;
-use super::line::{Line, Purpose};
+use super::super::decode::number;
+use super::connection::Connection;
+use super::errors::Fault;
 use super::locks;
+use super::opening::Purpose;
 use super::packet::Packet;
-use super::place::Place;
-use super::rows;
+use super::records;
+use super::url::StoreUrl;
 use crate::{CandidateId, ElectionName, Token};
 
 /// The wait before what could not be done is tried again; on a new connection doubled up to [`LATE`].
@@ -25,9 +27,6 @@ const LATE: Duration = Duration::from_secs(30);
 
 /// How often a connection with nothing to do says that it is still there.
 const AT_REST: Duration = Duration::from_secs(10);
-
-/// After this long without a word the server closes the connection: a host that was lost leaves nothing behind.
-pub(super) const SILENT_FOR_SECONDS: u64 = 30;
 
 /// Ends with this value, and so does its lock.
 #[derive(Debug)]
@@ -38,12 +37,12 @@ pub(super) struct Presence {
 
 impl Presence {
     /// Begins without waiting for anything. Needs a tokio runtime with I/O and time.
-    pub(super) fn start(place: &Place, election: &ElectionName, me: CandidateId, token: Token) -> Self {
+    pub(super) fn start(url: &StoreUrl, election: &ElectionName, me: CandidateId, token: Token) -> Self {
         let is_announced = Arc::new(AtomicBool::new(true));
         let leader = Leader {
-            place: place.clone(),
-            lock: locks::leader(election, super::packet::number(token.get())),
-            withdrawal: rows::withdraw(election, me),
+            url: url.clone(),
+            lock: locks::leader(election, number(token.get())),
+            withdrawal: records::withdraw(election, me),
             is_announced: Arc::clone(&is_announced),
         };
         Self { task: tokio::spawn(leader.stay()), is_announced }
@@ -62,7 +61,7 @@ impl Drop for Presence {
 }
 
 struct Leader {
-    place: Place,
+    url: StoreUrl,
     lock: String,
     withdrawal: String,
     is_announced: Arc<AtomicBool>,
@@ -72,9 +71,9 @@ impl Leader {
     async fn stay(self) {
         let mut retry = SOON;
         loop {
-            let lost = match Line::open(&self.place, Purpose::Lead).await {
-                Ok(mut line) => {
-                    let Err(fault) = self.hold(&mut line).await;
+            let lost = match Connection::open(&self.url, Purpose::Lead).await {
+                Ok(mut connection) => {
+                    let Err(fault) = self.hold(&mut connection).await;
                     retry = SOON;
                     fault.into()
                 }
@@ -87,22 +86,22 @@ impl Leader {
     }
 
     /// Ends with the connection.
-    async fn hold(&self, line: &mut Line) -> Result<std::convert::Infallible, Fault> {
+    async fn hold(&self, connection: &mut Connection) -> Result<std::convert::Infallible, Fault> {
         // One that the connection has already would be counted twice.
         let question = format!("SELECT IF(IS_USED_LOCK({0}) <=> CONNECTION_ID(), 1, GET_LOCK({0}, 0))", self.lock);
         let question = Packet::read(question);
         loop {
-            let is_held = match line.run(&question).await {
+            let is_held = match connection.run(&question).await {
                 Ok(answers) => locks::is_got(answers.into_iter().next())?,
                 // There are servers that forbid such locks.
-                Err(fault) if line.is_sound() => {
+                Err(fault) if connection.is_sound() => {
                     debug!(error = %fault.error(), "others hear late when this leader dies");
                     true
                 }
                 Err(fault) => return Err(fault),
             };
             // A lock on it that somebody holds delays nothing but this.
-            let is_announced = self.is_announced.load(Ordering::Relaxed) && !line.clear(&self.withdrawal).await;
+            let is_announced = self.is_announced.load(Ordering::Relaxed) && !connection.clear(&self.withdrawal).await;
             self.is_announced.store(is_announced, Ordering::Relaxed);
             tokio::time::sleep(if is_held && !is_announced { AT_REST } else { SOON }).await;
         }

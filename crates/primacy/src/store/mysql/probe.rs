@@ -8,32 +8,32 @@ use primacy_core::ids::escape;
 use super::super::findings::{RENEWALS, finding, latency};
 use super::super::history::unix_ms;
 use super::super::{Finding, Probe, Severity, StoreError};
-use super::fault::Fault;
-use super::line::Line;
+use super::connection::Connection;
+use super::errors::Fault;
 use super::packet::{Packet, bytes};
 use super::schema;
 use crate::clock;
 
-pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
-    let settings = Settings::read(line).await?;
+pub(super) async fn run(connection: &mut Connection) -> Result<Probe, StoreError> {
+    let settings = Settings::read(connection).await?;
     let refuses = settings.is("log_bin", "ON") && settings.is("binlog_format", "STATEMENT");
-    let (has_registers, outdated) = match schema::has_registers(line).await {
+    let (has_registers, outdated) = match schema::has_registers(connection).await {
         Ok(has_registers) => (has_registers, None),
         Err(StoreError::Unusable(message)) => (false, Some(finding(Severity::Warning, "registers", message))),
         Err(error) => return Err(error),
     };
-    let missing = if refuses { Vec::new() } else { missing_rights(line, has_registers).await? };
-    let mut findings = vec![engine(line).await?];
+    let missing = if refuses { Vec::new() } else { missing_rights(connection, has_registers).await? };
+    let mut findings = vec![engine(connection).await?];
     findings.extend(outdated);
-    findings.extend(durability(&settings, line.server.is_galera));
-    findings.extend(galera(&settings, line.server.is_galera));
-    findings.extend(replication(&settings, dump_threads(line).await?));
+    findings.extend(durability(&settings, connection.server.is_galera));
+    findings.extend(galera(&settings, connection.server.is_galera));
+    findings.extend(replication(&settings, dump_threads(connection).await?));
     findings.push(connections(&settings));
-    findings.push(difference(line).await?);
-    findings.push(transport(&settings, line));
-    findings.push(procedure(line).await?);
+    findings.push(difference(connection).await?);
+    findings.push(transport(&settings, connection));
+    findings.push(procedure(connection).await?);
     if has_registers && missing.is_empty() {
-        findings.extend(beats(line, &settings).await?);
+        findings.extend(beats(connection, &settings).await?);
     }
     let mut taken = Vec::new();
     if refuses {
@@ -48,17 +48,17 @@ pub(super) async fn run(line: &mut Line) -> Result<Probe, StoreError> {
         );
         findings.push(finding(Severity::Warning, "permission", message));
     } else {
-        taken = renewals(line).await?;
+        taken = renewals(connection).await?;
         findings.push(latency(&taken));
     }
-    Ok(Probe { product: line.server.version.clone(), renewals: taken, findings, surveyed: None })
+    Ok(Probe { product: connection.server.version.clone(), renewals: taken, findings, latencies: None })
 }
 
 /// Variables and counters of the server, as far as it has them.
 struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    async fn read(line: &mut Line) -> Result<Self, StoreError> {
+    async fn read(connection: &mut Connection) -> Result<Self, StoreError> {
         let packet = Packet::of(&[
             "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
              'binlog_format', 'innodb_doublewrite', 'max_connections', 'wsrep_provider_options', \
@@ -71,7 +71,7 @@ impl Settings {
             "SHOW SESSION STATUS WHERE Variable_name = 'Ssl_cipher'".to_owned(),
         ]);
         let mut settings = BTreeMap::new();
-        for row in line.run(&packet).await?.iter().flat_map(|answer| &answer.rows) {
+        for row in connection.run(&packet).await?.iter().flat_map(|answer| &answer.rows) {
             let mut row = row.clone();
             let (name, value) = (row.text()?.to_ascii_lowercase(), row.text()?);
             settings.insert(name, value);
@@ -92,18 +92,18 @@ impl Settings {
     }
 }
 
-async fn engine(line: &mut Line) -> Result<Finding, StoreError> {
+async fn engine(connection: &mut Connection) -> Result<Finding, StoreError> {
     let question = "SELECT COALESCE(GROUP_CONCAT(CONCAT(table_name, ' is ', COALESCE(engine, 'a view')) SEPARATOR ', '), '') \
                     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN \
                     ('primacy_schema', 'primacy_election', 'primacy_token', 'primacy_candidate', 'primacy_term', \
                      'primacy_registers', 'primacy_round', 'primacy_process', 'primacy_member', 'primacy_event') \
                     AND COALESCE(engine, '') <> 'InnoDB'";
-    let others = text(line, question).await?;
+    let others = text(connection, question).await?;
     // As far as this user is shown them. A view would have been found above.
     let question = "SELECT COALESCE(GROUP_CONCAT(CONCAT(trigger_name, ' on ', event_object_table) SEPARATOR ', '), '') \
                     FROM information_schema.triggers WHERE event_object_schema = DATABASE() \
                     AND LEFT(event_object_table, 8) = 'primacy_'";
-    let triggers = text(line, question).await?;
+    let triggers = text(connection, question).await?;
     Ok(if !triggers.is_empty() {
         let message = format!(
             "somebody else's code runs with each change of the tables, and may change what a candidate writes: the trigger \
@@ -227,9 +227,9 @@ fn replication(settings: &Settings, dump_threads: u64) -> Vec<Finding> {
 }
 
 /// Replicas that read the binary log, as far as this user is shown other connections.
-async fn dump_threads(line: &mut Line) -> Result<u64, StoreError> {
+async fn dump_threads(connection: &mut Connection) -> Result<u64, StoreError> {
     let question = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
-    Ok(text(line, question).await?.parse().unwrap_or(0))
+    Ok(text(connection, question).await?.parse().unwrap_or(0))
 }
 
 fn connections(settings: &Settings) -> Finding {
@@ -240,10 +240,10 @@ fn connections(settings: &Settings) -> Finding {
 }
 
 /// No grant depends on the server's clock; the ages that people are shown do.
-async fn difference(line: &mut Line) -> Result<Finding, StoreError> {
+async fn difference(connection: &mut Connection) -> Result<Finding, StoreError> {
     const SMALL_MS: u64 = 2_000;
     let (start, before) = (clock::now(), unix_ms());
-    let theirs = text(line, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000").await?;
+    let theirs = text(connection, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000").await?;
     let half = clock::now().since(start) / 2;
     let theirs: i64 = theirs.parse().map_err(|_| Fault::damaged("a number"))?;
     let ours = before.saturating_add(i64::try_from(half.as_millis()).unwrap_or(0));
@@ -256,23 +256,23 @@ async fn difference(line: &mut Line) -> Result<Finding, StoreError> {
     Ok(finding(severity, "clock", message))
 }
 
-fn transport(settings: &Settings, line: &Line) -> Finding {
+fn transport(settings: &Settings, connection: &Connection) -> Finding {
     const CODE: &str = "transport";
     match settings.text("ssl_cipher") {
-        "" if line.is_here() => finding(Severity::Fine, CODE, "not encrypted, within this host"),
+        "" if connection.is_here() => finding(Severity::Fine, CODE, "not encrypted, within this host"),
         "" => finding(
             Severity::Warning,
             CODE,
-            "not encrypted, as the URL asks: whoever is on the way can read the password's proof and write into the row",
+            "not encrypted, as the URL asks: anyone on the way can read the password's proof and write into the row",
         ),
         cipher => finding(Severity::Fine, CODE, format!("encrypted ({}), the server's name verified", escape(cipher))),
     }
 }
 
-async fn procedure(line: &mut Line) -> Result<Finding, StoreError> {
+async fn procedure(connection: &mut Connection) -> Result<Finding, StoreError> {
     let question = "SELECT COALESCE(MAX(security_type), '') FROM information_schema.routines \
                     WHERE routine_schema = DATABASE() AND routine_name = 'primacy_fence'";
-    let (severity, message) = match text(line, question).await?.as_str() {
+    let (severity, message) = match text(connection, question).await?.as_str() {
         "" => (
             Severity::Fine,
             "the procedure primacy_fence, for programs in other languages, is not there or not for this user; \
@@ -291,10 +291,10 @@ async fn procedure(line: &mut Line) -> Result<Finding, StoreError> {
 
 /// What the beats of the `registers` protocol cost. They need not be durable, but how a commit is flushed is one setting
 /// for the whole server, and grants need it.
-async fn beats(line: &mut Line, settings: &Settings) -> Result<Option<Finding>, StoreError> {
+async fn beats(connection: &mut Connection, settings: &Settings) -> Result<Option<Finding>, StoreError> {
     let question = "SELECT CONCAT(COUNT(*), ' ', CAST(COALESCE(SUM(86400e9 / v.round_ns), 0) AS UNSIGNED)) \
                     FROM primacy_process AS p JOIN primacy_round AS v ON v.election = p.election";
-    let told = text(line, question).await?;
+    let told = text(connection, question).await?;
     let counts = told.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let (processes, a_day) = counts.ok_or_else(|| Fault::damaged("an answer"))?;
     Ok(told_beats(processes, a_day, settings))
@@ -326,14 +326,14 @@ fn told_beats(processes: u64, a_day: u64, settings: &Settings) -> Option<Finding
 }
 
 /// What candidates need and this user may not do. Each question touches no row.
-async fn missing_rights(line: &mut Line, has_registers: bool) -> Result<Vec<String>, StoreError> {
+async fn missing_rights(connection: &mut Connection, has_registers: bool) -> Result<Vec<String>, StoreError> {
     let mut missing = Vec::new();
     let registers = schema::REGISTERS_RIGHTS.into_iter().filter(|_| has_registers);
     for (table, column, deletes) in schema::ELECTION_RIGHTS.into_iter().chain(registers) {
         for (right, question) in schema::questions(deletes, table, column) {
-            match line.run(&Packet::read(question)).await {
+            match connection.run(&Packet::read(question)).await {
                 Ok(_) => {}
-                Err(_) if line.is_sound() => missing.push(format!("{right} {table}")),
+                Err(_) if connection.is_sound() => missing.push(format!("{right} {table}")),
                 Err(fault) => return Err(fault.into()),
             }
         }
@@ -342,15 +342,15 @@ async fn missing_rights(line: &mut Line, has_registers: bool) -> Result<Vec<Stri
 }
 
 /// What a renewal costs: a durable change of one small row by a statement that commits by itself.
-async fn renewals(line: &mut Line) -> Result<Vec<Duration>, StoreError> {
+async fn renewals(connection: &mut Connection) -> Result<Vec<Duration>, StoreError> {
     let key = bytes(&rand::random::<[u8; 16]>());
-    line.run(&Packet::single(format!("INSERT INTO primacy_probe (id, beat) VALUES ({key}, 0)"))).await?;
+    connection.run(&Packet::single(format!("INSERT INTO primacy_probe (id, beat) VALUES ({key}, 0)"))).await?;
     let beat = Packet::single(format!("UPDATE primacy_probe SET beat = beat + 1 WHERE id = {key}"));
     let mut taken = Vec::with_capacity(RENEWALS);
     let mut failure = None;
     for _ in 0..RENEWALS {
         let start = clock::now();
-        match line.run(&beat).await {
+        match connection.run(&beat).await {
             Ok(_) => taken.push(clock::now().since(start)),
             Err(fault) => {
                 failure = Some(fault);
@@ -358,7 +358,7 @@ async fn renewals(line: &mut Line) -> Result<Vec<Duration>, StoreError> {
             }
         }
     }
-    let cleaned = line.run(&Packet::single(format!("DELETE FROM primacy_probe WHERE id = {key}"))).await;
+    let cleaned = connection.run(&Packet::single(format!("DELETE FROM primacy_probe WHERE id = {key}"))).await;
     match failure {
         Some(fault) => Err(fault.into()),
         None => {
@@ -369,8 +369,8 @@ async fn renewals(line: &mut Line) -> Result<Vec<Duration>, StoreError> {
     }
 }
 
-async fn text(line: &mut Line, question: &str) -> Result<String, StoreError> {
-    let answers = line.run(&Packet::read(question.to_owned())).await?;
+async fn text(connection: &mut Connection, question: &str) -> Result<String, StoreError> {
+    let answers = connection.run(&Packet::read(question.to_owned())).await?;
     let row = answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next());
     let mut row = row.ok_or_else(|| Fault::damaged("an answer"))?;
     Ok(row.text()?)

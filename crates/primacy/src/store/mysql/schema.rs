@@ -3,14 +3,15 @@
 use tracing::{debug, info};
 
 use super::super::StoreError;
-use super::fault::Fault;
-use super::line::{Answer, Line};
+use super::answer::Answer;
+use super::connection::Connection;
+use super::errors::Fault;
 use super::packet::Packet;
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
 const VERSION: i64 = 2;
 
-/// From version 1, which knew no ranks: whoever waits is of that without preferences. Only the second counts.
+/// From version 1, which knew no ranks: a candidate that waits is of that without preferences. Only the second counts.
 const FROM_1: [&str; 2] = [
     "ALTER TABLE primacy_candidate ADD COLUMN `rank` BINARY(32) NOT NULL \
      DEFAULT X'8000000080000000800000008000000080000000800000008000000080000000'",
@@ -74,7 +75,8 @@ const TABLES: [&str; 7] = [
     "INSERT IGNORE INTO primacy_schema (one, version) VALUES (1, 2)",
 ];
 
-/// The version of the tables of the `registers` protocol, which stand beside the others: whoever knows only those goes on.
+/// The version of the tables of the `registers` protocol, which stand beside the others: a program that knows only
+/// those goes on.
 const REGISTERS_VERSION: i64 = 1;
 
 /// A beat changes no column that is in an index. `guard` is what every exclusive round writes.
@@ -174,16 +176,16 @@ fn prepared(question: &str) -> [String; 2] {
 }
 
 /// Refuses a user who could only ever watch: as a candidate it would wait for ever, and nobody would see it wait.
-pub(super) async fn refuse_without_rights(line: &mut Line) -> Result<(), StoreError> {
+pub(super) async fn refuse_without_rights(connection: &mut Connection) -> Result<(), StoreError> {
     let mut grants = Vec::new();
     for (table, column, deletes) in ELECTION_RIGHTS.into_iter().filter(|(table, ..)| *table != PROBE) {
         for (right, question) in questions(deletes, table, column) {
-            match line.run(&Packet::of(&prepared(&question))).await {
+            match connection.run(&Packet::of(&prepared(&question))).await {
                 Err(fault) if fault.is_denied() => {
                     grants.push(format!("GRANT {right} ON {table} TO 'user'@'host'"));
                 }
                 // Whatever else goes wrong is told by the step that it concerns.
-                Err(_) if line.is_sound() => {}
+                Err(_) if connection.is_sound() => {}
                 answered => drop(answered?),
             }
         }
@@ -194,7 +196,7 @@ pub(super) async fn refuse_without_rights(line: &mut Line) -> Result<(), StoreEr
     Err(StoreError::Unusable(format!(
         "{}: this user lacks rights that candidates need; let an administrator run in this database: {} (`primacy \
          schema` prints them all)",
-        line.host(),
+        connection.host(),
         grants.join("; ")
     )))
 }
@@ -253,21 +255,21 @@ pub fn schema_sql() -> String {
 }
 
 /// Makes the tables where they are missing, and refuses those of another version. `version`: what they are, if they are there.
-pub(super) async fn make_or_check(line: &mut Line, version: Option<i64>) -> Result<(), StoreError> {
+pub(super) async fn make_or_check(connection: &mut Connection, version: Option<i64>) -> Result<(), StoreError> {
     match version {
-        Some(1) => migrate(line).await,
-        Some(version) => refuse_other(line, version),
-        None => make(line).await,
+        Some(1) => migrate(connection).await,
+        Some(version) => refuse_other(connection, version),
+        None => make(connection).await,
     }
 }
 
 /// Refuses tables that are missing or of another version.
-pub(super) fn check(line: &Line, version: Option<i64>) -> Result<(), StoreError> {
+pub(super) fn check(connection: &Connection, version: Option<i64>) -> Result<(), StoreError> {
     match version {
-        Some(version) => refuse_other(line, version),
+        Some(version) => refuse_other(connection, version),
         None => Err(StoreError::Unusable(format!(
             "{}: nobody has run an election in this database yet; `primacy run` does",
-            line.host()
+            connection.host()
         ))),
     }
 }
@@ -288,38 +290,38 @@ pub(super) fn version_of(answer: Option<Answer>) -> Result<Option<i64>, Fault> {
     }
 }
 
-async fn version(line: &mut Line) -> Result<Option<i64>, Fault> {
-    version_in(line, "primacy_schema").await
+async fn version(connection: &mut Connection) -> Result<Option<i64>, Fault> {
+    version_in(connection, "primacy_schema").await
 }
 
-async fn version_in(line: &mut Line, table: &str) -> Result<Option<i64>, Fault> {
-    let answers = line.run(&Packet::read(ask_version_in(table))).await?;
+async fn version_in(connection: &mut Connection, table: &str) -> Result<Option<i64>, Fault> {
+    let answers = connection.run(&Packet::read(ask_version_in(table))).await?;
     version_of(answers.into_iter().next())
 }
 
 /// Makes the tables of the `registers` protocol where they are missing, and refuses those of another version.
-pub(super) async fn make_or_check_registers(line: &mut Line) -> Result<(), StoreError> {
-    if has_registers(line).await? {
+pub(super) async fn make_or_check_registers(connection: &mut Connection) -> Result<(), StoreError> {
+    if has_registers(connection).await? {
         return Ok(());
     }
-    line.run_patiently(&Packet::of(&REGISTERS_TABLES.map(str::to_owned))).await?;
-    info!(host = line.host(), "the tables of the registers protocol are there");
-    if has_registers(line).await? {
+    connection.run_patiently(&Packet::of(&REGISTERS_TABLES.map(str::to_owned))).await?;
+    info!(host = connection.host(), "the tables of the registers protocol are there");
+    if has_registers(connection).await? {
         return Ok(());
     }
-    Err(StoreError::Unusable(format!("{}: its table primacy_registers is empty", line.host())))
+    Err(StoreError::Unusable(format!("{}: its table primacy_registers is empty", connection.host())))
 }
 
 /// Whether the tables of the `registers` protocol are there. Those of another version are refused.
-pub(super) async fn has_registers(line: &mut Line) -> Result<bool, StoreError> {
-    match version_in(line, "primacy_registers").await {
+pub(super) async fn has_registers(connection: &mut Connection) -> Result<bool, StoreError> {
+    match version_in(connection, "primacy_registers").await {
         Ok(Some(REGISTERS_VERSION)) => Ok(true),
         Ok(Some(version)) => {
             let what = if version > REGISTERS_VERSION { "use a newer primacy" } else { "name another database" };
             Err(StoreError::Unusable(format!(
                 "{}: its tables of the registers protocol are of version {version}, and this primacy knows version \
                  {REGISTERS_VERSION}; {what}",
-                line.host()
+                connection.host()
             )))
         }
         Ok(None) | Err(Fault::NoTables(_)) => Ok(false),
@@ -327,7 +329,7 @@ pub(super) async fn has_registers(line: &mut Line) -> Result<bool, StoreError> {
     }
 }
 
-fn refuse_other(line: &Line, version: i64) -> Result<(), StoreError> {
+fn refuse_other(connection: &Connection, version: i64) -> Result<(), StoreError> {
     if version == VERSION {
         return Ok(());
     }
@@ -338,42 +340,42 @@ fn refuse_other(line: &Line, version: i64) -> Result<(), StoreError> {
     };
     Err(StoreError::Unusable(format!(
         "{}: its tables are of version {version}, and this primacy knows version {VERSION}; {what}",
-        line.host()
+        connection.host()
     )))
 }
 
 /// Another candidate, or an interrupted one, may have done the first step. Candidates that run with older tables go on.
-async fn migrate(line: &mut Line) -> Result<(), StoreError> {
+async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     for statement in FROM_1 {
-        match line.run_patiently(&Packet::read(statement.to_owned())).await {
+        match connection.run_patiently(&Packet::read(statement.to_owned())).await {
             Err(Fault::ThereAlready(_)) | Ok(_) => {}
             Err(fault) => return Err(fault.into()),
         }
     }
-    match version(line).await? {
-        Some(version) => refuse_other(line, version),
-        None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", line.host()))),
+    match version(connection).await? {
+        Some(version) => refuse_other(connection, version),
+        None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", connection.host()))),
     }
 }
 
 /// Every statement makes what is missing and leaves what is there, and the version comes last. So it may be run by
 /// many at once, on all nodes of a cluster, be interrupted, and be run again.
-async fn make(line: &mut Line) -> Result<(), StoreError> {
-    line.run_patiently(&Packet::of(&TABLES.map(str::to_owned))).await?;
-    info!(host = line.host(), "the tables of primacy are there");
-    make_procedure(line).await?;
-    match version(line).await? {
-        Some(version) => refuse_other(line, version),
-        None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", line.host()))),
+async fn make(connection: &mut Connection) -> Result<(), StoreError> {
+    connection.run_patiently(&Packet::of(&TABLES.map(str::to_owned))).await?;
+    info!(host = connection.host(), "the tables of primacy are there");
+    make_procedure(connection).await?;
+    match version(connection).await? {
+        Some(version) => refuse_other(connection, version),
+        None => Err(StoreError::Unusable(format!("{}: its table primacy_schema is empty", connection.host()))),
     }
 }
 
 /// Nothing here needs it, and not everybody may make one. What is there stays.
-async fn make_procedure(line: &mut Line) -> Result<(), StoreError> {
+async fn make_procedure(connection: &mut Connection) -> Result<(), StoreError> {
     let Some(statement) = fence_procedure() else { return Ok(()) };
-    match line.run(&Packet::read(statement.to_owned())).await {
+    match connection.run(&Packet::read(statement.to_owned())).await {
         Ok(_) => Ok(()),
-        Err(fault) if line.is_sound() => {
+        Err(fault) if connection.is_sound() => {
             debug!(error = %StoreError::from(fault), "the procedure primacy_fence was not made");
             Ok(())
         }

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use super::super::unannounced::Unannounced;
+use super::super::announcement_failure::AnnouncementFailure;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
     Version,
 };
-use super::fault::Fault;
+use super::answer::Answer;
+use super::change::Change;
+use super::connection::Connection;
+use super::errors::Fault;
 use super::hint_state::HintState;
-use super::line::{Answer, Line, Purpose};
+use super::opening::Purpose;
 use super::packet::Packet;
-use super::place::Place;
 use super::presence::Presence;
-use super::rows::{self, Change, Seen, Stamped};
+use super::records::{self, Look, StampChange};
+use super::url::StoreUrl;
 use super::waiting_order::WaitingOrder;
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{self, Renewal};
@@ -27,22 +30,22 @@ const FORGET_EVERY: u32 = 16;
 
 /// A candidate's connection.
 pub(super) struct MysqlSession {
-    line: Line,
-    place: Place,
+    connection: Connection,
+    url: StoreUrl,
     election: ElectionName,
     me: Holder,
     /// The row as it was last seen or written here. Every change insists on it, so that what has become of the row is
     /// known without reading it back.
     known: Option<Record>,
     /// What the last look showed, for the grant that it leads to.
-    looked: Option<Seen>,
+    looked: Option<Look>,
     hints: Arc<HintState>,
     announced_at: Option<Instant>,
     /// Its announcement is there, unless it has been silent for long.
     is_listed: bool,
     order: WaitingOrder,
     announcements: u32,
-    unannounced: Unannounced,
+    announcement_failure: AnnouncementFailure,
     /// While it leads.
     presence: Option<Presence>,
     has_looked: bool,
@@ -50,17 +53,17 @@ pub(super) struct MysqlSession {
 
 impl MysqlSession {
     pub(super) async fn open(
-        place: &Place,
+        url: &StoreUrl,
         election: &ElectionName,
         me: &Holder,
         purpose: Purpose,
         hints: Arc<HintState>,
     ) -> Result<Self, StoreError> {
-        let line = Line::open(place, purpose).await?;
+        let connection = Connection::open(url, purpose).await?;
         let (election, me) = (election.clone(), me.clone());
         Ok(Self {
-            line,
-            place: place.clone(),
+            connection,
+            url: url.clone(),
             election,
             me,
             known: None,
@@ -70,7 +73,7 @@ impl MysqlSession {
             is_listed: false,
             order: WaitingOrder::default(),
             announcements: 0,
-            unannounced: Unannounced::default(),
+            announcement_failure: AnnouncementFailure::default(),
             presence: None,
             has_looked: false,
         })
@@ -92,18 +95,18 @@ impl MysqlSession {
                 Ok(Reply::Seen(seen.sighting))
             }
             Request::Acquire { expect, floor, holder, lease } => {
-                let grant = |seen: &Seen| grant(seen, expect, floor, &holder, lease);
+                let grant = |seen: &Look| grant(seen, expect, floor, &holder, lease);
                 let write =
-                    |election: &ElectionName, seen: &Seen, new: &Record| rows::grant(election, seen, new, &holder);
+                    |election: &ElectionName, seen: &Look, new: &Record| records::grant(election, seen, new, &holder);
                 // A write that fails costs more on a cluster than a look: its nodes certify it.
-                let looked = self.looked.take().filter(|_| !self.line.server.is_galera);
+                let looked = self.looked.take().filter(|_| !self.connection.server.is_galera);
                 let reply = self.change(looked, grant, write).await?;
                 self.presence = None;
                 self.be_present(&reply);
                 Ok(reply)
             }
-            Request::Renew { id, version, lease, fulfilled } => {
-                let reply = self.renew(Renewal { id, version, lease, fulfilled }).await?;
+            Request::Renew { id, version, lease, completed_order } => {
+                let reply = self.renew(Renewal { id, version, lease, completed_order }).await?;
                 self.be_present(&reply);
                 Ok(reply)
             }
@@ -111,12 +114,12 @@ impl MysqlSession {
                 let reply = self.release(id, version, &reason).await?;
                 // After the change: those that hear of this look at the row.
                 if self.presence.take().is_some_and(|presence| presence.is_announced()) {
-                    self.line.clear(&rows::withdraw(&self.election, self.me.id)).await;
+                    self.connection.clear(&records::withdraw(&self.election, self.me.id)).await;
                 }
                 Ok(reply)
             }
             Request::Leave => {
-                self.line.run_patiently(&Packet::single(rows::withdraw(&self.election, self.me.id))).await?;
+                self.connection.run_patiently(&Packet::single(records::withdraw(&self.election, self.me.id))).await?;
                 Ok(Reply::Left)
             }
         }
@@ -130,23 +133,23 @@ impl MysqlSession {
             Reply::Applied(record) if self.presence.is_none() => {
                 self.hints.leads();
                 let token = record.version.token;
-                self.presence = Some(Presence::start(&self.place, &self.election, self.me.id, token));
+                self.presence = Some(Presence::start(&self.url, &self.election, self.me.id, token));
             }
             Reply::Applied(_) => {}
             _ => self.presence = None,
         }
     }
 
-    async fn look(&mut self) -> Result<Seen, StoreError> {
-        let answers = self.line.run(&Packet::read(rows::look(&self.election, self.me.id))).await?;
+    async fn look(&mut self) -> Result<Look, StoreError> {
+        let answers = self.connection.run(&Packet::read(records::look(&self.election, self.me.id))).await?;
         self.note(answers.into_iter().next())
     }
 
     /// Leaves the waiting order unread, if the record turns out to be as it was but for renewals.
-    async fn short_look(&mut self) -> Result<Seen, StoreError> {
-        let answers = self.line.run(&Packet::read(rows::short_look(&self.election))).await?;
+    async fn short_look(&mut self) -> Result<Look, StoreError> {
+        let answers = self.connection.run(&Packet::read(records::short_look(&self.election))).await?;
         if let Some(mut row) = answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next()) {
-            let mut seen = rows::seen_by_all(&mut row, self.line.host())?;
+            let mut seen = records::seen_by_all(&mut row, self.connection.host())?;
             if let Some(standing) = seen.sighting.record.as_ref().and_then(|record| self.order.standing(record)) {
                 seen.sighting.standing = standing;
                 return Ok(self.keep(seen));
@@ -155,13 +158,13 @@ impl MysqlSession {
         self.look().await
     }
 
-    fn note(&mut self, answer: Option<Answer>) -> Result<Seen, StoreError> {
+    fn note(&mut self, answer: Option<Answer>) -> Result<Look, StoreError> {
         let answer = answer.ok_or_else(|| Fault::damaged("an answer"))?;
-        let seen = rows::seen(answer, self.line.host())?;
+        let seen = records::seen(answer, self.connection.host())?;
         Ok(self.keep(seen))
     }
 
-    fn keep(&mut self, seen: Seen) -> Seen {
+    fn keep(&mut self, seen: Look) -> Look {
         self.known.clone_from(&seen.sighting.record);
         self.hints.waits(seen.sighting.standing);
         self.looked = Some(seen.clone());
@@ -170,7 +173,7 @@ impl MysqlSession {
     }
 
     /// A store that cannot be written just now can still be looked at.
-    async fn announce_and_look(&mut self, said: &Announcement) -> Result<Seen, StoreError> {
+    async fn announce_and_look(&mut self, said: &Announcement) -> Result<Look, StoreError> {
         if !self.has_looked {
             self.look().await?;
         }
@@ -179,14 +182,14 @@ impl MysqlSession {
             Ok(answer) => {
                 self.announced_at = Some(clock::now());
                 self.is_listed = true;
-                self.unannounced.end();
+                self.announcement_failure.end();
                 self.announcements = self.announcements.wrapping_add(1);
                 let seen = self.note(answer)?;
                 self.order.announced(self.me.id, said.rank, &seen.sighting, hints);
                 Ok(seen)
             }
-            Err(fault) if self.line.is_sound() => {
-                self.unannounced.tell(&self.election, fault.error());
+            Err(fault) if self.connection.is_sound() => {
+                self.announcement_failure.tell(&self.election, fault.error());
                 self.order.forget();
                 self.look().await
             }
@@ -200,37 +203,37 @@ impl MysqlSession {
         let fresh_for = wait_queue::fresh_for(self.known.as_ref().map(|record| record.lease), since_last);
         let mut statements = Vec::with_capacity(3);
         if self.announcements.is_multiple_of(FORGET_EVERY) {
-            statements.push(rows::forget(&self.election));
+            statements.push(records::forget(&self.election));
         }
         let at = statements.len();
-        statements.push(rows::announce_again(&self.election, self.me.id, said, fresh_for));
-        statements.push(rows::look(&self.election, self.me.id));
+        statements.push(records::announce_again(&self.election, self.me.id, said, fresh_for));
+        statements.push(records::look(&self.election, self.me.id));
         if self.is_listed {
-            let mut answers = self.line.run(&Packet::of(&statements)).await?;
+            let mut answers = self.connection.run(&Packet::of(&statements)).await?;
             if answers.get(at).is_some_and(|answer| answer.affected == 1) {
                 return Ok(answers.pop());
             }
         }
         // It is not there: it was silent for long, and has been forgotten.
-        statements[at] = rows::announce(&self.election, &self.me, said, fresh_for);
-        Ok(self.line.run(&Packet::of(&statements)).await?.pop())
+        statements[at] = records::announce(&self.election, &self.me, said, fresh_for);
+        Ok(self.connection.run(&Packet::of(&statements)).await?.pop())
     }
 
     /// One statement, unless an operator's order came since the row was last seen: then the statement finds another
     /// row, and is sent again for that.
     async fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
-        let renew = |seen: &Seen| Ok(row::renew(seen.sighting.record.as_ref(), &renewal));
+        let renew = |seen: &Look| Ok(row::renew(seen.sighting.record.as_ref(), &renewal));
         self.change(self.known.clone().map(of_memory), renew, |election, seen, new| match &seen.sighting.record {
-            Some(old) => Change::single(rows::swap(election, old, new, Stamped::Renewed)),
+            Some(old) => Change::single(records::swap(election, old, new, StampChange::Renewed)),
             None => unreachable!("what is missing is not renewed"),
         })
         .await
     }
 
     async fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, StoreError> {
-        let release = |seen: &Seen| Ok(row::release(seen.sighting.record.as_ref(), id, version));
+        let release = |seen: &Look| Ok(row::release(seen.sighting.record.as_ref(), id, version));
         self.change(self.known.clone().map(of_memory), release, |election, seen, new| match &seen.sighting.record {
-            Some(old) => rows::change(election, old, new, Some(reason.word())),
+            Some(old) => records::change(election, old, new, Some(reason.word())),
             None => unreachable!("what is missing is not released"),
         })
         .await
@@ -240,9 +243,9 @@ impl MysqlSession {
     /// again. `remembered`: the row as it was last seen here, for the first time. Every write insists on what it was decided on.
     async fn change(
         &mut self,
-        mut remembered: Option<Seen>,
-        decide: impl Fn(&Seen) -> Result<Option<Record>, StoreError>,
-        write: impl Fn(&ElectionName, &Seen, &Record) -> Change,
+        mut remembered: Option<Look>,
+        decide: impl Fn(&Look) -> Result<Option<Record>, StoreError>,
+        write: impl Fn(&ElectionName, &Look, &Record) -> Change,
     ) -> Result<Reply, StoreError> {
         for _ in 0..TRIES {
             let is_fresh = remembered.is_none();
@@ -258,7 +261,7 @@ impl MysqlSession {
                 continue;
             };
             let change = write(&self.election, &seen, &new);
-            match self.line.make(&change).await {
+            match self.connection.make(&change).await {
                 Ok(true) => {
                     self.known = Some(new.clone());
                     return Ok(Reply::Applied(new));
@@ -267,7 +270,7 @@ impl MysqlSession {
                 Err(fault) => return Err(fault.into()),
             }
         }
-        Err(StoreError::Unreachable(format!("{}: the row changes too often", self.line.host())))
+        Err(StoreError::Unreachable(format!("{}: the row changes too often", self.connection.host())))
     }
 }
 
@@ -278,7 +281,7 @@ impl Session for MysqlSession {
 }
 
 /// The row as it is known; nothing beside it is asked of a renewal or a release.
-fn of_memory(record: Record) -> Seen {
+fn of_memory(record: Record) -> Look {
     let sighting = Sighting {
         record: Some(record),
         remembered: Token::NONE,
@@ -286,11 +289,11 @@ fn of_memory(record: Record) -> Seen {
         holder_gone: false,
         standing: Default::default(),
     };
-    Seen { sighting, has_fence: true }
+    Look { sighting, has_fence: true }
 }
 
 fn grant(
-    seen: &Seen,
+    seen: &Look,
     expect: Option<Expectation>,
     floor: Token,
     holder: &Holder,

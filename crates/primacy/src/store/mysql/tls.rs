@@ -1,20 +1,20 @@
 //! TLS to the server: always verified, by the system's authorities or by those in a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mysql_async::{ClientIdentity, SslOpts};
 
 use super::super::StoreError;
-use super::place::TlsChoice;
 
-/// Read anew for each connection, so that certificates that are replaced count from the next one.
-pub(super) fn options(choice: &TlsChoice) -> Result<SslOpts, StoreError> {
+/// With these authorities, or those of the system, and this certificate and key of the client's own. Read anew for each
+/// connection, so that certificates that are replaced count from the next one.
+pub(super) fn options(root: Option<&Path>, identity: Option<&(PathBuf, PathBuf)>) -> Result<SslOpts, StoreError> {
     // A program may have chosen another provider; then that one counts. Without any choice the driver would panic where
     // several are built in.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         let _ = rustls::crypto::ring::default_provider().install_default(); // somebody else was faster
     }
-    let roots = match &choice.root {
+    let roots = match root {
         Some(path) => vec![file(path)?.into()],
         None => {
             let found = rustls_native_certs::load_native_certs();
@@ -28,7 +28,7 @@ pub(super) fn options(choice: &TlsChoice) -> Result<SslOpts, StoreError> {
             found.certs.iter().map(|certificate| certificate.to_vec().into()).collect()
         }
     };
-    let identity = match &choice.identity {
+    let identity = match identity {
         Some((certificate, key)) => Some(ClientIdentity::new(file(certificate)?.into(), file(key)?.into())),
         None => None,
     };

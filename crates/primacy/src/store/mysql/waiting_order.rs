@@ -13,13 +13,13 @@ use crate::select::Rank;
 #[derive(Debug, Default)]
 pub(super) struct WaitingOrder {
     /// What the look with the last announcement showed.
-    last: Option<Shown>,
+    last: Option<LookResult>,
     /// The announcement before showed the same.
     is_settled: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
+struct LookResult {
     leadership: Record,
     /// How the candidate stands by preference, as announced.
     rank: Rank,
@@ -34,7 +34,7 @@ impl WaitingOrder {
         // Where nobody else leads, the order decides who does, soon.
         let led = seen.record.as_ref().filter(|record| record.holder.is_some() && !record.is_held_by(me));
         let standing = seen.standing;
-        let shown = led.map(|record| Shown { leadership: without_beat(record), rank, standing, hints });
+        let shown = led.map(|record| LookResult { leadership: without_beat(record), rank, standing, hints });
         self.is_settled = shown.is_some() && shown == self.last;
         self.last = shown;
     }
@@ -65,7 +65,7 @@ fn without_beat(record: &Record) -> Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Holder, Version, Wish};
+    use super::super::super::{HandoverRequest, Holder, Version};
     use super::*;
     use crate::{Label, Token};
 
@@ -75,7 +75,14 @@ mod tests {
         let version = Version { token: Token::new(token).expect("a token"), beat };
         let label = Label::new("b").expect("valid");
         let holder = Some(Holder { id: CandidateId::from_bits(2), label, data: String::new() });
-        Record { version, holder, lease: std::time::Duration::from_secs(10), intent: 0, wish: None, paused: false }
+        Record {
+            version,
+            holder,
+            lease: std::time::Duration::from_secs(10),
+            order_number: 0,
+            handover: None,
+            paused: false,
+        }
     }
 
     fn seen(record: Record, ahead: u32) -> Sighting {
@@ -110,9 +117,9 @@ mod tests {
         assert_eq!(known(&order, &longer, 1), Some(1));
         for changed in [
             record(7, 1),
-            Record { intent: 1, ..record(6, 9) },
+            Record { order_number: 1, ..record(6, 9) },
             Record { paused: true, ..record(6, 9) },
-            Record { wish: Some(Wish::NewElection), ..record(6, 9) },
+            Record { handover: Some(HandoverRequest::NewElection), ..record(6, 9) },
             Record { holder: None, ..record(6, 9) },
         ] {
             assert_eq!(known(&order, &changed, 1), None, "{changed:?}");

@@ -17,11 +17,11 @@ use tokio_postgres::{CancelToken, NoTls};
 use tracing::debug;
 
 use super::host::Host;
-use super::place::{Tls, TlsMode};
 use super::tls::Authorities;
+use super::url::{Tls, TlsMode};
 
 /// How to cancel what runs on a connection.
-pub(super) struct Stop {
+pub(super) struct CancelHandle {
     token: CancelToken,
     address: Address,
     /// What its certificate must name.
@@ -35,13 +35,13 @@ enum Address {
     Unix(PathBuf),
 }
 
-impl fmt::Debug for Stop {
+impl fmt::Debug for CancelHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stop").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Stop {
+impl CancelHandle {
     /// For a connection to `host`, whose name stood for `address`.
     pub(super) fn new(token: CancelToken, host: &Host, address: Option<IpAddr>, mode: TlsMode, tls: &Tls) -> Self {
         let (name, address) = match (host, address) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::place::{encode, percent_decoded};
+use super::super::percent::{decode, encode};
 use crate::loopback::is_loopback;
 
 /// Where a server may be.
@@ -59,7 +59,7 @@ impl Host {
             None => entry.rsplit_once(':').map_or((entry, None), |(host, port)| (host, Some(port))),
         };
         let port = own_port.filter(|text| !text.is_empty()).map_or(Ok(default), port)?;
-        let host = percent_decoded(host).ok_or("a host has a '%' that is not followed by the code of a character")?;
+        let host = decode(host).ok_or("a host has a '%' that is not followed by the code of a character")?;
         if host.is_empty() {
             return Err("the name of a host is empty".into());
         }

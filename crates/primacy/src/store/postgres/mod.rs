@@ -1,42 +1,45 @@
 //! PostgreSQL: any number of processes of any number of hosts, one database.
 //!
-//! How each step is linearizable and durable: `docs/design/postgres.md`.
+//! The design page on PostgreSQL says how each step is linearizable and durable.
 
 mod about;
-mod bell;
+mod admin;
 mod cancel;
-mod desk;
-mod fault;
-mod home;
+mod connection;
+mod dialer;
+mod errors;
+mod hints;
 mod host;
-mod lineage;
-mod link;
+mod member_records;
+mod member_statements;
+mod members;
+mod notifier;
 mod parameter;
-mod place;
 mod prepared;
 mod probe;
-mod register_rows;
-mod registers;
-mod registry;
-mod rows;
+mod records;
 mod schema;
+mod schema_choice;
 mod secret;
 mod session;
 mod statements;
+mod timeline;
 mod tls;
+mod url;
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BoxFuture, Desk, Hints, Holder, NoHints, Registry, Session, Store, StoreError, UrlError};
+use super::{Admin, BoxFuture, Hints, Holder, NoHints, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
-use bell::{Bells, PostgresHints};
-use desk::PostgresDesk;
-use link::Dialer;
-use place::Place;
-use registry::PostgresRegistry;
+use admin::PostgresAdmin;
+use dialer::Dialer;
+use hints::PostgresHints;
+use members::PostgresRegistry;
+use notifier::Notifiers;
 pub use schema::{schema_sql, schema_sql_in};
 use session::PostgresSession;
+use url::StoreUrl;
 
 /// A PostgreSQL database as a store.
 ///
@@ -51,7 +54,7 @@ use session::PostgresSession;
 #[derive(Clone)]
 pub struct PostgresStore {
     dialer: Arc<Dialer>,
-    bells: Bells,
+    notifiers: Notifiers,
 }
 
 impl PostgresStore {
@@ -69,7 +72,7 @@ impl PostgresStore {
     /// # Errors
     /// When this is not such a URL, or asks for what this store does not do. The message never holds the password.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { dialer: Arc::new(Dialer::new(Place::parse(url)?)), bells: Bells::default() })
+        Ok(Self { dialer: Arc::new(Dialer::new(StoreUrl::parse(url)?)), notifiers: Notifiers::default() })
     }
 }
 
@@ -81,7 +84,7 @@ impl fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     fn location(&self) -> String {
-        self.dialer.place().url()
+        self.dialer.url().shown()
     }
 
     fn session<'a>(
@@ -90,7 +93,7 @@ impl Store for PostgresStore {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let session = PostgresSession::open(&self.dialer, &self.bells, election, candidate).await?;
+            let session = PostgresSession::open(&self.dialer, &self.notifiers, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -101,18 +104,18 @@ impl Store for PostgresStore {
         )
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        Box::pin(async move { Ok(Box::new(PostgresDesk::open(&self.dialer).await?) as Box<dyn Desk>) })
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        Box::pin(async move { Ok(Box::new(PostgresAdmin::open(&self.dialer).await?) as Box<dyn Admin>) })
     }
 
     /// Notifications come over the connection of a session of this election in this store object, or over one of their
     /// own while there is none. Needs a tokio runtime with I/O and time.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            if !self.dialer.place().push {
+            if !self.dialer.url().push {
                 return Ok(Box::new(NoHints) as Box<dyn Hints>);
             }
-            let hints = PostgresHints::open(&self.dialer, &self.bells, election).await?;
+            let hints = PostgresHints::open(&self.dialer, &self.notifiers, election).await?;
             Ok(Box::new(hints) as Box<dyn Hints>)
         })
     }

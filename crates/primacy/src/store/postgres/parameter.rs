@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::super::registers::ProcessId;
+use super::super::decode::{nanos, number};
 use crate::CandidateId;
+use primacy_core::registers::ProcessId;
 use primacy_core::select::Rank;
 
 /// A value with its type, which the server is told and need not be asked.
@@ -107,7 +108,7 @@ impl<'a> FromIterator<&'a str> for Parameter<'a> {
 
 impl FromIterator<u64> for Parameter<'_> {
     fn from_iter<I: IntoIterator<Item = u64>>(counts: I) -> Self {
-        Self::ManyNumbers(counts.into_iter().map(bigint).collect())
+        Self::ManyNumbers(counts.into_iter().map(number).collect())
     }
 }
 
@@ -117,25 +118,16 @@ impl FromIterator<Duration> for Parameter<'_> {
     }
 }
 
-/// The nearest number that a column can keep.
-fn bigint(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 impl From<u64> for Parameter<'_> {
     fn from(count: u64) -> Self {
-        Self::Number(Some(bigint(count)))
+        Self::Number(Some(number(count)))
     }
 }
 
 impl From<Option<u64>> for Parameter<'_> {
     fn from(count: Option<u64>) -> Self {
-        Self::Number(count.map(bigint))
+        Self::Number(count.map(number))
     }
-}
-
-fn nanos(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl From<Duration> for Parameter<'_> {

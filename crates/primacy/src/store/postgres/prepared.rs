@@ -2,15 +2,15 @@
 //!
 //! A statement that the driver prepares has a number for a name, which belongs to a client: behind a pooler that shares
 //! server sessions, another client's statement may be carried out under it. Here the name is made of the text itself
-//! (`PREPARE` in SQL), so that whoever finds the name in a session finds the same statement. A session that does not know it
-//! says so before it does anything.
+//! (`PREPARE` in SQL), so that a user that finds the name in a session finds the same statement. A session that does
+//! not know it says so before it does anything.
 
 use std::fmt::Write as _;
 
 use tokio_postgres::Row;
 
-use super::fault::{Fault, Stake};
-use super::link::Link;
+use super::connection::Connection;
+use super::errors::{Fault, Stake};
 use super::parameter::Parameter;
 
 /// `invalid_sql_statement_name`: this session was not told, or has forgotten.
@@ -19,15 +19,7 @@ const UNKNOWN: &str = "26000";
 /// After so many surprises a connection is taken to be one of many behind a pooler, and what is prepared for nobody's.
 const SURPRISES_MOST: u8 = 3;
 
-/// What a connection remembers of what it has prepared.
-#[derive(Debug, Default)]
-pub(super) struct Preparations {
-    /// Templates, and the names of the statements that they stand for.
-    known: Vec<(&'static str, String)>,
-    surprises: u8,
-}
-
-impl Link {
+impl Connection {
     /// Like [`run`](Self::run), for a statement that is run often.
     pub(super) async fn run_often(
         &mut self,

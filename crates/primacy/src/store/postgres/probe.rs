@@ -8,30 +8,34 @@ use tokio_postgres::Row;
 use super::super::findings::{RENEWALS, finding, latency};
 use super::super::{Finding, Probe, Severity};
 use super::about::{PROBE_CLOCK, PROBE_CREATORS, PROBE_SETTINGS, PROBE_TABLES};
-use super::bell::{Ringer, Tidings};
-use super::fault::{Fault, Stake};
-use super::home;
-use super::link::Link;
+use super::connection::Connection;
+use super::errors::{Fault, Stake};
+use super::notifier::{Channel, NotifierHandle};
 use super::schema::Server;
+use super::schema_choice;
 use super::statements::{PROBE_CLEAR, PROBE_RENEW};
 use crate::clock;
 
-pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Result<Probe, Fault> {
+pub(super) async fn run(
+    connection: &mut Connection,
+    server: &Server,
+    notifier: &NotifierHandle,
+) -> Result<Probe, Fault> {
     let mut findings = Vec::new();
-    let settings = Settings::read(link).await?;
+    let settings = Settings::read(connection).await?;
     findings.push(finding(Severity::Fine, "server", settings.place.clone()));
     findings.extend(settings.durability());
     findings.push(settings.replication(server.has_timeline));
     findings.push(settings.timeline());
     findings.push(settings.isolation());
-    findings.push(settings.encryption(link.is_local()));
-    let tables = link.run(PROBE_TABLES, &[], Stake::Reading).await?;
+    findings.push(settings.encryption(connection.is_local()));
+    let tables = connection.run(PROBE_TABLES, &[], Stake::Reading).await?;
     findings.push(logged(&tables)?);
-    findings.push(creators(&link.run(PROBE_CREATORS, &[], Stake::Reading).await?)?);
-    findings.push(homes(&home::all(link).await?));
+    findings.push(creators(&connection.run(PROBE_CREATORS, &[], Stake::Reading).await?)?);
+    findings.push(homes(&schema_choice::all(connection).await?));
     findings.push(fence(&settings));
-    findings.push(clock_difference(link).await?);
-    findings.push(push(link, ringer).await);
+    findings.push(clock_difference(connection).await?);
+    findings.push(push(connection, notifier).await);
     let lacking = lacking(&tables)?;
     let renewals = if server.is_read_only || !lacking.is_empty() {
         let why = match server.is_read_only {
@@ -42,11 +46,11 @@ pub(super) async fn run(link: &mut Link, server: &Server, ringer: &Ringer) -> Re
         findings.push(finding(Severity::Warning, "permission", message));
         Vec::new()
     } else {
-        let renewals = renewals(link).await?;
+        let renewals = renewals(connection).await?;
         findings.push(latency(&renewals));
         renewals
     };
-    Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals, findings, surveyed: None })
+    Ok(Probe { product: format!("PostgreSQL {}", server.version), renewals, findings, latencies: None })
 }
 
 /// What the server says of itself.
@@ -67,20 +71,20 @@ struct Settings {
 }
 
 impl Settings {
-    async fn read(link: &mut Link) -> Result<Self, Fault> {
-        let timeline = match link.run(super::statements::TIMELINE, &[], Stake::Reading).await {
+    async fn read(connection: &mut Connection) -> Result<Self, Fault> {
+        let timeline = match connection.run(super::statements::TIMELINE, &[], Stake::Reading).await {
             Ok(rows) => rows.first().map(|row| row.try_get(0)).transpose()?,
             Err(fault) if fault.code().is_some() => None,
             Err(fault) => return Err(fault),
         };
-        let rows = link.run(PROBE_SETTINGS, &[], Stake::Reading).await?;
+        let rows = connection.run(PROBE_SETTINGS, &[], Stake::Reading).await?;
         let row = rows.first().ok_or(Fault::Damaged("the answer about the server"))?;
         let (database, user): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let shown = |text: &str| primacy_core::ids::escape(text);
         Ok(Self {
             place: format!(
                 "the tables are in schema {} of database {}, and this user is {}",
-                link.schema(),
+                connection.schema(),
                 shown(&database),
                 shown(&user)
             ),
@@ -277,7 +281,7 @@ fn homes(homes: &[String]) -> Finding {
     let message = format!(
         "schemas {} of this database hold tables of primacy each: candidates of one election that use different ones lead at \
          the same time. Give every candidate of an election the same ?schema=NAME, or drop the tables that nobody uses",
-        home::shown(homes)
+        schema_choice::shown(homes)
     );
     finding(Severity::Warning, CODE, message)
 }
@@ -293,7 +297,7 @@ fn lacking(tables: &[Row]) -> Result<Vec<String>, Fault> {
 }
 
 /// Nothing is decided by it, but people compare times of day.
-async fn clock_difference(link: &mut Link) -> Result<Finding, Fault> {
+async fn clock_difference(connection: &mut Connection) -> Result<Finding, Fault> {
     const MUCH: Duration = Duration::from_secs(30);
     let wall = || {
         #[expect(clippy::disallowed_methods, reason = "it only informs people")]
@@ -301,7 +305,7 @@ async fn clock_difference(link: &mut Link) -> Result<Finding, Fault> {
         now.unwrap_or_default()
     };
     let (start, before) = (clock::now(), wall());
-    let rows = link.run(PROBE_CLOCK, &[], Stake::Reading).await?;
+    let rows = connection.run(PROBE_CLOCK, &[], Stake::Reading).await?;
     let round_trip = clock::now().since(start);
     let row = rows.first().ok_or(Fault::Damaged("the answer about the clock"))?;
     let theirs = Duration::from_micros(u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0));
@@ -316,21 +320,21 @@ async fn clock_difference(link: &mut Link) -> Result<Finding, Fault> {
 }
 
 /// Behind a pooler that hands its connections around, notifications find nobody.
-async fn push(link: &mut Link, ringer: &Ringer) -> Finding {
+async fn push(connection: &mut Connection, notifier: &NotifierHandle) -> Finding {
     const CODE: &str = "push";
     const PATIENCE: Duration = Duration::from_secs(2);
-    let mut rings = ringer.subscribe();
+    let mut rings = notifier.subscribe();
     rings.mark_unchanged();
     let start = clock::now();
     let heard = async {
-        ringer.listen(link, Tidings::Everything).await.ok()?;
-        ringer.notify(link).await.ok()?;
+        notifier.listen(connection, Channel::Everything).await.ok()?;
+        notifier.notify(connection).await.ok()?;
         timeout(PATIENCE, rings.changed()).await.ok()?.ok()
     };
     let heard = heard.await;
     let took = clock::now().since(start);
     // Best effort: behind a pooler, somebody else's connection may listen now.
-    let _ = link.run_batch("UNLISTEN *", Stake::Reading).await;
+    let _ = connection.run_batch("UNLISTEN *", Stake::Reading).await;
     match heard {
         Some(()) => finding(Severity::Fine, CODE, format!("notifications arrive: heard one's own after {took:.1?}")),
         None => finding(
@@ -343,19 +347,19 @@ async fn push(link: &mut Link, ringer: &Ringer) -> Finding {
 }
 
 /// What a renewal costs: a durable change of one small row in one round trip.
-async fn renewals(link: &mut Link) -> Result<Vec<Duration>, Fault> {
+async fn renewals(connection: &mut Connection) -> Result<Vec<Duration>, Fault> {
     let id: [u8; 16] = rand::random();
     let mut taken = Vec::with_capacity(RENEWALS);
     // The first one finds nothing in the server's caches.
     for beat in 0..=RENEWALS as u64 {
         let start = clock::now();
-        link.run(PROBE_RENEW, &[id.as_slice().into(), beat.into()], Stake::Reading).await?;
+        connection.run(PROBE_RENEW, &[id.as_slice().into(), beat.into()], Stake::Reading).await?;
         if beat > 0 {
             taken.push(clock::now().since(start));
         }
     }
     // Also what a probe left that was killed.
-    link.run(PROBE_CLEAR, &[], Stake::Reading).await?;
+    connection.run(PROBE_CLEAR, &[], Stake::Reading).await?;
     taken.sort_unstable();
     Ok(taken)
 }

@@ -4,9 +4,9 @@ use tracing::debug;
 
 use super::super::{StoreError, UrlError};
 use super::about::{INSPECT, INSPECT_BARE, MISSING_GRANTS};
-use super::fault::{Fault, Stake};
-use super::home::{self, Home};
-use super::link::{Link, Purpose};
+use super::connection::{Connection, Purpose};
+use super::errors::{Fault, Stake};
+use super::schema_choice::{self, SchemaChoice};
 use crate::qualified::Schema;
 
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
@@ -85,7 +85,7 @@ const REGISTER_TABLES: &str = r#"
 CREATE TABLE {}.primacy_registers (
     version      integer      PRIMARY KEY
 );
--- What the processes of an election share. Whoever joins, leaves or evicts locks this row.
+-- What the processes of an election share. A process that joins, leaves or evicts locks this row.
 CREATE TABLE {}.primacy_round (
     election     {text}       COLLATE pg_catalog."C" PRIMARY KEY,
     max_id       bigint       NOT NULL CHECK (max_id {>=} 0),
@@ -145,7 +145,7 @@ const LOCK: i64 = u32::from_be_bytes(*b"prmc") as i64;
 /// tables is not the right to create functions.
 const FENCE: &str = include_str!("fence.sql");
 
-/// Creates everything or nothing, once, whoever else does the same at this moment: a block is one transaction, and
+/// Creates everything or nothing, once, even if others do the same at this moment: a block is one transaction, and
 /// what others created is seen after the lock. An advisory lock does not make a session read what others have changed
 /// in the catalog; a lock on a relation does, so one is read in between.
 fn creation_of(tables: &str, table: &str, version: i32) -> String {
@@ -182,14 +182,14 @@ fn unattended_creation() -> String {
 RAISE EXCEPTION USING ERRCODE = '{ELSEWHERE}', MESSAGE = 'another schema has tables of primacy';
 END IF;
 ",
-        homes = home::HOMES
+        homes = schema_choice::HOMES
     );
     let creation = creation_after(&refusal, TABLES, "primacy_schema", VERSION);
     format!("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{creation}")
 }
 
-/// From the version before, once: whoever waits is of the rank without preferences. Whoever runs with the old tables goes on.
-/// It does not wait for long for whoever holds the table: all looks would wait behind it.
+/// From the version before, once: a candidate that waits is of the rank without preferences. One that runs with the old
+/// tables goes on. It does not wait for long for the one that holds the table: all looks would wait behind it.
 fn migration() -> String {
     format!(
         "DO $primacy$ BEGIN
@@ -278,21 +278,21 @@ pub(super) struct Server {
 }
 
 /// Looks at the server, and for the schema of the tables if it is not known yet. Changes nothing.
-pub(super) async fn inspect(link: &mut Link) -> Result<Server, StoreError> {
+pub(super) async fn inspect(connection: &mut Connection) -> Result<Server, StoreError> {
     let (mut has_home, mut bare) = (true, false);
-    if link.schema_is_open() {
-        match home::find(link).await? {
-            Home::Found(schema) => link.use_schema(schema),
-            Home::Nowhere(schema) => {
+    if connection.schema_is_open() {
+        match schema_choice::find(connection).await? {
+            SchemaChoice::Found(schema) => connection.use_schema(schema),
+            SchemaChoice::Nowhere(schema) => {
                 (has_home, bare) = (schema.is_some(), true);
-                schema.into_iter().for_each(|schema| link.use_schema(schema));
+                schema.into_iter().for_each(|schema| connection.use_schema(schema));
             }
         }
     }
-    let rows = match link.run(if bare { INSPECT_BARE } else { INSPECT }, &[], Stake::Reading).await {
+    let rows = match connection.run(if bare { INSPECT_BARE } else { INSPECT }, &[], Stake::Reading).await {
         Err(fault) if fault.is_missing_table() => {
             bare = true;
-            link.run(INSPECT_BARE, &[], Stake::Reading).await
+            connection.run(INSPECT_BARE, &[], Stake::Reading).await
         }
         other => other,
     };
@@ -312,8 +312,8 @@ pub(super) async fn inspect(link: &mut Link) -> Result<Server, StoreError> {
         })
     });
     match server {
-        Err(fault) if fault.code() == Some(LACKS_RIGHT) => Err(refused(link, fault).await),
-        server => server.map_err(|fault| fault.meaning(link.shown(), Stake::Reading)),
+        Err(fault) if fault.code() == Some(LACKS_RIGHT) => Err(refused(connection, fault).await),
+        server => server.map_err(|fault| fault.meaning(connection.shown(), Stake::Reading)),
     }
 }
 
@@ -321,16 +321,18 @@ pub(super) async fn inspect(link: &mut Link) -> Result<Server, StoreError> {
 pub(super) const LACKS_RIGHT: &str = "42501";
 
 /// What has to be granted to a user who may not even read the version.
-async fn refused(link: &mut Link, fault: Fault) -> StoreError {
-    let read = link.run(MISSING_GRANTS, &[], Stake::Reading).await;
+async fn refused(connection: &mut Connection, fault: Fault) -> StoreError {
+    let read = connection.run(MISSING_GRANTS, &[], Stake::Reading).await;
     let grants = match read.map(|rows| rows.first().and_then(|row| row.try_get::<_, Option<String>>(0).ok().flatten()))
     {
         Ok(Some(grants)) => grants,
-        Ok(None) => return fault.meaning(link.shown(), Stake::Reading),
+        Ok(None) => return fault.meaning(connection.shown(), Stake::Reading),
         // It may not look into the schema.
-        Err(_) => format!("GRANT USAGE ON SCHEMA \"{}\" and what the end of `primacy schema` shows", link.schema()),
+        Err(_) => {
+            format!("GRANT USAGE ON SCHEMA \"{}\" and what the end of `primacy schema` shows", connection.schema())
+        }
     };
-    let shown = link.shown();
+    let shown = connection.shown();
     StoreError::Unusable(format!("{shown}: {LACKS_RIGHTS}: {grants} (to watch, SELECT is enough)"))
 }
 
@@ -392,65 +394,65 @@ pub(super) const STANDBY: &str =
 
 /// Creates the tables where there are none, or brings those of version 1 to this version, if nobody does it first. `false` if
 /// there was nothing to do.
-pub(super) async fn create_or_migrate(link: &mut Link, server: &Server) -> Result<bool, StoreError> {
+pub(super) async fn create_or_migrate(connection: &mut Connection, server: &Server) -> Result<bool, StoreError> {
     match server.tables {
-        None => create(link, server).await?,
-        Some(Some(OLDER)) => create_tables(link, &migration()).await?,
+        None => create(connection, server).await?,
+        Some(Some(OLDER)) => create_tables(connection, &migration()).await?,
         Some(_) => return Ok(false),
     }
     Ok(true)
 }
 
-async fn create(link: &mut Link, server: &Server) -> Result<(), StoreError> {
+async fn create(connection: &mut Connection, server: &Server) -> Result<(), StoreError> {
     if !server.has_home {
         return Err(StoreError::Unusable(format!(
             "{}: there are no tables of primacy, and this user may not create them in the schemas of its search_path; \
              let an administrator run the SQL that `primacy schema` prints, or add schema=NAME to the URL",
-            link.shown()
+            connection.shown()
         )));
     }
-    create_tables(link, &unattended_creation()).await?;
-    if let Err(fault) = link.run_batch(FENCE, Stake::Reading).await {
+    create_tables(connection, &unattended_creation()).await?;
+    if let Err(fault) = connection.run_batch(FENCE, Stake::Reading).await {
         debug!(?fault, "the function primacy_fence could not be created; the store works without it");
     }
     Ok(())
 }
 
-async fn create_tables(link: &mut Link, creation: &str) -> Result<(), StoreError> {
-    let Err(fault) = link.run_batch(creation, Stake::Reading).await else { return Ok(()) };
+async fn create_tables(connection: &mut Connection, creation: &str) -> Result<(), StoreError> {
+    let Err(fault) = connection.run_batch(creation, Stake::Reading).await else { return Ok(()) };
     if fault.code() == Some("3F000") {
-        let (shown, schema) = (link.shown(), link.schema());
+        let (shown, schema) = (connection.shown(), connection.schema());
         return Err(StoreError::Unusable(format!("{shown}: there is no schema {schema}; create it")));
     }
     if fault.code() == Some(ELSEWHERE) {
-        return Err(elsewhere(link).await);
+        return Err(elsewhere(connection).await);
     }
     let lacks_right = fault.code() == Some("42501");
-    let error = fault.meaning(link.shown(), Stake::Reading);
+    let error = fault.meaning(connection.shown(), Stake::Reading);
     if !lacks_right {
         return Err(error);
     }
     Err(StoreError::Unusable(format!(
         "{}: the tables are missing or old in schema {schema}, and this user may not make them; let an administrator \
          run the SQL that `primacy schema postgres --schema {schema}` prints ({error})",
-        link.shown(),
-        schema = link.schema()
+        connection.shown(),
+        schema = connection.schema()
     )))
 }
 
 /// Why no tables are made in the schema of this connection.
-async fn elsewhere(link: &mut Link) -> StoreError {
-    let homes = match home::all(link).await {
+async fn elsewhere(connection: &mut Connection) -> StoreError {
+    let homes = match schema_choice::all(connection).await {
         Ok(homes) => homes,
-        Err(fault) => return fault.meaning(link.shown(), Stake::Reading),
+        Err(fault) => return fault.meaning(connection.shown(), Stake::Reading),
     };
-    let others = home::shown(&homes);
+    let others = schema_choice::shown(&homes);
     StoreError::Unusable(format!(
         "{}: tables of primacy are in schema {others} of this database, so none are made in schema {schema}: candidates that use \
          different ones lead at the same time. Use ?schema={other} in the URL of every candidate, or, where a second set of \
          elections is meant, let an administrator run the SQL that `primacy schema postgres --schema {schema}` prints",
-        link.shown(),
-        schema = link.schema(),
+        connection.shown(),
+        schema = connection.schema(),
         other = if homes.len() == 1 { &others } else { "NAME" },
     ))
 }
@@ -482,12 +484,12 @@ impl Registers {
 const INSPECT_REGISTERS: &str = "SELECT {max}(version) FROM {}.primacy_registers";
 
 /// Sees to it that the tables of the `registers` protocol are there, and of the version that is known.
-pub(super) async fn open_registers(link: &mut Link) -> Result<(), StoreError> {
-    let rows = match link.run(INSPECT_REGISTERS, &[], Stake::Reading).await {
+pub(super) async fn open_registers(connection: &mut Connection) -> Result<(), StoreError> {
+    let rows = match connection.run(INSPECT_REGISTERS, &[], Stake::Reading).await {
         Err(fault) if fault.is_missing_table() => {
-            create_tables(link, &creation_of_registers()).await?;
-            // Whoever came first may have made another version.
-            link.run(INSPECT_REGISTERS, &[], Stake::Reading).await
+            create_tables(connection, &creation_of_registers()).await?;
+            // The one that came first may have made another version.
+            connection.run(INSPECT_REGISTERS, &[], Stake::Reading).await
         }
         other => other,
     };
@@ -495,6 +497,6 @@ pub(super) async fn open_registers(link: &mut Link) -> Result<(), StoreError> {
         let row = rows.first().ok_or(Fault::Damaged("the answer to a question"))?;
         Ok(row.try_get(0)?)
     });
-    let version = version.map_err(|fault| fault.meaning(link.shown(), Stake::Reading))?;
-    Registers { version }.check(link.shown())
+    let version = version.map_err(|fault| fault.meaning(connection.shown(), Stake::Reading))?;
+    Registers { version }.check(connection.shown())
 }

@@ -7,17 +7,18 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tracing::debug;
 
-use super::super::unannounced::Unannounced;
+use super::super::announcement_failure::AnnouncementFailure;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
     Version,
 };
-use super::bell::{Bells, Ringer, Tidings};
-use super::fault::{Fault, Stake};
-use super::link::{Dialer, Link, Purpose};
+use super::connection::{Connection, Purpose};
+use super::dialer::Dialer;
+use super::errors::{Fault, Stake};
+use super::notifier::{Channel, NotifierHandle, Notifiers};
 use super::parameter::Parameter;
 use super::schema::Server;
-use super::{rows, schema, statements};
+use super::{records, schema, statements};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{Renewal, TokensUsedUp};
 use primacy_core::lease::wait_queue;
@@ -41,36 +42,36 @@ const SILENT_AFTER_LOCK: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct PostgresSession {
     dialer: Arc<Dialer>,
-    link: Link,
-    ringer: Ringer,
+    connection: Connection,
+    notifier: NotifierHandle,
     election: ElectionName,
     me: Holder,
     has_timeline: bool,
     /// The holder's lease as it was last seen.
     lease: Option<Duration>,
     announced_at: Option<Instant>,
-    unannounced: Unannounced,
+    announcement_failure: AnnouncementFailure,
 }
 
 impl PostgresSession {
     pub(super) async fn open(
         dialer: &Arc<Dialer>,
-        bells: &Bells,
+        notifiers: &Notifiers,
         election: &ElectionName,
         me: &Holder,
     ) -> Result<Self, StoreError> {
-        let ringer = bells.of(election);
-        let (link, has_timeline) = connect(dialer, &ringer).await?;
+        let notifier = notifiers.of(election);
+        let (connection, has_timeline) = connect(dialer, &notifier).await?;
         Ok(Self {
             dialer: Arc::clone(dialer),
-            link,
-            ringer,
+            connection,
+            notifier,
             election: election.clone(),
             me: me.clone(),
             has_timeline,
             lease: None,
             announced_at: None,
-            unannounced: Unannounced::default(),
+            announcement_failure: AnnouncementFailure::default(),
         })
     }
 
@@ -83,34 +84,34 @@ impl PostgresSession {
             Request::Look { announce: None } => self.look().await.map(Reply::Seen),
             Request::Look { announce: Some(said) } => self.look_and_announce(&said).await.map(Reply::Seen),
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, &holder, lease).await,
-            Request::Renew { id, version, lease, fulfilled } => {
-                self.renew(Renewal { id, version, lease, fulfilled }).await
+            Request::Renew { id, version, lease, completed_order } => {
+                self.renew(Renewal { id, version, lease, completed_order }).await
             }
             Request::Release { id, version, reason } => self.release(id, version, &reason).await,
             Request::Leave => self.leave().await,
         };
-        taken.map_err(|fault| fault.meaning(self.link.shown(), stake))
+        taken.map_err(|fault| fault.meaning(self.connection.shown(), stake))
     }
 
     async fn look(&mut self) -> Result<Sighting, Fault> {
         let parameters = [self.election.as_str().into(), self.me.id.into()];
-        let rows = self.link.run_often(statements::LOOK, &parameters, Stake::Reading).await?;
-        let sighting = rows::sighting(&rows)?;
+        let rows = self.connection.run_often(statements::LOOK, &parameters, Stake::Reading).await?;
+        let sighting = records::sighting(&rows)?;
         self.note(&sighting).await;
         Ok(sighting)
     }
 
     async fn note(&mut self, sighting: &Sighting) {
         self.lease = sighting.record.as_ref().map(|record| record.lease);
-        let wish = sighting.record.as_ref().and_then(|record| record.wish.as_ref());
-        let is_named = wish.is_some_and(|wish| wish.names(self.me.id, &self.me.label));
+        let handover = sighting.record.as_ref().and_then(|record| record.handover.as_ref());
+        let is_named = handover.is_some_and(|handover| handover.names(self.me.id, &self.me.label));
         let is_near = is_named || sighting.standing.ahead < HEARERS;
-        self.hear(if is_near || self.ringer.has_many() { Tidings::Everything } else { Tidings::Promotions }).await;
+        self.hear(if is_near || self.notifier.has_many() { Channel::Everything } else { Channel::Promotions }).await;
     }
 
-    async fn hear(&mut self, wanted: Tidings) {
-        if self.link.hears().is_some_and(|heard| heard != wanted)
-            && let Err(fault) = self.ringer.listen(&mut self.link, wanted).await
+    async fn hear(&mut self, wanted: Channel) {
+        if self.connection.hears().is_some_and(|heard| heard != wanted)
+            && let Err(fault) = self.notifier.listen(&mut self.connection, wanted).await
         {
             debug!(?fault, "what this connection listens to could not be changed");
         }
@@ -122,7 +123,7 @@ impl PostgresSession {
             return self.look().await;
         }
         // It may have to be prepared first.
-        let patience = announcement_patience(self.lease) + self.link.quickest() * 2;
+        let patience = announcement_patience(self.lease) + self.connection.quickest() * 2;
         let since_last = self.announced_at.map(|at| clock::now().since(at));
         let (note, rank) = (said.why.to_string(), said.rank.to_bytes());
         let parameters = [
@@ -134,25 +135,25 @@ impl PostgresSession {
             wait_queue::fresh_for(self.lease, since_last).into(),
             rank.as_slice().into(),
         ];
-        let announcing = self.link.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
+        let announcing = self.connection.run_often(statements::ANNOUNCE, &parameters, Stake::Reading);
         match timeout(patience, announcing).await {
             Ok(Ok(rows)) => {
                 self.announced_at = Some(clock::now());
-                self.unannounced.end();
-                let sighting = rows::sighting(&rows)?;
+                self.announcement_failure.end();
+                let sighting = records::sighting(&rows)?;
                 self.note(&sighting).await;
                 return Ok(sighting);
             }
             // A right that was taken away does not come back by itself.
             Ok(Err(fault)) if matches!(fault.code(), None | Some(schema::LACKS_RIGHT)) => return Err(fault),
             Ok(Err(fault)) => {
-                self.unannounced.tell(&self.election, &fault.meaning(self.link.shown(), Stake::Reading));
+                self.announcement_failure.tell(&self.election, &fault.meaning(self.connection.shown(), Stake::Reading));
             }
             Err(_) => {
                 debug!("the announcement of the candidate is held up; looking without it over another connection");
                 // On a long way there may be no time for that in this call: the next one is not held up again.
                 self.dialer.be_silent_until(clock::now() + SILENT_AFTER_LOCK);
-                self.link = connect(&self.dialer, &self.ringer).await?.0;
+                self.connection = connect(&self.dialer, &self.notifier).await?.0;
                 self.dialer.be_silent_until(Instant::ZERO);
             }
         }
@@ -167,7 +168,7 @@ impl PostgresSession {
         lease: Duration,
     ) -> Result<Reply, Fault> {
         // A leader has to hear of every order.
-        self.hear(Tidings::Everything).await;
+        self.hear(Channel::Everything).await;
         let mut parameters: Vec<Parameter<'_>> = vec![
             self.election.as_str().into(),
             floor.get().into(),
@@ -176,8 +177,8 @@ impl PostgresSession {
             holder.data.as_bytes().into(),
             lease.into(),
         ];
-        if let Some(Expectation { version, intent }) = expect {
-            parameters.extend([version.token.get().into(), version.beat.into(), intent.into()]);
+        if let Some(Expectation { version, order_number }) = expect {
+            parameters.extend([version.token.get().into(), version.beat.into(), order_number.into()]);
         }
         let statement = match (expect.is_some(), self.has_timeline) {
             (true, true) => statements::ACQUIRE,
@@ -185,7 +186,7 @@ impl PostgresSession {
             (false, true) => statements::ACQUIRE_FIRST,
             (false, false) => statements::ACQUIRE_FIRST_WITHOUT_EPOCH,
         };
-        let rows = match self.link.run(statement, &parameters, Stake::Writing).await {
+        let rows = match self.connection.run(statement, &parameters, Stake::Writing).await {
             // Somebody else made or raised the row after this statement had begun; it was rolled back.
             Err(fault) if matches!(fault.code(), Some("23505" | "22012")) => Vec::new(),
             other => other?,
@@ -202,16 +203,16 @@ impl PostgresSession {
     }
 
     async fn renew(&mut self, renewal: Renewal) -> Result<Reply, Fault> {
-        let Renewal { id, version, lease, fulfilled } = renewal;
+        let Renewal { id, version, lease, completed_order } = renewal;
         let parameters = [
             self.election.as_str().into(),
             id.into(),
             version.token.get().into(),
             version.beat.into(),
-            fulfilled.into(),
+            completed_order.into(),
             lease.into(),
         ];
-        let rows = self.link.run(statements::RENEW, &parameters, Stake::Writing).await?;
+        let rows = self.connection.run(statements::RENEW, &parameters, Stake::Writing).await?;
         self.applied_or_conflict(&rows).await
     }
 
@@ -223,7 +224,7 @@ impl PostgresSession {
             version.beat.into(),
             reason.word().into(),
         ];
-        let rows = self.link.run(statements::RELEASE, &parameters, Stake::Writing).await?;
+        let rows = self.connection.run(statements::RELEASE, &parameters, Stake::Writing).await?;
         self.applied_or_conflict(&rows).await
     }
 
@@ -235,14 +236,14 @@ impl PostgresSession {
     }
 
     fn applied(&mut self, row: &Row) -> Result<Reply, Fault> {
-        let record = rows::record(row, 0)?;
+        let record = records::record(row, 0)?;
         self.lease = Some(record.lease);
         Ok(Reply::Applied(record))
     }
 
     async fn leave(&mut self) -> Result<Reply, Fault> {
         let parameters = [self.election.as_str().into(), self.me.id.into()];
-        self.link.run(statements::LEAVE, &parameters, Stake::Writing).await?;
+        self.connection.run(statements::LEAVE, &parameters, Stake::Writing).await?;
         Ok(Reply::Left)
     }
 }
@@ -254,29 +255,29 @@ impl Session for PostgresSession {
 }
 
 /// A connection on which everything is as it must be, and which listens if it can.
-async fn connect(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, bool), StoreError> {
-    let (mut link, server) = stand(dialer, ringer).await?;
-    if dialer.place().push
-        && link.hears().is_none()
-        && let Err(fault) = ringer.listen(&mut link, Tidings::Everything).await
+async fn connect(dialer: &Arc<Dialer>, notifier: &NotifierHandle) -> Result<(Connection, bool), StoreError> {
+    let (mut connection, server) = stand(dialer, notifier).await?;
+    if dialer.url().push
+        && connection.hears().is_none()
+        && let Err(fault) = notifier.listen(&mut connection, Channel::Everything).await
     {
         debug!(?fault, "no notifications on this connection; the store is polled");
     }
-    Ok((link, server.has_timeline))
+    Ok((connection, server.has_timeline))
 }
 
 /// A connection to a server that takes writes, with the tables that elections need.
-pub(super) async fn stand(dialer: &Arc<Dialer>, ringer: &Ringer) -> Result<(Link, Server), StoreError> {
-    let (mut link, server) = dialer.dial(Purpose::Stand, ringer.clone()).await?;
-    if schema::create_or_migrate(&mut link, &server).await? {
+pub(super) async fn stand(dialer: &Arc<Dialer>, notifier: &NotifierHandle) -> Result<(Connection, Server), StoreError> {
+    let (mut connection, server) = dialer.dial(Purpose::Stand, notifier.clone()).await?;
+    if schema::create_or_migrate(&mut connection, &server).await? {
         // Who came first may have made another version, or tables in another schema.
-        link.reopen_schema(dialer);
-        let made = schema::inspect(&mut link).await?;
-        made.check_tables(link.shown())?;
+        connection.reopen_schema(dialer.schema_is_open());
+        let made = schema::inspect(&mut connection).await?;
+        made.check_tables(connection.shown())?;
         if made.tables.is_none() {
-            return Err(StoreError::Unusable(format!("{}: primacy_schema is not primacy's table", link.shown())));
+            return Err(StoreError::Unusable(format!("{}: primacy_schema is not primacy's table", connection.shown())));
         }
-        dialer.settle(&link);
+        dialer.settle(&connection);
     }
-    Ok((link, server))
+    Ok((connection, server))
 }

@@ -12,7 +12,7 @@
 //! everything: it costs a retry.
 //!
 //! Locks are taken in one order everywhere: fence row, lease row, terms. Renewals take the lease row alone. Announcements
-//! are locked by announcing and leaving only: whoever locks their table is in no other step's way.
+//! are locked by announcing and leaving only: one that locks their table is in no other step's way.
 
 /// The columns of a record, in the order in which `rows` reads them.
 macro_rules! record {
@@ -57,7 +57,8 @@ macro_rules! durable {
 }
 pub(super) use durable;
 
-/// Tells whoever listens to the election in `$1`. Delivered with the commit. A digest, since a channel has a short name.
+/// Tells those that listen to the election in `$1`. Delivered with the commit. A digest, since a channel has a short
+/// name.
 macro_rules! channel {
     () => {
         "'primacy_' {||} {left}({encode}({sha256}({convert_to}($1::{text}, 'UTF8')), 'hex'), 32)"
@@ -120,8 +121,8 @@ macro_rules! newest_terms {
 }
 
 /// Whether the announcement `$of` is from before its candidate's own grant: it waits no more. The grant leaves it in
-/// place, since deleting it would wait for whoever locks the table. `$e`: the lease row. Of many at once, `waiting!` tells it
-/// in one pass.
+/// place, since deleting it would wait for one that locks the table. `$e`: the lease row. Of many at once, `waiting!`
+/// tells it in one pass.
 macro_rules! has_led_since {
     ($of:literal, $e:literal) => {
         concat!(
@@ -473,7 +474,7 @@ pub(super) const ELECTIONS: &str =
 /// who has led last by the marker in the history, and `$5` that one's label.
 ///
 /// 1. `fence` locks the fence row, and waits for the fenced transactions in flight; a grant locks it first, too.
-/// 2. `gone` deletes the record that was judged, or finds that there is none still. Whoever renews or takes the lease
+/// 2. `gone` deletes the record that was judged, or finds that there is none still. One that renews or takes the lease
 ///    meanwhile defeats it, or finds no record.
 /// 3. `raised` writes the fence row, and `marked` a term of nobody, so that this is known to have been done on purpose.
 macro_rules! forget {
@@ -526,7 +527,7 @@ pub(super) const HISTORY: &str = "SELECT t.token, t.id, t.label, \
 /// What to listen to: `$1` election. Names on a channel are harmless to anyone: letters and digits.
 pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
 
-/// Tells whoever listens, and changes nothing: `$1` election.
+/// Tells those that listen, and changes nothing: `$1` election.
 pub(super) const NOTIFY: &str = concat!("SELECT ", notify!());
 
 /// The server's timeline.
@@ -546,18 +547,19 @@ pub(super) const PROBE_CLEAR: &str = "DELETE FROM {}.primacy_probe";
 
 #[cfg(test)]
 mod tests {
-    use super::super::link::{Dialer, Purpose};
-    use super::super::place::Place;
-    use super::super::{Bells, fault::Stake};
+    use super::super::connection::Purpose;
+    use super::super::dialer::Dialer;
+    use super::super::url::StoreUrl;
+    use super::super::{Notifiers, errors::Stake};
     use super::*;
     use crate::{ElectionName, Token};
     use std::sync::Arc;
 
     #[tokio::test]
     async fn the_servers_next_token_is_ours() {
-        let place = Place::parse(&primacy_servers::postgres_url()).expect("valid");
-        let ringer = Bells::default().of(&ElectionName::new("e").expect("valid"));
-        let (mut link, _) = Arc::new(Dialer::new(place)).dial(Purpose::Watch, ringer).await.expect("connects");
+        let url = StoreUrl::parse(&primacy_servers::postgres_url()).expect("valid");
+        let notifier = Notifiers::default().of(&ElectionName::new("e").expect("valid"));
+        let (mut connection, _) = Arc::new(Dialer::new(url)).dial(Purpose::Watch, notifier).await.expect("connects");
         let counter = (1 << 40) - 1;
         let highest = (1 << 23) - 1;
         let epochs = [0, 1, 2, highest - 1, highest];
@@ -571,7 +573,7 @@ mod tests {
         for token in tokens {
             for epoch in epochs {
                 let parameters = [token.get().into(), u64::from(epoch).into()];
-                let rows = link.run(NEXT_TOKEN, &parameters, Stake::Reading).await.expect("answers");
+                let rows = connection.run(NEXT_TOKEN, &parameters, Stake::Reading).await.expect("answers");
                 let next: i64 = rows[0].get(0);
                 assert_eq!(u64::try_from(next), Ok(token.next(epoch).get()), "after {token} in epoch {epoch}");
             }

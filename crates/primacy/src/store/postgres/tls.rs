@@ -15,7 +15,7 @@ mod present {
     use rustls::{ClientConfig, RootCertStore};
     use tokio_postgres_rustls::MakeRustlsConnect;
 
-    use super::super::place::Tls;
+    use super::super::url::Tls;
 
     /// Whom to trust, and who we are. The files are read for each connection, since certificates are renewed.
     pub(in super::super) struct Authorities;
@@ -71,7 +71,7 @@ mod present {
 mod absent {
     use tokio_postgres::NoTls;
 
-    use super::super::place::Tls;
+    use super::super::url::Tls;
 
     /// Nobody is trusted.
     pub(in super::super) struct Authorities;

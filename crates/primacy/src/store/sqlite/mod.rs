@@ -1,31 +1,31 @@
 //! The embedded store: one SQLite file, for any number of processes of one host.
 //!
-//! How each step is linearizable and durable: `docs/design/sqlite.md`.
+//! The design page on SQLite says how each step is linearizable and durable.
 
-mod board;
-mod db;
-mod desk;
-mod fault;
-mod glance;
+mod admin;
+mod connection;
+mod errors;
+mod hint_poller;
+mod hints;
 mod host;
-mod place;
+mod member_statements;
+mod members;
 mod probe;
-mod registers;
-mod registry;
-mod rows;
+mod records;
 mod schema;
 mod session;
+mod url;
 mod worker;
 
 use tracing::debug;
 
-use super::{BoxFuture, Desk, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
+use super::{Admin, BoxFuture, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
-use board::Board;
-use desk::SqliteDesk;
-use place::Place;
-use registry::SqliteRegistry;
+use admin::SqliteAdmin;
+use hints::HintFile;
+use members::SqliteRegistry;
 use session::SqliteSession;
+use url::DatabaseFile;
 
 /// A SQLite file as a store.
 ///
@@ -43,7 +43,7 @@ use session::SqliteSession;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    place: Place,
+    file: DatabaseFile,
 }
 
 impl SqliteStore {
@@ -53,13 +53,13 @@ impl SqliteStore {
     /// # Errors
     /// When this is not the path of a file.
     pub fn at(path: &str) -> Result<Self, UrlError> {
-        Ok(Self { place: Place::parse(path)? })
+        Ok(Self { file: DatabaseFile::parse(path)? })
     }
 }
 
 impl Store for SqliteStore {
     fn location(&self) -> String {
-        self.place.url()
+        self.file.url()
     }
 
     fn session<'a>(
@@ -68,31 +68,31 @@ impl Store for SqliteStore {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let session = SqliteSession::open(&self.place, election, candidate).await?;
+            let session = SqliteSession::open(&self.file, election, candidate).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
 
     fn registry<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Registry>, StoreError>> {
         Box::pin(async move {
-            let registry = SqliteRegistry::open(&self.place, election).await?;
+            let registry = SqliteRegistry::open(&self.file, election).await?;
             Ok(Box::new(registry) as Box<dyn Registry>)
         })
     }
 
-    fn desk(&self) -> BoxFuture<'_, Result<Box<dyn Desk>, StoreError>> {
-        Box::pin(async move { Ok(Box::new(SqliteDesk::open(&self.place).await?) as Box<dyn Desk>) })
+    fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
+        Box::pin(async move { Ok(Box::new(SqliteAdmin::open(&self.file).await?) as Box<dyn Admin>) })
     }
 
     /// Needs a tokio runtime with I/O and time. Where the kernel gives no notifications, a file is glanced at instead.
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            let board = Board::of(self.place.path(), election);
-            Ok(match board.clone().watch() {
+            let hint_file = HintFile::of(self.file.path(), election);
+            Ok(match hint_file.clone().watch() {
                 Ok(hints) => Box::new(hints) as Box<dyn Hints>,
                 Err(error) => {
                     debug!(%error, "no notifications from the kernel; the hint file is glanced at instead");
-                    Box::new(board.glances())
+                    Box::new(hint_file.poller())
                 }
             })
         })

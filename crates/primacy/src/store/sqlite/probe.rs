@@ -7,14 +7,14 @@ use rusqlite::params;
 
 use super::super::findings::{RENEWALS, finding, latency};
 use super::super::{Finding, Probe, Severity, StoreError};
-use super::board::Board;
-use super::db::{Db, Durability, End};
-use super::place::{FileSystem, OVERLAY};
+use super::connection::{Db, Durability, End};
+use super::hints::HintFile;
+use super::url::{FileSystem, OVERLAY};
 use crate::clock;
 
 pub(super) fn run(db: &mut Db) -> Result<Probe, StoreError> {
     let mut findings = vec![file_system(db), space(db)];
-    if let Some(why) = Board::refusal(db.place.path()) {
+    if let Some(why) = HintFile::refusal(db.file.path()) {
         let message = format!(
             "the folder of hints beside the file is not used: {why}; waiting candidates only look now and then. Remove the folder"
         );
@@ -30,11 +30,11 @@ pub(super) fn run(db: &mut Db) -> Result<Probe, StoreError> {
         findings.push(latency(&renewals));
         renewals
     };
-    Ok(Probe { product: format!("SQLite {}", rusqlite::version()), renewals, findings, surveyed: None })
+    Ok(Probe { product: format!("SQLite {}", rusqlite::version()), renewals, findings, latencies: None })
 }
 
 fn file_system(db: &Db) -> Finding {
-    let kind = FileSystem::of(db.place.path());
+    let kind = FileSystem::of(db.file.path());
     const CODE: &str = "file-system";
     match (kind.is_local(), kind.name()) {
         (Err(why), _) => finding(Severity::Danger, CODE, why),
@@ -53,7 +53,7 @@ fn space(db: &Db) -> Finding {
     /// The log grows to about 4 MB before it is folded back.
     const ENOUGH: u64 = 64 << 20;
     const CODE: &str = "space";
-    match statvfs(db.place.path()) {
+    match statvfs(db.file.path()) {
         Ok(stat) => {
             let free = stat.blocks_available().saturating_mul(stat.fragment_size());
             let severity = if free < ENOUGH { Severity::Warning } else { Severity::Fine };

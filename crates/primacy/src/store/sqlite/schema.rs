@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::fault::Fault;
-use super::place::Place;
+use super::errors::Fault;
+use super::url::DatabaseFile;
 
 /// Marks a file as primacy's: `prmc`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"prmc");
@@ -11,7 +11,7 @@ const APPLICATION: i32 = i32::from_be_bytes(*b"prmc");
 /// The version of the tables below. A change of them takes a new number and a way to come from the old one.
 const VERSION: i32 = 2;
 
-/// From version 1, which knew no ranks: whoever waits is of that without preferences.
+/// From version 1, which knew no ranks: a candidate that waits is of that without preferences.
 const FROM_1: &str = "
 ALTER TABLE primacy_candidate ADD COLUMN rank BLOB NOT NULL
     DEFAULT x'8000000080000000800000008000000080000000800000008000000080000000' CHECK (length(rank) = 32);
@@ -72,8 +72,8 @@ CREATE TABLE primacy_probe (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// The version of the tables of the registers, which are there once a process has used them. Whoever knows none of them
-/// goes on working beside them.
+/// The version of the tables of the registers, which are there once a process has used them. A program that knows none
+/// of them goes on working beside them.
 const REGISTERS_VERSION: i32 = 1;
 
 /// A beat changes one row of `primacy_process`, and no index. `rank` is [`Rank::to_bytes`](primacy_core::select::Rank),
@@ -149,7 +149,7 @@ pub(super) enum Content {
 }
 
 /// Reads what the file is, and refuses what is not for this program. Changes nothing.
-pub(super) fn inspect(conn: &Connection, place: &Place) -> Result<Content, Fault> {
+pub(super) fn inspect(conn: &Connection, file: &DatabaseFile) -> Result<Content, Fault> {
     // Of one moment: another process may be creating the tables.
     let own = conn.is_autocommit();
     if own {
@@ -164,11 +164,11 @@ pub(super) fn inspect(conn: &Connection, place: &Place) -> Result<Content, Fault
         (0, 0, 0) => Ok(Content::Nothing),
         (APPLICATION, VERSION, 1..) => Ok(Content::Ours),
         (APPLICATION, 1, 1..) => Ok(Content::Older),
-        (APPLICATION, _, _) => Err(Fault::Said(place.unusable(format_args!(
+        (APPLICATION, _, _) => Err(Fault::Said(file.unusable(format_args!(
             "its tables are of version {version}, and this primacy knows version {VERSION}; {}",
             if version > VERSION { "use a newer primacy" } else { "move it away, or name another file" }
         )))),
-        _ => Err(Fault::Said(place.unusable(
+        _ => Err(Fault::Said(file.unusable(
             "this is the database of another program; primacy changes nothing in it. Give primacy a file of its own",
         ))),
     }
@@ -197,11 +197,11 @@ pub(super) fn migrate(conn: &Connection) -> Result<(), Fault> {
 }
 
 /// Whether the tables of the registers are there. Refuses those of another version.
-pub(super) fn has_registers(conn: &Connection, place: &Place) -> Result<bool, Fault> {
+pub(super) fn has_registers(conn: &Connection, file: &DatabaseFile) -> Result<bool, Fault> {
     match registers_version(conn)? {
         None => Ok(false),
         Some(REGISTERS_VERSION) => Ok(true),
-        Some(version) => Err(Fault::Said(place.unusable(format_args!(
+        Some(version) => Err(Fault::Said(file.unusable(format_args!(
             "its tables of the registers protocol are of version {version}, and this primacy knows version \
              {REGISTERS_VERSION}; use {}",
             if version > REGISTERS_VERSION { "a newer primacy" } else { "the lease protocol, or another file" }

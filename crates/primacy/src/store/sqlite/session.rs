@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::super::unannounced::Unannounced;
+use super::super::announcement_failure::AnnouncementFailure;
 use super::super::{
     Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing,
     StoreError, Version,
 };
-use super::board::Board;
-use super::db::{Db, Durability, End};
-use super::fault::Fault;
+use super::connection::{Db, Durability, End};
+use super::errors::Fault;
+use super::hints::HintFile;
 use super::host::Host;
-use super::place::Place;
-use super::rows::{self, Stamped, Stored};
+use super::records::{self, StampChange, StoredState};
+use super::url::DatabaseFile;
 use super::worker::{Abandoned, Worker, with_patience};
 use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{self, Renewal};
@@ -25,12 +25,12 @@ const ANNOUNCEMENT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A candidate's connection.
 #[derive(Debug)]
-pub(super) struct SqliteSession(Worker<Steps>);
+pub(super) struct SqliteSession(Worker<SessionState>);
 
 impl SqliteSession {
-    pub(super) async fn open(place: &Place, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
-        let (place, election, me) = (place.clone(), election.clone(), me.clone());
-        Worker::start(&place.stuck.clone(), move |abandoned| Steps::open(&place, election, me, abandoned))
+    pub(super) async fn open(file: &DatabaseFile, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
+        let (file, election, me) = (file.clone(), election.clone(), me.clone());
+        Worker::start(&file.stuck.clone(), move |abandoned| SessionState::open(&file, election, me, abandoned))
             .await
             .map(Self)
     }
@@ -43,20 +43,32 @@ impl Session for SqliteSession {
 }
 
 /// What the thread of a session owns.
-struct Steps {
+struct SessionState {
     db: Db,
     election: ElectionName,
     me: Holder,
-    board: Board,
+    hint_file: HintFile,
     announced_at: Option<Instant>,
-    unannounced: Unannounced,
+    announcement_failure: AnnouncementFailure,
 }
 
-impl Steps {
-    fn open(place: &Place, election: ElectionName, me: Holder, abandoned: &Abandoned) -> Result<Self, StoreError> {
-        let db = Db::create_writable(place, abandoned)?;
-        let board = Board::of(place.path(), &election);
-        Ok(Self { db, election, me, board, announced_at: None, unannounced: Unannounced::default() })
+impl SessionState {
+    fn open(
+        file: &DatabaseFile,
+        election: ElectionName,
+        me: Holder,
+        abandoned: &Abandoned,
+    ) -> Result<Self, StoreError> {
+        let db = Db::create_writable(file, abandoned)?;
+        let hint_file = HintFile::of(file.path(), &election);
+        Ok(Self {
+            db,
+            election,
+            me,
+            hint_file,
+            announced_at: None,
+            announcement_failure: AnnouncementFailure::default(),
+        })
     }
 
     fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
@@ -68,7 +80,9 @@ impl Steps {
                 self.look().map(Reply::Seen)
             }
             Request::Acquire { expect, floor, holder, lease } => self.acquire(expect, floor, holder, lease),
-            Request::Renew { id, version, lease, fulfilled } => self.renew(Renewal { id, version, lease, fulfilled }),
+            Request::Renew { id, version, lease, completed_order } => {
+                self.renew(Renewal { id, version, lease, completed_order })
+            }
             Request::Release { id, version, reason } => self.release(id, version, &reason),
             Request::Leave => self.leave(),
         }
@@ -77,15 +91,15 @@ impl Steps {
     fn look(&mut self) -> Result<Sighting, StoreError> {
         let (election, me, host) = (self.election.clone(), self.me.id, self.db.host);
         let sighting = |conn: &Connection| {
-            let stored = rows::load(conn, &election)?;
-            Ok((stored, rows::standing(conn, &election, me, &host)?))
+            let stored = records::load(conn, &election)?;
+            Ok((stored, records::standing(conn, &election, me, &host)?))
         };
         let (stored, standing) = self.db.read(sighting)?;
         Ok(self.sight(stored, standing))
     }
 
-    fn sight(&self, stored: Stored, standing: Standing) -> Sighting {
-        sight(&self.db, &self.board, stored, standing)
+    fn sight(&self, stored: StoredState, standing: Standing) -> Sighting {
+        sight(&self.db, &self.hint_file, stored, standing)
     }
 
     /// A store that cannot be written just now can still be looked at.
@@ -94,17 +108,17 @@ impl Steps {
         let since_last = self.announced_at.map(|at| clock::now().since(at));
         let written = with_patience(ANNOUNCEMENT_PATIENCE, || {
             self.db.write(Durability::Normal, |conn| {
-                let lease = rows::load(conn, &election)?.record().map(|record| record.lease);
+                let lease = records::load(conn, &election)?.record().map(|record| record.lease);
                 let fresh_for = wait_queue::fresh_for(lease, since_last);
-                rows::announce(conn, &election, &me, said, &host, fresh_for).map(End::Commit)
+                records::announce(conn, &election, &me, said, &host, fresh_for).map(End::Commit)
             })
         });
         match written {
             Ok(()) => {
                 self.announced_at = Some(clock::now());
-                self.unannounced.end();
+                self.announcement_failure.end();
             }
-            Err(error) => self.unannounced.tell(&self.election, &error),
+            Err(error) => self.announcement_failure.tell(&self.election, &error),
         }
     }
 
@@ -121,7 +135,7 @@ impl Steps {
             return Ok(Reply::Conflict(sighting));
         }
         // Opened before the lock is taken: what others may have put there must not keep it.
-        let memory = self.board.memory();
+        let memory = self.hint_file.memory();
         let beside = memory.remembered();
         let reply = self.change(|conn, stored, election, host| {
             let remembered = stored.remembered.max(beside);
@@ -131,11 +145,11 @@ impl Steps {
             else {
                 return Ok(None);
             };
-            if !rows::swap(conn, election, old, &new, host, Stamped::Granted)? {
+            if !records::swap(conn, election, old, &new, host, StampChange::Granted)? {
                 return Ok(None);
             }
-            rows::open_term(conn, election, old, &new, &holder)?;
-            rows::withdraw(conn, election, holder.id)?;
+            records::open_term(conn, election, old, &new, &holder)?;
+            records::withdraw(conn, election, holder.id)?;
             memory.remember(new.version.token);
             Ok(Some(new))
         })?;
@@ -146,7 +160,7 @@ impl Steps {
     fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
         self.change(|conn, stored, election, host| {
             let Some(new) = row::renew(stored.record(), &renewal) else { return Ok(None) };
-            let swapped = rows::swap(conn, election, stored.record(), &new, host, Stamped::Renewed)?;
+            let swapped = records::swap(conn, election, stored.record(), &new, host, StampChange::Renewed)?;
             Ok(swapped.then_some(new))
         })
     }
@@ -154,10 +168,10 @@ impl Steps {
     fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, StoreError> {
         let reply = self.change(|conn, stored, election, host| {
             let Some(new) = row::release(stored.record(), id, version) else { return Ok(None) };
-            if !rows::swap(conn, election, stored.record(), &new, host, Stamped::Neither)? {
+            if !records::swap(conn, election, stored.record(), &new, host, StampChange::Neither)? {
                 return Ok(None);
             }
-            rows::close_term(conn, election, new.version.token, reason.word())?;
+            records::close_term(conn, election, new.version.token, reason.word())?;
             Ok(Some(new))
         })?;
         self.ring_if_applied(&reply);
@@ -166,8 +180,8 @@ impl Steps {
 
     fn leave(&mut self) -> Result<Reply, StoreError> {
         let (election, me) = (self.election.clone(), self.me.id);
-        if self.db.read(|conn| rows::is_announced(conn, &election, me))? {
-            self.db.write(Durability::Normal, |conn| rows::withdraw(conn, &election, me).map(End::Commit))?;
+        if self.db.read(|conn| records::is_announced(conn, &election, me))? {
+            self.db.write(Durability::Normal, |conn| records::withdraw(conn, &election, me).map(End::Commit))?;
         }
         Ok(Reply::Left)
     }
@@ -175,15 +189,15 @@ impl Steps {
     /// Runs a durable transaction that either changes the row, or answers with what stands in it.
     fn change<F>(&mut self, change: F) -> Result<Reply, StoreError>
     where
-        F: FnOnce(&Connection, &Stored, &ElectionName, &Host) -> Result<Option<Record>, Fault>,
+        F: FnOnce(&Connection, &StoredState, &ElectionName, &Host) -> Result<Option<Record>, Fault>,
     {
         let (election, me, host) = (self.election.clone(), self.me.id, self.db.host);
         let changed = self.db.write(Durability::Full, |conn| {
-            let stored = rows::load(conn, &election)?;
+            let stored = records::load(conn, &election)?;
             match change(conn, &stored, &election, &host)? {
                 Some(record) => Ok(End::Commit(Ok(record))),
                 None => {
-                    let standing = rows::standing(conn, &election, me, &host)?;
+                    let standing = records::standing(conn, &election, me, &host)?;
                     Ok(End::Rollback(Err((stored, standing))))
                 }
             }
@@ -196,23 +210,23 @@ impl Steps {
 
     fn ring_if_applied(&self, reply: &Reply) {
         if matches!(reply, Reply::Applied(_)) {
-            self.board.ring();
+            self.hint_file.ring();
         }
     }
 }
 
 /// What was read, and what follows from it on this host.
-pub(super) fn sight(db: &Db, board: &Board, stored: Stored, standing: Standing) -> Sighting {
+pub(super) fn sight(db: &Db, hint_file: &HintFile, stored: StoredState, standing: Standing) -> Sighting {
     let Some(row) = stored.row else {
         // R11: what the database has forgotten, the hint file may still know.
-        let remembered = stored.remembered.max(board.remembered());
+        let remembered = stored.remembered.max(hint_file.remembered());
         return Sighting { record: None, remembered, age: None, holder_gone: false, standing };
     };
     let held = row.record.holder.is_some();
     Sighting {
         remembered: stored.remembered,
         age: db.host.age_of(row.renewed),
-        holder_gone: held && db.place.is_of_one_host() && db.host.has_restarted_since(&row.by),
+        holder_gone: held && db.file.is_of_one_host() && db.host.has_restarted_since(&row.by),
         standing,
         record: Some(row.record),
     }

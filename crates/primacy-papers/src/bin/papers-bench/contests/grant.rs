@@ -1,4 +1,5 @@
-//! The grant beside a machine of one peer: its vote, and its clerk when it is nominated. The core's own, over the same sockets.
+//! The grant beside a machine of one peer: its vote, and its quorum client when it is nominated. The core's own, over
+//! the same sockets.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use primacy_core::contest::PeerId;
 use primacy_core::lease::{Expectation, Holder, Reply, Request, Version};
-use primacy_core::quorum::{Answer, Ask, Clerk, Durable, Membership, Output, Round, Voter, VoterId};
+use primacy_core::quorum::{Answer, Ask, Durable, Output, QuorumClient, Round, Voter, VoterId, VoterSet};
 use primacy_core::{CandidateId, Instant, Label, Token};
 
 use super::network::Network;
@@ -23,11 +24,11 @@ const RETRY: Duration = Duration::from_millis(1);
 pub(super) struct Grant {
     me: PeerId,
     voter: Voter,
-    clerk: Clerk,
+    client: QuorumClient,
     holder: Holder,
     office: Office,
     times: Times,
-    /// Nobody is looked for before: whoever leads may be heard of until then.
+    /// Nobody is looked for before: a leader may be heard of until then.
     quiet_until: Instant,
     leader: Option<PeerId>,
     is_told_vacant: bool,
@@ -75,12 +76,12 @@ impl Grant {
         network: &Network,
         now: Instant,
     ) -> Result<Self> {
-        let membership = Membership::new(peers.iter().map(|peer| voter(*peer)).collect())?;
+        let voter_set = VoterSet::new(peers.iter().map(|peer| voter(*peer)).collect())?;
         let holder = Holder { id: CandidateId::from_bits(id), label: Label::new(me.to_string())?, data: String::new() };
         Ok(Self {
             me,
             voter: Voter::restarted(durable, DRIFT_PPM, now),
-            clerk: Clerk::new(membership),
+            client: QuorumClient::new(voter_set),
             holder,
             office: Office::Out,
             times: Times {
@@ -120,7 +121,7 @@ impl Grant {
             let token = self.voter.durable().term;
             let until = now + self.times.patience;
             self.office = Office::Asking { until, token, sent: now, next: now, is_calling: false };
-            let expect = self.clerk.shown().map(|shown| shown.expectation());
+            let expect = self.client.shown().map(|shown| shown.expectation());
             self.acquire(expect, now, out);
         }
     }
@@ -132,7 +133,7 @@ impl Grant {
         let (holder, lease) = (self.holder.clone(), self.times.lease);
         let request = Request::Acquire { expect, floor: Token::NONE, holder, lease };
         let mut outputs = Vec::new();
-        self.clerk.begin(request, &mut outputs);
+        self.client.begin(request, &mut outputs);
         self.carry_out(outputs, now, out);
     }
 
@@ -141,9 +142,9 @@ impl Grant {
         // Where peers are far away, an answer may take longer than a renewal should.
         (*sent, *next) = (now, now + self.times.lease / 2);
         let (id, lease) = (self.holder.id, self.times.lease);
-        let request = Request::Renew { id, version: *version, lease, fulfilled: None };
+        let request = Request::Renew { id, version: *version, lease, completed_order: None };
         let mut outputs = Vec::new();
-        self.clerk.begin(request, &mut outputs);
+        self.client.begin(request, &mut outputs);
         out.push(Out::Renewed);
         self.carry_out(outputs, now, out);
     }
@@ -155,14 +156,14 @@ impl Grant {
                 out.push(Out::Refused);
             }
             Office::Asking { ref mut next, is_calling: true, .. } if *next <= now => {
-                // Whoever has not answered does not. The call may go on without.
+                // A voter that has not answered does not. The call may go on without.
                 *next = now + self.times.patience / 2;
                 let mut outputs = Vec::new();
-                self.clerk.conclude(&mut outputs);
+                self.client.conclude(&mut outputs);
                 self.carry_out(outputs, now, out);
             }
             Office::Asking { next, is_calling: false, .. } if next <= now => {
-                let expect = self.clerk.shown().map(|shown| shown.expectation());
+                let expect = self.client.shown().map(|shown| shown.expectation());
                 self.acquire(expect, now, out);
             }
             Office::Leading { until, .. } if until <= now => self.lose(out),
@@ -176,11 +177,11 @@ impl Grant {
         }
     }
 
-    /// Whoever supports it already need not be bound for nothing.
+    /// A voter that supports it already need not be bound for nothing.
     fn stop_asking(&mut self, now: Instant, out: &mut Vec<Out>) {
         self.office = Office::Out;
         let mut outputs = Vec::new();
-        self.clerk.begin(Request::Leave, &mut outputs);
+        self.client.begin(Request::Leave, &mut outputs);
         self.carry_out(outputs, now, out);
     }
 
@@ -193,7 +194,7 @@ impl Grant {
     /// Another peer's connection has ended.
     pub(super) fn gone(&mut self, peer: PeerId, now: Instant, out: &mut Vec<Out>) {
         let mut outputs = Vec::new();
-        self.clerk.unheard(voter(peer), self.clerk.round(), &mut outputs);
+        self.client.unheard(voter(peer), self.client.round(), &mut outputs);
         self.carry_out(outputs, now, out);
     }
 
@@ -220,7 +221,7 @@ impl Grant {
 
     pub(super) fn answered(&mut self, from: PeerId, round: Round, answer: Answer, now: Instant, out: &mut Vec<Out>) {
         let mut outputs = Vec::new();
-        self.clerk.answered(voter(from), round, answer, &mut outputs);
+        self.client.answered(voter(from), round, answer, &mut outputs);
         self.carry_out(outputs, now, out);
     }
 
@@ -230,7 +231,7 @@ impl Grant {
                 match output {
                     Output::Send { to, round, ask } if to == voter(self.me) => {
                         let answer = self.vote(self.me, &ask, now, out);
-                        self.clerk.answered(to, round, answer, &mut outputs);
+                        self.client.answered(to, round, answer, &mut outputs);
                     }
                     Output::Send { to, round, ask } => {
                         let kind = kind(&ask);

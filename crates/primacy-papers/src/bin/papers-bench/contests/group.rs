@@ -31,7 +31,7 @@ pub(super) enum Manner {
 }
 
 /// A machine for a peer of this group, with what that one has kept.
-pub(super) type Make<'a, M> = dyn Fn(PeerId, <M as Machine>::Kept) -> M + 'a;
+pub(super) type Make<'a, M> = dyn Fn(PeerId, <M as Machine>::Durable) -> M + 'a;
 
 pub(super) struct Group<'a, M: Machine> {
     make: &'a Make<'a, M>,
@@ -39,7 +39,7 @@ pub(super) struct Group<'a, M: Machine> {
     clock: Clock,
     journal: Arc<Journal>,
     entropy: Entropy,
-    members: BTreeMap<PeerId, Member<M::Kept>>,
+    members: BTreeMap<PeerId, Member<M::Durable>>,
     folder: TempDir,
     /// What was noted and not asked for yet.
     log: Vec<Entry>,
@@ -84,7 +84,7 @@ impl<'a, M: Machine> Group<'a, M> {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
-            let disk = Disk { machine: M::Kept::default(), voter: Default::default() };
+            let disk = Disk { machine: M::Durable::default(), voter: Default::default() };
             let member = Member { listener, address, disk, thread: None, leader: None, reaches: 0 };
             group.members.insert(peer, member);
         }

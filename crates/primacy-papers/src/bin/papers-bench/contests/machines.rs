@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use primacy_core::contest::ring::{Circle, Ring};
 use primacy_core::contest::{PeerId, ring};
-use primacy_core::select::{Facts, Metric, Oracle, Rank};
+use primacy_core::select::{Measurements, Metric, Oracle, Rank};
 use primacy_papers::plain::{LowestId, Named, Plain, Preference, Sticky};
 use primacy_papers::ring::HEARTBEAT;
 use primacy_papers::roulette::{PublishedSettings, Roulette, Variant};
@@ -54,7 +54,7 @@ impl Which {
             Self::PolePublished => measure(setup, |me, (), _| {
                 let wait = pole::PUBLISHED_WAIT + network.round_trip();
                 // The paper's "request": a higher id has more of them.
-                let mut facts = Facts::new(peers.iter().copied());
+                let mut facts = Measurements::new(peers.iter().copied());
                 peers.iter().for_each(|peer| facts.set_rate(*peer, 100 + u64::from(peer.0)));
                 let oracle = Oracle { metric: Metric::RequestRate, peer: me, facts };
                 pole::Published::new(me, peers.iter().copied(), wait, oracle)
@@ -134,21 +134,21 @@ fn circle(peers: &BTreeSet<PeerId>, seed: u64) -> Circle {
 
 impl Machine for pole::Published<Oracle> {
     const IS_GRANTED: bool = false;
-    type Kept = ();
+    type Durable = ();
     fn kept(&self) {}
 }
 
 impl Machine for pole::Pole {
     const IS_GRANTED: bool = true;
-    type Kept = pole::Kept;
-    fn kept(&self) -> pole::Kept {
+    type Durable = pole::DurableState;
+    fn kept(&self) -> pole::DurableState {
         pole::Pole::kept(self)
     }
 }
 
 impl Machine for roulette::Published {
     const IS_GRANTED: bool = false;
-    type Kept = ();
+    type Durable = ();
     fn kept(&self) {}
     fn launched(&self) -> Option<u32> {
         Some(self.tally().launched)
@@ -160,8 +160,8 @@ impl Machine for roulette::Published {
 
 impl Machine for Roulette {
     const IS_GRANTED: bool = true;
-    type Kept = roulette::Kept;
-    fn kept(&self) -> roulette::Kept {
+    type Durable = roulette::DurableState;
+    fn kept(&self) -> roulette::DurableState {
         Roulette::kept(self)
     }
     fn launched(&self) -> Option<u32> {
@@ -174,20 +174,20 @@ impl Machine for Roulette {
 
 impl Machine for primacy_papers::ring::Published {
     const IS_GRANTED: bool = false;
-    type Kept = ();
+    type Durable = ();
     fn kept(&self) {}
 }
 
 impl Machine for Ring {
     const IS_GRANTED: bool = true;
-    type Kept = ring::Kept;
-    fn kept(&self) -> ring::Kept {
+    type Durable = ring::DurableState;
+    fn kept(&self) -> ring::DurableState {
         Ring::kept(self)
     }
 }
 
 impl<P: Preference + Clone + Debug + Eq + Send + 'static> Machine for Plain<P> {
     const IS_GRANTED: bool = true;
-    type Kept = ();
+    type Durable = ();
     fn kept(&self) {}
 }

@@ -28,9 +28,9 @@ pub(super) trait Machine: Contest<Message: Wire> + Send + 'static {
     const IS_GRANTED: bool;
 
     /// What it keeps on disk.
-    type Kept: Clone + Default + Debug + PartialEq + Send + 'static;
+    type Durable: Clone + Default + Debug + PartialEq + Send + 'static;
 
-    fn kept(&self) -> Self::Kept;
+    fn kept(&self) -> Self::Durable;
 
     /// How many rounds it has begun, if that is another thing than nominating itself.
     fn launched(&self) -> Option<u32> {
@@ -75,7 +75,7 @@ pub(super) struct Peer<M: Machine> {
     clock: Clock,
     control: UnixStream,
     file: File,
-    kept: M::Kept,
+    kept: M::Durable,
     entropy: Entropy,
     launched: u32,
     reached: BTreeSet<PeerId>,
@@ -123,7 +123,7 @@ impl<M: Machine> Peer<M> {
     ///
     /// # Errors
     /// When the system fails.
-    pub(super) fn run(mut self) -> Result<Disk<M::Kept>> {
+    pub(super) fn run(mut self) -> Result<Disk<M::Durable>> {
         loop {
             let now = self.clock.now();
             let wake = Instant::earliest(self.machine.deadline(), self.seat.deadline(now));
@@ -251,7 +251,7 @@ impl<M: Machine> Peer<M> {
                 }
                 Out::Vacant(leader) => {
                     self.note(now, What::Vacant);
-                    // Whoever led is not heard any more: it has let its lease run out, or does not send heartbeats.
+                    // The last leader is not heard any more: it has let its lease run out, or does not send heartbeats.
                     if let Some(leader) = leader.filter(|leader| *leader != self.me) {
                         self.suspected.insert(leader);
                         self.tell(Event::Down(leader), now);

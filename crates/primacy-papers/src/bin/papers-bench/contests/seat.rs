@@ -49,7 +49,7 @@ pub(super) enum Seat {
     Belief(Belief),
 }
 
-/// Whoever is nominated leads, and tells the others of it at an interval. Who hears nothing of a leader suspects it.
+/// The nominee leads, and tells the others of it at an interval. Who hears nothing of a leader suspects it.
 pub(super) struct Belief {
     me: PeerId,
     others: Vec<PeerId>,

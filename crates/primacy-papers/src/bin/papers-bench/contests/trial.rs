@@ -90,7 +90,7 @@ pub(super) struct Trials {
 ///
 /// # Errors
 /// When the system fails, or no group comes to a leader.
-pub(super) fn measure<M: Machine>(setup: &Setup, make: impl Fn(PeerId, M::Kept, u64) -> M) -> Result<Trials> {
+pub(super) fn measure<M: Machine>(setup: &Setup, make: impl Fn(PeerId, M::Durable, u64) -> M) -> Result<Trials> {
     let mut all = Trials::default();
     let (mut number, mut vain) = (0, 0);
     while all.trials.len() + all.undecided < setup.elections {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use primacy_core::contest::{PeerId, ring};
-use primacy_core::lease::{Holder, Wish};
-use primacy_core::quorum::{Answer, Ask, Counts, Granted, Ordered, Orders, Round, View};
+use primacy_core::lease::{HandoverRequest, Holder};
+use primacy_core::quorum::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, Round, VoterView};
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Label, Score, Token};
 use primacy_papers::plain::Silence;
@@ -22,7 +22,7 @@ pub(super) enum Frame {
     Hello { peer: PeerId },
     /// A message of the machine.
     Contest { message: Vec<u8> },
-    /// From a clerk to a voter.
+    /// From a quorum client to a voter.
     Ask { round: Round, ask: Ask },
     /// The voter's answer.
     Answer { round: Round, answer: Answer },
@@ -161,7 +161,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
-impl<T: Wire> Wire for Ordered<T> {
+impl<T: Wire> Wire for OrderRegister<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.count.put(out);
         self.value.put(out);
@@ -192,10 +192,10 @@ records! {
     Proposal { score, peer }
     Note { term, origin, stage }
     Holder { id, label, data }
-    Granted { beat, fulfilled }
-    Counts { wish, paused }
-    Orders { wish, paused }
-    View { term, holder, beat, seen, lease, bound, age, released, orders, fulfilled }
+    GrantProgress { beat, completed_order }
+    OrderNumbers { handover, paused }
+    Orders { handover, paused }
+    VoterView { highest, term, holder, beat, seen, lease, bound, age, released, orders, completed_order }
     Answer { accepted, view }
 }
 
@@ -241,15 +241,15 @@ choices! {
         5: Elected(id);
         6: Unblock;
     }
-    Wish {
+    HandoverRequest {
         0: NewElection;
         1: Successor(label);
     }
     Ask {
         0: Read;
         1: Claim { term, holder, lease, seen, granted };
-        2: Renew { term, id, beat, lease, fulfilled };
-        3: Release { term, id, beat, fulfilled };
+        2: Renew { term, id, beat, lease, completed_order };
+        3: Release { term, id, beat, completed_order };
         4: Order { orders, token };
         6: Forget { term };
         5: Withdraw { term, id, beat };
@@ -279,11 +279,24 @@ mod tests {
     #[test]
     fn frames_come_back_whole_and_no_part_of_them_is_taken_for_one() {
         let (round, term) = (Round(5), Token::new(9).expect("a token"));
-        let orders = Orders { wish: Ordered::new(3, Some(Wish::Successor(holder().label))), ..Orders::default() };
-        let view =
-            View { term, holder: Some(holder()), bound: Some(Duration::from_millis(3)), orders, ..View::default() };
-        let claim =
-            Ask::Claim { term, holder: holder(), lease: Duration::MAX / 2, seen: Counts::default(), granted: None };
+        let orders = Orders {
+            handover: OrderRegister::new(3, Some(HandoverRequest::Successor(holder().label))),
+            ..Orders::default()
+        };
+        let view = VoterView {
+            term,
+            holder: Some(holder()),
+            bound: Some(Duration::from_millis(3)),
+            orders,
+            ..VoterView::default()
+        };
+        let claim = Ask::Claim {
+            term,
+            holder: holder(),
+            lease: Duration::MAX / 2,
+            seen: OrderNumbers::default(),
+            granted: None,
+        };
         comes_back(&Frame::Ask { round, ask: Ask::Read });
         comes_back(&Frame::Answer { round, answer: Answer { accepted: true, view } });
         comes_back(&Frame::Contest { message: vec![1, 2, 3] });

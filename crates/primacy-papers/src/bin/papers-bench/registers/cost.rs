@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::published::{self, Process, ROUND, Tally};
 use primacy_bench::Spread;
+use primacy_bench::{BenchStore, Kind};
 use primacy_bench::{Event, gaps};
 use primacy_bench::{Fleet, Manner};
-use primacy_bench::{Kind, Place};
 
 /// By which protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl fmt::Display for Cost {
 }
 
 struct Meter<'a> {
-    place: &'a Place,
+    place: &'a BenchStore,
     began: Instant,
     statements: Option<u64>,
     rows: Option<u64>,
@@ -136,7 +136,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 impl<'a> Meter<'a> {
-    fn start(place: &'a Place) -> Result<Self> {
+    fn start(place: &'a BenchStore) -> Result<Self> {
         Ok(Self {
             place,
             statements: place.statements()?,
@@ -174,7 +174,7 @@ impl<'a> Meter<'a> {
 ///
 /// # Errors
 /// When they do not start or nobody leads.
-pub(super) fn primacy(primacy: &Path, place: &Place, each: usize, plan: &Plan) -> Result<Cost> {
+pub(super) fn primacy(primacy: &Path, place: &BenchStore, each: usize, plan: &Plan) -> Result<Cost> {
     let processes = plan.candidates / each;
     let manner = Manner::Crew { round: u64::try_from(ROUND.as_millis())?, each };
     let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
@@ -204,7 +204,7 @@ pub(super) fn primacy(primacy: &Path, place: &Place, each: usize, plan: &Plan) -
 ///
 /// # Errors
 /// When not all of them join, or nobody leads.
-pub(super) fn published(place: &Place, plan: &Plan) -> Result<Cost> {
+pub(super) fn published(place: &BenchStore, plan: &Plan) -> Result<Cost> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         published::prepare(place.kind, &place.url()).await?;
@@ -236,7 +236,7 @@ const TOGETHER: usize = 25;
 
 /// Processes of the published form, and what they have told.
 struct Crowd<'a> {
-    place: &'a Place,
+    place: &'a BenchStore,
     members: Vec<(Process, Arc<Tally>)>,
     gone: Vec<Arc<Tally>>,
 }
@@ -266,7 +266,7 @@ impl Crowd<'_> {
         self.tallies().map(|tally| tally.evicted.load(Relaxed)).sum()
     }
 
-    /// Who leads: whoever has said so, and is not gone.
+    /// Who leads: the last that has said so, if it is not gone.
     fn leader(&self) -> Option<usize> {
         self.members.iter().position(|(_, tally)| tally.leader.load(Relaxed) != 0)
     }

@@ -16,7 +16,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use cost::{Cost, Plan};
-use primacy_bench::{Kind, Place};
+use primacy_bench::{BenchStore, Kind};
 use series::Series;
 
 /// What is measured, and where the figures are kept.
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options, machine: &str, primacy: &Path) -> Result<()
         }
     }
     for &kind in if options.draw || options.zookeeper.is_some() { &[][..] } else { &options.store } {
-        let place = Place::start(kind, primacy)?;
+        let place = BenchStore::start(kind, primacy)?;
         for &candidates in &options.candidates {
             let [settle, watch] = [options.settle_seconds, options.watch_seconds].map(Duration::from_secs);
             let plan = |losses| Plan { candidates, losses, settle, watch };

@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use primacy_core::lease::Request;
 use primacy_core::quorum::{
-    Answer, Ask, Ballot, Change, ChangeOutput, Clerk, Configuration as _, Counts, Durable, Elections, Granted, Output,
-    Report, Roll, RollAnswer, Testimony, View,
+    Answer, Ask, Ballot, ConfigAcceptor, ConfigEvidence, ConfigReply, Configuration as _, Durable, GrantProgress,
+    OrderNumbers, Output, QuorumClient, ReconfigurationAttempt, ReconfigurationOutput, VoterPromises, VoterReport,
+    VoterView,
 };
 use prost::Message as _;
 use prost::encoding::{decode_varint, encode_varint};
@@ -18,7 +19,7 @@ use super::super::super::cluster::Roster;
 use super::super::super::kept::Kept;
 use super::super::super::kept::tests::kept;
 use super::super::super::wire::{
-    FRAME_BYTES_MAX, Frame, Leave, Names, Probed, Recall, Reply, RollReply, Terms, Told, Waits,
+    ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Probed, Recall, Reply, Terms, Told, Waits,
 };
 use super::super::tally::Tally;
 use super::*;
@@ -82,16 +83,16 @@ impl Draw {
     fn ask(&mut self) -> Ask {
         let (term, beat, lease) = (self.token(), self.number(), Duration::from_millis(self.number() % 90_000_000));
         let holder = self.holder();
-        let (id, fulfilled) = (holder.id, self.number());
+        let (id, completed_order) = (holder.id, self.number());
         match self.below(7) {
             0 => Ask::Read,
             1 => {
-                let seen = Counts { wish: self.number(), paused: self.number() };
-                let granted = self.often().then_some(Granted { beat, fulfilled });
+                let seen = OrderNumbers { handover: self.number(), paused: self.number() };
+                let granted = self.often().then_some(GrantProgress { beat, completed_order });
                 Ask::Claim { term, holder, lease, seen, granted }
             }
-            2 => Ask::Renew { term, id, beat, lease, fulfilled },
-            3 => Ask::Release { term, id, beat, fulfilled },
+            2 => Ask::Renew { term, id, beat, lease, completed_order },
+            3 => Ask::Release { term, id, beat, completed_order },
             4 => Ask::Withdraw { term, id, beat },
             5 => Ask::Forget { term },
             _ => Ask::Order { orders: self.durable().1.orders, token: self.often().then_some(term) },
@@ -115,7 +116,8 @@ impl Draw {
 
     fn answer(&mut self) -> Told {
         let (_, durable) = self.durable();
-        let view = View {
+        let view = VoterView {
+            highest: self.token(),
             term: self.token(),
             holder: self.often().then(|| self.holder()),
             beat: self.number(),
@@ -125,7 +127,7 @@ impl Draw {
             age: self.span(),
             released: !self.often(),
             orders: durable.orders,
-            fulfilled: self.number(),
+            completed_order: self.number(),
         };
         let waiting = |draw: &mut Self| Waiting {
             who: draw.holder(),
@@ -143,31 +145,30 @@ impl Draw {
         }
     }
 
-    fn roll_answer(&mut self, own: &Cluster) -> RollAnswer<Cluster> {
+    fn config_reply(&mut self, own: &Cluster) -> ConfigReply<Cluster> {
         let ballot = Ballot { count: self.number(), by: self.0.random() };
         match self.below(6) {
-            0 => RollAnswer::Done,
-            1 => RollAnswer::Prepared(self.often().then(|| (ballot, self.cluster(own)))),
-            2 => RollAnswer::Outbid(ballot),
-            3 => RollAnswer::Elsewhere(self.often().then(|| self.cluster(own))),
-            4 => RollAnswer::NotYet,
+            0 => ConfigReply::Done,
+            1 => ConfigReply::Prepared(self.often().then(|| (ballot, self.cluster(own)))),
+            2 => ConfigReply::Outbid(ballot),
+            3 => ConfigReply::Elsewhere(self.often().then(|| self.cluster(own))),
             _ => {
                 let elections = (0..self.below(3)).map(|_| self.durable()).collect();
-                RollAnswer::Reported(Report { settles_in: self.span(), elections })
+                ConfigReply::Reported(VoterReport { settles_in: self.span(), elections })
             }
         }
     }
 
-    fn roll_ask(&mut self, own: &Cluster) -> RollQuestion {
+    fn config_request(&mut self, own: &Cluster) -> ConfigRequestFrame {
         let (number, ballot) = (self.number(), Ballot { count: self.number(), by: self.0.random() });
         let ask = match self.below(5) {
-            0 => RollAsk::Prepare { number, ballot },
-            1 => RollAsk::Take { number, ballot, proposal: self.cluster(own) },
-            2 => RollAsk::Adopt(self.cluster(own)),
-            3 => return RollQuestion::report(number, ["", "jobs", "\n"][self.below(3)]),
-            _ => RollAsk::Inherit { number, elections: (0..self.below(3)).map(|_| self.durable()).collect() },
+            0 => ConfigRequest::Prepare { number, ballot },
+            1 => ConfigRequest::Take { number, ballot, proposal: self.cluster(own) },
+            2 => ConfigRequest::Adopt(self.cluster(own)),
+            3 => return ConfigRequestFrame::report(number, ["", "jobs", "\n"][self.below(3)]),
+            _ => ConfigRequest::Inherit { number, elections: (0..self.below(3)).map(|_| self.durable()).collect() },
         };
-        RollQuestion::of(&ask).remove(0)
+        ConfigRequestFrame::of(&ask).remove(0)
     }
 
     fn term(&mut self) -> Term {
@@ -196,7 +197,7 @@ impl Draw {
                 echoes: self.often(),
                 process: vec![7; self.below(40)],
                 generation: self.number(),
-                testifies: self.often(),
+                gives_evidence: self.often(),
                 role: u32::try_from(self.below(6)).expect("few"),
             }),
             2 => Body::Refused(Refused {
@@ -238,10 +239,10 @@ impl Draw {
             31 => {
                 let adopted = (0..self.below(4)).map(|_| self.cluster(own)).collect();
                 let taken = self.often().then(|| (Ballot { count: self.number(), by: 7 }, self.cluster(own)));
-                Body::Testified((&Testimony { adopted, taken }).into())
+                Body::Testified((&ConfigEvidence { adopted, taken }).into())
             }
-            19..=23 => Body::Roll(self.roll_ask(own)),
-            _ => Body::Rolled(RollReply::of(&self.roll_answer(own), None)),
+            19..=23 => Body::ConfigRequest(self.config_request(own)),
+            _ => Body::ConfigReply(ConfigReplyFrame::of(&self.config_reply(own), None)),
         }
     }
 
@@ -401,7 +402,7 @@ impl Subject {
 const OWN: VoterId = VoterId::from_bits(9 + b'a' as u128);
 
 /// What clients make of it. Returns whether it could be used.
-fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut Draw) -> bool {
+fn is_used_by_clients(body: Body, client: &mut QuorumClient, own: &Cluster, draw: &mut Draw) -> bool {
     let from = VoterId::from_bits(9 + u128::from(b"abc"[draw.below(3)]));
     match body {
         Body::Welcome(welcome) => {
@@ -416,29 +417,29 @@ fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut D
             let Ok(told) = Told::try_from(&reply) else { return false };
             assert_eq!(Told::try_from(&Reply::from(&told)), Ok(told.clone()), "it can be told again");
             let mut out = Vec::new();
-            clerk.answered(from, clerk.round(), told.answer, &mut out);
+            client.answered(from, client.round(), told.answer, &mut out);
             if draw.below(8) == 0 {
-                clerk.conclude(&mut out);
-                clerk.ask_again(&mut out);
+                client.conclude(&mut out);
+                client.ask_again(&mut out);
             }
             if out.iter().any(|output| matches!(output, Output::Done(_))) {
-                begin(clerk, draw);
+                begin(client, draw);
             }
             true
         }
         Body::Moved(cluster) => Cluster::try_from(cluster).is_ok_and(|cluster| {
-            clerk.moved(cluster.membership(), &mut Vec::new());
-            *clerk = Clerk::new(own.membership());
-            begin(clerk, draw);
+            client.moved(cluster.voter_set(), &mut Vec::new());
+            *client = QuorumClient::new(own.voter_set());
+            begin(client, draw);
             true
         }),
-        Body::Rolled(reply) => reply.checked().is_ok_and(|(answer, _)| {
+        Body::ConfigReply(reply) => reply.checked().is_ok_and(|(answer, _)| {
             let wanted = own.joint(roster(9, &["a", "b", "d"]));
-            let mut change = Change::new(own.clone(), Some(wanted), 7);
+            let mut change = ReconfigurationAttempt::new(own.clone(), Some(wanted), 7);
             let mut out = Vec::new();
             change.resume(&mut out);
             for sent in std::mem::take(&mut out) {
-                if let ChangeOutput::Send { to, round, .. } = sent {
+                if let ReconfigurationOutput::Send { to, round, .. } = sent {
                     change.answered(to, round, answer.clone(), &mut out);
                 }
             }
@@ -447,9 +448,10 @@ fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut D
         Body::Recalled(terms) => terms.terms.iter().all(|term| Term::try_from(term).is_ok()),
         Body::Testified(said) => said.checked(own).is_ok_and(|said| {
             assert!(said.adopted.iter().all(|adopted| adopted.is_same(own) && adopted.number() > own.number()));
-            let mut roll = Roll::restarted(Some(own.clone()), Ballot::default(), None, &NoElections, Instant::ZERO);
-            roll.catch_up(&[(from, said)].into(), &NoElections, Instant::ZERO);
-            roll.configuration() == Some(own) || own.membership().old().len() == 1
+            let mut acceptor =
+                ConfigAcceptor::restarted(Some(own.clone()), Ballot::default(), None, &NoElections, Instant::ZERO);
+            acceptor.catch_up(&[(from, said)].into(), &NoElections, Instant::ZERO);
+            acceptor.configuration() == Some(own) || own.voter_set().old().len() == 1
         }),
         Body::Listed(names) => names.names.iter().all(|name| wire::election(name).is_ok()),
         _ => true,
@@ -459,7 +461,7 @@ fn is_used_by_clients(body: Body, clerk: &mut Clerk, own: &Cluster, draw: &mut D
 /// A voter that has promised nothing.
 struct NoElections;
 
-impl Elections for NoElections {
+impl VoterPromises for NoElections {
     fn bound_until(&self, _: Instant) -> Option<Instant> {
         None
     }
@@ -468,31 +470,29 @@ impl Elections for NoElections {
         BTreeMap::new()
     }
 
-    fn inherit(&mut self, _: &ElectionName, _: &Durable, _: Instant) -> bool {
-        true
-    }
+    fn inherit(&mut self, _: &ElectionName, _: &Durable, _: Instant) {}
 }
 
-fn begin(clerk: &mut Clerk, draw: &mut Draw) {
+fn begin(client: &mut QuorumClient, draw: &mut Draw) {
     let mut out = Vec::new();
     if draw.often() {
-        clerk.begin(Request::Look { announce: None }, &mut out);
+        client.begin(Request::Look { announce: None }, &mut out);
     } else {
         let orders = draw.durable().1.orders;
-        clerk.order(orders, Some(draw.token()), &mut out);
+        client.order(orders, Some(draw.token()), &mut out);
     }
 }
 
 #[test]
 fn no_frame_of_any_kind_does_any_harm() {
     let own = Cluster::of(roster(9, &["a", "b", "c"]));
-    let new = || (Subject::new(Some(&own)), Subject::new(None), Clerk::new(own.membership()));
-    let (mut voter, mut outside, mut clerk) = new();
+    let new = || (Subject::new(Some(&own)), Subject::new(None), QuorumClient::new(own.voter_set()));
+    let (mut voter, mut outside, mut client) = new();
     let mut counts = [0_u32; 5];
     for seed in SEED..SEED + FRAMES {
         // One that has been led astray, by terms and voters that nobody may exceed, does not hide the rest.
         if seed % 500 == 0 {
-            (voter, outside, clerk) = new();
+            (voter, outside, client) = new();
         }
         let harmless = catch_unwind(AssertUnwindSafe(|| {
             let draw = &mut Draw(StdRng::seed_from_u64(seed));
@@ -501,7 +501,7 @@ fn no_frame_of_any_kind_does_any_harm() {
             let Ok(Frame { number, body: Some(body) }) = Frame::decode(&*bytes) else { return [1, 0, 0, 0, 0] };
             let at_voter = voter.hears(number, body.clone());
             let at_new = outside.hears(number, body.clone());
-            let at_client = is_used_by_clients(body, &mut clerk, &own, draw);
+            let at_client = is_used_by_clients(body, &mut client, &own, draw);
             [0, u32::from(at_voter), u32::from(!at_voter), u32::from(at_new), u32::from(at_client)]
         }));
         let told = harmless.unwrap_or_else(|_| panic!("seed {seed}"));

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::super::registers::{Eviction, ProcessId, Reply, Request};
-use super::super::super::{MemberEventKind, OrderKind};
+use super::super::super::OrderKind;
 use super::super::actor::{Outcome, Trial, holder};
 use super::super::ensure;
 use super::party::{Duties, Leader, Party, ROUND, SILENT, find};
 use crate::CandidateId;
+use primacy_core::registers::{Eviction, MemberEventKind, ProcessId, Reply, Request};
 
 /// Who is evicted is told by whom and why; whose counter has grown since stays.
 pub(in super::super) async fn eviction(trial: Trial<'_>) -> Outcome {
@@ -18,7 +18,7 @@ pub(in super::super) async fn eviction(trial: Trial<'_>) -> Outcome {
     a.beat().await?;
     for outdated in [seen, seen + 2, 0] {
         let duties = Duties { evict: vec![(a.process, outdated, SILENT)], round: None };
-        let (_, left) = leader.survey(duties).await?;
+        let (_, left) = leader.scan(duties).await?;
         ensure!(left.len() == 3, "one at {} was evicted as if it were at {outdated}: {left:?}", seen + 1);
     }
     a.beat().await?;
@@ -33,17 +33,17 @@ pub(in super::super) async fn eviction(trial: Trial<'_>) -> Outcome {
     a.join(Some(SILENT)).await?;
     let silent = SILENT * 2;
     let counter = find(&leader.all().await?, a.process)?.counter;
-    leader.survey(Duties { evict: vec![(a.process, counter, silent)], round: None }).await?;
+    leader.scan(Duties { evict: vec![(a.process, counter, silent)], round: None }).await?;
     let (told, _) = a.beat_in_vain().await?;
     ensure!(told == Some(Eviction { silent, ..expected }), "it was evicted again, and is told {told:?}");
-    // One who survives the eviction of others in one survey with it.
+    // One who survives the eviction of others in one scan with it.
     let counters = leader.all().await?;
     let b_at = find(&counters, b.process)?.counter;
     let c = Party::of(&trial, "c").await?;
     let c_at = find(&leader.all().await?, c.process)?.counter;
     b.beat().await?;
     let evict = vec![(b.process, b_at, SILENT), (c.process, c_at, SILENT), (a.process, counter, SILENT)];
-    let (_, left) = leader.survey(Duties { evict, round: None }).await?;
+    let (_, left) = leader.scan(Duties { evict, round: None }).await?;
     let left: Vec<ProcessId> = left.iter().map(|descriptor| descriptor.process).collect();
     ensure!(left.len() == 2 && left.contains(&b.process), "of a living and a dead one, {left:?} are left");
     Ok(())
@@ -57,7 +57,7 @@ pub(in super::super) async fn comebacks(trial: Trial<'_>) -> Outcome {
     for (times, silent) in [(1, SILENT), (2, SILENT * 3), (3, SILENT * 2)] {
         leader.evict(a.process).await?;
         slowest = slowest.max(silent);
-        let before = leader.survey(Duties::default()).await?.0;
+        let before = leader.scan(Duties::default()).await?.0;
         let (number, vars) = a.join(Some(silent)).await?;
         ensure!(number > before.max_id, "who came back got {number} after {before:?}");
         let right = vars.comebacks == times && vars.heard == 0 && vars.slowest == slowest && vars.came_back();
@@ -67,7 +67,7 @@ pub(in super::super) async fn comebacks(trial: Trial<'_>) -> Outcome {
         ensure!(again == (number, vars), "joining twice brought {:?}, then {again:?}", (number, vars));
     }
     let round = ROUND * 2;
-    let (vars, _) = leader.survey(Duties { evict: Vec::new(), round: Some((round, 0)) }).await?;
+    let (vars, _) = leader.scan(Duties { evict: Vec::new(), round: Some((round, 0)) }).await?;
     let heard = vars.heard == 3 && vars.slowest == Duration::ZERO && !vars.came_back();
     ensure!(heard && vars.round == round, "three comebacks were heard, and VARS are {vars:?}");
     leader.evict(a.process).await?;
@@ -82,18 +82,18 @@ pub(in super::super) async fn round_time(trial: Trial<'_>) -> Outcome {
     let mut leader = Leader::of(&trial, "leader").await?;
     let mut a = Party::of(&trial, "a").await?;
     let round = Duration::from_nanos(3_456_789_012);
-    let (vars, _) = leader.survey(Duties { evict: Vec::new(), round: Some((round, 0)) }).await?;
+    let (vars, _) = leader.scan(Duties { evict: Vec::new(), round: Some((round, 0)) }).await?;
     ensure!(vars.round == round && vars.changes == 1, "{round:?} was set, and VARS are {vars:?}");
     for outdated in [0, 2] {
-        let (after, _) = leader.survey(Duties { evict: Vec::new(), round: Some((ROUND, outdated)) }).await?;
+        let (after, _) = leader.scan(Duties { evict: Vec::new(), round: Some((ROUND, outdated)) }).await?;
         ensure!(after == vars, "a change from count {outdated} was made from {vars:?} to {after:?}");
     }
     let shown = a.beat().await?.vars;
     ensure!(shown == vars, "the leader is told {vars:?}, and others {shown:?}");
     // The same time: somebody was heard.
-    let (after, _) = leader.survey(Duties { evict: Vec::new(), round: Some((round, 1)) }).await?;
+    let (after, _) = leader.scan(Duties { evict: Vec::new(), round: Some((round, 1)) }).await?;
     ensure!(after.round == round && after.changes == 2, "{round:?} was set again, and VARS are {after:?}");
-    let happened = trial.desk().await?.events(&trial.election, 100).await?;
+    let happened = trial.admin().await?.events(&trial.election, 100).await?;
     let changes: Vec<_> = happened.iter().filter(|event| matches!(event.kind, MemberEventKind::Round { .. })).collect();
     ensure!(changes.len() == 1, "the round time changed once, and these are the events: {changes:?}");
     ensure!(changes[0].kind == MemberEventKind::Round { round }, "{round:?} is told as {changes:?}");
@@ -104,7 +104,7 @@ pub(in super::super) async fn round_time(trial: Trial<'_>) -> Outcome {
 pub(in super::super) async fn by_the_leader_only(trial: Trial<'_>) -> Outcome {
     let mut leader = Leader::of(&trial, "leader").await?;
     let mut a = Party::of(&trial, "a").await?;
-    let before = leader.survey(Duties::default()).await?;
+    let before = leader.scan(Duties::default()).await?;
     let leader_at = find(&before.1, leader.party.process)?.counter;
     let a_at = find(&before.1, a.process)?.counter;
     let (holder_id, token) = (leader.actor.me.id, leader.record.version.token);
@@ -115,18 +115,18 @@ pub(in super::super) async fn by_the_leader_only(trial: Trial<'_>) -> Outcome {
     ];
     for (holder, token, what) in wrong {
         let evict = vec![(leader.party.process, leader_at, SILENT)];
-        let request = Request::Survey { process: a.process, holder, token, evict, round: Some((ROUND * 2, 0)) };
+        let request = Request::MembershipScan { process: a.process, holder, token, evict, round: Some((ROUND * 2, 0)) };
         let reply = a.round(request).await?;
         ensure!(reply == Reply::NotLeading, "a survey of {what} was answered with {reply:?}");
     }
-    let after = leader.survey(Duties::default()).await?;
+    let after = leader.scan(Duties::default()).await?;
     ensure!(after.0 == before.0, "surveys of others changed {:?} to {:?}", before.0, after.0);
     let (leader_is, a_is) = (find(&after.1, leader.party.process)?.counter, find(&after.1, a.process)?.counter);
     ensure!(leader_is == leader_at + 1, "a survey took the counter of its process from {leader_at} to {leader_is}");
     ensure!(a_is == a_at, "refused surveys took the counter of their process from {a_at} to {a_is}");
     // A lease that was given back, taken by another, or emptied by an operator is none.
     leader.record = leader.actor.renew(leader.record.version).await?;
-    leader.survey(Duties::default()).await?;
+    leader.scan(Duties::default()).await?;
     trial.ordered(OrderKind::Depose { now: true }).await?;
     let evict = vec![(a.process, a_at, SILENT)];
     let reply = leader.party.round(leader.survey_of(Duties { evict, round: None })).await?;
@@ -139,7 +139,7 @@ pub(in super::super) async fn by_the_leader_only(trial: Trial<'_>) -> Outcome {
     // One who leads and takes no part is told so, and changes nothing.
     let version = second.record().await?.version;
     let mut outside = Party::open(&trial, Vec::new()).await?;
-    let request = Request::Survey {
+    let request = Request::MembershipScan {
         process: outside.process,
         holder: second.me.id,
         token: version.token,
@@ -166,7 +166,7 @@ pub(in super::super) async fn eviction_races(trial: Trial<'_>) -> Outcome {
     let process = victim.process;
     for race in 0..40 {
         let counter = find(&leader.all().await?, process)?.counter;
-        let evict = leader.survey(Duties { evict: vec![(process, counter, SILENT)], round: None });
+        let evict = leader.scan(Duties { evict: vec![(process, counter, SILENT)], round: None });
         let beat = victim.round(Request::Beat { process, late: Duration::ZERO, without: Vec::new(), head: 8 });
         let (evicted, beaten) = if race % 2 == 0 {
             tokio::join!(evict, beat)

@@ -1,16 +1,16 @@
 //! Checks of what observers see of the registers, and that elections and names stay apart.
 
-use super::super::super::registers::{Candidacy, Vars};
-use super::super::super::{Member, MemberEvent, MemberEventKind, OrderKind};
+use super::super::super::{Member, MemberEvent, OrderKind};
 use super::super::actor::{Outcome, Trial, label, name};
 use super::super::ensure;
 use super::party::{Duties, Leader, Party, ROUND, SILENT, candidacy, find, rank};
+use primacy_core::registers::{Candidacy, MemberEventKind, Vars};
 
 /// Before anybody has joined, there is nothing, and looking creates nothing.
 pub(in super::super) async fn nobody(trial: Trial<'_>) -> Outcome {
     let nothing = async |when: &str| -> Outcome {
-        let mut desk = trial.desk().await?;
-        let (members, events) = (desk.members(&trial.election).await?, desk.events(&trial.election, 10).await?);
+        let mut admin = trial.admin().await?;
+        let (members, events) = (admin.members(&trial.election).await?, admin.events(&trial.election, 10).await?);
         ensure!(members.is_none() && events.is_empty(), "{when}, there are {members:?} and {events:?}");
         Ok(())
     };
@@ -25,7 +25,7 @@ pub(in super::super) async fn nobody(trial: Trial<'_>) -> Outcome {
     nothing("after one has left that never joined").await?;
     a.join(None).await?;
     a.leave().await?;
-    let members = trial.desk().await?.members(&trial.election).await?;
+    let members = trial.admin().await?.members(&trial.election).await?;
     let empty = members.as_ref().is_some_and(|members| members.members.is_empty());
     ensure!(empty, "after the only one has left, the members are {members:?}");
     Ok(())
@@ -39,8 +39,8 @@ pub(in super::super) async fn members(trial: Trial<'_>) -> Outcome {
     a.join(None).await?;
     let b = Party::ranked(&trial, "b", rank(-5)).await?;
     a.beat().await?;
-    let (vars, descriptors) = leader.survey(Duties::default()).await?;
-    let shown = trial.desk().await?.members(&trial.election).await?.ok_or("there are no members")?;
+    let (vars, descriptors) = leader.scan(Duties::default()).await?;
+    let shown = trial.admin().await?.members(&trial.election).await?.ok_or("there are no members")?;
     ensure!(shown.vars == vars, "VARS are {vars:?}, and shown as {:?}", shown.vars);
     ensure!(vars == Vars { max_id: 3, leader: Some(leader.party.process), ..Vars::new(ROUND) }, "VARS are {vars:?}");
     let mut expected = Vec::new();
@@ -67,7 +67,7 @@ pub(in super::super) async fn members(trial: Trial<'_>) -> Outcome {
     let ordered = trial.ordered(OrderKind::Pause).await?;
     let waiting: Vec<_> = ordered.candidates.iter().map(|waiting| waiting.who.label.as_str()).collect();
     ensure!(waiting == ["b", "a1", "a2"], "to who gives an order, those waiting are {:?}", ordered.candidates);
-    let listed = trial.desk().await?.elections().await?;
+    let listed = trial.admin().await?.elections().await?;
     let listed = listed.into_iter().find(|snapshot| snapshot.election == trial.election);
     let waiting = listed.map_or(0, |snapshot| snapshot.candidates.len());
     ensure!(waiting == 3, "three wait, and in the list of elections {waiting} do");
@@ -87,15 +87,15 @@ pub(in super::super) async fn events(trial: Trial<'_>) -> Outcome {
     let process = a.process;
     let eviction = leader.evict(process).await?;
     // Nothing more happens by these.
-    leader.survey(Duties { evict: vec![(process, 1, SILENT)], round: Some((ROUND * 2, 5)) }).await?;
+    leader.scan(Duties { evict: vec![(process, 1, SILENT)], round: Some((ROUND * 2, 5)) }).await?;
     a.beat_in_vain().await?;
     a.join(Some(SILENT)).await?;
     a.join(Some(SILENT)).await?;
     a.beat().await?;
-    leader.survey(Duties { evict: Vec::new(), round: Some((ROUND * 2, 0)) }).await?;
+    leader.scan(Duties { evict: Vec::new(), round: Some((ROUND * 2, 0)) }).await?;
     a.leave().await?;
     a.leave().await?;
-    let told = trial.desk().await?.events(&trial.election, 100).await?;
+    let told = trial.admin().await?.events(&trial.election, 100).await?;
     let numbers: Vec<u64> = told.iter().map(|event| event.number).collect();
     ensure!(numbers == [6, 5, 4, 3, 2, 1], "six things happened, and are numbered {numbers:?}: {told:?}");
     let kinds: Vec<_> = told.iter().rev().map(|event| event.kind.clone()).collect();
@@ -114,7 +114,7 @@ pub(in super::super) async fn events(trial: Trial<'_>) -> Outcome {
         MemberEventKind::Left { process, label: label.clone() },
     ];
     ensure!(kinds == expected, "{expected:?} happened, and are told as {kinds:?}");
-    let first_two = trial.desk().await?.events(&trial.election, 2).await?;
+    let first_two = trial.admin().await?.events(&trial.election, 2).await?;
     ensure!(first_two == told[..2], "the newest two of {told:?} are told as {first_two:?}");
     for MemberEvent { number, unix_ms, .. } in &told {
         let sane = (1_577_836_800_000..4_102_444_800_000).contains(unix_ms);
@@ -135,7 +135,7 @@ pub(in super::super) async fn names(trial: Trial<'_>) -> Outcome {
     });
     let mut a = Party::open(&trial, candidates.to_vec()).await?;
     a.join(None).await?;
-    let members = trial.desk().await?.members(&trial.election).await?.ok_or("there are no members")?;
+    let members = trial.admin().await?.members(&trial.election).await?.ok_or("there are no members")?;
     for candidate in &candidates {
         let shown = members.members.iter().find(|member| member.candidacy.id == candidate.id);
         let shown = shown.map(|member| &member.candidacy);
@@ -144,7 +144,7 @@ pub(in super::super) async fn names(trial: Trial<'_>) -> Outcome {
     let eviction = leader.evict(a.process).await?;
     let told = a.beat_in_vain().await?.0;
     ensure!(told.as_ref() == Some(&eviction), "{eviction:?} is told as {told:?}");
-    let newest = trial.desk().await?.events(&trial.election, 1).await?;
+    let newest = trial.admin().await?.events(&trial.election, 1).await?;
     let expected = MemberEventKind::Evicted { process: a.process, label: label(texts[0]), eviction };
     ensure!(newest.first().is_some_and(|event| event.kind == expected), "{expected:?} is told as {newest:?}");
     let prefix: String = trial.election.as_str().chars().rev().take(12).collect();
@@ -174,24 +174,21 @@ pub(in super::super) async fn apart(trial: Trial<'_>) -> Outcome {
     }
     let counters = (find(&here.all().await?, a.process)?.counter, find(&other.all().await?, a.process)?.counter);
     ensure!(counters.1 == counters.0 + 3, "three beats in another election took the counters to {counters:?}");
-    other.survey(Duties { evict: Vec::new(), round: Some((ROUND * 2, 0)) }).await?;
+    other.scan(Duties { evict: Vec::new(), round: Some((ROUND * 2, 0)) }).await?;
     let vars = a.beat().await?.vars;
     ensure!(vars.round == ROUND && vars.changes == 0, "another election's round time changed {vars:?}");
     let request = other.survey_of(Duties::default());
     let reply = here.party.round(request).await?;
-    ensure!(
-        reply == super::super::super::registers::Reply::NotLeading,
-        "the leader of another election surveys: {reply:?}"
-    );
+    ensure!(reply == primacy_core::registers::Reply::NotLeading, "the leader of another election surveys: {reply:?}");
     other.evict(a.process).await?;
     a.beat().await?;
     twin.beat_in_vain().await?;
     a.leave().await?;
-    let events = trial.desk().await?.events(&there.election, 100).await?;
+    let events = trial.admin().await?.events(&there.election, 100).await?;
     ensure!(events.len() == 4, "four things happened there, and these are told: {events:?}");
     let mut number = 0;
     for trial in [&trial, &there] {
-        let members = trial.desk().await?.members(&trial.election).await?.ok_or("there are no members")?;
+        let members = trial.admin().await?.members(&trial.election).await?.ok_or("there are no members")?;
         ensure!(members.members.len() == 1, "one is left, and these are shown: {members:?}");
         number += members.vars.max_id;
     }

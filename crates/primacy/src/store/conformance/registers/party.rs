@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::super::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
 use super::super::super::{Record, Registry, Sighting};
 use super::super::Verdict;
 use super::super::actor::{Actor, Outcome, Trial, holder};
+use primacy_core::registers::{Candidacy, Descriptor, Eviction, ProcessId, Reply, Request, Vars};
 use primacy_core::select::Rank;
 
 pub(super) const ROUND: Duration = Duration::from_millis(2_345);
@@ -19,13 +19,13 @@ pub(in super::super) struct Party {
 }
 
 /// What a beat tells.
-pub(in super::super) struct Beaten {
+pub(in super::super) struct BeatResult {
     pub(super) vars: Vars,
     pub(super) head: Vec<Descriptor>,
     pub(super) sighting: Sighting,
 }
 
-impl Beaten {
+impl BeatResult {
     pub(super) fn processes(&self) -> Vec<ProcessId> {
         self.head.iter().map(|descriptor| descriptor.process).collect()
     }
@@ -75,14 +75,14 @@ impl Party {
         }
     }
 
-    pub(in super::super) async fn beat(&mut self) -> Outcome<Beaten> {
+    pub(in super::super) async fn beat(&mut self) -> Outcome<BeatResult> {
         self.beat_without(Vec::new(), 100).await
     }
 
-    pub(super) async fn beat_without(&mut self, without: Vec<(ProcessId, u64)>, head: u32) -> Outcome<Beaten> {
+    pub(super) async fn beat_without(&mut self, without: Vec<(ProcessId, u64)>, head: u32) -> Outcome<BeatResult> {
         let request = Request::Beat { process: self.process, late: Duration::ZERO, without, head };
         match self.round(request).await? {
-            Reply::Beaten { vars, head, sighting } => Ok(Beaten { vars, head, sighting }),
+            Reply::Beaten { vars, head, sighting } => Ok(BeatResult { vars, head, sighting }),
             other => Err(format!("a beat of a member was answered with {other:?}").into()),
         }
     }
@@ -111,7 +111,7 @@ pub(super) struct Leader {
     pub(super) party: Party,
 }
 
-/// What a survey is to change.
+/// What a scan is to change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Duties {
     pub(super) evict: Vec<(ProcessId, u64, Duration)>,
@@ -130,27 +130,27 @@ impl Leader {
 
     pub(super) fn survey_of(&self, Duties { evict, round }: Duties) -> Request {
         let (holder, token) = (self.actor.me.id, self.record.version.token);
-        Request::Survey { process: self.party.process, holder, token, evict, round }
+        Request::MembershipScan { process: self.party.process, holder, token, evict, round }
     }
 
-    pub(super) async fn survey(&mut self, duties: Duties) -> Outcome<(Vars, Vec<Descriptor>)> {
+    pub(super) async fn scan(&mut self, duties: Duties) -> Outcome<(Vars, Vec<Descriptor>)> {
         let request = self.survey_of(duties);
         match self.party.round(request).await? {
-            Reply::Surveyed { vars, descriptors } => Ok((vars, descriptors)),
+            Reply::Scanned { vars, descriptors } => Ok((vars, descriptors)),
             other => Err(format!("a survey by the leader was answered with {other:?}").into()),
         }
     }
 
     /// Everybody's descriptor.
     pub(super) async fn all(&mut self) -> Outcome<Vec<Descriptor>> {
-        Ok(self.survey(Duties::default()).await?.1)
+        Ok(self.scan(Duties::default()).await?.1)
     }
 
     /// Removes a process that is there, and is not there afterwards.
     pub(super) async fn evict(&mut self, process: ProcessId) -> Outcome<Eviction> {
         let counter = find(&self.all().await?, process)?.counter;
         let evict = vec![(process, counter, SILENT)];
-        let (_, left) = self.survey(Duties { evict, round: None }).await?;
+        let (_, left) = self.scan(Duties { evict, round: None }).await?;
         if left.iter().any(|descriptor| descriptor.process == process) {
             return Err(format!("{process:?} was to be evicted at {counter}, and is still there: {left:?}").into());
         }

@@ -7,10 +7,10 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::super::Standing;
-use super::super::super::registers::{Candidacy, Descriptor, Reply, Request, Vars};
 use super::super::actor::{Outcome, Trial};
 use super::super::ensure;
 use super::party::{Leader, Party, ROUND, candidacy, find, rank};
+use primacy_core::registers::{Candidacy, Descriptor, Reply, Request, Vars};
 
 /// Each process gets a number of its own, above all that were given, and keeps it.
 pub(in super::super) async fn numbers(trial: Trial<'_>) -> Outcome {
@@ -25,7 +25,7 @@ pub(in super::super) async fn numbers(trial: Trial<'_>) -> Outcome {
     let mut c = Party::of(&trial, "c").await?;
     let (third, _) = c.join(None).await?;
     ensure!(third > second, "number {third} was given after {second} had been, whose process has left");
-    // Not the round time of whoever comes later.
+    // Not the round time of one that comes later.
     let late = Request::Join {
         process: c.process,
         candidates: c.candidates.clone(),
@@ -163,7 +163,7 @@ pub(in super::super) async fn join_again(trial: Trial<'_>) -> Outcome {
         let after = find(&leader.all().await?, a.process)?.clone();
         ensure!(after.rank == best && after.id == before.id, "{best:?} was published, and {after:?} is shown");
         ensure!(after.counter >= before.counter, "joining again took {before:?} back to {after:?}");
-        let members = trial.desk().await?.members(&trial.election).await?.ok_or("there are no members")?;
+        let members = trial.admin().await?.members(&trial.election).await?.ok_or("there are no members")?;
         let mut shown: Vec<_> = members.members.into_iter().map(|member| member.candidacy).collect();
         shown.retain(|candidate| candidate.id != leader.actor.me.id);
         let mut expected = a.candidates.clone();
@@ -177,7 +177,7 @@ pub(in super::super) async fn join_again(trial: Trial<'_>) -> Outcome {
 pub(in super::super) async fn leave(trial: Trial<'_>) -> Outcome {
     let mut leader = Leader::of(&trial, "leader").await?;
     let mut a = Party::of(&trial, "a").await?;
-    let (vars, _) = leader.survey(super::party::Duties::default()).await?;
+    let (vars, _) = leader.scan(super::party::Duties::default()).await?;
     ensure!(vars.leader == Some(leader.party.process), "after its survey, the leader is {:?}", vars.leader);
     a.leave().await?;
     ensure!(a.beat_in_vain().await?.0.is_none(), "who has left is told that it was evicted");

@@ -1,0 +1,50 @@
+//! A cluster on the wire, and back again, checked.
+
+use std::collections::BTreeSet;
+
+use primacy_core::quorum::VoterId;
+
+use super::super::address::PeerAddress;
+use super::super::cluster::{Cluster, Roster};
+use super::{Malformed, Member};
+
+impl From<&Cluster> for super::Cluster {
+    fn from(cluster: &Cluster) -> Self {
+        let members = |roster: &Roster| roster.iter().map(member).collect();
+        Self {
+            id: cluster.id_bytes(),
+            voters: members(cluster.voters()),
+            number: cluster.number(),
+            incoming: cluster.incoming().map(members).unwrap_or_default(),
+        }
+    }
+}
+
+fn member((name, (voter, address)): (&String, &(VoterId, PeerAddress))) -> Member {
+    Member { voter: super::voter_bytes(*voter), name: name.clone(), address: address.to_string() }
+}
+
+impl TryFrom<super::Cluster> for Cluster {
+    type Error = Malformed;
+
+    fn try_from(cluster: super::Cluster) -> Result<Self, Malformed> {
+        let id = <[u8; 16]>::try_from(&*cluster.id).map_err(|_| Malformed("a cluster without a name"))?;
+        let incoming = (!cluster.incoming.is_empty()).then(|| roster(&cluster.incoming)).transpose()?;
+        Ok(Self::known(u128::from_be_bytes(id), cluster.number, roster(&cluster.voters)?, incoming))
+    }
+}
+
+fn roster(members: &[Member]) -> Result<Roster, Malformed> {
+    let mut voters = Roster::new();
+    for Member { voter, name, address } in members {
+        let address: PeerAddress = address.parse().map_err(|_| Malformed("a voter's address"))?;
+        if address.name() != name || voters.insert(name.clone(), (super::voter(voter)?, address)).is_some() {
+            return Err(Malformed("two voters of one name"));
+        }
+    }
+    let identities: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
+    if identities.is_empty() || identities.len() != voters.len() {
+        return Err(Malformed("no voters, or two that are one"));
+    }
+    Ok(voters)
+}
