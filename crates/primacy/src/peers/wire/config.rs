@@ -78,11 +78,11 @@ enum ConfigRequestBody {
 
 #[derive(Clone, PartialEq, Message)]
 pub(in super::super) struct ConfigReplyFrame {
-    #[prost(oneof = "ConfigReplyBody", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "ConfigReplyBody", tags = "1, 2, 3, 4, 5")]
     said: Option<ConfigReplyBody>,
 }
 
-/// The tag 6 said once that a voter cannot take over yet what others have promised.
+/// The tag 6 is not to be used: of an earlier version it said that a voter cannot take over yet what others have promised.
 #[derive(Clone, PartialEq, Oneof)]
 enum ConfigReplyBody {
     #[prost(bool, tag = "1")]

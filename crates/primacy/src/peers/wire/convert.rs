@@ -455,4 +455,29 @@ mod tests {
         let two = OrdersKept { new_election: true, successor: "b".into(), ..OrdersKept::default() };
         assert!(Orders::try_from(&two).is_err());
     }
+
+    #[test]
+    fn a_field_of_any_number_and_kind_is_read_or_refused() {
+        let field = |number: u8, kind: u8, content: &[u8]| -> Vec<u8> {
+            // Numbers of two digits need a second byte.
+            let head = [number << 3 & 0x7f | kind | (number >> 4) << 7, number >> 4];
+            let head = if number < 16 { &head[..1] } else { &head[..] };
+            [head, content].concat()
+        };
+        let within = |number: u8, inner: &[u8]| {
+            field(number, 2, &[&[u8::try_from(inner.len()).expect("short")], inner].concat())
+        };
+        let read = |bytes: &[u8]| u32::from(Frame::decode(bytes).is_ok());
+        let mut count = 0;
+        for outer in 1..64 {
+            for inner in 1..64 {
+                for (kind, content) in [(0, &[1][..]), (1, &[1; 8]), (2, &[0]), (5, &[1; 4])] {
+                    let nested = within(outer, &field(inner, kind, content));
+                    count += read(&nested);
+                    count += (1..32).map(|third| read(&within(third, &nested))).sum::<u32>();
+                }
+            }
+        }
+        assert!(count > 100_000, "most are of a field that nobody knows: {count}");
+    }
 }
