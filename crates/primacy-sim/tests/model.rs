@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use primacy_sim::group_model;
-use primacy_sim::model::{Lease, canaries, smoke};
-use primacy_sim::quorum::{self, Grant};
-use primacy_sim::search::{Canary, Outcome, hunt, hunts, search, searches};
+use primacy_sim::model::{canaries, smoke};
+use primacy_sim::quorum;
+use primacy_sim::search::{Canary, Model, Outcome, hunt, hunts, search, searches};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -46,8 +46,8 @@ fn merged_searches_find_what_others_find() {
     let wanted = ["merged: two of two", "merged: three, two ask"];
     for setup in quorum::compared().into_iter().filter(|setup| wanted.contains(&setup.name)) {
         let setup = quorum::Setup { horizon: 0, ..setup };
-        let plain = search(Grant(quorum::Setup { merged: false, ..setup.clone() }), 2);
-        let (one, two) = (search(Grant(setup.clone()), 1), search(Grant(setup), 2));
+        let plain = search(Model(quorum::Setup { merged: false, ..setup.clone() }), 2);
+        let (one, two) = (search(Model(setup.clone()), 1), search(Model(setup), 2));
         assert_eq!(kinds(&plain), kinds(&one), "{}", plain.name);
         assert_eq!((one.states, kinds(&one)), (two.states, kinds(&two)), "{}", plain.name);
         assert!(one.states * 10 < plain.states, "{}: {} of {} states", plain.name, one.states, plain.states);
@@ -59,15 +59,15 @@ fn a_merged_hunt_tells_no_longer_history_than_another() {
     let canary =
         quorum::canaries().into_iter().find(|canary| canary.setup.name == "quorum: Forgets").expect("is there");
     let merged = quorum::Setup { merged: true, ..canary.setup.clone() };
-    let found = hunt(Grant(merged), canary.breaks, PATIENCE).counterexample();
-    let other = hunt(Grant(canary.setup), canary.breaks, PATIENCE).counterexample();
+    let found = hunt(Model(merged), canary.breaks, PATIENCE).counterexample();
+    let other = hunt(Model(canary.setup), canary.breaks, PATIENCE).counterexample();
     assert!(found.is_some_and(|(_, steps)| steps > 0) && found <= other, "{found:?}, {other:?}");
 }
 
 #[test]
 fn a_search_visits_the_same_states_on_any_number_of_threads() {
     for setup in smoke().into_iter().take(2) {
-        let (one, two) = (search(Lease(setup.clone()), 1), search(Lease(setup), 2));
+        let (one, two) = (search(Model(setup.clone()), 1), search(Model(setup), 2));
         assert_eq!(one.states, two.states, "{}", one.name);
     }
 }

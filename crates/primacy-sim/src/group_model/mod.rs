@@ -8,12 +8,10 @@
 //! time goes on.
 
 mod catalogue;
-mod groups;
 mod properties;
 mod setup;
 mod world;
 
 pub use catalogue::{canaries, catalogue, smoke};
-pub use groups::GroupModel;
 pub use setup::{Budget, Setup};
 pub use world::{Step, World};

@@ -1,9 +1,10 @@
 //! What must hold in every state, and what must occur in some.
 
-use stateright::{Model, Property};
+use stateright::Property;
 
 use super::setup::Setup;
 use super::world::{World, Wrong};
+use crate::search::{self, Model};
 
 pub(super) const UNHARMED: &str = "whom nothing has happened to is not evicted";
 pub(super) const NUMBERS: &str = "a number is given once, above all before it";
@@ -17,8 +18,28 @@ const CAME_BACK: &str = "somebody who was evicted comes back";
 const LONGER: &str = "rounds become longer";
 const MOVED: &str = "another process surveys than before";
 
-pub(super) fn of<M: Model<State = World>>(setup: &Setup) -> Vec<Property<M>> {
-    fn never<M: Model<State = World>>(name: &'static str, is: fn(&M, &World) -> bool) -> Property<M> {
+impl search::Setup for Setup {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn longer(self, ticks: i8) -> Self {
+        Self { horizon: self.horizon.saturating_add_signed(ticks), ..self }
+    }
+
+    fn start(&self) -> Vec<World> {
+        vec![World::start(self)]
+    }
+
+    fn properties(&self) -> Vec<Property<Model<Self>>> {
+        of(self)
+    }
+}
+
+fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
+    fn never(name: &'static str, is: fn(&Model<Setup>, &World) -> bool) -> Property<Model<Setup>> {
         Property::always(name, is)
     }
     let mut properties = vec![
@@ -28,10 +49,10 @@ pub(super) fn of<M: Model<State = World>>(setup: &Setup) -> Vec<Property<M>> {
         never(BURIED, |_, world| world.wrong != Some(Wrong::Unburied)),
         never(QUIET, |_, world| world.wrong != Some(Wrong::Busy)),
         never(JOINED, |_, world| world.wrong != Some(Wrong::Outside)),
-        Property::sometimes(ALL, |_: &M, world: &World| world.all_are_members()),
+        Property::sometimes(ALL, |_, world: &World| world.all_are_members()),
     ];
     let budget = setup.budget;
-    let mut occurs = |wanted: bool, name: &'static str, is: fn(&M, &World) -> bool| {
+    let mut occurs = |wanted: bool, name: &'static str, is: fn(&Model<Setup>, &World) -> bool| {
         if wanted {
             properties.push(Property::sometimes(name, is));
         }

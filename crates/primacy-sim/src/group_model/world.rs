@@ -9,6 +9,7 @@ use primacy_core::{CandidateId, Instant, Label, Token};
 
 use super::setup::{Budget, Setup, TICK, rounds};
 use crate::registers::Registers;
+use crate::search;
 
 /// More calls than this at one tick are a loop without end.
 const CALLS_MOST: u8 = 30;
@@ -281,9 +282,13 @@ impl World {
         world.tell(0, ToGroup::Leads { id: holder(0).id, token, chosen: false });
         world
     }
+}
 
-    /// What can happen next.
-    pub(super) fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+impl search::World for World {
+    type Setup = Setup;
+    type Step = Step;
+
+    fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
         if self.wrong.is_some() {
             return;
         }
@@ -324,8 +329,7 @@ impl World {
         }
     }
 
-    /// What is when that has happened.
-    pub(super) fn after(&self, step: Step) -> Option<Self> {
+    fn after(&self, step: Step, _: &Setup) -> Option<Self> {
         let mut world = self.clone();
         match step {
             Step::Answer(index) => {

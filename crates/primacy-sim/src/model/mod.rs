@@ -9,7 +9,6 @@
 //! a tick. Without a fault, what is due is done before time goes on, in every order.
 
 mod catalogue;
-mod lease;
 mod node;
 mod properties;
 mod row;
@@ -17,6 +16,5 @@ mod setup;
 mod world;
 
 pub use catalogue::{canaries, catalogue, smoke};
-pub use lease::Lease;
 pub use setup::{Budget, Setup};
 pub use world::{Step, World};

@@ -2,12 +2,13 @@
 
 use primacy_core::Token;
 use primacy_core::lease::{HandoverRequest, Request};
-use stateright::{Model, Property};
+use stateright::Property;
 
 use super::node::{Node, Wrong, label};
 use super::row::Former;
 use super::setup::Setup;
 use super::world::World;
+use crate::search::{self, Model};
 
 /// The promise itself.
 pub(super) const INTEGRITY: &str = "integrity: at most one believes";
@@ -16,8 +17,28 @@ pub(super) const UNTHREATENED: &str = "nothing under way can take a believer's r
 /// R9, and that a process never leads beside its own old work.
 pub(super) const DRAINED: &str = "no lease is given back, and none begins, while work runs";
 
+impl search::Setup for Setup {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn longer(self, ticks: i8) -> Self {
+        Self { horizon: self.horizon.saturating_add_signed(ticks), ..self }
+    }
+
+    fn start(&self) -> Vec<World> {
+        self.rates.iter().map(|rates| World::start(self, rates)).collect()
+    }
+
+    fn properties(&self) -> Vec<Property<Model<Self>>> {
+        of(self)
+    }
+}
+
 /// The properties that this setup can show.
-pub(super) fn of<M: Model<State = World> + AsRef<Setup>>(setup: &Setup) -> Vec<Property<M>> {
+fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
     let budget = &setup.budget;
     let mut properties = vec![
         Property::always(INTEGRITY, |_, world: &World| believers(world).count() <= 1),
@@ -47,7 +68,7 @@ pub(super) fn of<M: Model<State = World> + AsRef<Setup>>(setup: &Setup) -> Vec<P
     properties
 }
 
-fn liveliness<M: Model<State = World> + AsRef<Setup>>(setup: &Setup) -> Vec<Property<M>> {
+fn liveliness(setup: &Setup) -> Vec<Property<Model<Setup>>> {
     let budget = &setup.budget;
     let mut properties = Vec::new();
     // It takes a lease and a fifth of ticks until a challenger that was told nothing leads.
@@ -94,8 +115,8 @@ fn liveliness<M: Model<State = World> + AsRef<Setup>>(setup: &Setup) -> Vec<Prop
     if budget.old_looks > 0 {
         properties.push(Property::sometimes(
             "one follows although what is past was shown",
-            |model: &M, world: &World| {
-                world.budget.old_looks < model.as_ref().budget.old_looks && leads_after(world, Former::TakenOver)
+            |model: &Model<Setup>, world: &World| {
+                world.budget.old_looks < model.0.budget.old_looks && leads_after(world, Former::TakenOver)
             },
         ));
     }

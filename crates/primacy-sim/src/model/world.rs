@@ -9,6 +9,7 @@ use primacy_core::lease::{CallError, Event, HandoverRequest, Record, Request, Ro
 use super::node::{Call, Node, Work, label};
 use super::row::Row;
 use super::setup::{Budget, Setup};
+use crate::search;
 
 /// One state of the search.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -172,25 +173,6 @@ fn row_steps(world: &World, steps: &mut Vec<Step>) {
 }
 
 impl World {
-    /// What can happen next.
-    pub(super) fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
-        for node in &self.nodes {
-            node_steps(self, node, steps);
-        }
-        row_steps(self, steps);
-        if self.tick < setup.horizon && self.nodes.iter().all(|node| waits(node, self.tick)) {
-            steps.push(Step::Tick);
-        }
-    }
-
-    /// What is when that has happened.
-    pub(super) fn after(&self, step: Step, setup: &Setup) -> Option<Self> {
-        let mut next = self.clone();
-        next.take(setup, step)?;
-        next.forget_the_impossible();
-        Some(next)
-    }
-
     pub(super) fn start(setup: &Setup, rates: &[u64]) -> Self {
         let mut led = Token::NONE;
         let nodes = (0u8..).zip(rates).map(|(index, rate)| {
@@ -351,13 +333,35 @@ impl World {
     }
 }
 
-pub(super) fn describe(world: &World) -> String {
-    let mut text = format!("\n             at tick {}: row {:?}", world.tick, world.row.record);
-    for node in &world.nodes {
-        let now = node.now(world.tick);
-        let view = node.candidate.as_ref().map(|candidate| candidate.view());
-        // A `String` takes every write.
-        let _ = write!(text, "\n             {} at {now}: {:?} {:?} {view:?}", node.index, node.belief, node.work);
+impl search::World for World {
+    type Setup = Setup;
+    type Step = Step;
+
+    fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+        for node in &self.nodes {
+            node_steps(self, node, steps);
+        }
+        row_steps(self, steps);
+        if self.tick < setup.horizon && self.nodes.iter().all(|node| waits(node, self.tick)) {
+            steps.push(Step::Tick);
+        }
     }
-    text
+
+    fn after(&self, step: Step, setup: &Setup) -> Option<Self> {
+        let mut next = self.clone();
+        next.take(setup, step)?;
+        next.forget_the_impossible();
+        Some(next)
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!("\n             at tick {}: row {:?}", self.tick, self.row.record);
+        for node in &self.nodes {
+            let now = node.now(self.tick);
+            let view = node.candidate.as_ref().map(|candidate| candidate.view());
+            // A `String` takes every write.
+            let _ = write!(text, "\n             {} at {now}: {:?} {:?} {view:?}", node.index, node.belief, node.work);
+        }
+        text
+    }
 }

@@ -1,9 +1,8 @@
 //! Whether states that are taken for one are one.
 
-use super::grant::Grant;
 use super::setup::Setup;
 use super::world::World;
-use crate::search::alike;
+use crate::search::{Model, World as _, alike};
 
 /// Whether all that `merge` says holds of a search, by doing it without as well: whether two states of one fingerprint lead elsewhere or
 /// show something else; and whether the search of merged states misses one or invents one. Also says how many states there are, and how
@@ -14,19 +13,19 @@ pub fn compare(setup: &Setup) -> (usize, usize, Option<String>) {
 
 /// The same if this is forgotten as well.
 pub(super) fn compare_by(setup: &Setup, forget: impl Fn(&mut World)) -> (usize, usize, Option<String>) {
-    let model = Grant(Setup { merged: false, ..setup.clone() });
+    let model = Model(Setup { merged: false, ..setup.clone() });
     let forgotten = |world: &World| {
         let mut world = world.clone();
         world.forget(setup, true);
         forget(&mut world);
         world
     };
-    let plain = alike(&model, |world| world.just.clear(), |world| forgotten(world).print());
+    let plain = alike(&model, |world| world.just.clear(), |world| forgotten(world).fingerprint());
     if let Some((one, other)) = plain.differ {
         return (plain.states, plain.classes.len(), Some(format!("{one}\n{other}")));
     }
-    let merged = Grant(Setup { merged: true, ..setup.clone() });
-    let found = alike(&merged, |world| world.just.clear(), |world| forgotten(world).print()).classes;
+    let merged = Model(Setup { merged: true, ..setup.clone() });
+    let found = alike(&merged, |world| world.just.clear(), |world| forgotten(world).fingerprint()).classes;
     let missed = plain.classes.iter().find(|(print, world)| {
         // Nothing is taken in that decides nothing, so there is no such state.
         !found.contains_key(*print) && !forgotten(world).is_half_heard()

@@ -81,7 +81,7 @@ impl World {
     }
 
     /// The same for worlds of which all that can follow is the same but for the names of voters and candidates.
-    pub(super) fn print(&self) -> u128 {
+    pub(super) fn least_print(&self) -> u128 {
         let candidates = self.candidates.len() - self.operators;
         let orders: &[&[usize]] = match candidates {
             0 => &[&[]],

@@ -6,7 +6,6 @@
 
 mod catalogue;
 mod compare;
-mod grant;
 mod ids;
 mod merge;
 #[cfg(test)]
@@ -22,6 +21,5 @@ mod world;
 
 pub use catalogue::{canaries, catalogue, compared, smoke};
 pub use compare::compare;
-pub use grant::Grant;
 pub use setup::{Beginning, Budget, Setup, Word};
 pub use world::{Step, World};

@@ -8,6 +8,7 @@ use super::ids::index_of;
 use super::setup::{Beginning, Budget, Setup, Word};
 use super::shown::{DISMISSED, FORGOT};
 use super::world::{Call, Step, World};
+use crate::search::World as _;
 
 impl World {
     /// Whether a leader says this now, and still waits for the answer.
@@ -134,7 +135,7 @@ fn tell(setup: &Setup, world: &mut World) {
     world.just.clear();
 }
 
-/// The first candidate asks, is granted the lease by so many voters, and renews it. All voters have an operator's pause.
+/// The first candidate asks, is granted the lease by this many voters, and renews it. All voters have an operator's pause.
 fn led(setup: &Setup, world: &World, reached: u8) -> World {
     let mut world = world.clone();
     world.budget.renewals += 1;

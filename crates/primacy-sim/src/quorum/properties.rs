@@ -1,13 +1,15 @@
 //! What must hold in every state, and what must occur in some.
 
-use stateright::{Model, Property};
+use stateright::Property;
 
+use super::operator;
 use super::setup::{Beginning, Setup, Word};
 use super::shown::{
     CAME_BACK, CAME_OVER, CAUGHT_UP, DISMISSED, FORGOT, KEPT_ON, MOVED, RECONFIGURED, REFUSED, RELEASED, RENEWED,
     WITHDRAWN,
 };
 use super::world::World;
+use crate::search::{self, Model};
 
 /// Never two.
 pub(super) const INTEGRITY: &str = "at no time do two candidates believe that they lead";
@@ -22,13 +24,37 @@ pub(super) const FORGOTTEN: &str = "while nobody may lead, nobody sees what was 
 /// No voter is lost to a leader without a reason.
 pub(super) const SUPPORTED: &str = "a voter that is free supports the leader that asks it to";
 
-pub(super) fn of<M: Model<State = World>>(setup: &Setup) -> Vec<Property<M>> {
+impl search::Setup for Setup {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn longer(self, ticks: i8) -> Self {
+        Self { horizon: self.horizon.saturating_add_signed(ticks), ..self }
+    }
+
+    fn start(&self) -> Vec<World> {
+        operator::begin(self, &World::start(self))
+    }
+
+    fn properties(&self) -> Vec<Property<Model<Self>>> {
+        of(self)
+    }
+
+    fn is_merged(&self) -> bool {
+        self.merged
+    }
+}
+
+fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
     let mut properties = vec![
-        Property::always(INTEGRITY, |_: &M, world: &World| {
+        Property::always(INTEGRITY, |_, world: &World| {
             (0..world.candidates.len()).filter(|index| world.leads(*index)).count() < 2
         }),
-        Property::always(ORDER, |_: &M, world: &World| !world.wrong),
-        Property::always(AGREED, |_: &M, world: &World| {
+        Property::always(ORDER, |_, world: &World| !world.wrong),
+        Property::always(AGREED, |_, world: &World| {
             let mut known: Vec<_> = world.posts.iter().filter_map(|post| post.acceptor.configuration()).collect();
             known.sort_unstable_by_key(|known| known.number());
             known.windows(2).all(|two| two[0].number() != two[1].number() || two[0] == two[1])
@@ -36,17 +62,17 @@ pub(super) fn of<M: Model<State = World>>(setup: &Setup) -> Vec<Property<M>> {
     ];
     let (dismisses, forgets) = (setup.words.contains(&Word::Dismiss), setup.words.contains(&Word::Forget));
     if dismisses {
-        properties.push(Property::always(DEPOSED, |_: &M, world: &World| !world.told.is_defied));
+        properties.push(Property::always(DEPOSED, |_, world: &World| !world.told.is_defied));
     }
     if forgets {
-        properties.push(Property::always(FORGOTTEN, |_: &M, world: &World| world.stays_forgotten()));
+        properties.push(Property::always(FORGOTTEN, |_, world: &World| world.stays_forgotten()));
     }
     if setup.budget.renewals > 0 {
-        properties.push(Property::always(SUPPORTED, |_: &M, world: &World| !world.told.is_ignored));
+        properties.push(Property::always(SUPPORTED, |_, world: &World| !world.told.is_ignored));
     }
     let budget = setup.budget;
     let (several, reconfigurations) = (setup.candidates > 1, !setup.reconfigurations.is_empty());
-    let mut occurs = |wanted: bool, name: &'static str, is: fn(&M, &World) -> bool| {
+    let mut occurs = |wanted: bool, name: &'static str, is: fn(&Model<Setup>, &World) -> bool| {
         if wanted {
             properties.push(Property::sometimes(name, is));
         }

@@ -10,6 +10,7 @@ use super::setup::{Budget, Setup};
 use super::shared::Shared;
 use super::shown::{CAME_BACK, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
 use super::told::Told;
+use crate::search;
 
 /// A message under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -382,9 +383,13 @@ impl World {
             just: Vec::new(),
         }
     }
+}
 
-    /// What can happen next.
-    pub(super) fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
+impl search::World for World {
+    type Setup = Setup;
+    type Step = Step;
+
+    fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
         if self.wrong {
             return;
         }
@@ -468,8 +473,7 @@ impl World {
         }
     }
 
-    /// What is when that has happened.
-    pub(super) fn after(&self, step: Step, setup: &Setup) -> Option<Self> {
+    fn after(&self, step: Step, setup: &Setup) -> Option<Self> {
         let mut world = self.clone();
         world.just.clear();
         match step {
@@ -529,5 +533,9 @@ impl World {
             world.forget(setup, world.tick != self.tick || world.budget != self.budget);
         }
         Some(world)
+    }
+
+    fn fingerprint(&self) -> u128 {
+        self.least_print()
     }
 }

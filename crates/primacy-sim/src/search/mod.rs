@@ -1,7 +1,7 @@
 //! One harness for every complete search.
 //!
-//! A model supplies states, steps and properties ([`Searched`]); a protocol supplies setups with their budgets, and planted
-//! bugs ([`Setup`], [`Canary`]). [`search`] visits every state, [`hunt`] looks for the shortest history that breaks a property,
+//! A protocol supplies worlds with their steps ([`World`]), setups with their budgets and properties ([`Setup`]), and planted
+//! bugs ([`Canary`]); a model of another shape is [`Searched`] by itself. [`search`] visits every state, [`hunt`] looks for the shortest history that breaks a property,
 //! [`alike`] asks whether states that are taken for one are one, and [`way`] whether there is a way on from a state.
 //!
 //! States are told apart by `stateright`, or, where a model merges states that are the same for all that follows, by 128
@@ -21,6 +21,6 @@ pub use listing::{Hunt, Search, print_hunts, print_searches, timed};
 pub use outcome::{Outcome, Searched, Verdict};
 pub(crate) use prints::Prints;
 pub use prints::print_of;
-pub use setup::{Canary, Setup, hunts, searches};
+pub use setup::{Canary, Model, Setup, World, hunts, searches};
 pub use visit::{hunt, search};
 pub use way::{Way, gets_there, way};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use primacy_sim::model::{Budget as Faults, Lease, Setup};
+use primacy_sim::model::{Budget as Faults, Setup};
 
 use super::search::{AGREED, Budget, Identity, KNOWS, ONE, SHORT, Search, Tells};
-use primacy_sim::search::{self, Hunt};
+use primacy_sim::search::{self, Hunt, Model};
 
 /// The counterexamples.
 pub fn hunts() -> Vec<Hunt> {
@@ -36,7 +36,7 @@ pub fn hunts() -> Vec<Hunt> {
 /// The product's lease, with the same things happening to its real candidates: they are stopped, their calls are slow or land
 /// late, the store's clock tells any age, processes come back under the same name, operators give orders and delete the row.
 pub fn held() -> Vec<search::Search> {
-    let two = |name, horizon, budget| search::Search::new(Lease(Setup { budget, ..Setup::new(name, 2, horizon) }));
+    let two = |name, horizon, budget| search::Search::new(Model(Setup { budget, ..Setup::new(name, 2, horizon) }));
     let none = Faults::default();
     let any_age = Setup {
         budget: Faults { faults: 1, ..none },
@@ -46,7 +46,7 @@ pub fn held() -> Vec<search::Search> {
     vec![
         two("MySQL lease: stopped", 14, Faults { pauses: 1, ..none }),
         two("MySQL lease: slow and late calls", 13, Faults { faults: 1, ..none }),
-        search::Search::new(Lease(any_age)),
+        search::Search::new(Model(any_age)),
         two("MySQL lease: started again", 13, Faults { crashes: 1, ..none }),
         two("MySQL lease: orders", 8, Faults { orders: 1, ..none }),
         two("MySQL lease: the row deleted", 14, Faults { deletions: 1, ..none }),
