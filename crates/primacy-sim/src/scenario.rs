@@ -81,7 +81,6 @@ pub(crate) struct Scenario {
     /// Whether drills ask nobody if a leader can do without a voter.
     pub(crate) unspared: bool,
     /// Hints come in bursts this far from each other, on average, although nothing has changed; and what else is drawn for them.
-    /// With a store only: among peers a candidate that resumes hears them before its connections see how long they were silent.
     pub(crate) bursts: Option<(u64, Rng)>,
     /// The leader must stay for so long, whatever packets are lost.
     pub(crate) steady: Option<Steady>,
@@ -293,7 +292,7 @@ impl Scenario {
             muted: setup.muted.clone(),
             company,
             unspared: setup.unspared,
-            bursts: draw_bursts(seed, profile, crate::nanos(longest)).filter(|_| !among_peers),
+            bursts: draw_bursts(seed, profile, crate::nanos(longest)),
             steady: setup.steady,
             chooser: setup.chooser,
             peers,
