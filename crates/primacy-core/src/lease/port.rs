@@ -1,4 +1,4 @@
-//! What goes into the state machine and what comes out: events, effects, and the four calls to a store.
+//! What goes into the state machine and what comes out: events, effects, and the calls to a store.
 
 use alloc::string::String;
 use core::fmt;

@@ -108,7 +108,7 @@ pub struct Sighting {
     /// people; no grant depends on it.
     pub age: Option<Duration>,
     /// Set if the store can *prove* that the holder's process no longer exists: an embedded store whose only host has
-    /// been restarted since.
+    /// been restarted since; or that its lease is over, by the clocks of a majority of voters.
     pub holder_gone: bool,
     /// Where the candidate that looks stands among those that wait; of now, or of its last announcement at the oldest.
     pub standing: Standing,

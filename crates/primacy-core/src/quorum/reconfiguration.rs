@@ -397,7 +397,7 @@ fn behind(
     voter_set.old().iter().filter(stays).filter(is_behind).copied().collect()
 }
 
-/// What the new voters have to know of what the old ones may have granted, by these reports of a majority of so many old voters.
+/// What the new voters have to know of what the old ones may have granted, by these reports of a majority of the old voters.
 ///
 /// For each election: the highest term that a majority may have supported somebody in, if those who have not reported are counted
 /// with it. A voter with a higher term has supported that one before, for all that is known.

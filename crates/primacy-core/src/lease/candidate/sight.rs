@@ -160,7 +160,7 @@ impl Candidate {
                 // Those that wait for one that is provably gone take turns from when they saw it, too.
                 seen.gone_at.map_or_else(|| (by_time, held()), |gone_at| (by_time.min(gone_at), Why::Asking))
             }
-            // Held by this candidate, which has stopped believing it and not looked since.
+            // Held by this candidate, which has stopped believing it and not looked since (R7).
             Some(_) if seen.doubtful => (seen.changed_at, Why::NotLooked),
             // Released; or held by this candidate, which does not believe it.
             _ => (seen.changed_at, Why::Asking),

@@ -223,7 +223,7 @@ pub(super) const ANNOUNCE: &str = concat!(
     sighting!()
 );
 
-/// A renewal: `$1` election, `$2` holder, `$3` token, `$4` beat, `$5` the orders that have come true.
+/// A renewal: `$1` election, `$2` holder, `$3` token, `$4` beat, `$5` the completed order, `$6` lease.
 ///
 /// R5: the whole condition is tested on the newest version of the row, so of two renewals of one beat one changes
 /// nothing. No other row is touched: fenced transactions, grants that wait for them, and notifications are not in its way.
