@@ -150,7 +150,7 @@ impl World {
         self.adversary.store_away_until = until;
         self.store.lose_unsynced();
         self.hinder_all(until);
-        if !self.houses.is_empty()
+        if !self.process_hosts.is_empty()
             && self.engine.rng.chance(500_000)
             && self.store.registers.lose_beats(self.engine.now)
         {

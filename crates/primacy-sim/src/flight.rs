@@ -31,7 +31,7 @@ pub(crate) enum Ask {
 #[derive(Debug)]
 pub(crate) enum By {
     Process { number: u64, call: CallId },
-    Group { house: usize, household: u64, call: CallId },
+    Group { host: usize, sim_process: u64, call: CallId },
     Warden,
 }
 
@@ -43,7 +43,7 @@ impl Flight {
 
     /// Whether this group sent it, as this call if one is given.
     pub(crate) fn is_of_group(&self, of: u64, sent: Option<CallId>) -> bool {
-        matches!(self.by, By::Group { household, call, .. } if household == of && sent.is_none_or(|sent| sent == call))
+        matches!(self.by, By::Group { sim_process, call, .. } if sim_process == of && sent.is_none_or(|sent| sent == call))
     }
 
     /// Whether this process sent it.

@@ -190,7 +190,7 @@ impl World {
 
     /// Whether the leader's process watches over the rounds.
     fn is_surveyed(&self) -> bool {
-        self.healing.leader.is_some_and(|(leader, _)| self.nodes[leader].part.house.is_some())
+        self.healing.leader.is_some_and(|(leader, _)| self.nodes[leader].part.process_host.is_some())
     }
 
     /// Nothing is late any more: rounds come down.
@@ -257,9 +257,9 @@ impl World {
                 process.notes.calls = 0;
             }
         }
-        for house in &mut self.houses {
-            if let Some(household) = &mut house.household {
-                household.calls = 0;
+        for host in &mut self.process_hosts {
+            if let Some(sim_process) = &mut host.sim_process {
+                sim_process.calls = 0;
             }
         }
         self.healing.span = self.present_lease() * u64::from(leases);
@@ -414,7 +414,7 @@ impl World {
         }
         let Some(company) = self.scenario.company else { return };
         let rounds = span / crate::nanos(company.rounds.round());
-        let busiest = self.houses.iter().filter_map(|house| Some(house.household.as_ref()?.calls)).max();
+        let busiest = self.process_hosts.iter().filter_map(|host| Some(host.sim_process.as_ref()?.calls)).max();
         if busiest.is_some_and(|calls| u64::from(calls) > 12 + rounds * 4) {
             self.violate(Oracle::Calm, None, || format!("{busiest:?} calls of one group in {rounds} rounds"));
         }

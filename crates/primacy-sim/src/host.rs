@@ -55,7 +55,7 @@ pub(crate) fn describe_effect(effect: &ProcessEffect) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessHost {
     pub(crate) nodes: Vec<usize>,
-    pub(crate) household: Option<SimProcess>,
+    pub(crate) sim_process: Option<SimProcess>,
     pub(crate) stall: Option<Stall>,
     /// Until when something has kept its group from beating in time, for the checkers.
     pub(crate) hindered_until: u64,
@@ -81,16 +81,16 @@ pub(crate) struct SimProcess {
 }
 
 impl ProcessHost {
-    /// The houses of a world, empty.
+    /// The hosts of all processes of a world, in which none runs yet.
     pub(crate) fn all(scenario: &Scenario) -> Vec<Self> {
-        let mut houses: Vec<Self> = Vec::new();
-        houses.resize_with(scenario.company.map_or(0, |company| company.houses), Self::default);
+        let mut process_hosts: Vec<Self> = Vec::new();
+        process_hosts.resize_with(scenario.company.map_or(0, |company| company.processes), Self::default);
         for (node, part) in scenario.parts.iter().enumerate() {
-            if let Some(house) = part.house {
-                houses[house].nodes.push(node);
+            if let Some(host) = part.process_host {
+                process_hosts[host].nodes.push(node);
             }
         }
-        houses
+        process_hosts
     }
 
     pub(crate) fn is_stopped(&self, now: u64) -> bool {

@@ -52,11 +52,11 @@ impl World {
     fn check_eviction(&mut self, flight: &Flight, request: &Request, row: &Row) {
         let Some(company) = self.scenario.company else { return };
         let process = row.descriptor.process;
-        let lives = |house: &&ProcessHost| house.household.as_ref().is_some_and(|own| own.process == process);
-        let spared = self.houses.iter().find(lives).map(|house| {
+        let lives = |host: &&ProcessHost| host.sim_process.as_ref().is_some_and(|own| own.process == process);
+        let spared = self.process_hosts.iter().find(lives).map(|host| {
             let member =
-                house.household.as_ref().is_some_and(|own| own.core.group().view().id == Some(row.descriptor.id));
-            member && house.hindered_until < row.beaten_at
+                host.sim_process.as_ref().is_some_and(|own| own.core.group().view().id == Some(row.descriptor.id));
+            member && host.hindered_until < row.beaten_at
         });
         if spared.is_none() {
             self.saw(Sometimes::Evicted);
@@ -77,8 +77,8 @@ impl World {
         let since = flight.sent.saturating_sub(crate::nanos(company.rounds.most()));
         let patience = crate::nanos(company.rounds.patience(self.shortest_round(since)));
         let Request::MembershipScan { process: leader, .. } = request else { return };
-        let house = self.nodes[flight.node].part.house.map(|house| &self.houses[house]);
-        let own = house.and_then(|house| house.household.as_ref()).filter(|own| own.process == *leader);
+        let host = self.nodes[flight.node].part.process_host.map(|host| &self.process_hosts[host]);
+        let own = host.and_then(|host| host.sim_process.as_ref()).filter(|own| own.process == *leader);
         let silent = own.map_or(u64::MAX, |own| own.clock.between(row.beaten_at, self.engine.now, company_drift(self)));
         if silent < patience && self.scenario.profile != crate::Profile::Wild {
             self.violate(Oracle::Silence, Some(flight.node), || {
@@ -158,22 +158,23 @@ impl World {
         let patience = crate::nanos(company.rounds.patience(longest)) * 5 / 4 + soon;
         let mut all = true;
         let mut violation = None;
-        for (index, house) in self.houses.iter().enumerate() {
-            let Some(own) = house.household.as_ref().filter(|own| own.is_wanted()) else { continue };
+        for (index, host) in self.process_hosts.iter().enumerate() {
+            let Some(own) = host.sim_process.as_ref().filter(|own| own.is_wanted()) else { continue };
             if self.engine.now < own.started_at.max(healed_at) + soon {
                 all = false;
             } else if self.store.registers.row(own.process).is_none() || own.core.group().view().id.is_none() {
-                violation = Some(format!("the process of house {index} lives and is no member"));
+                violation = Some(format!("process {index} lives and is no member"));
             }
             if self.engine.now >= self.roll.changed_at.max(healed_at) + soon
-                && let Some(node) = house.nodes.iter().find(|node| self.is_behind_the_rounds(**node, own))
+                && let Some(node) = host.nodes.iter().find(|node| self.is_behind_the_rounds(**node, own))
             {
                 violation = Some(format!("the lease of n{node} is not that of its process's rounds"));
             }
         }
         for row in self.store.registers.rows() {
             let process = row.descriptor.process;
-            if self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process)) {
+            if self.process_hosts.iter().any(|host| host.sim_process.as_ref().is_some_and(|own| own.process == process))
+            {
                 continue;
             }
             let died = self
@@ -211,7 +212,9 @@ impl World {
     pub(crate) fn longest_call(&self, n: usize) -> Duration {
         let (timing, company) = (self.nodes[n].part.timing, self.scenario.company);
         let longest = company.and_then(|own| timing.with_other_lease(own.rounds.lease(own.rounds.most())).ok());
-        longest.filter(|_| self.nodes[n].part.house.is_some()).map_or(timing.call_timeout(), |own| own.call_timeout())
+        longest
+            .filter(|_| self.nodes[n].part.process_host.is_some())
+            .map_or(timing.call_timeout(), |own| own.call_timeout())
     }
 
     /// A store that never goes back is never taken for one that did.

@@ -40,13 +40,13 @@ impl World {
     }
 
     /// Sends a group's request.
-    pub(crate) fn send_round(&mut self, house: usize, household: u64, call: CallId, request: registers::Request) {
-        let Some(node) = self.houses[house].nodes.first().copied() else { return };
+    pub(crate) fn send_round(&mut self, host: usize, sim_process: u64, call: CallId, request: registers::Request) {
+        let Some(node) = self.process_hosts[host].nodes.first().copied() else { return };
         let leading = matches!(request, registers::Request::MembershipScan { .. });
         let fate = if leading || !self.mix.aim_calls { self.draw_fate() } else { None };
         let part = &self.nodes[node].part;
         let asker = Asker { id: CandidateId::from_bits(0), label: part.label.clone() };
-        let by = By::Group { house, household, call };
+        let by = By::Group { host, sim_process, call };
         self.fly(Flight { node, asker, ask: Ask::Round(request), sent: self.engine.now, by, fate, abandoned: false });
     }
 
@@ -56,10 +56,10 @@ impl World {
             let timing = self.nodes[flight.node].timing();
             way += self.engine.rng.spread(crate::nanos(timing.call_timeout()) / 2, crate::nanos(timing.lease()) * 3);
         }
-        if let By::Group { house, .. } = flight.by
-            && (flight.fate.is_some() || self.is_slow(house, way))
+        if let By::Group { host, .. } = flight.by
+            && (flight.fate.is_some() || self.is_slow(host, way))
         {
-            self.hinder_house(house, self.engine.now + way);
+            self.hinder_process(host, self.engine.now + way);
         }
         let number = self.number();
         self.flights.insert(number, flight);
@@ -139,12 +139,12 @@ impl World {
                 let result = Box::new(result.and_then(StoreReply::row));
                 self.after(way, Happening::Answer { node: flight.node, process: number, call, result });
             }
-            By::Group { house, household, call } => {
-                if result.is_err() || self.is_slow(house, way) {
-                    self.hinder_house(house, self.engine.now + way);
+            By::Group { host, sim_process, call } => {
+                if result.is_err() || self.is_slow(host, way) {
+                    self.hinder_process(host, self.engine.now + way);
                 }
                 let result = Box::new(result.and_then(StoreReply::round));
-                self.after(way, Happening::GroupAnswer { house, household, call, result });
+                self.after(way, Happening::GroupAnswer { host, sim_process, call, result });
             }
             By::Warden => self.warden_hears(flight.node, flight.asker.id, result.and_then(StoreReply::row)),
         }

@@ -156,7 +156,7 @@ impl Node {
 
     /// Whether it may lead at all.
     pub(crate) fn is_eligible(&self) -> bool {
-        self.part.house.is_none() || self.part.rank.is_some()
+        self.part.process_host.is_none() || self.part.rank.is_some()
     }
 
     /// Whether its process cannot run now.

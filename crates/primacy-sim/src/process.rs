@@ -57,7 +57,7 @@ impl World {
             notes: Notes::default(),
         });
         self.log(Some(n), || format!("starts as {id}"));
-        self.take_seat(n, clock);
+        self.join_process(n, clock);
         if self.nodes[n].is_eligible() {
             self.deliver_later(n, Event::Campaign);
         }
@@ -403,7 +403,7 @@ impl World {
 
     /// Kills a process, with all candidates in it.
     pub(crate) fn crash(&mut self, n: usize) {
-        self.end_household(n);
+        self.end_sim_process(n);
         for mate in self.mates(n) {
             self.crash_one(mate);
         }

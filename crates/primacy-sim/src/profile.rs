@@ -42,7 +42,7 @@ pub(crate) struct Part {
     /// The error of its clock's rate.
     pub(crate) ppm: i32,
     /// The process that it shares with others, in the `registers` protocol.
-    pub(crate) house: Option<usize>,
+    pub(crate) process_host: Option<usize>,
     /// How it stands by preference there; `None`: it never leads.
     pub(crate) rank: Option<Rank>,
 }

@@ -64,11 +64,11 @@ impl World {
             Happening::Order => self.operator(),
             Happening::Heal => self.heal(),
             Happening::Drill { round } => self.drill(round),
-            Happening::Group { house, household } => self.group_runs(house, household),
-            Happening::GroupWake { house, household, generation } => self.wake_group(house, household, generation),
-            Happening::GroupResume { house } => self.resume_group(house),
-            Happening::GroupAnswer { house, household, call, result } => {
-                self.answer_group(house, household, call, *result);
+            Happening::Group { host, sim_process } => self.group_runs(host, sim_process),
+            Happening::GroupWake { host, sim_process, generation } => self.wake_group(host, sim_process, generation),
+            Happening::GroupResume { host } => self.resume_group(host),
+            Happening::GroupAnswer { host, sim_process, call, result } => {
+                self.answer_group(host, sim_process, call, *result);
             }
             Happening::Message { node, process } => self.read_messages(node, process),
         }

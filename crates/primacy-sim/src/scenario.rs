@@ -369,7 +369,7 @@ fn draw_parts(count: u32, setup: &Setup, profile: Profile, rng: &mut Rng) -> (Ve
         let label = Label::new(format!("n{named}")).expect("short and printable");
         let ppm = draw_ppm(timing.drift_ppm(), profile, rng);
         let ppm = if double_drift { ppm * 2 } else { ppm };
-        Part { label, timing, ppm, house: None, rank: None }
+        Part { label, timing, ppm, process_host: None, rank: None }
     };
     ((0..count).map(part).collect(), uniform)
 }

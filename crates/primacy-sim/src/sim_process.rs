@@ -19,18 +19,18 @@ use crate::world::{Happening, World};
 impl World {
     /// The nodes whose candidates share a process with this one, itself among them.
     pub(crate) fn mates(&self, n: usize) -> Vec<usize> {
-        self.nodes[n].part.house.map_or_else(|| vec![n], |house| self.houses[house].nodes.clone())
+        self.nodes[n].part.process_host.map_or_else(|| vec![n], |host| self.process_hosts[host].nodes.clone())
     }
 
-    /// The clock of the process that runs in the house of this node already.
+    /// The clock of the process of this node, if it runs already.
     pub(crate) fn clock_of(&self, n: usize) -> Option<Clock> {
-        let household = self.houses[self.nodes[n].part.house?].household.as_ref();
-        household.map(|household| household.clock)
+        let sim_process = self.process_hosts[self.nodes[n].part.process_host?].sim_process.as_ref();
+        sim_process.map(|sim_process| sim_process.clock)
     }
 
-    /// A new candidate of this node: with the others of its house, if it has one.
+    /// A new candidate of this node: with the others of its process, if it shares one.
     pub(crate) fn candidate(&self, n: usize, config: lease::Config) -> GroupCandidate {
-        let rounds = self.nodes[n].part.house.and(self.scenario.company).map(|company| company.rounds);
+        let rounds = self.nodes[n].part.process_host.and(self.scenario.company).map(|company| company.rounds);
         let candidacy = self.candidacy(n, config.id);
         match rounds {
             Some(rounds) => self.flawed(GroupCandidate::new(config, rounds, candidacy)),
@@ -53,21 +53,21 @@ impl World {
         Candidacy { id, label: part.label.clone(), data: String::new(), rank: part.rank }
     }
 
-    /// A candidate that has just been made takes its seat in its house, and part.
-    pub(crate) fn take_seat(&mut self, n: usize, clock: Clock) {
-        let Some(house) = self.nodes[n].part.house else { return };
-        if self.houses[house].household.is_none() {
-            self.found(house, clock);
+    /// A candidate that has just been made joins its process, which is started if it does not run, and takes part.
+    pub(crate) fn join_process(&mut self, n: usize, clock: Clock) {
+        let Some(host) = self.nodes[n].part.process_host else { return };
+        if self.process_hosts[host].sim_process.is_none() {
+            self.found(host, clock);
         }
         self.enter(n);
     }
 
-    fn found(&mut self, house: usize, clock: Clock) {
+    fn found(&mut self, host: usize, clock: Clock) {
         let Some(company) = self.scenario.company else { return };
         let bits = (u128::from(self.engine.rng.bits()) << 64) | u128::from(self.engine.rng.bits());
         let process = ProcessId::from_bits(bits);
         let config = Config { process, rounds: company.rounds, fail_back: company.fail_back };
-        let household = SimProcess {
+        let sim_process = SimProcess {
             number: self.number(),
             process,
             core: self.group(config),
@@ -81,7 +81,7 @@ impl World {
             generation: 0,
             calls: 0,
         };
-        self.houses[house].household = Some(household);
+        self.process_hosts[host].sim_process = Some(sim_process);
     }
 
     #[cfg(feature = "canaries")]
@@ -111,64 +111,66 @@ impl World {
 
     /// Puts what a candidate says into its group's mailbox; the group's thread runs a little later.
     pub(crate) fn tell_group(&mut self, n: usize, said: ToGroup) {
-        let Some(house) = self.nodes[n].part.house else { return };
+        let Some(host) = self.nodes[n].part.process_host else { return };
         if let (ToGroup::Leads { .. }, Some(process)) = (&said, &self.nodes[n].process)
             && process.candidate.is_in_reserve()
         {
             self.saw(Sometimes::FromReserve);
         }
         let hop = self.engine.rng.below(50_000);
-        let Some(household) = &mut self.houses[house].household else { return };
-        household.mailbox.push_back(ProcessEvent::FromCandidate(said));
-        let household = household.number;
-        self.after(hop, Happening::Group { house, household });
+        let Some(sim_process) = &mut self.process_hosts[host].sim_process else { return };
+        sim_process.mailbox.push_back(ProcessEvent::FromCandidate(said));
+        let sim_process = sim_process.number;
+        self.after(hop, Happening::Group { host, sim_process });
     }
 
-    pub(crate) fn group_runs(&mut self, house: usize, household: u64) {
-        if self.houses[house].household.as_ref().is_some_and(|now| now.number == household) {
-            self.run_group(house);
+    pub(crate) fn group_runs(&mut self, host: usize, sim_process: u64) {
+        if self.process_hosts[host].sim_process.as_ref().is_some_and(|now| now.number == sim_process) {
+            self.run_group(host);
         }
     }
 
-    pub(crate) fn wake_group(&mut self, house: usize, household: u64, generation: u64) {
-        let Some(own) = &mut self.houses[house].household else { return };
-        if own.number == household && own.generation == generation {
+    pub(crate) fn wake_group(&mut self, host: usize, sim_process: u64, generation: u64) {
+        let Some(own) = &mut self.process_hosts[host].sim_process else { return };
+        if own.number == sim_process && own.generation == generation {
             own.mailbox.push_back(ProcessEvent::Wake);
-            self.run_group(house);
+            self.run_group(host);
         }
     }
 
     pub(crate) fn answer_group(
         &mut self,
-        house: usize,
-        household: u64,
+        host: usize,
+        sim_process: u64,
         call: CallId,
         result: Result<registers::Reply, CallError>,
     ) {
-        let Some(own) = self.houses[house].household.as_mut().filter(|own| own.number == household) else { return };
+        let Some(own) = self.process_hosts[host].sim_process.as_mut().filter(|own| own.number == sim_process) else {
+            return;
+        };
         if own.call != Some(call) {
             if !self.engine.rng.chance(self.mix.stale_answer) {
                 return;
             }
             self.fault(Fault::StaleAnswer);
         }
-        if let Some(own) = &mut self.houses[house].household {
+        if let Some(own) = &mut self.process_hosts[host].sim_process {
             own.mailbox.push_back(ProcessEvent::Done { call, result });
         }
-        self.run_group(house);
+        self.run_group(host);
     }
 
     /// Lets a group do what it has to do until it waits, is stopped or dies.
     pub(crate) fn run_group(&mut self, h: usize) {
         loop {
-            let house = &mut self.houses[h];
-            if self.violation.is_some() || house.is_stopped(self.engine.now) {
+            let host = &mut self.process_hosts[h];
+            if self.violation.is_some() || host.is_stopped(self.engine.now) {
                 return;
             }
-            let Some(household) = &mut house.household else { return };
-            if let Some(effect) = household.effects.pop_front() {
+            let Some(sim_process) = &mut host.sim_process else { return };
+            if let Some(effect) = sim_process.effects.pop_front() {
                 self.carry_out_of_group(h, effect);
-            } else if let Some(event) = household.mailbox.pop_front() {
+            } else if let Some(event) = sim_process.mailbox.pop_front() {
                 self.step_group(h, event);
             } else {
                 break;
@@ -186,19 +188,19 @@ impl World {
             other => format!("handles {other:?}"),
         });
         let real = self.engine.now;
-        let Some(household) = &mut self.houses[h].household else { return };
+        let Some(sim_process) = &mut self.process_hosts[h].sim_process else { return };
         if let ProcessEvent::Done { call, .. } = &event {
-            household.call.take_if(|awaited| awaited == call);
+            sim_process.call.take_if(|awaited| awaited == call);
         }
-        let now = household.clock.read(real);
+        let now = sim_process.clock.read(real);
         let awaits_turn = matches!(event, ProcessEvent::FromCandidate(ToGroup::AwaitTurn { .. }));
         let mut effects = Vec::new();
-        let entropy = &mut household.entropy;
+        let entropy = &mut sim_process.entropy;
         let mut context = ProcessContext { now, entropy: &mut || entropy.bits(), effects: &mut effects };
-        household.core.handle(event, &mut context);
+        sim_process.core.handle(event, &mut context);
         self.engine.trace.hash(&(real, h, now, effects.len()));
         let waits = awaits_turn && effects.is_empty();
-        household.effects.extend(effects);
+        sim_process.effects.extend(effects);
         if waits {
             self.saw(Sometimes::AwaitedTurn);
         }
@@ -206,22 +208,22 @@ impl World {
 
     fn carry_out_of_group(&mut self, h: usize, effect: ProcessEffect) {
         self.log_group(h, || crate::host::describe_effect(&effect));
-        let Some(household) = &mut self.houses[h].household else { return };
-        let number = household.number;
+        let Some(sim_process) = &mut self.process_hosts[h].sim_process else { return };
+        let number = sim_process.number;
         match effect {
             ProcessEffect::Call { call, request, .. } => {
-                household.call = Some(call);
-                household.calls += 1;
+                sim_process.call = Some(call);
+                sim_process.calls += 1;
                 self.send_round(h, number, call, request);
                 if self.engine.rng.chance(self.mix.crash_at_effect)
-                    && let Some(node) = self.houses[h].nodes.first().copied()
+                    && let Some(node) = self.process_hosts[h].nodes.first().copied()
                 {
                     self.fault(Fault::CrashedAtEffect);
                     return self.crash(node);
                 }
             }
             ProcessEffect::Abandon { call } => {
-                household.call = None;
+                sim_process.call = None;
                 self.drop_flights(|flight| flight.is_of_group(number, Some(call)));
             }
             ProcessEffect::Tell { to, what } => {
@@ -239,7 +241,7 @@ impl World {
     /// Sometimes the thread of a group is held up between two effects.
     fn hold_up(&mut self, h: usize) {
         if self.engine.rng.chance(self.mix.stall_at_effect)
-            && let Some(node) = self.houses[h].nodes.first().copied()
+            && let Some(node) = self.process_hosts[h].nodes.first().copied()
             && !self.healing.has_begun()
         {
             self.fault(Fault::StalledAtEffect);
@@ -253,7 +255,7 @@ impl World {
     fn post(&mut self, h: usize, to: CandidateId, said: FromGroup) {
         let hop = self.engine.rng.below(50_000);
         let is_meant = |node: &usize| self.nodes[*node].process.as_ref().is_some_and(|process| process.id == to);
-        let Some(node) = self.houses[h].nodes.iter().copied().find(is_meant) else { return };
+        let Some(node) = self.process_hosts[h].nodes.iter().copied().find(is_meant) else { return };
         let Some(process) = &mut self.nodes[node].process else { return };
         process.mailbox.push_back(Message::Said(said));
         let process = process.number;
@@ -274,26 +276,26 @@ impl World {
         } else {
             self.engine.rng.below(200_000)
         };
-        let Some(household) = &mut self.houses[h].household else { return };
-        let deadline = household.core.deadline();
-        if household.armed == deadline && deadline.is_some_and(|deadline| deadline > household.clock.read(now)) {
+        let Some(sim_process) = &mut self.process_hosts[h].sim_process else { return };
+        let deadline = sim_process.core.deadline();
+        if sim_process.armed == deadline && deadline.is_some_and(|deadline| deadline > sim_process.clock.read(now)) {
             return;
         }
-        household.armed = deadline;
-        household.generation += 1;
-        let (number, generation) = (household.number, household.generation);
+        sim_process.armed = deadline;
+        sim_process.generation += 1;
+        let (number, generation) = (sim_process.number, sim_process.generation);
         if let Some(deadline) = deadline {
-            let due = household.clock.real_at(deadline).max(now);
+            let due = sim_process.clock.real_at(deadline).max(now);
             let at = due.saturating_add(late);
             if late >= 1_000_000 {
-                self.hinder_house(h, at);
+                self.hinder_process(h, at);
             }
-            self.at(at, Happening::GroupWake { house: h, household: number, generation });
+            self.at(at, Happening::GroupWake { host: h, sim_process: number, generation });
         }
     }
 
     fn log_group(&mut self, h: usize, text: impl FnOnce() -> String) {
-        let node = self.houses[h].nodes.first().copied();
+        let node = self.process_hosts[h].nodes.first().copied();
         self.log(node, || format!("group {h} {}", text()));
     }
 }

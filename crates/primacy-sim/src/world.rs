@@ -36,13 +36,13 @@ pub(crate) enum Happening {
     /// The warden of a dead process tries to release for it.
     Warden { node: usize, id: CandidateId },
     /// A group has something to do.
-    Group { house: usize, household: u64 },
+    Group { host: usize, sim_process: u64 },
     /// The deadline of a group comes.
-    GroupWake { house: usize, household: u64, generation: u64 },
-    /// The threads of a house may go on.
-    GroupResume { house: usize },
+    GroupWake { host: usize, sim_process: u64, generation: u64 },
+    /// The threads of a process may go on.
+    GroupResume { host: usize },
     /// An answer reaches a group.
-    GroupAnswer { house: usize, household: u64, call: CallId, result: Box<Result<registers::Reply, CallError>> },
+    GroupAnswer { host: usize, sim_process: u64, call: CallId, result: Box<Result<registers::Reply, CallError>> },
     /// A message of its group reaches a candidate.
     Message { node: usize, process: u64 },
     /// A hint reaches a process.
@@ -81,7 +81,7 @@ pub(crate) struct World {
     pub(crate) mix: Mix,
     pub(crate) engine: Engine<Happening>,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) houses: Vec<ProcessHost>,
+    pub(crate) process_hosts: Vec<ProcessHost>,
     pub(crate) roll: ProcessLedger,
     pub(crate) store: Store,
     pub(crate) flights: BTreeMap<u64, Flight>,
@@ -111,13 +111,13 @@ impl World {
     /// A world at its first moment.
     pub(crate) fn new(scenario: Scenario, keep_lines: bool) -> Self {
         let nodes = scenario.parts.iter().cloned().map(Node::new).collect();
-        let houses = ProcessHost::all(&scenario);
+        let process_hosts = ProcessHost::all(&scenario);
         let restorable = scenario.profile == crate::Profile::Regress;
         let mut world = Self {
             mix: scenario.mix.clone(),
             engine: Engine::new(scenario.rng.clone(), Trace::new(keep_lines)),
             nodes,
-            houses,
+            process_hosts,
             roll: ProcessLedger::default(),
             store: Store::new(restorable, scenario.planted),
             flights: BTreeMap::new(),

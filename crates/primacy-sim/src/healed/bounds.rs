@@ -132,7 +132,7 @@ impl World {
         }
         let living = |row: &Row| {
             let process = row.descriptor.process;
-            self.houses.iter().any(|house| house.household.as_ref().is_some_and(|own| own.process == process))
+            self.process_hosts.iter().any(|host| host.sim_process.as_ref().is_some_and(|own| own.process == process))
         };
         let dead = self.store.registers.rows().filter(|row| !living(row)).count() as u32;
         let spread = self.slot() * (announced + dead);

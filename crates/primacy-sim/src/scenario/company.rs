@@ -18,7 +18,7 @@ pub(crate) struct GroupSetup {
     /// When a leader makes way for a better one.
     pub(crate) fail_back: FailBack,
     /// How many processes there are.
-    pub(crate) houses: usize,
+    pub(crate) processes: usize,
 }
 
 impl GroupSetup {
@@ -35,13 +35,14 @@ impl GroupSetup {
         let timing = first.with_other_lease(lease).unwrap_or_else(|_| plain(lease, first.drift_ppm()));
         let crowded = rng.chance(350_000);
         let ranked = rng.chance(300_000);
-        let mut houses = 0;
+        let mut processes = 0;
         for index in 0..parts.len() {
             let drift = i32::try_from(timing.drift_ppm()).unwrap_or(i32::MAX);
             // The first is of the protocol in any case, or there would be none.
             let apart = protocol == Protocol::Mixed && index > 0 && rng.chance(500_000);
             let shares = index > 0 && crowded && rng.chance(500_000);
-            let mate = parts[..index].iter().rev().find_map(|part| Some((part.house?, part.ppm))).filter(|_| shares);
+            let mate =
+                parts[..index].iter().rev().find_map(|part| Some((part.process_host?, part.ppm))).filter(|_| shares);
             let part = &mut parts[index];
             if apart {
                 continue;
@@ -49,20 +50,20 @@ impl GroupSetup {
             part.timing = timing;
             part.ppm = part.ppm.clamp(-drift, drift);
             part.rank = Some(if ranked { rank(rng.below(3) as i32) } else { Rank::default() });
-            part.house = Some(houses);
+            part.process_host = Some(processes);
             match mate {
-                Some((house, ppm)) => {
-                    part.house = Some(house);
+                Some((host, ppm)) => {
+                    part.process_host = Some(host);
                     part.ppm = ppm;
                     // A few only take part: their process beats for them too.
                     part.rank = part.rank.filter(|_| !rng.chance(100_000));
                 }
-                None => houses += 1,
+                None => processes += 1,
             }
         }
         let after = Duration::from_nanos(rng.spread(1_000_000, crate::nanos(lease) * 2));
         let fail_back = if rng.chance(250_000) { FailBack::After(after) } else { FailBack::Never };
-        Some(Self { rounds, fail_back, houses })
+        Some(Self { rounds, fail_back, processes })
     }
 
     /// Whether leases may get longer than they were at first.
