@@ -12,9 +12,9 @@ use primacy_core::quorum::{
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
 use crate::tally::Sometimes;
-use crate::voters::booth::Disk;
 use crate::voters::client::Who;
 use crate::voters::post::{number_of, places};
+use crate::voters::voter_node::Disk;
 use crate::voters::wire::{Frame, Told};
 use crate::voters::{What, index_of};
 use crate::world::World;
@@ -46,15 +46,15 @@ impl World {
 
     /// Why it does not answer.
     pub(super) fn tell_voters(&self, v: usize) -> Told {
-        let voters = self.peers.booths[v].life.as_ref().and_then(|life| life.host.configuration());
+        let voters = self.peers.voter_nodes[v].life.as_ref().and_then(|life| life.host.configuration());
         voters.map_or(Told::Refused, |voters| Told::Moved(voters.clone()))
     }
 
     /// What it answers to something about who votes.
     pub(super) fn answer_config(&mut self, v: usize, ask: ConfigRequest<VoterSet>, own: Instant) -> Option<Told> {
-        let id = self.peers.booths[v].id;
+        let id = self.peers.voter_nodes[v].id;
         let asked = if self.engine.trace.keeps() { describe(&ask) } else { String::new() };
-        let host = &self.peers.booths[v].life.as_ref()?.host;
+        let host = &self.peers.voter_nodes[v].life.as_ref()?.host;
         if let ConfigRequest::Adopt(voters) = &ask
             && host.configuration().is_none()
             && (voters.number() == 0 || !voters.voters().any(|voter| voter == id))
@@ -70,7 +70,7 @@ impl World {
 
     /// Does something with who votes, for all that a voter knows, and takes note of what it knows after that.
     fn change_voters<T>(&mut self, v: usize, does: impl FnOnce(&mut Host) -> T) -> Option<T> {
-        let life = self.peers.booths[v].life.as_mut()?;
+        let life = self.peers.voter_nodes[v].life.as_mut()?;
         let was = number_of(life.host.configuration());
         let done = does(&mut life.host);
         let (adopted, started) = (life.host.configuration().cloned(), life.number);
@@ -95,7 +95,7 @@ impl World {
 
     /// Somebody says that there are later voters.
     pub(super) fn is_told_behind(&mut self, v: usize) {
-        let post = self.peers.booths[v].life.as_mut().and_then(|life| life.post.as_mut());
+        let post = self.peers.voter_nodes[v].life.as_mut().and_then(|life| life.post.as_mut());
         if let Some(post) = post {
             post.inquiry.told();
             self.plan_inquiry(v);
@@ -126,7 +126,7 @@ impl World {
 
     /// What another voter's disk says of the steps after this one.
     fn evidence(&mut self, of: usize, own: &VoterSet) -> ConfigEvidence<VoterSet> {
-        let evidence = self.peers.booths[of].synced.evidence(own.number());
+        let evidence = self.peers.voter_nodes[of].synced.evidence(own.number());
         // The key of the first voter is in the wrong hands at times.
         let forged = self.forged(own).filter(|_| of == 0 && self.engine.rng.chance(200_000));
         forged.map_or(evidence, |forged| ConfigEvidence { adopted: vec![forged], taken: None })
@@ -134,8 +134,8 @@ impl World {
 
     /// What it has adopted is on disk: candidates that are connected are told, and a voter that was taken out ends.
     pub(super) fn publish_voters(&mut self, v: usize) {
-        let booth = &mut self.peers.booths[v];
-        let (id, life) = (booth.id, booth.life.as_mut());
+        let voter_node = &mut self.peers.voter_nodes[v];
+        let (id, life) = (voter_node.id, voter_node.life.as_mut());
         let Some(life) = life else { return };
         let number = life.number;
         let Some(post) = life.post.as_mut().filter(|post| post.published.as_ref() != life.host.configuration()) else {
@@ -164,29 +164,29 @@ impl World {
 
     /// It has told everybody who was there, and ends.
     pub(super) fn leaves(&mut self, v: usize, number: u64) {
-        if self.peers.booths[v].life.as_ref().is_some_and(|life| life.number == number) {
+        if self.peers.voter_nodes[v].life.as_ref().is_some_and(|life| life.number == number) {
             self.kill_voter(v);
         }
     }
 
     /// A voter that was taken out does not start again: its folder is removed, and another one starts there.
     pub(super) fn clear_folder(&mut self, v: usize) {
-        let booth = &mut self.peers.booths[v];
-        let id = booth.id;
-        let voters = booth.kept.configuration.as_ref();
+        let voter_node = &mut self.peers.voter_nodes[v];
+        let id = voter_node.id;
+        let voters = voter_node.kept.configuration.as_ref();
         if voters.is_none_or(|voters| voters.voters().any(|voter| voter == id)) {
             return;
         }
-        booth.id = VoterId::from_bits(id.to_bits() + (1 << 32));
-        booth.kept = Disk::default();
-        booth.synced = booth.kept.clone();
+        voter_node.id = VoterId::from_bits(id.to_bits() + (1 << 32));
+        voter_node.kept = Disk::default();
+        voter_node.synced = voter_node.kept.clone();
         self.log(None, || format!("v{v} is another voter from now on"));
     }
 
     /// A voter that starts asks the others who votes by now; one that has never voted waits to be taken in.
     pub(super) fn plan_inquiry(&mut self, v: usize) {
         let (now, lease) = (self.engine.now, crate::nanos(self.scenario.longest));
-        let Some(life) = &mut self.peers.booths[v].life else { return };
+        let Some(life) = &mut self.peers.voter_nodes[v].life else { return };
         let (number, own) = (life.number, life.clock.read(now));
         let Some(post) = life.post.as_mut().filter(|post| !post.is_planned) else { return };
         let next = match life.host.configuration() {
@@ -202,8 +202,9 @@ impl World {
     }
 
     pub(super) fn inquire(&mut self, v: usize, number: u64) {
-        let (now, id, runs) = (self.engine.now, self.peers.booths[v].id, self.peers.booths[v].runs(self.engine.now));
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| life.number == number) else { return };
+        let (now, id, runs) =
+            (self.engine.now, self.peers.voter_nodes[v].id, self.peers.voter_nodes[v].runs(self.engine.now));
+        let Some(life) = self.peers.voter_nodes[v].life.as_mut().filter(|life| life.number == number) else { return };
         let Some(post) = life.post.as_mut().filter(|post| !post.is_out) else { return };
         post.is_planned = false;
         let (own, known) = (life.clock.read(now), life.host.configuration());
@@ -226,13 +227,16 @@ impl World {
             let other = index_of(voter);
             let cuts = &self.peers.cuts;
             let is_cut = cuts.open_at(v, other, now).or(cuts.open_at(other, v, now)).is_some();
-            let booth = self.peers.booths.get(other).filter(|booth| !is_cut && booth.runs(now) && other != v);
-            let Some(post) = booth.and_then(|booth| booth.life.as_ref()?.post.as_ref()) else { continue };
+            let voter_node =
+                self.peers.voter_nodes.get(other).filter(|voter_node| !is_cut && voter_node.runs(now) && other != v);
+            let Some(post) = voter_node.and_then(|voter_node| voter_node.life.as_ref()?.post.as_ref()) else {
+                continue;
+            };
             let Some(own) = &known else {
                 later = post.published.clone().or(later);
                 continue;
             };
-            if booth.is_some_and(|booth| booth.id == voter) {
+            if voter_node.is_some_and(|voter_node| voter_node.id == voter) {
                 said.insert(voter, self.evidence(other, own));
             }
         }
@@ -259,7 +263,7 @@ impl World {
 
 impl World {
     fn inquiry_does<T>(&mut self, v: usize, does: impl FnOnce(&mut Inquiry) -> T) -> Option<T> {
-        let post = self.peers.booths[v].life.as_mut()?.post.as_mut()?;
+        let post = self.peers.voter_nodes[v].life.as_mut()?.post.as_mut()?;
         Some(does(&mut post.inquiry))
     }
 }

@@ -185,18 +185,18 @@ impl World {
         let plan = plan.flawed(self.quorum_flaw());
         let mut plan = plan;
         for place in &swap.add {
-            let booth = self.peers.booths.get(*place)?;
+            let voter_node = self.peers.voter_nodes.get(*place)?;
             let cuts = &self.peers.cuts;
             let is_cut = cuts.open_at(client.host, *place, self.engine.now).or(cuts.open_at(
                 *place,
                 client.host,
                 self.engine.now,
             ));
-            if is_cut.is_some() || !booth.runs(self.engine.now) {
+            if is_cut.is_some() || !voter_node.runs(self.engine.now) {
                 return None;
             }
-            let known = booth.life.as_ref().and_then(|life| life.post.as_ref()?.published());
-            match plan.add(*place, booth.id, (), known.map(VoterSet::number)).ok()? {
+            let known = voter_node.life.as_ref().and_then(|life| life.post.as_ref()?.published());
+            match plan.add(*place, voter_node.id, (), known.map(VoterSet::number)).ok()? {
                 Added::Yes => {}
                 Added::KnowsLater => {
                     let later = known.cloned()?;

@@ -21,8 +21,8 @@ mod wire;
 
 use primacy_core::quorum::VoterSet;
 
-use crate::voters::booth::{Booth, Disk};
 use crate::voters::client::Heard;
+use crate::voters::voter_node::{Disk, VoterNode};
 use crate::voters::wire::Cuts;
 use crate::voters::{What, voter_id};
 use crate::world::World;
@@ -38,14 +38,15 @@ impl World {
         let Some(setting) = &self.scenario.peers else { return };
         let hosts = setting.voters + self.nodes.len() + 1;
         self.peers.cuts = Cuts::among(hosts);
-        self.peers.booths = setting.ppm.iter().zip(0..).map(|(ppm, v)| Booth::new(*ppm, voter_id(v))).collect();
+        self.peers.voter_nodes =
+            setting.ppm.iter().zip(0..).map(|(ppm, v)| VoterNode::new(*ppm, voter_id(v))).collect();
         let (voters, first) = (self.voter_set(), setting.first());
-        for booth in self.peers.booths.iter_mut().take(first) {
-            booth.synced = Disk::of(voters.clone());
-            booth.kept = booth.synced.clone();
+        for voter_node in self.peers.voter_nodes.iter_mut().take(first) {
+            voter_node.synced = Disk::of(voters.clone());
+            voter_node.kept = voter_node.synced.clone();
         }
         self.begin_reconfiguration();
-        for voter in 0..self.peers.booths.len() {
+        for voter in 0..self.peers.voter_nodes.len() {
             let soon = self.engine.rng.below(crate::nanos(self.scenario.longest) / 8);
             self.after_peers(soon, What::Start { voter });
         }

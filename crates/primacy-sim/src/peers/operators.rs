@@ -60,7 +60,7 @@ impl World {
                 if let Some(record) = seen.record {
                     if errand.insists {
                         // It knows of all that was ever ordered, also where that is not seen by a majority yet.
-                        self.peers.booths.iter().for_each(|booth| booth.tell_orders(&mut known));
+                        self.peers.voter_nodes.iter().for_each(|voter_node| voter_node.tell_orders(&mut known));
                     }
                     let verdict = judge(&record, !gone, &known, errand, entropy);
                     if record.paused && record.holder.is_none() {

@@ -18,7 +18,7 @@ impl World {
     pub(super) fn new_pool(&self, is_last: bool) -> Option<Pool> {
         let reconfiguration = self.peers.reconfiguration.as_ref()?;
         let named = reconfiguration.named().voters().map(index_of);
-        Some(Pool::named(if is_last { (0..self.peers.booths.len()).collect() } else { named.collect() }))
+        Some(Pool::named(if is_last { (0..self.peers.voter_nodes.len()).collect() } else { named.collect() }))
     }
 
     /// Begins to make its connections.
@@ -29,7 +29,7 @@ impl World {
             pool.there.clear();
             pool.is_open = false;
         }
-        for voter in 0..self.peers.booths.len() {
+        for voter in 0..self.peers.voter_nodes.len() {
             let client = self.peers.clients.get(number);
             let is_meant = client.and_then(|client| client.pool.as_ref()).is_none_or(|pool| pool.looks_at(voter));
             let way = if is_meant { self.open_way(number, voter) } else { Way::idle() };
@@ -90,9 +90,9 @@ impl World {
 
     /// What a voter says to a client that connects.
     pub(super) fn welcome(&mut self, connection: u64, voter: usize) {
-        let booth = &self.peers.booths[voter];
-        let Some(post) = booth.life.as_ref().and_then(|life| life.post.as_ref()) else { return };
-        let said = (booth.id, post.published().cloned());
+        let voter_node = &self.peers.voter_nodes[voter];
+        let Some(post) = voter_node.life.as_ref().and_then(|life| life.post.as_ref()) else { return };
+        let said = (voter_node.id, post.published().cloned());
         if let Some(reconfiguration) = &mut self.peers.reconfiguration {
             reconfiguration.welcomes.insert(connection, said);
         }

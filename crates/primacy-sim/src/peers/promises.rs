@@ -7,9 +7,9 @@ use primacy_core::{CandidateId, Instant, Token};
 
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
-use crate::voters::booth::{Booth, Life, promise_on};
 use crate::voters::client::Client;
 use crate::voters::ledger::{Ledger, Told};
+use crate::voters::voter_node::{Life, VoterNode, promise_on};
 use crate::world::World;
 
 impl World {
@@ -21,9 +21,10 @@ impl World {
         }
         for n in 0..self.nodes.len() {
             if self.nodes[n].belief(self.engine.now).is_some() && !self.is_promised(n) {
-                let booths = self.peers.booths.iter().enumerate();
+                let voter_nodes = self.peers.voter_nodes.iter().enumerate();
                 let now = self.engine.now;
-                let all: Vec<String> = booths.map(|(v, booth)| format!("v{v} {}", booth.describe(now))).collect();
+                let all: Vec<String> =
+                    voter_nodes.map(|(v, voter_node)| format!("v{v} {}", voter_node.describe(now))).collect();
                 let token = self.nodes[n].belief(now).map(|belief| belief.token);
                 self.violate(Oracle::Binding, Some(n), || {
                     format!("believes in {token:?}, which no majority promises: {}", all.join("; "))
@@ -48,15 +49,15 @@ impl World {
         };
         let restarted = |durable: &Durable| u128::from(crate::nanos(durable.lease)) * fastest / 1_000_000;
         let lasts = |bound: u128| bound * slowest >= left * fastest;
-        let keeps = |booth: &Booth| {
-            let on_disk = supports(promise_on(&booth.synced)) && lasts(restarted(promise_on(&booth.synced)));
-            let in_memory = match &booth.life {
+        let keeps = |voter_node: &VoterNode| {
+            let on_disk = supports(promise_on(&voter_node.synced)) && lasts(restarted(promise_on(&voter_node.synced)));
+            let in_memory = match &voter_node.life {
                 Some(life) => {
                     let own = life.clock.read(self.engine.now);
                     let bound = life.bound_until(own).map_or(0, |until| crate::nanos(until.since(own)));
                     life.voter().is_some_and(|voter| supports(voter.durable())) && lasts(u128::from(bound))
                 }
-                None => supports(promise_on(&booth.kept)) && lasts(restarted(promise_on(&booth.kept))),
+                None => supports(promise_on(&voter_node.kept)) && lasts(restarted(promise_on(&voter_node.kept))),
             };
             on_disk && in_memory
         };
@@ -67,12 +68,12 @@ impl World {
         }
     }
 
-    fn is_majority(&self, is: impl Fn(&Booth) -> bool) -> bool {
-        let booths = &self.peers.booths;
+    fn is_majority(&self, is: impl Fn(&VoterNode) -> bool) -> bool {
+        let voter_nodes = &self.peers.voter_nodes;
         if let Some(reconfiguration) = &self.peers.reconfiguration {
-            return reconfiguration.latest().is_quorum(|voter| self.booth_of(voter).is_some_and(&is));
+            return reconfiguration.latest().is_quorum(|voter| self.voter_node_of(voter).is_some_and(&is));
         }
-        booths.iter().filter(|booth| is(booth)).count() * 2 > booths.len()
+        voter_nodes.iter().filter(|voter_node| is(voter_node)).count() * 2 > voter_nodes.len()
     }
 
     /// What a voter has told of itself stays true until it tells of something later.
@@ -86,7 +87,7 @@ impl World {
             orders: view.orders.counts(),
             completed_order: view.completed_order,
         };
-        let id = self.peers.booths[v].id;
+        let id = self.peers.voter_nodes[v].id;
         let Ledger { told, granted, .. } = &mut self.peers.ledger;
         let told = told.entry(id).or_default();
         let same = now.term == told.term && (now.holder == told.holder || told.holder.is_none());
@@ -165,8 +166,8 @@ impl World {
         if self.nodes[n].process.as_ref().is_none_or(|process| process.id != *id) {
             return;
         }
-        let has = |booth: &Booth| {
-            booth.life.as_ref().and_then(Life::voter).is_some_and(|voter| {
+        let has = |voter_node: &VoterNode| {
+            voter_node.life.as_ref().and_then(Life::voter).is_some_and(|voter| {
                 let view = voter.clone().handle(&Ask::Read, Instant::ZERO).answer.view;
                 view.term == *term && view.beat >= *beat
             })
@@ -178,7 +179,8 @@ impl World {
 
     /// How many at most wait as far as voters know, and are not alive.
     pub(crate) fn dead_announcements(&self, live: impl Fn(CandidateId) -> bool) -> u32 {
-        let dead = |booth: &Booth| booth.waiting(self.engine.now).into_iter().filter(|id| !live(*id)).count();
-        self.peers.booths.iter().map(dead).max().unwrap_or_default() as u32
+        let dead =
+            |voter_node: &VoterNode| voter_node.waiting(self.engine.now).into_iter().filter(|id| !live(*id)).count();
+        self.peers.voter_nodes.iter().map(dead).max().unwrap_or_default() as u32
     }
 }

@@ -54,7 +54,7 @@ impl World {
         let reconfiguration = self.peers.reconfiguration.as_ref()?;
         let voters = reconfiguration.named.settled().unwrap_or_else(|| reconfiguration.named.clone());
         let mut voting: Vec<usize> = voters.old().iter().map(|voter| index_of(*voter)).collect();
-        let mut spare: Vec<usize> = (0..self.peers.booths.len()).filter(|v| !voting.contains(v)).collect();
+        let mut spare: Vec<usize> = (0..self.peers.voter_nodes.len()).filter(|v| !voting.contains(v)).collect();
         let count = if self.engine.rng.chance(many) { self.engine.rng.between(2, 4) as usize } else { 1 };
         let (adds, removes) = match self.engine.rng.below(8) {
             0 => return None,
@@ -75,10 +75,11 @@ impl World {
     /// Whether this voter may be lost for good, so that whatever is under way can be finished.
     pub(super) fn may_be_buried(&self, v: usize) -> bool {
         let Some(reconfiguration) = &self.peers.reconfiguration else { return true };
-        let stays =
-            |voter: VoterId| self.booth_of(voter).is_some_and(|booth| !booth.dead_for_good) && index_of(voter) != v;
+        let stays = |voter: VoterId| {
+            self.voter_node_of(voter).is_some_and(|voter_node| !voter_node.dead_for_good) && index_of(voter) != v
+        };
         let last = reconfiguration.latest().number();
-        let next = self.peers.booths.iter().flat_map(|booth| booth.proposals());
+        let next = self.peers.voter_nodes.iter().flat_map(|voter_node| voter_node.proposals());
         reconfiguration
             .present()
             .chain(next)
@@ -156,8 +157,9 @@ impl World {
         let known = self.peers.reconfiguration.iter().flat_map(|reconfiguration| reconfiguration.present().map(places));
         let last: Vec<String> = known.collect();
         let now = self.engine.now;
-        let booths = self.peers.booths.iter().enumerate();
-        let all: Vec<String> = booths.map(|(v, booth)| format!("v{v} {}", booth.describe(now))).collect();
+        let voter_nodes = self.peers.voter_nodes.iter().enumerate();
+        let all: Vec<String> =
+            voter_nodes.map(|(v, voter_node)| format!("v{v} {}", voter_node.describe(now))).collect();
         self.violate(Oracle::Termination, None, || {
             format!("the exchange of voters has not come to an end: {last:?}; {}", all.join("; "))
         });

@@ -7,10 +7,10 @@ use crate::node::{Node, StallKind};
 use crate::profile::{Profile, draw_ppm};
 use crate::tally::{Fault, Skipped, Sometimes};
 use crate::voters::What;
-use crate::voters::booth::{Booth, Life};
 use crate::voters::client::{Client, Who};
 use crate::voters::index_of;
 use crate::voters::setting::{Rates, Strike};
+use crate::voters::voter_node::{Life, VoterNode};
 use crate::world::World;
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
                 self.fault(Fault::HostSlept);
                 self.log(None, || lasts(format!("the host of v{v} sleeps")));
                 self.stop_voter(v, until);
-                self.peers.booths[v].was_suspended = true;
+                self.peers.voter_nodes[v].was_suspended = true;
                 for n in self.nodes_on(v) {
                     let wait = until - self.engine.now;
                     self.stall(n, StallKind::Suspend, wait, true);
@@ -68,10 +68,10 @@ impl World {
             Strike::DiskStands => {
                 self.fault(Fault::DiskStood);
                 self.log(None, || lasts(format!("the disk of v{v} stands")));
-                let booth = &mut self.peers.booths[v];
-                booth.disk_stands_until = booth.disk_stands_until.max(until);
+                let voter_node = &mut self.peers.voter_nodes[v];
+                voter_node.disk_stands_until = voter_node.disk_stands_until.max(until);
             }
-            Strike::DiskFails => self.peers.booths[v].next_flush_fails = true,
+            Strike::DiskFails => self.peers.voter_nodes[v].next_flush_fails = true,
             Strike::Mute | Strike::Deaf | Strike::CutOff => {
                 self.fault(if strike == Strike::CutOff { Fault::CutOff } else { Fault::CutOneWay });
                 self.log(None, || lasts(format!("host {host} is cut off ({strike:?})")));
@@ -126,8 +126,8 @@ impl World {
     }
 
     fn stop_voter(&mut self, v: usize, until: u64) {
-        if self.peers.booths[v].stopped_until < until {
-            self.peers.booths[v].stopped_until = until;
+        if self.peers.voter_nodes[v].stopped_until < until {
+            self.peers.voter_nodes[v].stopped_until = until;
             self.after_peers(until - self.engine.now, What::Resume { voter: v });
         }
     }
@@ -137,7 +137,7 @@ impl World {
         let host = self.scenario.peers.as_ref().map(|setting| (setting.hosts[n], setting.voters));
         if let Some((host, _)) = host.filter(|(host, voters)| host < voters) {
             self.stop_voter(host, until);
-            self.peers.booths[host].was_suspended = true;
+            self.peers.voter_nodes[host].was_suspended = true;
         }
     }
 
@@ -146,9 +146,9 @@ impl World {
         let ppm = draw_ppm(drift_ppm, self.scenario.profile, &mut self.engine.rng);
         let now = self.engine.now;
         self.fault(Fault::Slewed);
-        let booth = &mut self.peers.booths[v];
-        booth.ppm = ppm;
-        if let Some(life) = &mut booth.life {
+        let voter_node = &mut self.peers.voter_nodes[v];
+        voter_node.ppm = ppm;
+        if let Some(life) = &mut voter_node.life {
             life.clock.slew(now, ppm);
         }
     }
@@ -166,14 +166,14 @@ impl World {
         let buried = if self.engine.rng.chance(300_000) { self.engine.rng.below(spare as u64 + 1) as usize } else { 0 };
         let first = self.engine.rng.below(voters as u64) as usize;
         for v in 0..voters {
-            let booth = &mut self.peers.booths[v];
-            (booth.stopped_until, booth.disk_stands_until) = (self.engine.now, self.engine.now);
-            booth.next_flush_fails = false;
-            booth.forget_unread();
+            let voter_node = &mut self.peers.voter_nodes[v];
+            (voter_node.stopped_until, voter_node.disk_stands_until) = (self.engine.now, self.engine.now);
+            voter_node.next_flush_fails = false;
+            voter_node.forget_unread();
             self.hurry_flush(v, flush_max);
             self.after_peers(0, What::Resume { voter: v });
             if (v + voters - first) % voters < buried && self.may_be_buried(v) {
-                self.peers.booths[v].dead_for_good = true;
+                self.peers.voter_nodes[v].dead_for_good = true;
                 self.kill_voter(v);
             } else {
                 self.after_peers(1_000_000, What::Start { voter: v });
@@ -193,7 +193,7 @@ impl World {
     /// One voter restarts, if the others are enough for this leader: nobody must be unseated by that.
     pub(crate) fn restart_a_voter(&mut self, leader: (usize, Token)) {
         let running: Vec<usize> =
-            self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.engine.now)).collect();
+            self.voting().into_iter().filter(|v| self.peers.voter_nodes[*v].runs(self.engine.now)).collect();
         let backing = running.iter().filter(|v| self.backs(**v, leader)).count();
         if running.is_empty() || (!self.scenario.unspared && backing.saturating_sub(1) * 2 <= self.voting().len()) {
             self.tally.skip(Skipped::Restart);
@@ -207,17 +207,21 @@ impl World {
 
     /// Whether all who vote can support this leader, so that no exchange leaves it without a majority.
     pub(super) fn all_back(&self, leader: (usize, Token)) -> bool {
-        self.voting().into_iter().filter(|v| self.peers.booths[*v].runs(self.engine.now)).all(|v| self.backs(v, leader))
+        self.voting()
+            .into_iter()
+            .filter(|v| self.peers.voter_nodes[*v].runs(self.engine.now))
+            .all(|v| self.backs(v, leader))
     }
 
     /// Whether this leader can count on a voter in the calm. It cannot before the connection is made that it began when packets were
     /// lost; nor on one that has supported another in a later term in vain, until that is over and it has come back. It does not ask how
     /// long either has been so: a connection that never comes back leaves these drills out, and is not found by them.
     fn backs(&self, v: usize, (leader, token): (usize, Token)) -> bool {
-        let booth = &self.peers.booths[v];
+        let voter_node = &self.peers.voter_nodes[v];
         let client = self.nodes[leader].process.as_ref().and_then(|process| self.peers.clients.get(process.number));
         let is_later = |life: &Life| life.voter().is_some_and(|voter| voter.durable().term > token);
-        client.is_some_and(|client| client.reaches(booth.id)) && booth.life.as_ref().is_some_and(|life| !is_later(life))
+        client.is_some_and(|client| client.reaches(voter_node.id))
+            && voter_node.life.as_ref().is_some_and(|life| !is_later(life))
     }
 
     /// This candidate's host hears nothing any more, and is heard; if the others can do without it.
@@ -226,9 +230,9 @@ impl World {
         let host = setting.hosts[n];
         let mut others = (0..self.nodes.len()).filter(|other| setting.hosts[*other] != host);
         let can_lead = |node: &Node| node.process.is_some() && node.is_eligible();
-        let enough = |booth: &Booth| booth.runs(self.engine.now);
+        let enough = |voter_node: &VoterNode| voter_node.runs(self.engine.now);
         let voting = self.voting();
-        let voters = voting.iter().filter(|v| **v != host && enough(&self.peers.booths[**v])).count();
+        let voters = voting.iter().filter(|v| **v != host && enough(&self.peers.voter_nodes[**v])).count();
         if !others.any(|other| can_lead(&self.nodes[other])) || voters * 2 <= voting.len() {
             self.tally.skip(Skipped::Deafness);
             return false;
@@ -260,7 +264,7 @@ impl World {
         // Operators that are about to do something go home.
         self.peers.clients.retain(|client| !matches!(client.who, Who::Operator(_) | Who::Reconfiguration(_)));
         for number in self.peers.clients.numbers() {
-            for voter in 0..self.peers.booths.len() {
+            for voter in 0..self.peers.voter_nodes.len() {
                 self.broken(number, voter);
             }
         }
@@ -270,13 +274,13 @@ impl World {
     /// Whether all voters answer, and are heard.
     pub(crate) fn is_complete(&self) -> bool {
         !self.peers.cuts.are_open(self.engine.now)
-            && self.voting().into_iter().all(|v| self.peers.booths[v].runs(self.engine.now))
+            && self.voting().into_iter().all(|v| self.peers.voter_nodes[v].runs(self.engine.now))
     }
 
     /// Who votes, while nobody is exchanged.
     fn voting(&self) -> Vec<usize> {
         match &self.peers.reconfiguration {
-            None => (0..self.peers.booths.len()).collect(),
+            None => (0..self.peers.voter_nodes.len()).collect(),
             Some(reconfiguration) => reconfiguration.latest().voters().map(index_of).collect(),
         }
     }

@@ -12,8 +12,8 @@ use crate::planted::DriverFlaw;
 use crate::planted::Planted;
 use crate::tally::{Fault, Sometimes};
 use crate::voters::What;
-use crate::voters::booth::{Disk, Life, promise_on};
 use crate::voters::post::Post;
+use crate::voters::voter_node::{Disk, Life, promise_on};
 use crate::voters::wire::{Frame, Question, Told};
 use crate::world::World;
 
@@ -23,27 +23,27 @@ impl World {
         let number = self.number();
         let drift_ppm = self.scenario.peers.as_ref().map_or(0, |setting| setting.drift_ppm);
         let origin = self.engine.rng.spread(1, 3_600_000_000_000);
-        let booth = &mut self.peers.booths[v];
-        if booth.life.is_some() || booth.dead_for_good {
+        let voter_node = &mut self.peers.voter_nodes[v];
+        if voter_node.life.is_some() || voter_node.dead_for_good {
             return;
         }
-        (booth.is_off, booth.was_suspended) = (false, false);
+        (voter_node.is_off, voter_node.was_suspended) = (false, false);
         self.clear_folder(v);
-        let booth = &mut self.peers.booths[v];
-        let clock = Clock::new(self.engine.now, origin, booth.ppm);
+        let voter_node = &mut self.peers.voter_nodes[v];
+        let clock = Clock::new(self.engine.now, origin, voter_node.ppm);
         let own = clock.read(self.engine.now);
-        let mut host = restarted(booth.id, booth.kept.clone(), drift_ppm, own, self.scenario.planted);
+        let mut host = restarted(voter_node.id, voter_node.kept.clone(), drift_ppm, own, self.scenario.planted);
         let post = self
             .peers
             .reconfiguration
             .is_some()
-            .then(|| Post::new(host.configuration().cloned(), Inquiry::new(booth.id)));
-        let (term, is_bound) = (promise_on(&booth.kept).term, host.next_end().is_some());
+            .then(|| Post::new(host.configuration().cloned(), Inquiry::new(voter_node.id)));
+        let (term, is_bound) = (promise_on(&voter_node.kept).term, host.next_end().is_some());
         // A disk that does not work is known at once, and nothing is said before.
         let disk = host.rewrite();
         let election = ElectionName::new("e").expect("a letter is a valid name");
         let (inbox, flush, armed) = (VecDeque::new(), None, None);
-        booth.life = Some(Life { number, clock, election, host, post, inbox, flush, armed });
+        voter_node.life = Some(Life { number, clock, election, host, post, inbox, flush, armed });
         if is_bound {
             self.saw(Sometimes::BootWait);
         }
@@ -54,7 +54,7 @@ impl World {
     }
 
     pub(super) fn resume_voter(&mut self, v: usize) {
-        if self.peers.booths[v].stopped_until <= self.engine.now {
+        if self.peers.voter_nodes[v].stopped_until <= self.engine.now {
             self.notice_suspend(v);
             self.run_voter(v);
         }
@@ -64,12 +64,12 @@ impl World {
     fn notice_suspend(&mut self, v: usize) {
         /// A real-time clock that counts a suspend counts whole seconds.
         const AHEAD_MOST: u64 = 1_000_000_000;
-        if !std::mem::take(&mut self.peers.booths[v].was_suspended) {
+        if !std::mem::take(&mut self.peers.voter_nodes[v].was_suspended) {
             return;
         }
         let (now, trusts) = (self.engine.now, self.has(DriverFlaw::TrustsResumed));
         let ahead = self.engine.rng.spread(1, AHEAD_MOST);
-        let Some(life) = &mut self.peers.booths[v].life else { return };
+        let Some(life) = &mut self.peers.voter_nodes[v].life else { return };
         life.clock.step(now, ahead);
         let own = life.clock.read(now);
         if !trusts {
@@ -83,7 +83,7 @@ impl World {
 
     /// A frame reaches a voter, if the process runs that it is meant for.
     pub(super) fn put_to_voter(&mut self, v: usize, life: Option<u64>, connection: u64, frame: Frame) {
-        let Some(own) = &mut self.peers.booths[v].life else { return };
+        let Some(own) = &mut self.peers.voter_nodes[v].life else { return };
         if life.is_none_or(|life| life == own.number) {
             own.inbox.push_back((connection, frame));
             self.run_voter(v);
@@ -92,23 +92,23 @@ impl World {
 
     /// Answers what has come, unless it is stopped or waits for its disk.
     fn run_voter(&mut self, v: usize) {
-        let (now, at) = (self.engine.now, self.peers.booths[v].runs(self.engine.now));
+        let (now, at) = (self.engine.now, self.peers.voter_nodes[v].runs(self.engine.now));
         let early = self.has(DriverFlaw::AnswersBeforeSync);
         let ready =
             |life: &&mut Life| at && !life.host.is_writing() && life.post.as_ref().is_none_or(|post| !post.is_out);
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(ready) else { return };
+        let Some(life) = self.peers.voter_nodes[v].life.as_mut().filter(ready) else { return };
         let own = life.clock.read(now);
         for (connection, frame) in std::mem::take(&mut life.inbox) {
             let answer = self.answer_frame(v, frame, own);
             if self.violation.is_some() {
                 return;
             }
-            let Some(life) = &mut self.peers.booths[v].life else { return };
+            let Some(life) = &mut self.peers.voter_nodes[v].life else { return };
             if let Some(answer) = answer {
                 life.host.hold((connection, answer));
             }
         }
-        let Some(life) = &mut self.peers.booths[v].life else { return };
+        let Some(life) = &mut self.peers.voter_nodes[v].life else { return };
         life.host.expire(own);
         if early {
             let (answers, news) = released_early(&mut life.host);
@@ -120,7 +120,7 @@ impl World {
 
     /// Writes down what has changed, or else tells what may be told.
     pub(super) fn write_or_tell(&mut self, v: usize) {
-        let Some(life) = &mut self.peers.booths[v].life else { return };
+        let Some(life) = &mut self.peers.voter_nodes[v].life else { return };
         if let Some(disk) = life.host.begin_write() {
             return self.flush(v, disk);
         }
@@ -133,13 +133,13 @@ impl World {
         let told = |number, told| Some(Frame::Told { number, told: Box::new(told) });
         match frame {
             Frame::Leave(id) => {
-                let life = self.peers.booths[v].life.as_mut()?;
+                let life = self.peers.voter_nodes[v].life.as_mut()?;
                 life.host.leave(&life.election, id);
                 None
             }
             // Another voter was there when this was asked.
             Frame::Ask { to, .. } | Frame::ConfigRequest { to, .. } | Frame::Behind { to, .. }
-                if to != self.peers.booths[v].id =>
+                if to != self.peers.voter_nodes[v].id =>
             {
                 None
             }
@@ -158,7 +158,7 @@ impl World {
     }
 
     fn answer_as(&mut self, v: usize, number: u64, question: Question, own: Instant) -> Option<Frame> {
-        let life = self.peers.booths[v].life.as_mut()?;
+        let life = self.peers.voter_nodes[v].life.as_mut()?;
         let Question { ask, asker, waits, of } = question;
         let bound_before = life.bound_until(own);
         let announce = waits.map(|rank| (asker, rank, ()));
@@ -224,9 +224,9 @@ impl World {
         if slow {
             self.fault(Fault::SlowFlush);
         }
-        let booth = &mut self.peers.booths[v];
-        takes = takes.max(booth.disk_stands_until.saturating_sub(self.engine.now));
-        let Some(life) = &mut booth.life else { return };
+        let voter_node = &mut self.peers.voter_nodes[v];
+        takes = takes.max(voter_node.disk_stands_until.saturating_sub(self.engine.now));
+        let Some(life) = &mut voter_node.life else { return };
         let number = life.number;
         life.flush = Some(disk);
         self.after_peers(takes, What::Flushed { voter: v, life: number });
@@ -240,7 +240,7 @@ impl World {
 
     /// What a disk that stood has kept waiting is written soon.
     pub(super) fn hurry_flush(&mut self, v: usize, within: u64) {
-        let pending = self.peers.booths[v].life.as_ref().filter(|life| life.flush.is_some());
+        let pending = self.peers.voter_nodes[v].life.as_ref().filter(|life| life.flush.is_some());
         if let Some(life) = pending.map(|life| life.number) {
             self.after_peers(within, What::Flushed { voter: v, life });
         }
@@ -251,24 +251,24 @@ impl World {
         let now = self.engine.now;
         let fails = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.flush_fails);
         let fails = self.engine.rng.chance(fails);
-        let booth = &mut self.peers.booths[v];
-        let Some(life) = booth.life.as_mut().filter(|life| life.number == number) else { return };
+        let voter_node = &mut self.peers.voter_nodes[v];
+        let Some(life) = voter_node.life.as_mut().filter(|life| life.number == number) else { return };
         // Its disk goes on while it is stopped; its process learns of that later.
-        let held_up = booth.stopped_until.max(booth.disk_stands_until);
+        let held_up = voter_node.stopped_until.max(voter_node.disk_stands_until);
         if held_up > now {
             return self.after_peers(held_up - now, What::Flushed { voter: v, life: number });
         }
-        if std::mem::take(&mut booth.next_flush_fails) || fails {
+        if std::mem::take(&mut voter_node.next_flush_fails) || fails {
             self.fault(Fault::DiskFailed);
             self.log(None, || format!("v{v} cannot write, and ends"));
             return self.kill_voter(v);
         }
         let Some(disk) = life.flush.take() else { return };
         life.host.written();
-        let before = booth.number();
-        booth.synced = disk.clone();
-        booth.kept = disk;
-        if booth.number() != before {
+        let before = voter_node.number();
+        voter_node.synced = disk.clone();
+        voter_node.kept = disk;
+        if voter_node.number() != before {
             self.note_effect();
         }
         self.write_or_tell(v);
@@ -277,7 +277,7 @@ impl World {
 
     /// A promise may have ended, of which others are to hear.
     pub(super) fn promise_ends(&mut self, v: usize, number: u64) {
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| life.number == number) else { return };
+        let Some(life) = self.peers.voter_nodes[v].life.as_mut().filter(|life| life.number == number) else { return };
         life.armed = None;
         self.run_voter(v);
         self.arm_end(v);
@@ -286,24 +286,24 @@ impl World {
     fn arm_end(&mut self, v: usize) {
         let now = self.engine.now;
         // While it waits for its disk it notices nothing, and looks again after that.
-        let Some(life) = self.peers.booths[v].life.as_mut().filter(|life| !life.host.is_writing()) else { return };
+        let Some(life) = self.peers.voter_nodes[v].life.as_mut().filter(|life| !life.host.is_writing()) else { return };
         let Some(until) = life.host.next_end().filter(|until| life.armed.is_none_or(|armed| *until < armed)) else {
             return;
         };
         life.armed = Some(until);
         let number = life.number;
         let wait = (life.clock.real_at(until).saturating_sub(now) + 100_000)
-            .max(self.peers.booths[v].stopped_until.saturating_sub(now));
+            .max(self.peers.voter_nodes[v].stopped_until.saturating_sub(now));
         self.after_peers(wait, What::Ends { voter: v, life: number });
     }
 
     /// Its process is gone, at any point of what it did. What a write has left that was under way, nobody knows.
     pub(super) fn kill_voter(&mut self, v: usize) {
         let written = self.engine.rng.chance(500_000);
-        let Some(life) = self.peers.booths[v].life.take() else { return };
+        let Some(life) = self.peers.voter_nodes[v].life.take() else { return };
         self.log(None, || format!("v{v} is killed"));
         if let Some(flush) = life.flush.filter(|_| written) {
-            self.peers.booths[v].kept = flush;
+            self.peers.voter_nodes[v].kept = flush;
         }
         self.break_connections(v, None, true);
         self.voter_comes_back(v);
@@ -315,17 +315,17 @@ impl World {
         self.fault(Fault::PowerLost);
         self.log(None, || format!("the host of v{v} loses its power"));
         let written = self.engine.rng.chance(500_000);
-        let booth = &mut self.peers.booths[v];
-        let life = booth.life.take();
+        let voter_node = &mut self.peers.voter_nodes[v];
+        let life = voter_node.life.take();
         if let Some(flush) = life.and_then(|life| life.flush).filter(|_| written) {
-            booth.synced = flush;
+            voter_node.synced = flush;
         }
-        if booth.kept != booth.synced {
-            booth.kept = booth.synced.clone();
+        if voter_node.kept != voter_node.synced {
+            voter_node.kept = voter_node.synced.clone();
             self.saw(Sometimes::LostUnsynced);
         }
         self.note_effect();
-        self.peers.booths[v].is_off = true;
+        self.peers.voter_nodes[v].is_off = true;
         self.break_connections(v, None, false);
         let hosts = self.scenario.peers.as_ref().map(|setting| setting.hosts.clone()).unwrap_or_default();
         for n in (0..self.nodes.len()).filter(|n| hosts[*n] == v) {

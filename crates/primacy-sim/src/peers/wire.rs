@@ -36,17 +36,17 @@ impl World {
         let (client, host, voter) = (connection.client, connection.host, connection.voter);
         let cuts = &self.peers.cuts;
         let blocked = cuts.open_at(host, voter, now).into_iter().chain(cuts.open_at(voter, host, now)).max();
-        let booth = &self.peers.booths[voter];
-        let made = match (blocked, &booth.life) {
+        let voter_node = &self.peers.voter_nodes[voter];
+        let made = match (blocked, &voter_node.life) {
             _ if now > by => false,
-            (None, Some(life)) if booth.stopped_until <= now => {
+            (None, Some(life)) if voter_node.stopped_until <= now => {
                 connection.life = Some(life.number);
                 true
             }
             // Its machine says that nobody is there.
-            (None, None) if !booth.is_off => false,
+            (None, None) if !voter_node.is_off => false,
             _ if now < by => {
-                let wait = blocked.unwrap_or(booth.stopped_until).max(now + 50_000_000).min(by) - now;
+                let wait = blocked.unwrap_or(voter_node.stopped_until).max(now + 50_000_000).min(by) - now;
                 return self.after_peers(wait, What::Dialed { connection: number, by });
             }
             _ => false,

@@ -1,7 +1,6 @@
 //! Voters, those who ask them, and the connections between them: what there is among peers, and what each of these does by
 //! itself. What happens among them is in `peers`.
 
-pub(crate) mod booth;
 pub(crate) mod chooser;
 pub(crate) mod client;
 pub(crate) mod drive;
@@ -12,6 +11,7 @@ pub(crate) mod post;
 pub(crate) mod reconfiguration;
 pub(crate) mod setting;
 pub(crate) mod tcp;
+pub(crate) mod voter_node;
 pub(crate) mod way;
 pub(crate) mod wire;
 
@@ -19,16 +19,16 @@ use primacy_core::Instant;
 use primacy_core::quorum::VoterId;
 
 use crate::slots::Slots;
-use booth::Booth;
 use client::Client;
 use ledger::Ledger;
 use reconfiguration::ReconfigurationWorld;
+use voter_node::VoterNode;
 use wire::{Connection, Cuts, Frame};
 
 /// What there is beside the candidates.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    pub(crate) booths: Vec<Booth>,
+    pub(crate) voter_nodes: Vec<VoterNode>,
     pub(crate) clients: Slots<Client>,
     pub(crate) connections: Slots<Connection>,
     pub(crate) cuts: Cuts,

@@ -1,4 +1,4 @@
-//! Where one voter lives: its process, and what its disk has.
+//! The node of one voter: its process, and what its disk has.
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -10,9 +10,9 @@ use super::post::{Post, number_of};
 use super::wire::Frame;
 use crate::clock::Clock;
 
-/// Where one voter lives.
+/// The node of one voter.
 #[derive(Debug)]
-pub(crate) struct Booth {
+pub(crate) struct VoterNode {
     /// The error of its clock's rate.
     pub(crate) ppm: i32,
     /// Whose folder is there.
@@ -58,7 +58,7 @@ pub(crate) struct Life {
     pub(crate) armed: Option<Instant>,
 }
 
-impl Booth {
+impl VoterNode {
     pub(crate) fn new(ppm: i32, id: VoterId) -> Self {
         Self {
             ppm,
@@ -119,7 +119,7 @@ impl Life {
     }
 }
 
-impl Booth {
+impl VoterNode {
     /// The number of the voters that its disk has, whatever happens.
     pub(crate) fn number(&self) -> Option<u64> {
         number_of(self.synced.configuration.as_ref())
@@ -137,7 +137,7 @@ impl Booth {
     }
 }
 
-impl Booth {
+impl VoterNode {
     pub(crate) fn describe(&self, now: u64) -> String {
         let holder = |durable: &Durable| {
             let holder = durable.holder.as_ref().map_or("nobody", |holder| holder.label.as_str());
