@@ -8,7 +8,7 @@ use crate::node::{Cut, Stall, StallKind};
 use crate::profile::draw_ppm;
 use crate::scenario::Blow;
 use crate::tally::{Fault, Sometimes};
-use crate::voters::errand::Meant;
+use crate::voters::order_task::OrderTarget;
 use crate::world::{Happening, World};
 
 impl World {
@@ -270,7 +270,7 @@ impl World {
 
     pub(crate) fn give_order(&mut self, kind: OrderKind, token: Option<primacy_core::Token>) {
         if self.has_peers() {
-            return self.order_peers(kind, token.map_or(Meant::Any, Meant::This), true);
+            return self.order_peers(kind, token.map_or(OrderTarget::Any, OrderTarget::This), true);
         }
         let order = Order { kind, token };
         let verdict = self.store.order(self.engine.now, &order);
@@ -290,7 +290,8 @@ impl World {
             3 | 4 => OrderKind::Resume,
             _ => OrderKind::Promote { successor: self.someone(), now: false },
         };
-        let meant = *self.engine.rng.pick(&[Meant::Any, Meant::Any, Meant::Seen, Meant::Former]);
+        let meant =
+            *self.engine.rng.pick(&[OrderTarget::Any, OrderTarget::Any, OrderTarget::Seen, OrderTarget::Former]);
         self.fault(Fault::Ordered);
         self.order_peers(order, meant, false);
     }

@@ -58,7 +58,7 @@ impl World {
             Happening::KillByRunner { node, work } => self.kill_by_runner(node, work),
             Happening::KillByWarden { node, work } => self.kill_by_warden(node, work),
             Happening::WorkGone { node, work } => self.work_gone(node, work),
-            Happening::Peers(what) => self.happen_peers(what),
+            Happening::Peers(event) => self.happen_peers(event),
             Happening::Blow => self.blow(),
             Happening::Burst => self.burst(),
             Happening::Order => self.operator(),

@@ -16,7 +16,7 @@ use crate::planted::{DriverFlaw, Planted};
 use crate::scenario::{Mix, Scenario};
 use crate::store::Store;
 use crate::tally::{Fault, Sometimes, Tally};
-use crate::voters::{Peers, What};
+use crate::voters::{Peers, PeersEvent};
 
 /// Something that will happen at a known time.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub(crate) enum Happening {
     /// An operator acts.
     Order,
     /// Something among peers.
-    Peers(What),
+    Peers(PeersEvent),
     /// Faults end.
     Heal,
     /// The next part of the healed phase.

@@ -5,8 +5,8 @@ use primacy_core::quorum::{VoterId, VoterSet};
 
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
+use crate::voters::config_state::places;
 use crate::voters::index_of;
-use crate::voters::post::places;
 use crate::voters::voter_node::{VoterNode, promise_on};
 use crate::world::World;
 

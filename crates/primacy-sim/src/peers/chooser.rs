@@ -2,7 +2,7 @@
 
 use primacy_core::lease::Event;
 
-use crate::voters::What;
+use crate::voters::PeersEvent;
 use crate::voters::chooser::Chooser;
 use crate::world::World;
 
@@ -12,7 +12,7 @@ impl World {
         if self.scenario.chooser == Some(Chooser::Pole) {
             let lease = crate::nanos(self.scenario.longest);
             let wait = self.engine.rng.between(lease / 4, lease * 4);
-            self.after_peers(wait, What::Score);
+            self.after_peers(wait, PeersEvent::Score);
         }
     }
 

@@ -11,23 +11,23 @@ use crate::clock::Clock;
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
 use crate::tally::Sometimes;
-use crate::voters::What;
-use crate::voters::client::{Back, Client, Heard, Plan, Who};
-use crate::voters::way::Way;
+use crate::voters::PeersEvent;
+use crate::voters::client::{Client, ClientEvent, ClientKind, Plan, QuorumInput};
+use crate::voters::route::Route;
 use crate::voters::wire::{Frame, Question};
 use crate::world::World;
 
 impl World {
     /// Somebody begins to ask.
-    pub(super) fn new_client(&mut self, who: Who, id: CandidateId, host: usize, clock: Clock) -> u64 {
+    pub(super) fn new_client(&mut self, who: ClientKind, id: CandidateId, host: usize, clock: Clock) -> u64 {
         let number = match who {
-            Who::Candidate { process, .. } => process,
-            Who::Warden { .. } | Who::Operator(_) | Who::Reconfiguration(_) => self.number(),
+            ClientKind::Candidate { process, .. } => process,
+            ClientKind::Warden { .. } | ClientKind::Operator(_) | ClientKind::Reconfiguration(_) => self.number(),
         };
         let is_last = match &who {
-            Who::Reconfiguration(drive) => drive.insists,
-            Who::Operator(errand) => errand.insists,
-            Who::Candidate { .. } | Who::Warden { .. } => false,
+            ClientKind::Reconfiguration(drive) => drive.insists,
+            ClientKind::Operator(order_task) => order_task.insists,
+            ClientKind::Candidate { .. } | ClientKind::Warden { .. } => false,
         };
         let pool = self.new_pool(is_last);
         let client = Client {
@@ -37,7 +37,7 @@ impl World {
             clock,
             quorum: QuorumCalls::new(self.new_quorum_client()),
             pool,
-            ways: Vec::new(),
+            routes: Vec::new(),
             plan: None,
             call: None,
             begun: false,
@@ -72,7 +72,7 @@ impl World {
         let (number, id, clock) = (process.number, process.id, process.clock);
         let host = self.scenario.peers.as_ref().map_or(0, |setting| setting.hosts[n]);
         if self.peers.clients.get(number).is_none() {
-            self.new_client(Who::Candidate { node: n, process: number }, id, host, clock);
+            self.new_client(ClientKind::Candidate { node: n, process: number }, id, host, clock);
         }
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         // Slewed since, perhaps.
@@ -85,9 +85,9 @@ impl World {
         let leaves = request == Request::Leave;
         client.call = Some(call);
         if leaves {
-            let ways: Vec<u64> =
-                client.ways.iter().filter(|way| way.voter().is_some()).map(|way| way.connection).collect();
-            ways.into_iter().for_each(|way| self.send_frame(way, true, Frame::Leave(id)));
+            let routes: Vec<u64> =
+                client.routes.iter().filter(|route| route.voter().is_some()).map(|route| route.connection).collect();
+            routes.into_iter().for_each(|route| self.send_frame(route, true, Frame::Leave(id)));
         }
         self.plan(number, Plan::Call(request));
     }
@@ -113,8 +113,8 @@ impl World {
         // With all else that has come, also that this is due.
         client.looks_at = None;
         client.late.clear();
-        for way in std::mem::take(&mut client.ways) {
-            self.close(way.connection);
+        for route in std::mem::take(&mut client.routes) {
+            self.close(route.connection);
         }
     }
 
@@ -124,20 +124,20 @@ impl World {
         client.calls += 1;
         client.plan = Some(plan);
         client.standing = Standing::default();
-        if client.ways.is_empty() {
-            self.open_ways(number);
+        if client.routes.is_empty() {
+            self.open_routes(number);
         }
-        self.settle_ways(number);
+        self.settle_routes(number);
         self.run_client(number);
     }
 
     /// Begins with what is planned if a majority can be asked; fails if none can.
-    fn settle_ways(&mut self, number: u64) {
+    fn settle_routes(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
-        if client.has_ways() {
+        if client.has_routes() {
             let Some(plan) = client.plan.take() else { return };
             self.begin_call(number, plan);
-        } else if client.plan.is_some() && !client.ways.iter().any(Way::is_opening) {
+        } else if client.plan.is_some() && !client.routes.iter().any(Route::is_opening) {
             client.plan = None;
             self.done_call(number, Err(CallError::NotDone));
         }
@@ -166,9 +166,9 @@ impl World {
     }
 
     /// Something has reached an asker, which handles it when it runs.
-    pub(super) fn hear(&mut self, number: u64, heard: Heard) {
+    pub(super) fn hear(&mut self, number: u64, event: ClientEvent) {
         if let Some(client) = self.peers.clients.get_mut(number) {
-            client.inbox.push_back(heard);
+            client.inbox.push_back(event);
             self.run_client(number);
         }
     }
@@ -177,23 +177,23 @@ impl World {
     pub(crate) fn run_client(&mut self, number: u64) {
         while let Some(client) = self.peers.clients.get_mut(number) {
             let is_stopped = match &client.who {
-                Who::Candidate { node, .. } => self.nodes[*node].is_stopped(self.engine.now),
-                Who::Warden { node } => self.nodes[*node].frozen_until(self.engine.now).is_some(),
-                Who::Operator(_) | Who::Reconfiguration(_) => false,
+                ClientKind::Candidate { node, .. } => self.nodes[*node].is_stopped(self.engine.now),
+                ClientKind::Warden { node } => self.nodes[*node].frozen_until(self.engine.now).is_some(),
+                ClientKind::Operator(_) | ClientKind::Reconfiguration(_) => false,
             };
             if is_stopped || self.violation.is_some() {
                 return;
             }
-            let Some(heard) = client.inbox.pop_front() else { return self.check_answers(number) };
-            self.handle_heard(number, heard);
+            let Some(event) = client.inbox.pop_front() else { return self.check_answers(number) };
+            self.handle_event(number, event);
         }
     }
 
     /// Wardens and operators whose machine goes on.
     pub(crate) fn run_clients_of(&mut self, n: usize) {
         let is_of_it = |client: &Client| match client.who {
-            Who::Candidate { node, .. } | Who::Warden { node } => node == n,
-            Who::Operator(_) | Who::Reconfiguration(_) => false,
+            ClientKind::Candidate { node, .. } | ClientKind::Warden { node } => node == n,
+            ClientKind::Operator(_) | ClientKind::Reconfiguration(_) => false,
         };
         let of_it = self.peers.clients.iter().filter(|(_, client)| is_of_it(client));
         let numbers: Vec<u64> = of_it.map(|(number, _)| number).collect();
@@ -209,47 +209,49 @@ impl World {
         }
     }
 
-    fn handle_heard(&mut self, number: u64, heard: Heard) {
+    fn handle_event(&mut self, number: u64, event: ClientEvent) {
         let now = self.engine.now;
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         let own = client.clock.read(now);
-        let at = |client: &Client, connection: u64| client.ways.iter().position(|way| way.connection == connection);
-        match heard {
-            Heard::Dialed { connection, made } => {
+        let at =
+            |client: &Client, connection: u64| client.routes.iter().position(|route| route.connection == connection);
+        match event {
+            ClientEvent::Dialed { connection, made } => {
                 let Some(place) = at(client, connection) else { return };
                 if made {
                     let voter = self.greeted(number, place);
-                    self.does_at(number, place, |link, now, out| link.connected(voter, now, out));
+                    self.does_at(number, place, |connection, now, out| connection.connected(voter, now, out));
                 } else {
                     self.fails(number, place);
                 }
-                self.settle_ways(number);
+                self.settle_routes(number);
             }
-            Heard::Answer { connection, number: asked, answer, standing } => {
-                let link = at(client, connection).and_then(|place| client.ways[place].link.as_mut());
-                if let Some((voter, round)) = link.and_then(|link| link.answered(asked)) {
-                    self.back(number, Back::Answer(voter, round, answer, standing));
+            ClientEvent::Answer { connection, number: asked, answer, standing } => {
+                let voter_connection =
+                    at(client, connection).and_then(|place| client.routes[place].voter_connection.as_mut());
+                if let Some((voter, round)) = voter_connection.and_then(|connection| connection.answered(asked)) {
+                    self.back(number, QuorumInput::Answer(voter, round, answer, standing));
                 }
             }
-            Heard::Told { connection, number: asked, told } => {
+            ClientEvent::Config { connection, number: asked, told } => {
                 let Some(voter) = at(client, connection) else { return };
-                self.hear_told(number, voter, asked, *told);
+                self.hear_config(number, voter, asked, *told);
             }
-            Heard::Broken { connection } => {
+            ClientEvent::Broken { connection } => {
                 if let Some(voter) = at(client, connection) {
                     self.broken(number, voter);
                 }
             }
             // One that was overtaken by an earlier one says nothing.
-            Heard::Tick { place, at } => {
-                if let Some(way) = client.ways.get_mut(place).filter(|way| way.armed == Some(at)) {
-                    way.armed = None;
+            ClientEvent::Tick { place, at } => {
+                if let Some(route) = client.routes.get_mut(place).filter(|route| route.armed == Some(at)) {
+                    route.armed = None;
                     self.does_at(number, place, VoterConnection::tick);
                 }
             }
-            Heard::Lost { voter, round } => self.back(number, Back::Lost(voter, round)),
-            Heard::Due { at } if client.looks_at != Some(at) => {}
-            Heard::Due { .. } => {
+            ClientEvent::Lost { voter, round } => self.back(number, QuorumInput::Lost(voter, round)),
+            ClientEvent::Due { at } if client.looks_at != Some(at) => {}
+            ClientEvent::Due { .. } => {
                 let mut out = Vec::new();
                 client.looks_at = None;
                 client.quorum.act(own, &mut out);
@@ -259,9 +261,9 @@ impl World {
     }
 
     /// The connections tell the quorum client something, now or with the next call.
-    pub(super) fn back(&mut self, number: u64, back: Back) {
+    pub(super) fn back(&mut self, number: u64, back: QuorumInput) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
-        if let (Who::Reconfiguration(_), Back::Lost(voter, round)) = (&client.who, &back) {
+        if let (ClientKind::Reconfiguration(_), QuorumInput::Lost(voter, round)) = (&client.who, &back) {
             return self.drive_misses(number, *voter, *round);
         }
         if !client.begun {
@@ -297,7 +299,7 @@ impl World {
         if client.looks_at.is_none_or(|at| due < at) {
             client.looks_at = Some(due);
             let wait = client.clock.real_at(due).saturating_sub(now) + 1;
-            self.after_peers(wait, What::Due { client: number, at: due });
+            self.after_peers(wait, PeersEvent::Due { client: number, at: due });
         }
     }
 
@@ -319,7 +321,7 @@ impl World {
         }
         let Some(client) = self.peers.clients.get(number) else { return };
         match client.who {
-            Who::Candidate { node, process } => {
+            ClientKind::Candidate { node, process } => {
                 if let Some(call) = call {
                     if matches!(&result, Ok(Reply::Applied(record)) if record.holder.is_none()) {
                         self.saw(Sometimes::Release);
@@ -334,7 +336,7 @@ impl World {
                     }
                 }
             }
-            Who::Warden { node } => {
+            ClientKind::Warden { node } => {
                 let id = client.id;
                 if matches!(result, Ok(Reply::Applied(_))) {
                     self.saw(Sometimes::WardenRelease);
@@ -345,8 +347,8 @@ impl World {
                     self.end_client(number);
                 }
             }
-            Who::Operator(_) => self.errand_hears(number, result),
-            Who::Reconfiguration(_) => self.drive_over(number, false),
+            ClientKind::Operator(_) => self.order_task_hears(number, result),
+            ClientKind::Reconfiguration(_) => self.drive_over(number, false),
         }
     }
 }

@@ -12,11 +12,11 @@ use primacy_core::quorum::{
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
 use crate::tally::Sometimes;
-use crate::voters::client::Who;
-use crate::voters::post::{number_of, places};
+use crate::voters::client::ClientKind;
+use crate::voters::config_state::{number_of, places};
 use crate::voters::voter_node::Disk;
-use crate::voters::wire::{Frame, Told};
-use crate::voters::{What, index_of};
+use crate::voters::wire::{ConfigMessage, Frame};
+use crate::voters::{PeersEvent, index_of};
 use crate::world::World;
 
 /// So long what a voter has answered can still leave when it votes no more.
@@ -45,13 +45,18 @@ impl World {
     }
 
     /// Why it does not answer.
-    pub(super) fn tell_voters(&self, v: usize) -> Told {
+    pub(super) fn tell_voters(&self, v: usize) -> ConfigMessage {
         let voters = self.peers.voter_nodes[v].life.as_ref().and_then(|life| life.host.configuration());
-        voters.map_or(Told::Refused, |voters| Told::Moved(voters.clone()))
+        voters.map_or(ConfigMessage::Refused, |voters| ConfigMessage::Moved(voters.clone()))
     }
 
     /// What it answers to something about who votes.
-    pub(super) fn answer_config(&mut self, v: usize, ask: ConfigRequest<VoterSet>, own: Instant) -> Option<Told> {
+    pub(super) fn answer_config(
+        &mut self,
+        v: usize,
+        ask: ConfigRequest<VoterSet>,
+        own: Instant,
+    ) -> Option<ConfigMessage> {
         let id = self.peers.voter_nodes[v].id;
         let asked = if self.engine.trace.keeps() { describe(&ask) } else { String::new() };
         let host = &self.peers.voter_nodes[v].life.as_ref()?.host;
@@ -59,13 +64,13 @@ impl World {
             && host.configuration().is_none()
             && (voters.number() == 0 || !voters.voters().any(|voter| voter == id))
         {
-            return Some(Told::Refused);
+            return Some(ConfigMessage::Refused);
         }
         let answer = self.change_voters(v, |host| host.answer_config(ask, own))?;
         self.engine.trace.hash(&(self.engine.now, v, &answer));
         self.log(None, || format!("  v{v}: {asked}: {answer:?}"));
         self.check_promises();
-        Some(Told::ConfigReply(answer))
+        Some(ConfigMessage::ConfigReply(answer))
     }
 
     /// Does something with who votes, for all that a voter knows, and takes note of what it knows after that.
@@ -95,9 +100,9 @@ impl World {
 
     /// Somebody says that there are later voters.
     pub(super) fn is_told_behind(&mut self, v: usize) {
-        let post = self.peers.voter_nodes[v].life.as_mut().and_then(|life| life.post.as_mut());
-        if let Some(post) = post {
-            post.inquiry.told();
+        let config = self.peers.voter_nodes[v].life.as_mut().and_then(|life| life.config.as_mut());
+        if let Some(config) = config {
+            config.inquiry.told();
             self.plan_inquiry(v);
         }
     }
@@ -138,27 +143,28 @@ impl World {
         let (id, life) = (voter_node.id, voter_node.life.as_mut());
         let Some(life) = life else { return };
         let number = life.number;
-        let Some(post) = life.post.as_mut().filter(|post| post.published.as_ref() != life.host.configuration()) else {
+        let Some(config) = life.config.as_mut().filter(|config| config.published.as_ref() != life.host.configuration())
+        else {
             return;
         };
-        post.published = life.host.configuration().cloned();
-        let Some(voters) = post.published.clone() else { return };
-        post.is_out = !voters.voters().any(|voter| voter == id);
-        let is_out = post.is_out;
+        config.published = life.host.configuration().cloned();
+        let Some(voters) = config.published.clone() else { return };
+        config.is_out = !voters.voters().any(|voter| voter == id);
+        let is_out = config.is_out;
         let watches = |client: u64| {
-            self.peers.clients.get(client).is_some_and(|client| matches!(client.who, Who::Candidate { .. }))
+            self.peers.clients.get(client).is_some_and(|client| matches!(client.who, ClientKind::Candidate { .. }))
         };
         let of_it = self.peers.connections.iter().filter(|(_, other)| other.life == Some(number) && other.voter == v);
         let of_it = of_it.filter(|(_, other)| watches(other.client));
         let of_it: Vec<u64> = of_it.map(|(connection, _)| connection).collect();
         let of_it = if self.admits_old() { Vec::new() } else { of_it };
         for connection in of_it {
-            let told = Box::new(Told::Moved(voters.clone()));
-            self.send_frame(connection, false, Frame::Told { number: 0, told });
+            let told = Box::new(ConfigMessage::Moved(voters.clone()));
+            self.send_frame(connection, false, Frame::Config { number: 0, told });
         }
         if is_out {
             self.log(None, || format!("v{v} was taken out by {}", voters.number()));
-            self.after_peers(LINGER, What::Leaves { voter: v, life: number });
+            self.after_peers(LINGER, PeersEvent::Leaves { voter: v, life: number });
         }
     }
 
@@ -188,33 +194,33 @@ impl World {
         let (now, lease) = (self.engine.now, crate::nanos(self.scenario.longest));
         let Some(life) = &mut self.peers.voter_nodes[v].life else { return };
         let (number, own) = (life.number, life.clock.read(now));
-        let Some(post) = life.post.as_mut().filter(|post| !post.is_planned) else { return };
+        let Some(config) = life.config.as_mut().filter(|config| !config.is_planned) else { return };
         let next = match life.host.configuration() {
-            Some(known) => post.inquiry.next(known),
+            Some(known) => config.inquiry.next(known),
             None => Some(own),
         };
         let Some(next) = next else { return };
-        post.is_planned = true;
+        config.is_planned = true;
         let wait = life.clock.real_at(next).saturating_sub(now);
         // To ask takes time, and some voters are slow.
         let more = self.engine.rng.spread(1_000_000, lease.max(200_000_000));
-        self.after_peers(wait + more, What::Inquire { voter: v, life: number });
+        self.after_peers(wait + more, PeersEvent::Inquire { voter: v, life: number });
     }
 
     pub(super) fn inquire(&mut self, v: usize, number: u64) {
         let (now, id, runs) =
             (self.engine.now, self.peers.voter_nodes[v].id, self.peers.voter_nodes[v].runs(self.engine.now));
         let Some(life) = self.peers.voter_nodes[v].life.as_mut().filter(|life| life.number == number) else { return };
-        let Some(post) = life.post.as_mut().filter(|post| !post.is_out) else { return };
-        post.is_planned = false;
+        let Some(config) = life.config.as_mut().filter(|config| !config.is_out) else { return };
+        config.is_planned = false;
         let (own, known) = (life.clock.read(now), life.host.configuration());
-        if !runs || life.host.is_writing() || known.is_some_and(|known| post.inquiry.next(known) > Some(own)) {
+        if !runs || life.host.is_writing() || known.is_some_and(|known| config.inquiry.next(known) > Some(own)) {
             return self.plan_inquiry(v);
         }
         let asked: Vec<VoterId> = match known {
-            Some(known) if post.inquiry.next(known).is_none() => return,
+            Some(known) if config.inquiry.next(known).is_none() => return,
             Some(known) => {
-                post.inquiry.begin(known);
+                config.inquiry.begin(known);
                 known.voters().filter(|voter| *voter != id).collect()
             }
             None => {
@@ -229,11 +235,11 @@ impl World {
             let is_cut = cuts.open_at(v, other, now).or(cuts.open_at(other, v, now)).is_some();
             let voter_node =
                 self.peers.voter_nodes.get(other).filter(|voter_node| !is_cut && voter_node.runs(now) && other != v);
-            let Some(post) = voter_node.and_then(|voter_node| voter_node.life.as_ref()?.post.as_ref()) else {
+            let Some(config) = voter_node.and_then(|voter_node| voter_node.life.as_ref()?.config.as_ref()) else {
                 continue;
             };
             let Some(own) = &known else {
-                later = post.published.clone().or(later);
+                later = config.published.clone().or(later);
                 continue;
             };
             if voter_node.is_some_and(|voter_node| voter_node.id == voter) {
@@ -263,8 +269,8 @@ impl World {
 
 impl World {
     fn inquiry_does<T>(&mut self, v: usize, does: impl FnOnce(&mut Inquiry) -> T) -> Option<T> {
-        let post = self.peers.voter_nodes[v].life.as_mut()?.post.as_mut()?;
-        Some(does(&mut post.inquiry))
+        let config = self.peers.voter_nodes[v].life.as_mut()?.config.as_mut()?;
+        Some(does(&mut config.inquiry))
     }
 }
 

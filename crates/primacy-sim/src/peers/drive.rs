@@ -10,17 +10,17 @@ use primacy_core::quorum::{
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
 use crate::tally::Sometimes;
-use crate::voters::client::{Plan, Who};
+use crate::voters::client::{ClientKind, Plan};
+use crate::voters::config_state::places;
 use crate::voters::drive::{Drive, Driver, DriverEffect, Swap};
-use crate::voters::post::places;
 use crate::voters::wire::Frame;
-use crate::voters::{What, index_of};
+use crate::voters::{PeersEvent, index_of};
 use crate::world::World;
 
 impl World {
     fn drive_of(&mut self, number: u64) -> Option<&mut Drive> {
         match &mut self.peers.clients.get_mut(number)?.who {
-            Who::Reconfiguration(drive) => Some(drive),
+            ClientKind::Reconfiguration(drive) => Some(drive),
             _ => None,
         }
     }
@@ -107,7 +107,7 @@ impl World {
                     let more =
                         self.engine.rng.between(crate::nanos(Driver::PAUSE_MIN), crate::nanos(Driver::PAUSE_MAX));
                     self.log(None, || format!("the exchange waits for {span:?}"));
-                    self.after_peers(crate::nanos(span).saturating_add(more), What::GoOn { client: number, tag });
+                    self.after_peers(crate::nanos(span).saturating_add(more), PeersEvent::GoOn { client: number, tag });
                 }
                 ReconfigurationEffect::Plan { is_later } => {
                     self.they_vote(number);
@@ -176,7 +176,7 @@ impl World {
     /// Who is to vote. `None` if that cannot be.
     fn plan_voters(&mut self, number: u64, is_later: bool) -> Option<Planned<VoterSet>> {
         let client = self.peers.clients.get(number)?;
-        let Who::Reconfiguration(drive) = &client.who else { return None };
+        let ClientKind::Reconfiguration(drive) = &client.who else { return None };
         let (swap, current) = (drive.swap.as_ref()?, client.pool.as_ref()?.cluster.clone()?);
         let unreachable: BTreeSet<VoterId> = current.voters().filter(|voter| !client.reaches(*voter)).collect();
         let voters = current.old().iter().map(|voter| (index_of(*voter), (*voter, ()))).collect();
@@ -195,7 +195,7 @@ impl World {
             if is_cut.is_some() || !voter_node.runs(self.engine.now) {
                 return None;
             }
-            let known = voter_node.life.as_ref().and_then(|life| life.post.as_ref()?.published());
+            let known = voter_node.life.as_ref().and_then(|life| life.config.as_ref()?.published());
             match plan.add(*place, voter_node.id, (), known.map(VoterSet::number)).ok()? {
                 Added::Yes => {}
                 Added::KnowsLater => {
@@ -218,7 +218,7 @@ impl World {
         let insists = drive.insists;
         if insists && !is_done {
             self.hang_up(number);
-            return self.after_peers(200_000_000, What::Retry { client: number });
+            return self.after_peers(200_000_000, PeersEvent::Retry { client: number });
         }
         self.end_client(number);
         if insists {
@@ -240,7 +240,7 @@ impl World {
         self.log(None, || format!("an operator is about to exchange voters: {swap:?}"));
         let host = self.peers.cuts.hosts().saturating_sub(1);
         let clock = crate::clock::Clock::new(self.engine.now, 0, 0);
-        let who = Who::Reconfiguration(Box::new(Drive::new(swap, insists)));
+        let who = ClientKind::Reconfiguration(Box::new(Drive::new(swap, insists)));
         let number = self.new_client(who, primacy_core::CandidateId::from_bits(0), host, clock);
         self.plan(number, Plan::Reconfigure);
         number

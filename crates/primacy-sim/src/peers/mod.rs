@@ -14,17 +14,17 @@ mod operators;
 mod pool;
 mod promises;
 mod reconfiguration;
+mod routes;
 mod strikes;
 mod voter;
-mod ways;
 mod wire;
 
 use primacy_core::quorum::VoterSet;
 
-use crate::voters::client::Heard;
+use crate::voters::client::ClientEvent;
 use crate::voters::voter_node::{Disk, VoterNode};
 use crate::voters::wire::Cuts;
-use crate::voters::{What, voter_id};
+use crate::voters::{PeersEvent, voter_id};
 use crate::world::World;
 
 impl World {
@@ -48,40 +48,40 @@ impl World {
         self.begin_reconfiguration();
         for voter in 0..self.peers.voter_nodes.len() {
             let soon = self.engine.rng.below(crate::nanos(self.scenario.longest) / 8);
-            self.after_peers(soon, What::Start { voter });
+            self.after_peers(soon, PeersEvent::Start { voter });
         }
         self.plan_strike();
         self.plan_score();
     }
 
     /// Something that will happen has come.
-    pub(crate) fn happen_peers(&mut self, what: What) {
-        match what {
-            What::Start { voter } => self.start_voter(voter),
-            What::Resume { voter } => self.resume_voter(voter),
-            What::Flushed { voter, life } => self.flushed(voter, life),
-            What::Ends { voter, life } => self.promise_ends(voter, life),
-            What::Dialed { connection, by } => self.dialed(connection, by),
-            What::Arrive { connection, at_voter } => self.arrive_frames(connection, at_voter),
-            What::Resend { connection, at_voter } => self.resend(connection, at_voter),
-            What::Stray { connection, at_voter, frame } => self.arrive_stray(connection, at_voter, *frame),
-            What::Tick { client, place, at } => self.hear(client, Heard::Tick { place, at }),
-            What::Due { client, at } => self.hear(client, Heard::Due { at }),
-            What::GiveUp { client, calls } => self.give_up(client, calls),
-            What::Retry { client } => self.retry_errand(client),
-            What::Inquire { voter, life } => self.inquire(voter, life),
-            What::Leaves { voter, life } => self.leaves(voter, life),
-            What::Reconfigure => self.reconfigure(),
-            What::GoOn { client, tag } => self.go_on(client, tag),
-            What::Drop { client } => self.drop_drive(client),
-            What::Strike => self.strike_peers(),
-            What::Score => self.score(),
-            What::Healed => self.healed(),
+    pub(crate) fn happen_peers(&mut self, event: PeersEvent) {
+        match event {
+            PeersEvent::Start { voter } => self.start_voter(voter),
+            PeersEvent::Resume { voter } => self.resume_voter(voter),
+            PeersEvent::Flushed { voter, life } => self.flushed(voter, life),
+            PeersEvent::Ends { voter, life } => self.promise_ends(voter, life),
+            PeersEvent::Dialed { connection, by } => self.dialed(connection, by),
+            PeersEvent::Arrive { connection, at_voter } => self.arrive_frames(connection, at_voter),
+            PeersEvent::Resend { connection, at_voter } => self.resend(connection, at_voter),
+            PeersEvent::Stray { connection, at_voter, frame } => self.arrive_stray(connection, at_voter, *frame),
+            PeersEvent::Tick { client, place, at } => self.hear(client, ClientEvent::Tick { place, at }),
+            PeersEvent::Due { client, at } => self.hear(client, ClientEvent::Due { at }),
+            PeersEvent::GiveUp { client, calls } => self.give_up(client, calls),
+            PeersEvent::Retry { client } => self.retry_order_task(client),
+            PeersEvent::Inquire { voter, life } => self.inquire(voter, life),
+            PeersEvent::Leaves { voter, life } => self.leaves(voter, life),
+            PeersEvent::Reconfigure => self.reconfigure(),
+            PeersEvent::GoOn { client, tag } => self.go_on(client, tag),
+            PeersEvent::Drop { client } => self.drop_drive(client),
+            PeersEvent::Strike => self.strike_peers(),
+            PeersEvent::Score => self.score(),
+            PeersEvent::Healed => self.healed(),
         }
     }
 
-    pub(crate) fn after_peers(&mut self, wait: u64, what: What) {
-        self.after(wait, crate::world::Happening::Peers(what));
+    pub(crate) fn after_peers(&mut self, wait: u64, event: PeersEvent) {
+        self.after(wait, crate::world::Happening::Peers(event));
     }
 
     /// Those who vote at first.

@@ -3,10 +3,10 @@
 use primacy_core::lease::{CallError, Reply};
 use primacy_core::quorum::{ConfigRequest, Output, Role, Round, VoterId, VoterSet};
 
-use crate::voters::client::{Back, Who};
+use crate::voters::client::{ClientKind, QuorumInput};
 use crate::voters::pool::Pool;
-use crate::voters::way::Way;
-use crate::voters::wire::{Frame, Told};
+use crate::voters::route::Route;
+use crate::voters::wire::{ConfigMessage, Frame};
 use crate::voters::{index_of, voter_id};
 use crate::world::World;
 
@@ -22,7 +22,7 @@ impl World {
     }
 
     /// Begins to make its connections.
-    pub(super) fn open_ways(&mut self, number: u64) {
+    pub(super) fn open_routes(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         if let Some(pool) = &mut client.pool {
             pool.told.clear();
@@ -32,9 +32,9 @@ impl World {
         for voter in 0..self.peers.voter_nodes.len() {
             let client = self.peers.clients.get(number);
             let is_meant = client.and_then(|client| client.pool.as_ref()).is_none_or(|pool| pool.looks_at(voter));
-            let way = if is_meant { self.open_way(number, voter) } else { Way::idle() };
+            let route = if is_meant { self.open_route(number, voter) } else { Route::idle() };
             if let Some(client) = self.peers.clients.get_mut(number) {
-                client.ways.push(way);
+                client.routes.push(route);
             }
         }
     }
@@ -42,18 +42,18 @@ impl World {
     /// Connections to the voters, and to nobody else.
     fn connect(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get(number) else { return };
-        for place in 0..client.ways.len() {
+        for place in 0..client.routes.len() {
             let Some(client) = self.peers.clients.get_mut(number) else { return };
             let Some(pool) = &client.pool else { return };
             let (is_meant, is_open) = (pool.looks_at(place), pool.is_open);
-            let way = &mut client.ways[place];
-            if is_meant && way.link.is_none() {
-                let way = self.open_way(number, place);
+            let route = &mut client.routes[place];
+            if is_meant && route.voter_connection.is_none() {
+                let route = self.open_route(number, place);
                 if let Some(client) = self.peers.clients.get_mut(number) {
-                    client.ways[place] = way;
+                    client.routes[place] = route;
                 }
-            } else if is_open && !is_meant && way.link.is_some() {
-                let connection = std::mem::replace(way, Way::idle()).connection;
+            } else if is_open && !is_meant && route.voter_connection.is_some() {
+                let connection = std::mem::replace(route, Route::idle()).connection;
                 self.close(connection);
             }
         }
@@ -79,7 +79,7 @@ impl World {
         let Some(client) = self.peers.clients.get_mut(number) else { return nobody };
         let Some(pool) = &mut client.pool else { return nobody };
         let Some(reconfiguration) = &mut self.peers.reconfiguration else { return nobody };
-        let welcome = reconfiguration.welcomes.remove(&client.ways[place].connection);
+        let welcome = reconfiguration.welcomes.remove(&client.routes[place].connection);
         let Some((voter, voters)) = welcome else { return nobody };
         pool.there.insert(place, voters.as_ref().map(VoterSet::number));
         if let Some(voters) = voters.filter(|_| !pool.is_open) {
@@ -91,8 +91,8 @@ impl World {
     /// What a voter says to a client that connects.
     pub(super) fn welcome(&mut self, connection: u64, voter: usize) {
         let voter_node = &self.peers.voter_nodes[voter];
-        let Some(post) = voter_node.life.as_ref().and_then(|life| life.post.as_ref()) else { return };
-        let said = (voter_node.id, post.published().cloned());
+        let Some(config) = voter_node.life.as_ref().and_then(|life| life.config.as_ref()) else { return };
+        let said = (voter_node.id, config.published().cloned());
         if let Some(reconfiguration) = &mut self.peers.reconfiguration {
             reconfiguration.welcomes.insert(connection, said);
         }
@@ -121,7 +121,7 @@ impl World {
             || (client.reaches(to) && pool.there.get(&index_of(to)).is_some_and(has));
         if !knows {
             let round = Round(TOLD | voters.number());
-            let forged = self.forged(voters).filter(|_| matches!(client.who, Who::Candidate { .. }));
+            let forged = self.forged(voters).filter(|_| matches!(client.who, ClientKind::Candidate { .. }));
             self.ask(number, to, round, Frame::Behind { number: 0, to });
             // Some candidates say who votes, too, and lie.
             if let Some(forged) = forged.filter(|_| self.engine.rng.chance(200_000)) {
@@ -132,10 +132,10 @@ impl World {
     }
 
     /// A voter says something of who votes.
-    pub(super) fn hear_told(&mut self, number: u64, place: usize, asked: u64, told: Told) {
+    pub(super) fn hear_config(&mut self, number: u64, place: usize, asked: u64, told: ConfigMessage) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         if asked == 0 {
-            if let Told::Moved(voters) = told
+            if let ConfigMessage::Moved(voters) = told
                 && self.learn(number, &voters)
                 && !self.moved(number)
             {
@@ -143,7 +143,7 @@ impl World {
             }
             return;
         }
-        let answered = client.ways[place].link.as_mut().and_then(|link| link.answered(asked));
+        let answered = client.routes[place].voter_connection.as_mut().and_then(|connection| connection.answered(asked));
         let Some((voter, round)) = answered else { return };
         if round.0 >= TOLD {
             if let Some(pool) = &mut client.pool {
@@ -152,8 +152,8 @@ impl World {
             return;
         }
         match told {
-            Told::ConfigReply(answer) => self.drive_hears(number, voter, round, answer),
-            Told::Moved(voters) => {
+            ConfigMessage::ConfigReply(answer) => self.drive_hears(number, voter, round, answer),
+            ConfigMessage::Moved(voters) => {
                 if let Some(pool) = &mut client.pool
                     && pool.cluster.as_ref().is_some_and(|known| known.number() > voters.number())
                 {
@@ -162,10 +162,10 @@ impl World {
                 }
                 self.learn(number, &voters);
                 if !self.moved(number) {
-                    self.back(number, Back::Lost(voter, round));
+                    self.back(number, QuorumInput::Lost(voter, round));
                 }
             }
-            Told::Refused => self.back(number, Back::Lost(voter, round)),
+            ConfigMessage::Refused => self.back(number, QuorumInput::Lost(voter, round)),
         }
     }
 
@@ -185,7 +185,7 @@ impl World {
     /// Who waits looks again.
     fn hint_of_voters(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get(number) else { return };
-        if let Who::Candidate { node, .. } = client.who {
+        if let ClientKind::Candidate { node, .. } = client.who {
             self.hint_one(node);
         }
     }

@@ -8,7 +8,7 @@ use primacy_core::{CandidateId, Instant, Token};
 use crate::oracle::Oracle;
 use crate::tally::Sometimes;
 use crate::voters::client::Client;
-use crate::voters::ledger::{Ledger, Told};
+use crate::voters::ledger::{LastAnswer, Ledger};
 use crate::voters::voter_node::{Life, VoterNode, promise_on};
 use crate::world::World;
 
@@ -79,7 +79,7 @@ impl World {
     /// What a voter has told of itself stays true until it tells of something later.
     pub(super) fn check_memory(&mut self, v: usize, answer: &Answer) {
         let view = &answer.view;
-        let now = Told {
+        let now = LastAnswer {
             highest: view.highest,
             term: view.term,
             holder: view.holder.as_ref().map(|holder| holder.id),

@@ -5,11 +5,11 @@ use primacy_core::{Timing, Token};
 
 use crate::oracle::Oracle;
 use crate::tally::{Skipped, Sometimes};
-use crate::voters::client::Who;
+use crate::voters::client::ClientKind;
+use crate::voters::config_state::places;
 use crate::voters::drive::Swap;
-use crate::voters::post::places;
 use crate::voters::reconfiguration::ReconfigurationWorld;
-use crate::voters::{What, index_of};
+use crate::voters::{PeersEvent, index_of};
 use crate::world::World;
 
 impl World {
@@ -26,7 +26,7 @@ impl World {
         let every = self.scenario.peers.as_ref().and_then(|setting| setting.reconfiguration).map_or(0, |own| own.every);
         if every > 0 {
             let wait = self.engine.rng.between(every / 8, every * 2);
-            self.after_peers(wait, What::Reconfigure);
+            self.after_peers(wait, PeersEvent::Reconfigure);
         }
     }
 
@@ -44,7 +44,7 @@ impl World {
             if self.engine.rng.chance(own.killed) {
                 let lease = crate::nanos(self.scenario.longest);
                 let wait = self.engine.rng.spread(100_000, lease * 2);
-                self.after_peers(wait, What::Drop { client: drive });
+                self.after_peers(wait, PeersEvent::Drop { client: drive });
             }
         }
     }
@@ -142,7 +142,9 @@ impl World {
         self.log(None, || "the exchange of voters is over".to_owned());
         // Who does not know any of those that vote by now is started anew, and they are named to it.
         let lost = self.peers.clients.values().filter_map(|client| match (&client.who, &client.pool) {
-            (Who::Candidate { node, .. }, Some(pool)) if !voters.iter().any(|voter| pool.knows(index_of(*voter))) => {
+            (ClientKind::Candidate { node, .. }, Some(pool))
+                if !voters.iter().any(|voter| pool.knows(index_of(*voter))) =>
+            {
                 Some(*node)
             }
             _ => None,

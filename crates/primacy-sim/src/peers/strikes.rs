@@ -6,8 +6,8 @@ use primacy_core::lease::OrderKind;
 use crate::node::{Node, StallKind};
 use crate::profile::{Profile, draw_ppm};
 use crate::tally::{Fault, Skipped, Sometimes};
-use crate::voters::What;
-use crate::voters::client::{Client, Who};
+use crate::voters::PeersEvent;
+use crate::voters::client::{Client, ClientKind};
 use crate::voters::index_of;
 use crate::voters::setting::{Rates, Strike};
 use crate::voters::voter_node::{Life, VoterNode};
@@ -18,7 +18,7 @@ impl World {
         let every = self.scenario.peers.as_ref().map_or(0, |setting| setting.rates.strike_every);
         if every > 0 {
             let wait = self.engine.rng.between(every / 8, every * 2);
-            self.after_peers(wait, What::Strike);
+            self.after_peers(wait, PeersEvent::Strike);
         }
     }
 
@@ -128,7 +128,7 @@ impl World {
     fn stop_voter(&mut self, v: usize, until: u64) {
         if self.peers.voter_nodes[v].stopped_until < until {
             self.peers.voter_nodes[v].stopped_until = until;
-            self.after_peers(until - self.engine.now, What::Resume { voter: v });
+            self.after_peers(until - self.engine.now, PeersEvent::Resume { voter: v });
         }
     }
 
@@ -171,16 +171,16 @@ impl World {
             voter_node.next_flush_fails = false;
             voter_node.forget_unread();
             self.hurry_flush(v, flush_max);
-            self.after_peers(0, What::Resume { voter: v });
+            self.after_peers(0, PeersEvent::Resume { voter: v });
             if (v + voters - first) % voters < buried && self.may_be_buried(v) {
                 self.peers.voter_nodes[v].dead_for_good = true;
                 self.kill_voter(v);
             } else {
-                self.after_peers(1_000_000, What::Start { voter: v });
+                self.after_peers(1_000_000, PeersEvent::Start { voter: v });
             }
         }
         // After whatever was stopped goes on.
-        self.after_peers(0, What::Healed);
+        self.after_peers(0, PeersEvent::Healed);
     }
 
     /// Nothing of before is on its way, and the election goes on.
@@ -200,7 +200,7 @@ impl World {
         } else {
             let v = *self.engine.rng.pick(&running);
             self.kill_voter(v);
-            self.after_peers(5_000_000, What::Start { voter: v });
+            self.after_peers(5_000_000, PeersEvent::Start { voter: v });
             self.saw(Sometimes::CalmRestart);
         }
     }
@@ -253,7 +253,7 @@ impl World {
     /// Its warden is gone too.
     pub(super) fn end_warden(&mut self, n: usize) {
         self.nodes[n].remains = None;
-        let is_it = |client: &Client| matches!(client.who, Who::Warden { node } if node == n);
+        let is_it = |client: &Client| matches!(client.who, ClientKind::Warden { node } if node == n);
         let of_it = self.peers.clients.iter().filter(|(_, client)| is_it(client));
         let numbers: Vec<u64> = of_it.map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.end_client(number));
@@ -262,7 +262,9 @@ impl World {
     /// All connections are made anew, and nothing is on its way.
     pub(super) fn renew_connections(&mut self) {
         // Operators that are about to do something go home.
-        self.peers.clients.retain(|client| !matches!(client.who, Who::Operator(_) | Who::Reconfiguration(_)));
+        self.peers
+            .clients
+            .retain(|client| !matches!(client.who, ClientKind::Operator(_) | ClientKind::Reconfiguration(_)));
         for number in self.peers.clients.numbers() {
             for voter in 0..self.peers.voter_nodes.len() {
                 self.broken(number, voter);

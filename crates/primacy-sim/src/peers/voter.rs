@@ -11,10 +11,10 @@ use crate::planted::DriverFlaw;
 #[cfg(feature = "canaries")]
 use crate::planted::Planted;
 use crate::tally::{Fault, Sometimes};
-use crate::voters::What;
-use crate::voters::post::Post;
+use crate::voters::PeersEvent;
+use crate::voters::config_state::ConfigState;
 use crate::voters::voter_node::{Disk, Life, promise_on};
-use crate::voters::wire::{Frame, Question, Told};
+use crate::voters::wire::{ConfigMessage, Frame, Question};
 use crate::world::World;
 
 impl World {
@@ -33,17 +33,17 @@ impl World {
         let clock = Clock::new(self.engine.now, origin, voter_node.ppm);
         let own = clock.read(self.engine.now);
         let mut host = restarted(voter_node.id, voter_node.kept.clone(), drift_ppm, own, self.scenario.planted);
-        let post = self
+        let config = self
             .peers
             .reconfiguration
             .is_some()
-            .then(|| Post::new(host.configuration().cloned(), Inquiry::new(voter_node.id)));
+            .then(|| ConfigState::new(host.configuration().cloned(), Inquiry::new(voter_node.id)));
         let (term, is_bound) = (promise_on(&voter_node.kept).term, host.next_end().is_some());
         // A disk that does not work is known at once, and nothing is said before.
         let disk = host.rewrite();
         let election = ElectionName::new("e").expect("a letter is a valid name");
         let (inbox, flush, armed) = (VecDeque::new(), None, None);
-        voter_node.life = Some(Life { number, clock, election, host, post, inbox, flush, armed });
+        voter_node.life = Some(Life { number, clock, election, host, config, inbox, flush, armed });
         if is_bound {
             self.saw(Sometimes::BootWait);
         }
@@ -94,8 +94,9 @@ impl World {
     fn run_voter(&mut self, v: usize) {
         let (now, at) = (self.engine.now, self.peers.voter_nodes[v].runs(self.engine.now));
         let early = self.has(DriverFlaw::AnswersBeforeSync);
-        let ready =
-            |life: &&mut Life| at && !life.host.is_writing() && life.post.as_ref().is_none_or(|post| !post.is_out);
+        let ready = |life: &&mut Life| {
+            at && !life.host.is_writing() && life.config.as_ref().is_none_or(|config| !config.is_out)
+        };
         let Some(life) = self.peers.voter_nodes[v].life.as_mut().filter(ready) else { return };
         let own = life.clock.read(now);
         for (connection, frame) in std::mem::take(&mut life.inbox) {
@@ -130,7 +131,7 @@ impl World {
 
     /// What it answers, if it does.
     fn answer_frame(&mut self, v: usize, frame: Frame, own: Instant) -> Option<Frame> {
-        let told = |number, told| Some(Frame::Told { number, told: Box::new(told) });
+        let told = |number, told| Some(Frame::Config { number, told: Box::new(told) });
         match frame {
             Frame::Leave(id) => {
                 let life = self.peers.voter_nodes[v].life.as_mut()?;
@@ -145,15 +146,17 @@ impl World {
             }
             Frame::Behind { number, .. } => {
                 self.is_told_behind(v);
-                told(number, Told::Refused)
+                told(number, ConfigMessage::Refused)
             }
-            Frame::ConfigRequest { number, by, ask, .. } if !self.may_ask(by, &ask) => told(number, Told::Refused),
+            Frame::ConfigRequest { number, by, ask, .. } if !self.may_ask(by, &ask) => {
+                told(number, ConfigMessage::Refused)
+            }
             Frame::ConfigRequest { number, ask, .. } => {
                 let answer = self.answer_config(v, *ask, own)?;
                 told(number, answer)
             }
             Frame::Ask { number, question, .. } => self.answer_as(v, number, *question, own),
-            Frame::Answer { .. } | Frame::Told { .. } | Frame::Reset => None,
+            Frame::Answer { .. } | Frame::Config { .. } | Frame::Reset => None,
         }
     }
 
@@ -164,7 +167,7 @@ impl World {
         let announce = waits.map(|rank| (asker, rank, ()));
         let query = Query { number: of, election: life.election.clone(), ask: ask.clone(), asker, announce };
         let Ok(outcome) = life.host.answer(query, own) else {
-            return Some(Frame::Told { number, told: Box::new(self.tell_voters(v)) });
+            return Some(Frame::Config { number, told: Box::new(self.tell_voters(v)) });
         };
         match (&ask, &outcome.supported) {
             (Ask::Claim { term, granted: Some(_), .. }, Some((before, _))) => {
@@ -229,7 +232,7 @@ impl World {
         let Some(life) = &mut voter_node.life else { return };
         let number = life.number;
         life.flush = Some(disk);
-        self.after_peers(takes, What::Flushed { voter: v, life: number });
+        self.after_peers(takes, PeersEvent::Flushed { voter: v, life: number });
         if self.engine.rng.chance(rates.killed_at_flush) {
             self.fault(Fault::VoterKilled);
             self.kill_voter(v);
@@ -242,7 +245,7 @@ impl World {
     pub(super) fn hurry_flush(&mut self, v: usize, within: u64) {
         let pending = self.peers.voter_nodes[v].life.as_ref().filter(|life| life.flush.is_some());
         if let Some(life) = pending.map(|life| life.number) {
-            self.after_peers(within, What::Flushed { voter: v, life });
+            self.after_peers(within, PeersEvent::Flushed { voter: v, life });
         }
     }
 
@@ -256,7 +259,7 @@ impl World {
         // Its disk goes on while it is stopped; its process learns of that later.
         let held_up = voter_node.stopped_until.max(voter_node.disk_stands_until);
         if held_up > now {
-            return self.after_peers(held_up - now, What::Flushed { voter: v, life: number });
+            return self.after_peers(held_up - now, PeersEvent::Flushed { voter: v, life: number });
         }
         if std::mem::take(&mut voter_node.next_flush_fails) || fails {
             self.fault(Fault::DiskFailed);
@@ -294,7 +297,7 @@ impl World {
         let number = life.number;
         let wait = (life.clock.real_at(until).saturating_sub(now) + 100_000)
             .max(self.peers.voter_nodes[v].stopped_until.saturating_sub(now));
-        self.after_peers(wait, What::Ends { voter: v, life: number });
+        self.after_peers(wait, PeersEvent::Ends { voter: v, life: number });
     }
 
     /// Its process is gone, at any point of what it did. What a write has left that was under way, nobody knows.
@@ -339,7 +342,7 @@ impl World {
     fn voter_comes_back(&mut self, v: usize) {
         let lease = crate::nanos(self.scenario.longest);
         let pause = self.engine.rng.spread(lease / 1_000, lease * 2);
-        self.after_peers(pause, What::Start { voter: v });
+        self.after_peers(pause, PeersEvent::Start { voter: v });
     }
 }
 

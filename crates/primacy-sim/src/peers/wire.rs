@@ -2,8 +2,8 @@
 //! on their way although their sender is gone.
 
 use crate::tally::{Fault, Sometimes};
-use crate::voters::What;
-use crate::voters::client::Heard;
+use crate::voters::PeersEvent;
+use crate::voters::client::ClientEvent;
 use crate::voters::tcp::Sender;
 use crate::voters::wire::{Connection, Frame, Lane, Packet};
 use crate::world::World;
@@ -25,7 +25,7 @@ impl World {
         let connection =
             Connection { client, host, voter, life: None, closed: false, lingers: false, to_voter, to_client };
         self.peers.connections.insert(number, connection);
-        self.after_peers(takes, What::Dialed { connection: number, by: self.engine.now + HANDSHAKE });
+        self.after_peers(takes, PeersEvent::Dialed { connection: number, by: self.engine.now + HANDSHAKE });
         number
     }
 
@@ -47,7 +47,7 @@ impl World {
             (None, None) if !voter_node.is_off => false,
             _ if now < by => {
                 let wait = blocked.unwrap_or(voter_node.stopped_until).max(now + 50_000_000).min(by) - now;
-                return self.after_peers(wait, What::Dialed { connection: number, by });
+                return self.after_peers(wait, PeersEvent::Dialed { connection: number, by });
             }
             _ => false,
         };
@@ -56,7 +56,7 @@ impl World {
         } else {
             self.peers.connections.remove(number);
         }
-        self.hear(client, Heard::Dialed { connection: number, made });
+        self.hear(client, ClientEvent::Dialed { connection: number, made });
     }
 
     /// How long one frame takes between two hosts when it is not lost.
@@ -90,12 +90,12 @@ impl World {
                 self.fault(Fault::Doubled);
                 let late = way + self.engine.rng.spread(100_000, crate::nanos(self.scenario.longest) * 2);
                 let frame = Box::new(frame.clone());
-                self.after_peers(late, What::Stray { connection: number, at_voter, frame });
+                self.after_peers(late, PeersEvent::Stray { connection: number, at_voter, frame });
             }
             if self.engine.rng.chance(loss) {
                 return self.fault(Fault::PacketLost);
             }
-            return self.after_peers(way, What::Stray { connection: number, at_voter, frame: Box::new(frame) });
+            return self.after_peers(way, PeersEvent::Stray { connection: number, at_voter, frame: Box::new(frame) });
         }
         let now = self.engine.now;
         let Some(connection) = self.peers.connections.get_mut(number) else { return };
@@ -130,7 +130,7 @@ impl World {
         lane.due = (lane.due + 1).max(now + way);
         lane.packets.push_back(Packet { due: lane.due, segment, ack });
         let wait = lane.due - now;
-        self.after_peers(wait, What::Arrive { connection: number, at_voter });
+        self.after_peers(wait, PeersEvent::Arrive { connection: number, at_voter });
     }
 
     /// Wakes a sender in time, if it has something to do: it has when something is missing, and looks at nothing else.
@@ -145,7 +145,7 @@ impl World {
         let due = due.max(now);
         if lane.wakes.is_none_or(|wakes| due < wakes) {
             lane.wakes = Some(due);
-            self.after_peers(due - now, What::Resend { connection: number, at_voter });
+            self.after_peers(due - now, PeersEvent::Resend { connection: number, at_voter });
         }
     }
 
@@ -222,12 +222,12 @@ impl World {
         } else if !closed {
             match frame {
                 Frame::Answer { number: asked, answer, standing } => {
-                    self.hear(client, Heard::Answer { connection: number, number: asked, answer, standing });
+                    self.hear(client, ClientEvent::Answer { connection: number, number: asked, answer, standing });
                 }
-                Frame::Told { number: asked, told } => {
-                    self.hear(client, Heard::Told { connection: number, number: asked, told });
+                Frame::Config { number: asked, told } => {
+                    self.hear(client, ClientEvent::Config { connection: number, number: asked, told });
                 }
-                Frame::Reset => self.hear(client, Heard::Broken { connection: number }),
+                Frame::Reset => self.hear(client, ClientEvent::Broken { connection: number }),
                 Frame::Ask { .. } | Frame::ConfigRequest { .. } | Frame::Behind { .. } | Frame::Leave(_) => {}
             }
         }

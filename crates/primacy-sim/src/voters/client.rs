@@ -8,22 +8,22 @@ use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant, Token};
 
 use super::drive::Drive;
-use super::errand::Errand;
 use super::index_of;
+use super::order_task::OrderTask;
 use super::pool::Pool;
-use super::way::Way;
-use super::wire::Told;
+use super::route::Route;
+use super::wire::ConfigMessage;
 use crate::clock::Clock;
 
 /// Who asks.
 #[derive(Debug)]
-pub(crate) enum Who {
+pub(crate) enum ClientKind {
     /// The candidate of a node's process.
     Candidate { node: usize, process: u64 },
     /// The warden of one that died.
     Warden { node: usize },
-    /// An operator with an errand.
-    Operator(Errand),
+    /// An operator with an order.
+    Operator(OrderTask),
     /// An operator who exchanges voters.
     Reconfiguration(Box<Drive>),
 }
@@ -31,14 +31,14 @@ pub(crate) enum Who {
 /// One that asks.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) who: Who,
+    pub(crate) who: ClientKind,
     pub(crate) id: CandidateId,
     pub(crate) host: usize,
     pub(crate) clock: Clock,
     pub(crate) quorum: QuorumCalls,
     /// Where voters are exchanged: what it knows of that.
     pub(crate) pool: Option<Pool>,
-    pub(crate) ways: Vec<Way>,
+    pub(crate) routes: Vec<Route>,
     /// What it means to do as soon as a majority can be asked.
     pub(crate) plan: Option<Plan>,
     /// The call under way.
@@ -51,9 +51,9 @@ pub(crate) struct Client {
     pub(crate) waits: Option<Rank>,
     pub(crate) standing: Standing,
     /// What has come and waits until it runs.
-    pub(crate) inbox: VecDeque<Heard>,
+    pub(crate) inbox: VecDeque<ClientEvent>,
     /// What came for the quorum client while no call was under way.
-    pub(crate) late: VecDeque<Back>,
+    pub(crate) late: VecDeque<QuorumInput>,
     /// When it looks whether its pace has something to do.
     pub(crate) looks_at: Option<Instant>,
     /// Counts its calls.
@@ -71,7 +71,7 @@ pub(crate) enum Plan {
 
 /// What reaches an asker.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ClientEvent {
     Dialed {
         connection: u64,
         made: bool,
@@ -82,10 +82,10 @@ pub(crate) enum Heard {
         answer: Box<Answer>,
         standing: Standing,
     },
-    Told {
+    Config {
         connection: u64,
         number: u64,
-        told: Box<Told>,
+        told: Box<ConfigMessage>,
     },
     Broken {
         connection: u64,
@@ -107,21 +107,21 @@ pub(crate) enum Heard {
 
 /// What its connections tell the quorum client.
 #[derive(Debug)]
-pub(crate) enum Back {
+pub(crate) enum QuorumInput {
     Answer(VoterId, Round, Box<Answer>, Standing),
     Lost(VoterId, Round),
 }
 
 impl Client {
-    pub(crate) fn tell(&mut self, back: Back, now: Instant, out: &mut Vec<Output>) {
+    pub(crate) fn tell(&mut self, back: QuorumInput, now: Instant, out: &mut Vec<Output>) {
         match back {
-            Back::Answer(voter, round, answer, standing) => {
+            QuorumInput::Answer(voter, round, answer, standing) => {
                 if round == self.quorum.client().round() && standing.others >= self.standing.others {
                     self.standing = standing;
                 }
                 self.quorum.answered(voter, round, *answer, now, out);
             }
-            Back::Lost(voter, round) => self.quorum.unheard(voter, round, now, out),
+            QuorumInput::Lost(voter, round) => self.quorum.unheard(voter, round, now, out),
         }
     }
 
@@ -136,11 +136,11 @@ impl Client {
 
 impl Client {
     pub(crate) fn reaches(&self, voter: VoterId) -> bool {
-        self.ways.get(index_of(voter)).and_then(Way::voter) == Some(voter)
+        self.routes.get(index_of(voter)).and_then(Route::voter) == Some(voter)
     }
 
     /// Whether a majority can be asked.
-    pub(crate) fn has_ways(&self) -> bool {
+    pub(crate) fn has_routes(&self) -> bool {
         match &self.pool {
             None => self.quorum.client().voter_set().is_quorum(|voter| self.reaches(voter)),
             Some(pool) => pool.cluster.as_ref().is_some_and(|cluster| cluster.is_quorum(|voter| self.reaches(voter))),

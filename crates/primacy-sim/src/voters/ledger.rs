@@ -24,11 +24,12 @@ pub(crate) struct Ledger {
     /// To whom each term was granted.
     pub(crate) granted: BTreeMap<Token, CandidateId>,
     /// What each voter has told last.
-    pub(crate) told: BTreeMap<VoterId, Told>,
+    pub(crate) told: BTreeMap<VoterId, LastAnswer>,
 }
 
+/// What a voter has told last of its promise.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct LastAnswer {
     pub(crate) highest: Token,
     pub(crate) term: Token,
     pub(crate) holder: Option<CandidateId>,

@@ -3,16 +3,16 @@
 
 pub(crate) mod chooser;
 pub(crate) mod client;
+pub(crate) mod config_state;
 pub(crate) mod drive;
-pub(crate) mod errand;
 pub(crate) mod ledger;
+pub(crate) mod order_task;
 pub(crate) mod pool;
-pub(crate) mod post;
 pub(crate) mod reconfiguration;
+pub(crate) mod route;
 pub(crate) mod setting;
 pub(crate) mod tcp;
 pub(crate) mod voter_node;
-pub(crate) mod way;
 pub(crate) mod wire;
 
 use primacy_core::Instant;
@@ -39,7 +39,7 @@ pub(crate) struct Peers {
 
 /// Something that will happen among peers.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum PeersEvent {
     /// A voter's process is started, if there is none.
     Start { voter: usize },
     /// A stopped voter may go on.

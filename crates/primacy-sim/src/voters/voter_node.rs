@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use primacy_core::quorum::{Durable, DurableState, Orders, Voter, VoterHost, VoterId, VoterSet, VoterState};
 use primacy_core::{CandidateId, ElectionName, Instant};
 
-use super::post::{Post, number_of};
+use super::config_state::{ConfigState, number_of};
 use super::wire::Frame;
 use crate::clock::Clock;
 
@@ -50,7 +50,7 @@ pub(crate) struct Life {
     pub(crate) election: ElectionName,
     pub(crate) host: VoterHost<VoterSet, (), (u64, Frame)>,
     /// Where voters are exchanged.
-    pub(crate) post: Option<Post>,
+    pub(crate) config: Option<ConfigState>,
     pub(crate) inbox: VecDeque<(u64, Frame)>,
     /// What is being written.
     pub(crate) flush: Option<Disk>,

@@ -29,7 +29,7 @@ pub(crate) struct Question {
 
 /// What a voter says of who votes.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum ConfigMessage {
     /// An answer to what it was asked of that.
     ConfigReply(ConfigReply<VoterSet>),
     /// These are the voters by now: those that were counted with are not.
@@ -68,9 +68,9 @@ pub(crate) enum Frame {
         standing: Standing,
     },
     /// With the number 0 if nobody has asked.
-    Told {
+    Config {
         number: u64,
-        told: Box<Told>,
+        told: Box<ConfigMessage>,
     },
     /// The other end is gone.
     Reset,

@@ -7,9 +7,9 @@ use primacy_core::quorum::{OrderVerdict, Orders};
 
 /// What an operator wants done.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct OrderTask {
     pub(crate) order: OrderKind,
-    pub(crate) meant: Meant,
+    pub(crate) target: OrderTarget,
     /// It goes on until it has come through.
     pub(crate) insists: bool,
     /// The orders that it is telling, once it has looked.
@@ -18,7 +18,7 @@ pub(crate) struct Errand {
 
 /// Which leadership an operator means.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Meant {
+pub(crate) enum OrderTarget {
     /// Whichever there is.
     Any,
     /// The one with this token.
@@ -29,16 +29,16 @@ pub(crate) enum Meant {
     Former,
 }
 
-pub(crate) fn judge(record: &Record, live: bool, known: &Orders, errand: &Errand, entropy: u64) -> OrderVerdict {
+pub(crate) fn judge(record: &Record, live: bool, known: &Orders, order_task: &OrderTask, entropy: u64) -> OrderVerdict {
     let seen = record.version.token;
-    let token = match errand.meant {
-        Meant::Any => None,
-        Meant::This(token) => Some(token),
-        Meant::Seen => Some(seen),
-        Meant::Former => Token::new(seen.get().saturating_sub(1)),
+    let token = match order_task.target {
+        OrderTarget::Any => None,
+        OrderTarget::This(token) => Some(token),
+        OrderTarget::Seen => Some(seen),
+        OrderTarget::Former => Token::new(seen.get().saturating_sub(1)),
     };
-    let order = Order { kind: errand.order.clone(), token };
-    if !errand.insists {
+    let order = Order { kind: order_task.order.clone(), token };
+    if !order_task.insists {
         return known.judge(record, live, &order, entropy);
     }
     // An operator that insists knows of a pause that this look has not shown, and its own order is to come after that.

@@ -1,37 +1,38 @@
-//! An asker's way to one voter.
+//! A client's route to one voter.
 
 use primacy_core::Instant;
 use primacy_core::quorum::{ConnectionEffect, Round, VoterConnection, VoterId};
 
 use super::wire::Frame;
 
-pub(crate) type Link = VoterConnection<Round, Frame>;
+/// A connection to a voter that carries the questions of a quorum client's rounds.
+pub(crate) type RoundConnection = VoterConnection<Round, Frame>;
 
-pub(crate) type LinkEffect = ConnectionEffect<Round, Frame>;
+pub(crate) type RoundConnectionEffect = ConnectionEffect<Round, Frame>;
 
-/// The way to one voter.
+/// The route to one voter.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     /// The last connection, by its number.
     pub(crate) connection: u64,
     /// `None`: nobody is looked for there.
-    pub(crate) link: Option<Link>,
+    pub(crate) voter_connection: Option<RoundConnection>,
     /// When its time is told the next time.
     pub(crate) armed: Option<Instant>,
 }
 
-impl Way {
+impl Route {
     /// No voter is there.
     pub(crate) const fn idle() -> Self {
-        Self { connection: 0, link: None, armed: None }
+        Self { connection: 0, voter_connection: None, armed: None }
     }
 
     pub(crate) fn is_opening(&self) -> bool {
-        self.link.as_ref().is_some_and(VoterConnection::is_opening)
+        self.voter_connection.as_ref().is_some_and(VoterConnection::is_opening)
     }
 
     /// Who answers there, while the connection stands.
     pub(crate) fn voter(&self) -> Option<VoterId> {
-        self.link.as_ref().and_then(VoterConnection::voter)
+        self.voter_connection.as_ref().and_then(VoterConnection::voter)
     }
 }

@@ -8,7 +8,7 @@ use super::index_of;
 
 /// What a voter's process knows where voters are exchanged, beside its [`VoterHost`](primacy_core::quorum::VoterHost).
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct ConfigState {
     /// What is told to a client that connects.
     pub(crate) published: Option<VoterSet>,
     /// It was taken out, and says nothing more.
@@ -22,7 +22,7 @@ pub(crate) fn number_of(configuration: Option<&VoterSet>) -> Option<u64> {
     configuration.map(VoterSet::number)
 }
 
-impl Post {
+impl ConfigState {
     pub(crate) const fn new(published: Option<VoterSet>, inquiry: Inquiry) -> Self {
         Self { published, is_out: false, inquiry, is_planned: false }
     }
