@@ -7,7 +7,7 @@ use primacy_core::lease::{Holder, Record, Reply, Sighting, Version};
 use primacy_core::quorum::{Configuration as _, OrderMessage, OrderVerdict, Orders, Output, QuorumCalls, QuorumClient};
 
 use super::errors::{failure, no_registers};
-use super::latency::Ways;
+use super::latency::RoundTrips;
 use super::pool::{Beside, Pool, carry_out};
 use super::support;
 use super::tls::Health;
@@ -208,11 +208,11 @@ impl PeersAdmin {
 
     async fn measure(&mut self) -> Result<Probe, StoreError> {
         let supported_before = self.supporters_in_time().await;
-        let mut ways = Ways::default();
+        let mut round_trips = RoundTrips::default();
         for _ in 0..ECHOES {
-            ways.measure(&mut self.pool).await;
+            round_trips.measure(&mut self.pool).await;
         }
-        let report = ways.report(&self.pool);
+        let report = round_trips.report(&self.pool);
         let name = ElectionName::new("primacy-doctor").expect("a valid name");
         let mut renewals = Vec::with_capacity(LOOKS);
         for _ in 0..LOOKS {

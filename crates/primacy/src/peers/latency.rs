@@ -1,4 +1,4 @@
-//! How long the ways from here to the voters are: each is asked, again and again, what it can answer without its disk.
+//! Round-trip times to the voters: each is asked, again and again, what it can answer without its disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -7,28 +7,29 @@ use primacy_core::quorum::VoterId;
 use tracing::debug;
 
 use super::address::PeerAddress;
-use super::pool::{Heard, Places, Pool};
+use super::endpoints::VoterEndpoints;
+use super::pool::{Pool, VoterEvent};
 use super::wire::Body;
 use crate::clock;
 use crate::select::Score;
 use crate::store::{BoxFuture, LatencyProbe, LatencyReport, VoterLatency};
 
-/// The round trip of a way is the median of so many.
+/// How many recent round trips of a voter are kept. Their median counts.
 const TRIPS: usize = 9;
 
-/// A voter that has not answered so often in a row does not answer. One lost answer says nothing about the way.
+/// How many answers in a row must be lost until a voter counts as away. One lost answer says nothing about its round trip.
 const MISSES: u32 = 3;
 
-/// What is known of the way to one voter.
+/// What is known of the round trip to one voter.
 #[derive(Debug, Default)]
-struct Way {
+struct VoterRoundTrip {
     /// The last ones, the oldest first.
     trips: VecDeque<Duration>,
     misses: u32,
     requests: Option<Score>,
 }
 
-impl Way {
+impl VoterRoundTrip {
     fn answered(&mut self, trip: Duration, requests: Option<u64>) {
         self.misses = 0;
         self.trips.push_back(trip);
@@ -42,12 +43,12 @@ impl Way {
     fn missed(&mut self) {
         self.misses = self.misses.saturating_add(1);
         if self.misses >= MISSES {
-            // When it answers again, its way may be another.
+            // When it answers again, its round trip may be another.
             *self = Self { misses: self.misses, ..Self::default() };
         }
     }
 
-    /// The lower one of two in the middle: what makes a way seem long is rarely the way.
+    /// The lower one of two in the middle: what makes a round trip seem long is rarely the network.
     fn round_trip(&self) -> Option<Duration> {
         let mut trips: Vec<Duration> = self.trips.iter().copied().collect();
         trips.sort_unstable();
@@ -55,11 +56,11 @@ impl Way {
     }
 }
 
-/// All ways from here.
+/// The round trips to all voters.
 #[derive(Debug, Default)]
-pub(super) struct Ways(BTreeMap<VoterId, Way>);
+pub(super) struct RoundTrips(BTreeMap<VoterId, VoterRoundTrip>);
 
-impl Ways {
+impl RoundTrips {
     /// Asks every voter once, and waits until each has answered or will not.
     pub(super) async fn measure(&mut self, pool: &mut Pool) {
         pool.settle().await;
@@ -69,7 +70,7 @@ impl Ways {
         self.0.retain(|voter, _| voters.contains(voter));
         let mut asked = BTreeMap::new();
         for voter in voters {
-            // One that is not there would be asked when it comes, which is no matter of the way.
+            // One that is not there would be asked when it comes, and its absence would be measured.
             if pool.can_echo(voter) {
                 asked.insert(voter, clock::now());
                 pool.ask(voter, tag, Body::Echo(true));
@@ -79,15 +80,15 @@ impl Ways {
         }
         while !asked.is_empty() {
             match pool.heard().await {
-                Heard::Answer(voter, same, body) if same == tag => {
+                VoterEvent::Answer(voter, same, body) if same == tag => {
                     let now = clock::now();
-                    let way = self.0.entry(voter).or_default();
+                    let round_trip = self.0.entry(voter).or_default();
                     match (asked.remove(&voter), &*body) {
-                        (Some(since), Body::Echoed(echoed)) => way.answered(now.since(since), echoed.requests),
-                        _ => way.missed(),
+                        (Some(since), Body::Echoed(echoed)) => round_trip.answered(now.since(since), echoed.requests),
+                        _ => round_trip.missed(),
                     }
                 }
-                Heard::Lost(voter, same) if same == tag => {
+                VoterEvent::Lost(voter, same) if same == tag => {
                     asked.remove(&voter);
                     self.0.entry(voter).or_default().missed();
                 }
@@ -99,12 +100,12 @@ impl Ways {
     /// What is known by now, by the names of the voters.
     pub(super) fn report(&self, pool: &Pool) -> LatencyReport {
         let place = |(voter, address): &(VoterId, PeerAddress)| {
-            let way = self.0.get(voter);
+            let round_trip = self.0.get(voter);
             VoterLatency {
                 name: address.name().to_owned(),
                 address: address.place(),
-                round_trip: way.and_then(Way::round_trip),
-                requests: way.and_then(|way| way.requests),
+                round_trip: round_trip.and_then(VoterRoundTrip::round_trip),
+                requests: round_trip.and_then(|round_trip| round_trip.requests),
             }
         };
         LatencyReport { voters: pool.cluster.voters().values().map(place).collect() }
@@ -113,16 +114,16 @@ impl Ways {
 
 /// Measures for one candidate, over connections of its own: a question of an election waits for no other.
 pub(super) struct PeersLatencyProbe {
-    places: Places,
+    endpoints: VoterEndpoints,
     name: String,
     /// Once a majority has been reached.
     pool: Option<Pool>,
-    ways: Ways,
+    round_trips: RoundTrips,
 }
 
 impl PeersLatencyProbe {
-    pub(super) fn new(places: Places, name: String) -> Self {
-        Self { places, name, pool: None, ways: Ways::default() }
+    pub(super) fn new(endpoints: VoterEndpoints, name: String) -> Self {
+        Self { endpoints, name, pool: None, round_trips: RoundTrips::default() }
     }
 }
 
@@ -131,7 +132,7 @@ impl LatencyProbe for PeersLatencyProbe {
         Box::pin(async {
             let pool = match &mut self.pool {
                 Some(pool) => pool,
-                none => match Pool::open(&self.places, &self.name, None).await {
+                none => match Pool::open(&self.endpoints, &self.name, None).await {
                     Ok(pool) => none.insert(pool),
                     Err(error) => {
                         debug!(%error, "the ways to the voters cannot be measured yet");
@@ -139,8 +140,8 @@ impl LatencyProbe for PeersLatencyProbe {
                     }
                 },
             };
-            self.ways.measure(pool).await;
-            self.ways.report(pool)
+            self.round_trips.measure(pool).await;
+            self.round_trips.report(pool)
         })
     }
 }
@@ -154,32 +155,36 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_as_long_as_it_mostly_is_and_follows_when_it_changes() {
-        let mut way = Way::default();
-        assert_eq!(way.round_trip(), None);
+    fn a_round_trip_is_as_long_as_it_mostly_is_and_follows_when_it_changes() {
+        let mut round_trip = VoterRoundTrip::default();
+        assert_eq!(round_trip.round_trip(), None);
         for (trip, median) in [(30, 30), (10, 10), (20, 20), (900, 20), (21, 21), (900, 21)] {
-            way.answered(ms(trip), None);
-            assert_eq!(way.round_trip(), Some(ms(median)), "after {trip}");
+            round_trip.answered(ms(trip), None);
+            assert_eq!(round_trip.round_trip(), Some(ms(median)), "after {trip}");
         }
-        (0..TRIPS / 2 + 1).for_each(|_| way.answered(ms(70), None));
-        assert_eq!(way.round_trip(), Some(ms(70)));
+        (0..TRIPS / 2 + 1).for_each(|_| round_trip.answered(ms(70), None));
+        assert_eq!(round_trip.round_trip(), Some(ms(70)));
     }
 
     #[test]
     fn one_lost_answer_is_nothing_and_three_in_a_row_are_a_voter_that_is_away() {
-        let mut way = Way::default();
-        way.answered(ms(10), Some(1_500));
-        way.missed();
-        way.missed();
-        way.answered(ms(10), Some(1_500));
-        way.missed();
-        way.missed();
-        assert_eq!((way.round_trip(), way.requests), (Some(ms(10)), "1.5".parse().ok()));
-        way.missed();
-        assert_eq!((way.round_trip(), way.requests), (None, None));
-        way.answered(ms(80), None);
-        assert_eq!((way.round_trip(), way.requests), (Some(ms(80)), None), "what was before is forgotten");
-        way.answered(ms(80), Some(u64::MAX));
-        assert_eq!(way.requests, Some(Score::MOST));
+        let mut round_trip = VoterRoundTrip::default();
+        round_trip.answered(ms(10), Some(1_500));
+        round_trip.missed();
+        round_trip.missed();
+        round_trip.answered(ms(10), Some(1_500));
+        round_trip.missed();
+        round_trip.missed();
+        assert_eq!((round_trip.round_trip(), round_trip.requests), (Some(ms(10)), "1.5".parse().ok()));
+        round_trip.missed();
+        assert_eq!((round_trip.round_trip(), round_trip.requests), (None, None));
+        round_trip.answered(ms(80), None);
+        assert_eq!(
+            (round_trip.round_trip(), round_trip.requests),
+            (Some(ms(80)), None),
+            "what was before is forgotten"
+        );
+        round_trip.answered(ms(80), Some(u64::MAX));
+        assert_eq!(round_trip.requests, Some(Score::MOST));
     }
 }

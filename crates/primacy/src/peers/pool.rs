@@ -1,8 +1,8 @@
-//! The ways to all voters of a cluster, and calls that a quorum client carries out over them.
+//! The connections to all voters of a cluster, and calls that a quorum client carries out over them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
@@ -12,10 +12,10 @@ use tracing::{debug, warn};
 
 use super::address::PeerAddress;
 use super::cluster::Cluster;
-pub(super) use super::link::Back as Heard;
-use super::link::{Ends, Introduced, Link, State, Way, introduce};
+pub(super) use super::connection::VoterEvent;
+use super::connection::{ConnectionHandle, ConnectionSettings, ConnectionState, Transport};
+use super::endpoints::{VoterEndpoints, cluster_of};
 use super::tls::Tls;
-use super::twins::Sightings;
 use super::wire::{Asked, Body, Malformed, Question, Told};
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
@@ -23,76 +23,12 @@ use crate::{Instant, clock};
 
 mod behind;
 
-/// Where the voters are, and how they are talked to.
-#[derive(Clone, Debug)]
-pub(super) struct Places {
-    /// Those that were named. Through a socket nobody need be.
-    pub(super) peers: Vec<PeerAddress>,
-    pub(super) way: Way,
-    /// The latest voters that anybody here has heard of: they may all be others by now than those that were named.
-    known: Arc<Mutex<Option<Cluster>>>,
-    /// Which processes have answered as which voter, to anybody here.
-    seen: Arc<Sightings>,
-}
-
-impl Places {
-    pub(super) fn new(peers: Vec<PeerAddress>, way: Way) -> Self {
-        Self { peers, way, known: Arc::default(), seen: Arc::default() }
-    }
-
-    fn known(&self) -> Option<Cluster> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Where to look for these voters. One that was named is where it was named: there may be another way to it than the voters
-    /// have among each other. Only if voters were exchanged, it may be another by now.
-    fn ways(&self, cluster: &Cluster) -> BTreeSet<PeerAddress> {
-        let named = |name: &str| self.peers.iter().find(|peer| peer.name() == name);
-        let mut ways = BTreeSet::new();
-        for (_, peer) in cluster.addresses() {
-            let named = named(peer.name());
-            ways.extend(named.cloned());
-            if named.is_none() || cluster.number() > 0 {
-                ways.insert(peer.clone());
-            }
-        }
-        ways
-    }
-
-    /// Asks the peer behind the socket who votes, if that is the way. Returns whether voters prove to each other who they are.
-    async fn ask(&self, name: &str) -> Result<bool, StoreError> {
-        let path = match &self.way {
-            Way::Network(tls) => return Ok(tls.is_some()),
-            Way::Socket(path) => path,
-        };
-        let at = path.display();
-        let introduced = introduce(path, name).await;
-        let Introduced { name, cluster, proves } =
-            introduced.map_err(|error| StoreError::Unreachable(format!("the peer behind {at}: {error}")))?;
-        let Some(told) = cluster else {
-            let why = format!("'{name}', the peer behind {at}, does not vote yet: it waits for the other voters");
-            return Err(StoreError::Unreachable(why));
-        };
-        if let Some(cluster) = cluster_of(self.known(), &[Some(told)], 1, false)? {
-            self.note(&cluster);
-        }
-        Ok(proves)
-    }
-
-    fn note(&self, cluster: &Cluster) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref().is_none_or(|known| known.number() < cluster.number()) {
-            *known = Some(cluster.clone());
-        }
-    }
-}
-
 /// One connection to each voter.
 pub(super) struct Pool {
-    places: Places,
+    endpoints: VoterEndpoints,
     /// What each connection is made with.
-    ends: Ends,
-    links: BTreeMap<PeerAddress, Link>,
+    settings: ConnectionSettings,
+    connections: BTreeMap<PeerAddress, ConnectionHandle>,
     /// The number of the voters that each has been told of, since it has last said that it knows of earlier ones.
     told: BTreeMap<VoterId, u64>,
     /// Why a voter has refused something to which the asker has no right, if one has.
@@ -100,8 +36,8 @@ pub(super) struct Pool {
     pub(super) cluster: Cluster,
     /// Whether voters prove to each other, and to others, who they are.
     pub(super) proves: bool,
-    back: mpsc::UnboundedReceiver<Heard>,
-    /// Questions that could not even be asked.
+    events: mpsc::UnboundedReceiver<VoterEvent>,
+    /// Questions that were never sent, because no connection took them.
     lost: VecDeque<(VoterId, u64)>,
     /// Counts questions that no quorum client asks.
     polls: u64,
@@ -118,50 +54,64 @@ impl Pool {
     ///
     /// # Errors
     /// If none can: where each failed, and why.
-    pub(super) async fn open(places: &Places, name: &str, watches: Option<&str>) -> Result<Self, StoreError> {
-        let proves = places.ask(name).await?;
-        let (outbox, back) = mpsc::unbounded_channel();
-        let (way, watches) = (places.way.clone(), watches.map(str::to_owned));
-        let cluster = places.known().map(|known| known.id_bytes()).unwrap_or_default();
-        let ends = Ends { name: name.to_owned(), way, cluster, watches, back: outbox, seen: Arc::clone(&places.seen) };
-        let link = |peer: &PeerAddress| Link::open(peer.clone(), ends.clone());
-        let mut links: Vec<Link> = places.peers.iter().map(link).collect();
+    pub(super) async fn open(
+        endpoints: &VoterEndpoints,
+        name: &str,
+        watches: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let proves = endpoints.ask(name).await?;
+        let (outbox, events) = mpsc::unbounded_channel();
+        let (transport, watches) = (endpoints.transport.clone(), watches.map(str::to_owned));
+        let cluster = endpoints.known().map(|known| known.id_bytes()).unwrap_or_default();
+        let settings = ConnectionSettings {
+            name: name.to_owned(),
+            transport,
+            cluster,
+            watches,
+            events: outbox,
+            seen: Arc::clone(&endpoints.seen),
+        };
+        let connection = |peer: &PeerAddress| ConnectionHandle::open(peer.clone(), settings.clone());
+        let mut connections: Vec<ConnectionHandle> = endpoints.peers.iter().map(connection).collect();
         loop {
-            let states: Vec<State> = links.iter().map(Link::state).collect();
+            let states: Vec<ConnectionState> = connections.iter().map(ConnectionHandle::state).collect();
             let all: Vec<Option<Cluster>> = states.iter().map(told).collect();
-            let may_tell = states.contains(&State::Begun);
-            let cluster = match cluster_of(places.known(), &all, places.peers.len(), may_tell) {
+            let may_tell = states.contains(&ConnectionState::Begun);
+            let cluster = match cluster_of(endpoints.known(), &all, endpoints.peers.len(), may_tell) {
                 // Others may tell otherwise.
                 Err(_) if may_tell => None,
                 settled => settled?,
             };
             if let Some(cluster) = &cluster {
-                for peer in places.ways(cluster) {
-                    if links.iter().all(|link| link.peer != peer) {
-                        links.push(link(&peer));
+                for peer in endpoints.addresses_of(cluster) {
+                    if connections.iter().all(|connection| connection.peer != peer) {
+                        connections.push(connection(&peer));
                     }
                 }
                 let up = states.iter().filter_map(|state| match state {
-                    State::Up { voter, .. } => Some(*voter),
-                    State::Begun | State::Down(_) => None,
+                    ConnectionState::Up { voter, .. } => Some(*voter),
+                    ConnectionState::Begun | ConnectionState::Down(_) => None,
                 });
                 let up: Vec<VoterId> = up.collect();
                 if cluster.voter_set().is_quorum(|voter| up.contains(&voter)) {
-                    places.note(cluster);
-                    let links = links.into_iter().map(|link| (link.peer.clone(), link)).collect();
-                    let (places, cluster) = (places.clone(), cluster.clone());
+                    endpoints.note(cluster);
+                    let connections =
+                        connections.into_iter().map(|connection| (connection.peer.clone(), connection)).collect();
+                    let (endpoints, cluster) = (endpoints.clone(), cluster.clone());
                     let (told, lost) = (BTreeMap::new(), VecDeque::new());
                     let (polls, denied) = (POLLS_FROM, None);
-                    let mut pool = Self { places, ends, links, told, denied, cluster, proves, back, lost, polls };
+                    let mut pool =
+                        Self { endpoints, settings, connections, told, denied, cluster, proves, events, lost, polls };
                     pool.connect();
                     return Ok(pool);
                 }
             }
-            let begun: Vec<_> = links.iter_mut().filter(|link| link.state() == State::Begun).collect();
+            let begun: Vec<_> =
+                connections.iter_mut().filter(|connection| connection.state() == ConnectionState::Begun).collect();
             if !begun.is_empty() {
-                select_all(begun.into_iter().map(|link| Box::pin(link.settled()))).await;
-            } else if states.iter().all(|state| *state != State::Begun) && states.len() == links.len() {
-                let all: Vec<String> = links.iter().map(trouble).collect();
+                select_all(begun.into_iter().map(|connection| Box::pin(connection.settled()))).await;
+            } else if states.iter().all(|state| *state != ConnectionState::Begun) && states.len() == connections.len() {
+                let all: Vec<String> = connections.iter().map(trouble).collect();
                 let joint = cluster.as_ref().map(joint).unwrap_or_default();
                 let hint = if cluster.is_none() { "; if the voters were exchanged, name those of now" } else { "" };
                 let all = all.join(", ");
@@ -170,44 +120,50 @@ impl Pool {
         }
     }
 
-    /// Links to the voters, and to nobody else.
+    /// Keeps connections to the voters, and to nobody else.
     fn connect(&mut self) {
-        let ways = self.places.ways(&self.cluster);
-        self.links.retain(|peer, _| ways.contains(peer));
-        for peer in ways {
-            let ends = &self.ends;
-            self.links.entry(peer).or_insert_with_key(|peer| Link::open(peer.clone(), ends.clone()));
+        let addresses = self.endpoints.addresses_of(&self.cluster);
+        self.connections.retain(|peer, _| addresses.contains(peer));
+        for peer in addresses {
+            let settings = &self.settings;
+            self.connections
+                .entry(peer)
+                .or_insert_with_key(|peer| ConnectionHandle::open(peer.clone(), settings.clone()));
         }
     }
 
-    /// The way to a voter: one on which it answers, if there is any.
-    fn link(&self, voter: VoterId) -> Option<&Link> {
+    /// The connection to a voter: one on which it answers, if there is any.
+    fn connection(&self, voter: VoterId) -> Option<&ConnectionHandle> {
         let name = self.cluster.address_of(voter)?.name();
-        let mut links = self.links.values().filter(|link| link.peer.name() == name);
-        let first = links.clone().next();
-        links.find(|link| matches!(link.state(), State::Up { voter: there, .. } if there == voter)).or(first)
+        let mut connections = self.connections.values().filter(|connection| connection.peer.name() == name);
+        let first = connections.clone().next();
+        connections
+            .find(|connection| matches!(connection.state(), ConnectionState::Up { voter: there, .. } if there == voter))
+            .or(first)
     }
 
     /// Whether a voter is there and knows what an echo is.
     pub(super) fn can_echo(&self, voter: VoterId) -> bool {
-        let state = self.link(voter).map(Link::state);
-        matches!(state, Some(State::Up { voter: there, echoes: true, .. }) if there == voter)
+        let state = self.connection(voter).map(ConnectionHandle::state);
+        matches!(state, Some(ConnectionState::Up { voter: there, echoes: true, .. }) if there == voter)
     }
 
     /// Waits until each voter, by the latest that is known here, has been reached or could not be.
     pub(super) async fn settle(&mut self) {
         self.catch_up();
-        for link in self.links.values_mut() {
-            link.settled().await;
+        for connection in self.connections.values_mut() {
+            connection.settled().await;
         }
     }
 
-    /// What stands in the way to a voter, if anything.
+    /// Why a voter is not reached, if it is not.
     pub(super) fn trouble(&self, voter: VoterId) -> Option<String> {
-        match self.link(voter).map(Link::state)? {
-            State::Down(why) => Some(why),
-            State::Begun => Some("it does not answer".to_owned()),
-            State::Up { voter: there, .. } => (there != voter).then(|| "another voter answers there".to_owned()),
+        match self.connection(voter).map(ConnectionHandle::state)? {
+            ConnectionState::Down(why) => Some(why),
+            ConnectionState::Begun => Some("it does not answer".to_owned()),
+            ConnectionState::Up { voter: there, .. } => {
+                (there != voter).then(|| "another voter answers there".to_owned())
+            }
         }
     }
 
@@ -215,14 +171,14 @@ impl Pool {
     pub(super) fn learn(&mut self, cluster: &Cluster) {
         if cluster.is_same(&self.cluster) && cluster.number() > self.cluster.number() {
             self.cluster = cluster.clone();
-            self.places.note(cluster);
+            self.endpoints.note(cluster);
             self.connect();
         }
     }
 
     /// Takes note of what others here have heard of.
     fn catch_up(&mut self) {
-        if let Some(known) = self.places.known() {
+        if let Some(known) = self.endpoints.known() {
             self.learn(&known);
         }
     }
@@ -231,15 +187,17 @@ impl Pool {
     /// an exchange is told first that there was one, and asks the others: it would not answer otherwise.
     pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
         let number = self.cluster.number();
-        let asked = self.link(voter).is_some_and(|link| {
+        let asked = self.connection(voter).is_some_and(|connection| {
             let listens = |state| match state {
-                State::Up { cluster: Some(known), gives_evidence, .. } => gives_evidence && known.number() < number,
+                ConnectionState::Up { cluster: Some(known), gives_evidence, .. } => {
+                    gives_evidence && known.number() < number
+                }
                 _ => false,
             };
-            if number > 0 && self.told.get(&voter) != Some(&number) && listens(link.state()) {
-                link.ask(voter, TOLD | number, Body::Behind(number));
+            if number > 0 && self.told.get(&voter) != Some(&number) && listens(connection.state()) {
+                connection.ask(voter, TOLD | number, Body::Behind(number));
             }
-            link.ask(voter, tag, body)
+            connection.ask(voter, tag, body)
         });
         if !asked {
             self.lost.push_back((voter, tag));
@@ -265,11 +223,11 @@ impl Pool {
         let mut answers = BTreeMap::new();
         while !open.is_empty() {
             match self.heard().await {
-                Heard::Answer(voter, same, body) if same == tag => {
+                VoterEvent::Answer(voter, same, body) if same == tag => {
                     open.remove(&voter);
                     answers.insert(voter, *body);
                 }
-                Heard::Lost(voter, same) if same == tag => {
+                VoterEvent::Lost(voter, same) if same == tag => {
                     open.remove(&voter);
                 }
                 _ => {}
@@ -283,32 +241,32 @@ impl Pool {
         }
     }
 
-    /// What comes back next.
-    pub(super) async fn heard(&mut self) -> Heard {
+    /// The next event.
+    pub(super) async fn heard(&mut self) -> VoterEvent {
         if let Some((voter, tag)) = self.lost.pop_front() {
-            return Heard::Lost(voter, tag);
+            return VoterEvent::Lost(voter, tag);
         }
-        match self.back.recv().await {
+        match self.events.recv().await {
             Some(heard) => self.noted(heard),
             None => std::future::pending().await,
         }
     }
 
-    /// What has come back already, if anything.
-    fn heard_already(&mut self) -> Option<Heard> {
+    /// The next event, if there is one already.
+    fn heard_already(&mut self) -> Option<VoterEvent> {
         if let Some((voter, tag)) = self.lost.pop_front() {
-            return Some(Heard::Lost(voter, tag));
+            return Some(VoterEvent::Lost(voter, tag));
         }
-        let heard = self.back.try_recv().ok()?;
+        let heard = self.events.try_recv().ok()?;
         Some(self.noted(heard))
     }
 
     /// Whatever else it says, it may tell of later voters.
-    fn noted(&mut self, heard: Heard) -> Heard {
+    fn noted(&mut self, heard: VoterEvent) -> VoterEvent {
         match &heard {
-            Heard::Moved(cluster) => self.learn(cluster),
-            Heard::Answer(voter, tag @ TOLD.., _) => drop(self.told.insert(*voter, tag ^ TOLD)),
-            Heard::Answer(voter, _, body) => {
+            VoterEvent::Moved(cluster) => self.learn(cluster),
+            VoterEvent::Answer(voter, tag @ TOLD.., _) => drop(self.told.insert(*voter, tag ^ TOLD)),
+            VoterEvent::Answer(voter, _, body) => {
                 if let Body::Moved(cluster) = &**body
                     && let Ok(cluster) = Cluster::try_from(cluster.clone())
                 {
@@ -324,7 +282,7 @@ impl Pool {
                     self.denied = Some(primacy_core::ids::escape(&refused.why));
                 }
             }
-            Heard::Lost(..) | Heard::Hint => {}
+            VoterEvent::Lost(..) | VoterEvent::Hint => {}
         }
         heard
     }
@@ -347,24 +305,24 @@ impl Pool {
 
     /// The socket through which all voters are reached, if one is.
     pub(super) fn socket(&self) -> Option<&Path> {
-        match &self.places.way {
-            Way::Network(_) => None,
-            Way::Socket(path) => Some(path),
+        match &self.endpoints.transport {
+            Transport::Network(_) => None,
+            Transport::Socket(path) => Some(path),
         }
     }
 
     /// By what it is proven here who asks, if it is.
     pub(super) fn tls(&self) -> Option<&Tls> {
-        match &self.places.way {
-            Way::Network(tls) => tls.as_deref(),
-            Way::Socket(_) => None,
+        match &self.endpoints.transport {
+            Transport::Network(tls) => tls.as_deref(),
+            Transport::Socket(_) => None,
         }
     }
 
     /// Whether all voters are on this machine.
     pub(super) fn is_here(&self) -> bool {
         let voters = self.cluster.addresses().map(|(_, peer)| peer);
-        voters.chain(&self.places.peers).all(PeerAddress::is_here)
+        voters.chain(&self.endpoints.peers).all(PeerAddress::is_here)
     }
 }
 
@@ -376,57 +334,23 @@ fn joint(cluster: &Cluster) -> String {
     format!(" (an exchange of voters is under way: it takes more than half of {old} and of {new})")
 }
 
-/// The latest voters that are told of, first by so many peers that were named. A peer of another cluster that has come among
-/// them is passed over: what counts is what is known already, or else what more than half of those that were named tell. Fewer
-/// are enough if all others are silent, which is known when nobody `may_tell` any more: voters may have been exchanged.
-fn cluster_of(
-    known: Option<Cluster>,
-    told: &[Option<Cluster>],
-    named: usize,
-    may_tell: bool,
-) -> Result<Option<Cluster>, StoreError> {
-    let all: Vec<&Cluster> = told.iter().flatten().collect();
-    let by_named = || told.iter().take(named).flatten();
-    let tell = |one: &Cluster| by_named().filter(|other| other.is_same(one)).count();
-    let own = match (&known, all.first()) {
-        (None, None) => return Ok(None),
-        (Some(known), Some(_)) if !all.iter().any(|other| other.is_same(known)) => {
-            let why = "other voters than before answer there: this candidate has to start anew";
-            return Err(StoreError::Unusable(why.to_owned()));
-        }
-        (Some(known), _) => known,
-        (None, Some(first)) if all.iter().all(|other| other.is_same(first)) => {
-            if may_tell && tell(first) * 2 <= named {
-                return Ok(None);
-            }
-            first
-        }
-        (None, Some(_)) => by_named().find(|one| tell(one) * 2 > named).ok_or_else(|| {
-            let why = "the peers that were named belong to different clusters: name those of one";
-            StoreError::Unusable(why.to_owned())
-        })?,
-    };
-    let same = known.iter().chain(all).filter(|cluster| cluster.is_same(own));
-    Ok(same.max_by_key(|cluster| cluster.number()).cloned())
-}
-
 /// The voters that somebody tells of who has been reached.
-fn told(state: &State) -> Option<Cluster> {
+fn told(state: &ConnectionState) -> Option<Cluster> {
     match state {
-        State::Up { cluster, .. } => cluster.clone(),
-        State::Begun | State::Down(_) => None,
+        ConnectionState::Up { cluster, .. } => cluster.clone(),
+        ConnectionState::Begun | ConnectionState::Down(_) => None,
     }
 }
 
-/// What stands in the way to a voter, for people.
-fn trouble(link: &Link) -> String {
-    let why = match link.state() {
-        State::Down(why) => why,
-        State::Begun => "it does not answer".to_owned(),
-        State::Up { cluster: None, .. } => "it waits for the other voters".to_owned(),
-        State::Up { .. } => "it is there".to_owned(),
+/// Why a peer is not reached, or does not vote yet, for people.
+fn trouble(connection: &ConnectionHandle) -> String {
+    let why = match connection.state() {
+        ConnectionState::Down(why) => why,
+        ConnectionState::Begun => "it does not answer".to_owned(),
+        ConnectionState::Up { cluster: None, .. } => "it waits for the other voters".to_owned(),
+        ConnectionState::Up { .. } => "it is there".to_owned(),
     };
-    format!("{} ({why})", link.peer)
+    format!("{} ({why})", connection.peer)
 }
 
 /// What was told beside the answers to one call.
@@ -505,7 +429,7 @@ fn send(
     done
 }
 
-fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: Heard, beside: &mut Beside, out: &mut Vec<Output>) {
+fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, beside: &mut Beside, out: &mut Vec<Output>) {
     let now = clock::now();
     if pool.cluster.number() > calls.client().voter_set().number() {
         // What was told beside answers of other voters is told again.
@@ -513,8 +437,8 @@ fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: Heard, beside: &mut Beside,
         return calls.moved(pool.cluster.voter_set(), now, out);
     }
     match heard {
-        Heard::Answer(_, TOLD.., _) | Heard::Lost(_, TOLD..) => {}
-        Heard::Answer(voter, tag, body) => match answer(&body) {
+        VoterEvent::Answer(_, TOLD.., _) | VoterEvent::Lost(_, TOLD..) => {}
+        VoterEvent::Answer(voter, tag, body) => match answer(&body) {
             Ok(None) => calls.unheard(voter, Round(tag), now, out),
             Ok(Some(told)) => {
                 let counts = Round(tag) == calls.client().round();
@@ -529,8 +453,8 @@ fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: Heard, beside: &mut Beside,
                 calls.unheard(voter, Round(tag), now, out);
             }
         },
-        Heard::Lost(voter, tag) => calls.unheard(voter, Round(tag), now, out),
-        Heard::Hint | Heard::Moved(_) => {}
+        VoterEvent::Lost(voter, tag) => calls.unheard(voter, Round(tag), now, out),
+        VoterEvent::Hint | VoterEvent::Moved(_) => {}
     }
 }
 
@@ -551,41 +475,8 @@ fn answer(body: &Body) -> Result<Option<Told>, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use primacy_core::quorum::Configuration as _;
-
-    use super::super::cluster::Roster;
     use super::*;
     use crate::peers::wire::Refused;
-
-    fn cluster(first: u128) -> Cluster {
-        let voter = |(name, n): (&str, u128)| {
-            let place = format!("{name}@h{n}:1").parse().expect("an address");
-            (name.to_owned(), (VoterId::from_bits(first + n), place))
-        };
-        Cluster::of([("a", 1), ("b", 2), ("c", 3)].into_iter().map(voter).collect::<Roster>())
-    }
-
-    #[test]
-    fn a_peer_of_another_cluster_is_passed_over_and_a_majority_of_others_is_refused() {
-        let (own, other) = (cluster(10), cluster(20));
-        let later = own.joint(cluster(10).voters().clone()).settled().expect("it is joint");
-        let (is_own, is_other, silent) = (|| Some(own.clone()), || Some(other.clone()), || None);
-        let chosen = |known: Option<Cluster>, told: &[Option<Cluster>]| cluster_of(known, told, 3, false).ok();
-        let while_others_may = |told: &[Option<Cluster>]| cluster_of(None, told, 3, true).ok();
-        assert_eq!(while_others_may(&[is_other(), silent(), silent()]), Some(None), "one does not speak for all");
-        assert_eq!(while_others_may(&[is_own(), silent(), is_own()]), Some(is_own()));
-        assert_eq!(chosen(None, &[silent(), silent(), silent()]), Some(None));
-        assert_eq!(chosen(None, &[silent(), is_own(), silent()]), Some(is_own()));
-        assert_eq!(chosen(None, &[is_other(), is_own(), is_own()]), Some(is_own()));
-        assert_eq!(chosen(None, &[is_own(), is_other(), Some(later.clone())]), Some(Some(later.clone())));
-        // One against one is no majority, and nobody counts that was not named.
-        assert_eq!(chosen(None, &[is_own(), is_other(), silent()]), None);
-        assert_eq!(chosen(None, &[is_own(), silent(), is_other(), is_own(), is_own()]), None);
-        // What is known is never left for another.
-        assert_eq!(chosen(is_own(), &[is_other(), is_other(), is_own()]), Some(is_own()));
-        assert_eq!(chosen(Some(later.clone()), &[silent(), is_own(), silent()]), Some(Some(later)));
-        assert_eq!(chosen(is_own(), &[is_other(), silent(), silent()]), None);
-    }
 
     #[test]
     fn a_voter_that_does_not_vote_yet_has_not_answered_and_one_that_talks_nonsense_is_told_of() {

@@ -11,8 +11,8 @@ use primacy_core::quorum::{
 
 use super::address::{AddressError, PeerAddress};
 use super::cluster::Cluster;
-use super::link::{Greeted, dial};
-use super::pool::{Heard, Pool};
+use super::connection::{EstablishedConnection, dial};
+use super::pool::{Pool, VoterEvent};
 use super::store::PeersStore;
 use super::voters::{Voters, voters_of};
 use super::wire::{Body, ConfigRequestFrame, Malformed};
@@ -150,7 +150,7 @@ impl PeersStore {
     /// # Errors
     /// If no majority can be reached.
     pub async fn voters(&self) -> Result<Voters, StoreError> {
-        let mut pool = Pool::open(&self.places, "an operator", None).await?;
+        let mut pool = Pool::open(&self.endpoints, "an operator", None).await?;
         // A voter that knows of later ones says so.
         pool.poll(&Body::List(true)).await?;
         let behind = pool.behind().await;
@@ -169,7 +169,7 @@ impl PeersStore {
         reconfiguration: &Reconfiguration,
         told: &mut dyn FnMut(ReconfigurationProgress),
     ) -> Result<ReconfigurationOutcome, ReconfigurationError> {
-        let mut pool = Pool::open(&self.places, "an operator", None).await?;
+        let mut pool = Pool::open(&self.endpoints, "an operator", None).await?;
         // One that answers a moment later than the majority may be behind, too.
         pool.settle().await;
         let before = pool.behind().await;
@@ -210,7 +210,8 @@ impl PeersStore {
                 continue;
             }
             match pool.heard().await {
-                Heard::Answer(voter, tag, body) if tag == asked.tag => match asked.answer(*body, &mut pool, voter) {
+                VoterEvent::Answer(voter, tag, body) if tag == asked.tag => match asked.answer(*body, &mut pool, voter)
+                {
                     Ok(Some(answer)) => driver.answered(voter, asked.round, answer, &mut out),
                     Ok(None) => {}
                     Err(error) => {
@@ -218,7 +219,7 @@ impl PeersStore {
                         driver.unheard(voter, asked.round, &mut out);
                     }
                 },
-                Heard::Lost(voter, tag) if tag == asked.tag => driver.unheard(voter, asked.round, &mut out),
+                VoterEvent::Lost(voter, tag) if tag == asked.tag => driver.unheard(voter, asked.round, &mut out),
                 _ => {}
             }
             driver.learn(&pool.cluster);
@@ -239,8 +240,8 @@ impl PeersStore {
         let mut plan =
             VoterPlan::new(current.number(), current.voters().clone(), unreachable, reconfiguration.remove.clone());
         for peer in &reconfiguration.add {
-            let greeted = dial(peer, &self.places.way, Vec::new(), "an operator").await;
-            let Greeted { voter, cluster, role, .. } = greeted
+            let greeted = dial(peer, &self.endpoints.transport, Vec::new(), "an operator").await;
+            let EstablishedConnection { voter, cluster, role, .. } = greeted
                 .map_err(|error| ReconfigurationError::NotReached { peer: peer.clone(), why: error.to_string() })?;
             if let Some(role) = role.filter(|role| *role < Role::Operator) {
                 return Err(ReconfigurationError::Denied { peer: peer.clone(), role });

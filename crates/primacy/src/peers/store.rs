@@ -10,10 +10,11 @@ use tokio::sync::{Mutex, Notify};
 
 use super::address::PeerAddress;
 use super::admin::PeersAdmin;
+use super::connection::Transport;
+use super::endpoints::VoterEndpoints;
 use super::errors::{failure, no_registers};
 use super::latency::PeersLatencyProbe;
-use super::link::Way;
-use super::pool::{Heard, Places, Pool, carry_out};
+use super::pool::{Pool, VoterEvent, carry_out};
 use super::tls::{Identity, Revocations, Tls};
 use super::wire::{self, Asked, Body, Question, Waits};
 use crate::store::hint_task::HintTask;
@@ -39,7 +40,7 @@ type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
 /// who they are; `&crl=FILE` names a list of certificates that were revoked. Without, plain text is spoken: to peers on this machine, or with `?plaintext=yes` to any. `peers:///PATH` is all
 /// voters through the socket of one on this machine.
 pub struct PeersStore {
-    pub(super) places: Places,
+    pub(super) endpoints: VoterEndpoints,
     seats: StdMutex<Seats>,
 }
 
@@ -52,13 +53,16 @@ impl fmt::Debug for PeersStore {
 impl PeersStore {
     /// Those at these addresses.
     pub fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
-        Self { places: Places::new(peers, Way::Network(tls)), seats: StdMutex::default() }
+        Self { endpoints: VoterEndpoints::new(peers, Transport::Network(tls)), seats: StdMutex::default() }
     }
 
     /// Those of the cluster in which the peer with this socket votes. That peer knows them, connects to them and proves who it
     /// is: here no address and no certificate is needed. While it is away, none of them is reached.
     pub fn through(socket: &Path) -> Self {
-        Self { places: Places::new(Vec::new(), Way::Socket(socket.into())), seats: StdMutex::default() }
+        Self {
+            endpoints: VoterEndpoints::new(Vec::new(), Transport::Socket(socket.into())),
+            seats: StdMutex::default(),
+        }
     }
 
     /// Reads what follows `peers:` in a URL.
@@ -135,10 +139,10 @@ impl PeersStore {
 
 impl Store for PeersStore {
     fn location(&self) -> String {
-        match &self.places.way {
-            Way::Socket(path) => format!("peers://{}", path.display()),
-            Way::Network(_) => {
-                let peers: Vec<String> = self.places.peers.iter().map(ToString::to_string).collect();
+        match &self.endpoints.transport {
+            Transport::Socket(path) => format!("peers://{}", path.display()),
+            Transport::Network(_) => {
+                let peers: Vec<String> = self.endpoints.peers.iter().map(ToString::to_string).collect();
                 format!("peers://{}", peers.join(","))
             }
         }
@@ -150,7 +154,7 @@ impl Store for PeersStore {
         candidate: &'a Holder,
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
-            let pool = Pool::open(&self.places, candidate.label.as_str(), None).await?;
+            let pool = Pool::open(&self.endpoints, candidate.label.as_str(), None).await?;
             let seat = self.seat(election, candidate.id, &pool);
             let session = PeersSession { pool, seat, election: election.clone(), me: candidate.clone() };
             Ok(Box::new(session) as Box<dyn Session>)
@@ -163,20 +167,20 @@ impl Store for PeersStore {
 
     fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
         Box::pin(async move {
-            let pool = Pool::open(&self.places, "an observer", None).await?;
+            let pool = Pool::open(&self.endpoints, "an observer", None).await?;
             Ok(Box::new(PeersAdmin::new(pool)) as Box<dyn Admin>)
         })
     }
 
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
         Box::pin(async move {
-            let pool = Pool::open(&self.places, "a listener", Some(election.as_str())).await?;
+            let pool = Pool::open(&self.endpoints, "a listener", Some(election.as_str())).await?;
             Ok(Box::new(hints(pool)) as Box<dyn Hints>)
         })
     }
 
     fn latency_probe(&self, candidate: &Label) -> Option<Box<dyn LatencyProbe>> {
-        Some(Box::new(PeersLatencyProbe::new(self.places.clone(), candidate.as_str().to_owned())))
+        Some(Box::new(PeersLatencyProbe::new(self.endpoints.clone(), candidate.as_str().to_owned())))
     }
 }
 
@@ -187,7 +191,7 @@ fn hints(mut pool: Pool) -> HintTask {
     HintTask::spawn(notify, async move {
         loop {
             // Voters that are new have not been listened to.
-            if let Heard::Hint | Heard::Moved(_) = pool.heard().await {
+            if let VoterEvent::Hint | VoterEvent::Moved(_) = pool.heard().await {
                 rung.notify_one();
             }
         }

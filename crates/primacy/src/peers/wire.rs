@@ -92,7 +92,7 @@ pub(super) enum Body {
     ConfigRequest(ConfigRequestFrame),
     #[prost(message, tag = "20")]
     ConfigReply(ConfigReplyFrame),
-    /// How long the way is, is wanted: answered at once, whatever the voter is about. Only for one whose welcome says so.
+    /// Measures the round trip: answered at once, whatever the voter is about. Only for one whose welcome says so.
     #[prost(bool, tag = "21")]
     Echo(bool),
     #[prost(message, tag = "22")]

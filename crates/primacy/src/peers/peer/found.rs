@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use super::super::address::PeerAddress;
 use super::super::channel::invalid;
 use super::super::cluster::{Cluster, Roster};
-use super::super::link::{Greeted, Way, dial};
+use super::super::connection::{EstablishedConnection, Transport, dial};
 use super::super::wire::{Body, Malformed};
 use super::super::work::Work;
 use super::{PeerError, PeerSettings};
@@ -121,8 +121,8 @@ pub(super) struct Outside {
     pub(super) seen: watch::Sender<Option<Cluster>>,
 }
 
-fn way(settings: &PeerSettings) -> Way {
-    Way::Network(settings.tls.clone())
+fn transport(settings: &PeerSettings) -> Transport {
+    Transport::Network(settings.tls.clone())
 }
 
 /// What the other voters of this configuration know of later ones, each by its own disk.
@@ -159,8 +159,8 @@ async fn evidence(
     voter: VoterId,
     peer: &PeerAddress,
 ) -> io::Result<ConfigEvidence<Cluster>> {
-    let greeted = dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await?;
-    let Greeted { voter: there, cluster: told, gives_evidence, mut sender, mut receiver, .. } = greeted;
+    let greeted = dial(peer, &transport(settings), cluster.id_bytes(), &settings.name).await?;
+    let EstablishedConnection { voter: there, cluster: told, gives_evidence, mut sender, mut receiver, .. } = greeted;
     if there != voter {
         return Err(io::Error::other("another voter answers there"));
     }
@@ -190,14 +190,14 @@ async fn ask(
     let mut voters: Roster = own.into_iter().map(|own| (settings.name.clone(), (voter, own))).collect();
     let mut missing = Vec::new();
     for peer in others {
-        match dial(peer, &way(settings), Vec::new(), &settings.name).await {
-            Ok(Greeted { cluster: Some(cluster), .. }) if cluster.has(voter) => return Some(cluster),
-            Ok(Greeted { cluster: Some(cluster), .. }) => {
+        match dial(peer, &transport(settings), Vec::new(), &settings.name).await {
+            Ok(EstablishedConnection { cluster: Some(cluster), .. }) if cluster.has(voter) => return Some(cluster),
+            Ok(EstablishedConnection { cluster: Some(cluster), .. }) => {
                 outside(&cluster, settings, &stranger.why, complains);
                 stranger.seen.send_replace(Some(cluster));
                 return None;
             }
-            Ok(Greeted { voter, cluster: None, .. }) => {
+            Ok(EstablishedConnection { voter, cluster: None, .. }) => {
                 voters.insert(peer.name().to_owned(), (voter, (*peer).clone()));
             }
             Err(error) => missing.push(format!("{peer} ({error})")),
@@ -251,16 +251,16 @@ async fn tell(cluster: &Cluster, settings: &PeerSettings, others: &[&PeerAddress
         if told.contains(peer.name()) {
             continue;
         }
-        match dial(peer, &way(settings), cluster.id_bytes(), &settings.name).await {
-            Ok(Greeted { cluster: Some(_), .. }) => {
+        match dial(peer, &transport(settings), cluster.id_bytes(), &settings.name).await {
+            Ok(EstablishedConnection { cluster: Some(_), .. }) => {
                 told.insert(peer.name().to_owned());
             }
-            Ok(Greeted { voter, mut sender, .. }) if cluster.voter_named(peer.name()) == Some(voter) => {
+            Ok(EstablishedConnection { voter, mut sender, .. }) if cluster.voter_named(peer.name()) == Some(voter) => {
                 if let Err(error) = sender.send(0, Body::Found(cluster.into())).await {
                     debug!(%peer, %error, "could not be told");
                 }
             }
-            Ok(Greeted { voter, .. }) => {
+            Ok(EstablishedConnection { voter, .. }) => {
                 warn!(%peer, %voter, "is another voter than the one that was there before, and cannot vote");
                 told.insert(peer.name().to_owned());
             }
@@ -316,9 +316,9 @@ mod tests {
         let held = ["a", "b", "c"].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
         let places = held.each_ref().map(|held| held.local_addr().expect("it is bound"));
         drop(held);
-        // The way of c to a, on which it is seen how often it asks.
-        let way = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let seen = way.local_addr().expect("it is bound");
+        // A relay between c and a, on which it is seen how often c asks.
+        let relay = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let seen = relay.local_addr().expect("it is bound");
         let address = |name: &str, place| format!("{name}@{place}").parse::<PeerAddress>().expect("an address");
         let voters = [("a", places[0]), ("b", places[1]), ("c", places[2])].map(|(name, place)| address(name, place));
         let id = |n: u128| VoterId::from_bits(n + 1);
@@ -326,9 +326,9 @@ mod tests {
             let voters = voters.iter().zip(0..);
             voters.map(|(peer, n)| (peer.name().to_owned(), (id(n), peer.clone()))).collect()
         };
-        let mut by_way = voters.clone();
-        by_way[0] = address("a", seen);
-        let first = Cluster::of(roster(&by_way));
+        let mut by_relay = voters.clone();
+        by_relay[0] = address("a", seen);
+        let first = Cluster::of(roster(&by_relay));
         let later = (0..3).fold(first.clone(), |now, _| now.joint(roster(&voters)).settled().expect("it is joint"));
         keep(&folder.path().join("a"), id(0), &later);
         keep(&folder.path().join("b"), id(1), &later);
@@ -341,7 +341,7 @@ mod tests {
             let mut begin = None;
             let mut passed = JoinSet::new();
             for _ in 0..12 {
-                let (mut asks, _) = way.accept().await.expect("c asks");
+                let (mut asks, _) = relay.accept().await.expect("c asks");
                 begin.get_or_insert_with(clock::now);
                 passed.spawn(async move {
                     let mut a = TcpStream::connect(places[0]).await.expect("a listens");

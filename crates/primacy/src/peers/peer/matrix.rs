@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use super::super::address::PeerAddress;
 use super::super::channel::{self, Receiver, Sender};
 use super::super::cluster::{Cluster, Roster};
-use super::super::link::{Greeted, Way, connect, dial, greet};
+use super::super::connection::{EstablishedConnection, Transport, connect, dial, greet};
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Identity, Tls};
 use super::super::wire::{
@@ -171,9 +171,9 @@ fn known_frames() -> Vec<Body> {
 fn fields() -> impl Iterator<Item = Vec<u8>> {
     const WAYS: [(u64, &[u8]); 4] = [(0, &[1]), (1, &[0; 8]), (2, &[0]), (5, &[0; 4])];
     (1..200).flat_map(|field| {
-        WAYS.into_iter().map(move |(way, content)| {
+        WAYS.into_iter().map(move |(wire_type, content)| {
             let mut bytes = Vec::new();
-            encode_varint(field << 3 | way, &mut bytes);
+            encode_varint(field << 3 | wire_type, &mut bytes);
             bytes.extend(content);
             bytes
         })
@@ -303,8 +303,9 @@ impl World {
 
     /// The voters, as one of them tells.
     async fn cluster(&self, n: usize) -> Cluster {
-        let way = Way::Network(Some(self.tls("observer")));
-        let Greeted { cluster, .. } = dial(&self.voters[n], &way, Vec::new(), "test").await.expect("it is there");
+        let transport = Transport::Network(Some(self.tls("observer")));
+        let EstablishedConnection { cluster, .. } =
+            dial(&self.voters[n], &transport, Vec::new(), "test").await.expect("it is there");
         cluster.expect("they have met")
     }
 
@@ -342,12 +343,12 @@ impl World {
 
     /// How a voter takes each of these frames from somebody: `yes`, `no`, or `ends`, if that ends the connection.
     async fn takes(&self, who: &str, bodies: impl IntoIterator<Item = Body>) -> Vec<&'static str> {
-        let (mut others, mut way, mut taken) = (Vec::new(), None, Vec::new());
+        let (mut others, mut channel, mut taken) = (Vec::new(), None, Vec::new());
         for body in bodies {
-            if way.is_none() {
-                way = self.call(who, &mut others).await.ok().map(|(_, sender, receiver)| (sender, receiver));
+            if channel.is_none() {
+                channel = self.call(who, &mut others).await.ok().map(|(_, sender, receiver)| (sender, receiver));
             }
-            let Some((sender, receiver)) = &mut way else {
+            let Some((sender, receiver)) = &mut channel else {
                 taken.push("ends");
                 continue;
             };
@@ -362,7 +363,7 @@ impl World {
             });
             // Who watches hears of other things too.
             if !matches!(answer, Ok(Some((5, _)))) {
-                way = None;
+                channel = None;
             }
         }
         taken
@@ -411,8 +412,9 @@ fn the_page_holds_this_table() {
 async fn each_frame_is_taken_from_those_who_may_and_from_nobody_else() {
     let world = World::start().await;
     let cluster = world.cluster(1).await;
-    let plain = Way::Network(None);
-    let Greeted { cluster: alone, .. } = dial(&world.plain.0, &plain, Vec::new(), "test").await.expect("it is there");
+    let plain = Transport::Network(None);
+    let EstablishedConnection { cluster: alone, .. } =
+        dial(&world.plain.0, &plain, Vec::new(), "test").await.expect("it is there");
     let alone = alone.expect("it is founded");
     for (who, role) in CALLERS {
         let of = if who == "plain text" { &alone } else { &cluster };

@@ -18,8 +18,8 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::super::address::PeerAddress;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
+use super::super::connection::{connect, greet};
 use super::super::disk::try_lock;
-use super::super::link::{connect, greet};
 use super::super::roles::{self, Guest, Proof, Role};
 use super::super::wire::{self, Body, Hello, Refused, Welcome};
 use super::PeerError;
@@ -186,7 +186,7 @@ mod tests {
 
     use super::super::super::certs;
     use super::super::super::cluster::Cluster;
-    use super::super::super::link::{Greeted, Way, dial};
+    use super::super::super::connection::{EstablishedConnection, Transport, dial};
     use super::super::super::roles::RoleNames;
     use super::super::super::tls::{Identity, Tls};
     use super::super::{Peer, PeerSettings};
@@ -225,14 +225,14 @@ mod tests {
         let roster = voters.iter().zip(ids).map(|(peer, id)| (peer.name().to_owned(), (id, peer.clone()))).collect();
         let cluster = Cluster::of(roster);
 
-        let way = Way::Socket(folder.path().join("a/socket").into());
-        let Greeted { voter, mut sender, mut receiver, .. } =
-            dial(&voters[1], &way, Vec::new(), "a program").await.expect("a passes it on");
+        let transport = Transport::Socket(folder.path().join("a/socket").into());
+        let EstablishedConnection { voter, mut sender, mut receiver, .. } =
+            dial(&voters[1], &transport, Vec::new(), "a program").await.expect("a passes it on");
         assert_eq!(voter, b.voter());
         sender.send(0, Body::Found((&cluster).into())).await.expect("it is sent");
         let end = tokio::time::timeout(PATIENCE, receiver.next()).await.expect("b ends the connection");
         assert!(!matches!(end, Ok(Some(_))), "{end:?}");
-        let again = dial(&voters[1], &way, Vec::new(), "a program").await.expect("b is well");
+        let again = dial(&voters[1], &transport, Vec::new(), "a program").await.expect("b is well");
         assert!(again.cluster.is_none());
     }
 

@@ -9,7 +9,7 @@ use tracing::{debug, error};
 
 use super::super::address::PeerAddress;
 use super::super::cluster::Cluster;
-use super::super::link::{Way, dial};
+use super::super::connection::{Transport, dial};
 use super::super::twins::{Process, Sightings};
 use super::{PeerError, PeerSettings};
 use crate::clock;
@@ -33,12 +33,12 @@ pub(super) async fn look_out(
     met: oneshot::Sender<()>,
 ) -> Result<(), PeerError> {
     let (seen, mut met) = (Sightings::default(), Some(met));
-    let way = Way::Network(settings.tls.clone());
+    let transport = Transport::Network(settings.tls.clone());
     loop {
         let cluster = known.borrow_and_update().clone();
         if let Some(cluster) = &cluster {
             for (_, own) in cluster.addresses().filter(|(other, _)| *other == voter) {
-                if is_another(own, &way, cluster, &settings, (voter, &process)).await {
+                if is_another(own, &transport, cluster, &settings, (voter, &process)).await {
                     let error = PeerError::Copied { voter, address: own.clone(), folder: settings.folder };
                     error!("{error}");
                     return Err(error);
@@ -52,7 +52,7 @@ pub(super) async fn look_out(
         for (_, peer) in cluster.iter().flat_map(Cluster::addresses).filter(|(other, _)| *other != voter) {
             let began = clock::now();
             let id = cluster.as_ref().map(Cluster::id_bytes).unwrap_or_default();
-            match dial(peer, &way, id, &settings.name).await {
+            match dial(peer, &transport, id, &settings.name).await {
                 // It says in the log what it finds.
                 Ok(greeted) => drop(seen.note(greeted.process(), peer, began)),
                 Err(error) => debug!(%peer, %error, "not visited"),
@@ -70,7 +70,7 @@ pub(super) async fn look_out(
 /// Whether another process answers there as this voter, twice.
 async fn is_another(
     own: &PeerAddress,
-    way: &Way,
+    transport: &Transport,
     cluster: &Cluster,
     settings: &PeerSettings,
     (voter, process): (VoterId, &Process),
@@ -79,8 +79,8 @@ async fn is_another(
         if turn > 0 {
             tokio::time::sleep(AGAIN).await;
         }
-        let greeted = dial(own, way, cluster.id_bytes(), &settings.name).await;
-        let is_another = |greeted: super::super::link::Greeted| {
+        let greeted = dial(own, transport, cluster.id_bytes(), &settings.name).await;
+        let is_another = |greeted: super::super::connection::EstablishedConnection| {
             greeted.voter == voter && !greeted.process.is_empty() && greeted.process != process.bytes()
         };
         if !greeted.is_ok_and(is_another) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use primacy_core::quorum::VoterId;
 
-use super::super::link::{Link, State};
+use super::super::connection::{ConnectionHandle, ConnectionState};
 use super::super::wire::Body;
-use super::{Heard, Pool};
+use super::{Pool, VoterEvent};
 
 /// So often a voter that is behind is asked whether it has caught up, with a pause between.
 const CATCH_UP_TURNS: u32 = 10;
@@ -21,8 +21,8 @@ impl Pool {
         let mut behind = BTreeMap::new();
         let mut open = BTreeSet::new();
         for (voter, _) in self.cluster.addresses() {
-            if let Some(State::Up { voter: there, cluster: Some(known), gives_evidence, .. }) =
-                self.link(voter).map(Link::state)
+            if let Some(ConnectionState::Up { voter: there, cluster: Some(known), gives_evidence, .. }) =
+                self.connection(voter).map(ConnectionHandle::state)
                 && there == voter
                 && known.number() < number
             {
@@ -43,7 +43,7 @@ impl Pool {
             open.iter().for_each(|voter| self.ask(*voter, tag, Body::Behind(number)));
             while !asked.is_empty() {
                 match self.heard().await {
-                    Heard::Answer(voter, same, body) if same == tag => {
+                    VoterEvent::Answer(voter, same, body) if same == tag => {
                         asked.remove(&voter);
                         match *body {
                             Body::Behind(own) if own >= number => drop(behind.remove(&voter)),
@@ -51,7 +51,7 @@ impl Pool {
                             _ => {}
                         }
                     }
-                    Heard::Lost(voter, same) if same == tag => drop(asked.remove(&voter)),
+                    VoterEvent::Lost(voter, same) if same == tag => drop(asked.remove(&voter)),
                     _ => {}
                 }
             }

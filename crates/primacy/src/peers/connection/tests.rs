@@ -22,24 +22,25 @@ async fn greeted(listener: &TcpListener) -> (Sender, Receiver) {
     (sender, receiver)
 }
 
-fn open(listener: &TcpListener) -> (Link, mpsc::UnboundedReceiver<Back>) {
+fn open(listener: &TcpListener) -> (ConnectionHandle, mpsc::UnboundedReceiver<VoterEvent>) {
     let place = listener.local_addr().expect("it is bound");
-    let (back, heard) = mpsc::unbounded_channel();
+    let (events, heard) = mpsc::unbounded_channel();
     let (name, cluster, seen) = ("a test".to_owned(), Vec::new(), Arc::default());
-    let ends = Ends { name, way: Way::Network(None), cluster, watches: None, back, seen };
-    (Link::open(format!("a@{place}").parse().expect("an address"), ends), heard)
+    let settings =
+        ConnectionSettings { name, transport: Transport::Network(None), cluster, watches: None, events, seen };
+    (ConnectionHandle::open(format!("a@{place}").parse().expect("an address"), settings), heard)
 }
 
-async fn next(heard: &mut mpsc::UnboundedReceiver<Back>) -> Back {
+async fn next(heard: &mut mpsc::UnboundedReceiver<VoterEvent>) -> VoterEvent {
     tokio::time::timeout(PATIENCE, heard.recv()).await.expect("in time").expect("the connection is kept")
 }
 
 /// These are lost, in whatever order.
-async fn lost(heard: &mut mpsc::UnboundedReceiver<Back>, tags: std::ops::Range<u64>) {
+async fn lost(heard: &mut mpsc::UnboundedReceiver<VoterEvent>, tags: std::ops::Range<u64>) {
     let mut open: Vec<u64> = tags.collect();
     while !open.is_empty() {
         match next(heard).await {
-            Back::Lost(VOTER, tag) => open.retain(|other| *other != tag),
+            VoterEvent::Lost(VOTER, tag) => open.retain(|other| *other != tag),
             _ => panic!("no answer was given"),
         }
     }
@@ -48,35 +49,35 @@ async fn lost(heard: &mut mpsc::UnboundedReceiver<Back>, tags: std::ops::Range<u
 #[tokio::test]
 async fn questions_are_lost_to_a_voter_that_reads_or_answers_nothing_each_time_that_it_is_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let (mut link, mut heard) = open(&listener);
+    let (mut connection, mut heard) = open(&listener);
     let _reads_nothing = greeted(&listener).await;
     // More than the kernel takes for somebody who does not read.
     for tag in 0..40 {
-        assert!(link.ask(VOTER, tag, Body::Watch("x".repeat(900_000))));
+        assert!(connection.ask(VOTER, tag, Body::Watch("x".repeat(900_000))));
     }
     lost(&mut heard, 0..40).await;
-    assert_eq!(link.state(), State::Down("it does not answer any more".to_owned()));
+    assert_eq!(connection.state(), ConnectionState::Down("it does not answer any more".to_owned()));
     let (_sender, mut receiver) = greeted(&listener).await;
-    let up = |state: &State| matches!(state, State::Up { .. });
-    tokio::time::timeout(PATIENCE, link.state.wait_for(up)).await.expect("in time").expect("it is kept");
-    assert!(link.ask(VOTER, 40, Body::Probe(true)));
+    let up = |state: &ConnectionState| matches!(state, ConnectionState::Up { .. });
+    tokio::time::timeout(PATIENCE, connection.state.wait_for(up)).await.expect("in time").expect("it is kept");
+    assert!(connection.ask(VOTER, 40, Body::Probe(true)));
     assert!(matches!(receiver.next().await, Ok(Some((_, Body::Probe(true))))));
     lost(&mut heard, 40..41).await;
-    assert_eq!(link.state(), State::Down("it does not answer any more".to_owned()));
+    assert_eq!(connection.state(), ConnectionState::Down("it does not answer any more".to_owned()));
 }
 
 #[tokio::test]
 async fn what_is_asked_before_the_first_connection_stands_is_asked_over_it_and_only_of_the_voter_that_is_meant() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let (link, mut heard) = open(&listener);
+    let (connection, mut heard) = open(&listener);
     let other = VoterId::from_bits(8);
-    assert!(link.ask(other, 1, Body::Probe(true)) && link.ask(VOTER, 2, Body::Probe(true)));
+    assert!(connection.ask(other, 1, Body::Probe(true)) && connection.ask(VOTER, 2, Body::Probe(true)));
     let (mut sender, mut receiver) = greeted(&listener).await;
-    assert!(matches!(next(&mut heard).await, Back::Lost(voter, 1) if voter == other));
+    assert!(matches!(next(&mut heard).await, VoterEvent::Lost(voter, 1) if voter == other));
     let Ok(Some((number, Body::Probe(true)))) = receiver.next().await else { panic!("it is asked") };
     sender.send(number, Body::Left(true)).await.expect("it is read");
     sender.send(number, Body::Left(true)).await.expect("it is read");
     sender.send(0, Body::Hint("e".to_owned())).await.expect("it is read");
-    assert!(matches!(next(&mut heard).await, Back::Answer(VOTER, 2, _)));
-    assert!(matches!(next(&mut heard).await, Back::Hint), "a second answer to one question is none");
+    assert!(matches!(next(&mut heard).await, VoterEvent::Answer(VOTER, 2, _)));
+    assert!(matches!(next(&mut heard).await, VoterEvent::Hint), "a second answer to one question is none");
 }

@@ -1,4 +1,4 @@
-//! The way to one voter: the sockets and the timer of a [`VoterConnection`].
+//! The connection to one voter: the sockets and the timer of a [`VoterConnection`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::BoxFuture;
 use crate::{Instant, clock};
 
 /// A connection whose other end has said who it is.
-pub(super) struct Greeted {
+pub(super) struct EstablishedConnection {
     pub(super) voter: VoterId,
     /// Its cluster, once there is one.
     pub(super) cluster: Option<Cluster>,
@@ -37,7 +37,7 @@ pub(super) struct Greeted {
     pub(super) receiver: Receiver,
 }
 
-impl Greeted {
+impl EstablishedConnection {
     /// Which process of which voter it is, and how often its file has been written.
     pub(super) fn process(&self) -> (VoterId, &[u8], u64) {
         (self.voter, &self.process, self.generation)
@@ -46,7 +46,7 @@ impl Greeted {
 
 /// How voters are reached.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(super) enum Transport {
     /// Over the network. Both sides prove who they are, or speak plain text.
     Network(Option<Arc<Tls>>),
     /// Through the peer on this machine that listens on this socket, and passes everything on.
@@ -85,7 +85,7 @@ async fn in_time<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result
 }
 
 /// What a peer tells of itself over its socket.
-pub(super) struct Introduced {
+pub(super) struct PeerIntroduction {
     pub(super) name: String,
     pub(super) cluster: Option<Cluster>,
     /// Whether those who come over the network must prove who they are.
@@ -96,23 +96,28 @@ pub(super) struct Introduced {
 ///
 /// # Errors
 /// If nobody answers there in time.
-pub(super) async fn introduce(socket: &Path, name: &str) -> io::Result<Introduced> {
+pub(super) async fn introduce(socket: &Path, name: &str) -> io::Result<PeerIntroduction> {
     let hello = Hello { version: VERSION, cluster: Vec::new(), name: name.to_owned(), to: String::new(), role: 0 };
     let greeting = async { greet(Box::new(UnixStream::connect(socket).await?), hello).await };
     let (welcome, ..) = in_time(greeting).await?;
     let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
-    Ok(Introduced { name: primacy_core::ids::escape(&welcome.name), cluster, proves: welcome.proves })
+    Ok(PeerIntroduction { name: primacy_core::ids::escape(&welcome.name), cluster, proves: welcome.proves })
 }
 
 /// Connects to a peer and greets it. `cluster`: the one that is meant, or empty.
 ///
 /// # Errors
 /// If nobody answers there in time, or somebody else than was meant.
-pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: &str) -> io::Result<Greeted> {
+pub(super) async fn dial(
+    peer: &PeerAddress,
+    transport: &Transport,
+    cluster: Vec<u8>,
+    name: &str,
+) -> io::Result<EstablishedConnection> {
     let greeting = async {
-        let (wire, to) = match way {
-            Way::Network(tls) => (connect(peer, tls.as_deref()).await?, String::new()),
-            Way::Socket(path) => {
+        let (wire, to) = match transport {
+            Transport::Network(tls) => (connect(peer, tls.as_deref()).await?, String::new()),
+            Transport::Socket(path) => {
                 let stream = UnixStream::connect(path).await;
                 let stream = stream.map_err(|error| {
                     io::Error::new(error.kind(), format!("the peer on the way cannot be reached: {error}"))
@@ -130,24 +135,34 @@ pub(super) async fn dial(peer: &PeerAddress, way: &Way, cluster: Vec<u8>, name: 
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
         let (gives_evidence, role) = (welcome.gives_evidence, wire::role(welcome.role));
         let Welcome { echoes, process, generation, .. } = welcome;
-        Ok(Greeted { voter, cluster, echoes, process, generation, gives_evidence, role, sender, receiver })
+        Ok(EstablishedConnection {
+            voter,
+            cluster,
+            echoes,
+            process,
+            generation,
+            gives_evidence,
+            role,
+            sender,
+            receiver,
+        })
     };
     in_time(greeting).await
 }
 
-/// How a link stands.
+/// The state of the connection to one voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     /// It is being made for the first time.
     Begun,
-    /// It stands.
+    /// It is open.
     Up { voter: VoterId, cluster: Option<Cluster>, echoes: bool, gives_evidence: bool },
     /// It does not, and why.
     Down(String),
 }
 
-/// What comes back from a voter.
-pub(super) enum Back {
+/// What a connection tells the one that asks.
+pub(super) enum VoterEvent {
     /// Its answer to the question with this tag.
     Answer(VoterId, u64, Box<Body>),
     /// No answer to that will come.
@@ -158,69 +173,70 @@ pub(super) enum Back {
     Moved(Cluster),
 }
 
-struct Asking {
+/// A request to a voter, not sent yet.
+struct OutgoingRequest {
     /// Behind the address may be another voter by now, which knows nothing of what the right one has promised.
     voter: VoterId,
     tag: u64,
     body: Body,
 }
 
-/// The way to one voter. It is cut when this is dropped.
-pub(super) struct Link {
+/// A handle of the task that keeps the connection to one voter. The connection is closed when the handle is dropped.
+pub(super) struct ConnectionHandle {
     pub(super) peer: PeerAddress,
-    state: watch::Receiver<State>,
-    questions: mpsc::UnboundedSender<Asking>,
+    state: watch::Receiver<ConnectionState>,
+    questions: mpsc::UnboundedSender<OutgoingRequest>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Link {
+impl Drop for ConnectionHandle {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Who asks, what it watches, and what came back.
+/// What a connection is made with: who asks and what it watches; and where its events go.
 #[derive(Clone)]
-pub(super) struct Ends {
+pub(super) struct ConnectionSettings {
     /// For people.
     pub(super) name: String,
-    pub(super) way: Way,
+    pub(super) transport: Transport,
     /// The cluster that is meant, or empty while none is known.
     pub(super) cluster: Vec<u8>,
     /// The election whose hints are wanted.
     pub(super) watches: Option<String>,
-    pub(super) back: mpsc::UnboundedSender<Back>,
+    pub(super) events: mpsc::UnboundedSender<VoterEvent>,
     /// Which processes have answered as which voter.
     pub(super) seen: Arc<Sightings>,
 }
 
-impl Link {
+impl ConnectionHandle {
     /// Begins to make the connection, and to make it again whenever it breaks.
-    pub(super) fn open(peer: PeerAddress, ends: Ends) -> Self {
-        let (post, state) = watch::channel(State::Begun);
+    pub(super) fn open(peer: PeerAddress, settings: ConnectionSettings) -> Self {
+        let (post, state) = watch::channel(ConnectionState::Begun);
         let (questions, inbox) = mpsc::unbounded_channel();
-        let task = tokio::spawn(keep(peer.clone(), ends, inbox, post));
+        let task = tokio::spawn(keep(peer.clone(), settings, inbox, post));
         Self { peer, state, questions, task }
     }
 
     /// Asks, if this voter is there. An answer, or word that there is none, comes back with this tag; `false` if neither will.
     pub(super) fn ask(&self, voter: VoterId, tag: u64, body: Body) -> bool {
-        self.questions.send(Asking { voter, tag, body }).is_ok()
+        self.questions.send(OutgoingRequest { voter, tag, body }).is_ok()
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ConnectionState {
         self.state.borrow().clone()
     }
 
     /// Waits until the connection has been made, or could not be.
     pub(super) async fn settled(&mut self) {
         // If its task is gone, so is the runtime.
-        let _ = self.state.wait_for(|state| *state != State::Begun).await;
+        let _ = self.state.wait_for(|state| *state != ConnectionState::Begun).await;
     }
 }
 
-/// A connection that stands.
-struct Standing {
+/// An open connection.
+struct OpenConnection {
     sender: Sender,
     /// Frames are read by a task of their own: half of one is not lost when something else comes first.
     answers: mpsc::Receiver<io::Result<(u64, Body)>>,
@@ -228,7 +244,7 @@ struct Standing {
     _reader: JoinSet<()>,
 }
 
-impl Standing {
+impl OpenConnection {
     fn new(sender: Sender, receiver: Receiver) -> Self {
         let (heard, answers) = mpsc::channel(64);
         let mut reader = JoinSet::new();
@@ -246,7 +262,9 @@ impl Standing {
 
     async fn next(this: Option<&mut Self>) -> io::Result<(u64, Body)> {
         match this {
-            Some(standing) => standing.answers.recv().await.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into())),
+            Some(open_connection) => {
+                open_connection.answers.recv().await.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))
+            }
             None => std::future::pending().await,
         }
     }
@@ -259,73 +277,78 @@ fn silent() -> io::Error {
 type Connection = VoterConnection<u64, Body>;
 
 /// Carries out what a [`VoterConnection`] wants done until nobody asks any more.
-async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<Asking>, state: watch::Sender<State>) {
+async fn keep(
+    peer: PeerAddress,
+    settings: ConnectionSettings,
+    mut inbox: mpsc::UnboundedReceiver<OutgoingRequest>,
+    state: watch::Sender<ConnectionState>,
+) {
     #[expect(clippy::disallowed_methods, reason = "it is compared with timers of the same clock")]
     let began = tokio::time::Instant::now();
     let now = || Instant::ZERO + began.elapsed();
     let mut out = Vec::new();
     let mut connection = Connection::open(&mut out);
-    let mut cluster_id = ends.cluster.clone();
-    let mut standing: Option<Standing> = None;
-    let mut dialing: Option<BoxFuture<'_, io::Result<Greeted>>> = None;
+    let mut cluster_id = settings.cluster.clone();
+    let mut open_connection: Option<OpenConnection> = None;
+    let mut dialing: Option<BoxFuture<'_, io::Result<EstablishedConnection>>> = None;
     // What there is to do comes first, and why the connection has ended, if it has.
     loop {
         let mut ended = None;
         for effect in mem::take(&mut out) {
             match effect {
-                ConnectionEffect::Connect => dialing = Some(Box::pin(dial_anew(&peer, &ends, cluster_id.clone()))),
+                ConnectionEffect::Connect => dialing = Some(Box::pin(dial_anew(&peer, &settings, cluster_id.clone()))),
                 ConnectionEffect::Send { number, question } => {
                     // With the connection, all that was asked over it is lost.
-                    let Some(open) = standing.as_mut().filter(|_| ended.is_none()) else { continue };
+                    let Some(open) = open_connection.as_mut().filter(|_| ended.is_none()) else { continue };
                     ended = open.send(number, question).await.err();
                 }
                 ConnectionEffect::Close => {
-                    standing = None;
+                    open_connection = None;
                     state.send_if_modified(|state| {
-                        let is_up = matches!(state, State::Up { .. });
+                        let is_up = matches!(state, ConnectionState::Up { .. });
                         if is_up {
-                            *state = State::Down(silent().to_string());
+                            *state = ConnectionState::Down(silent().to_string());
                         }
                         is_up
                     });
                 }
-                ConnectionEffect::Lost { voter, tag } => drop(ends.back.send(Back::Lost(voter, tag))),
+                ConnectionEffect::Lost { voter, tag } => drop(settings.events.send(VoterEvent::Lost(voter, tag))),
             }
         }
         if ended.is_none() {
             let tick = connection.next_tick();
             tokio::select! {
-                asking = inbox.recv() => {
-                    let Some(Asking { voter, tag, body }) = asking else { return };
+                request = inbox.recv() => {
+                    let Some(OutgoingRequest { voter, tag, body }) = request else { return };
                     connection.ask(voter, tag, body, now(), &mut out);
                 }
                 greeted = dialed(dialing.as_mut()) => {
                     dialing = None;
                     match greeted {
-                        Ok(Greeted { voter, cluster, echoes, gives_evidence, sender, receiver, .. }) => {
+                        Ok(EstablishedConnection { voter, cluster, echoes, gives_evidence, sender, receiver, .. }) => {
                             if let Some(cluster) = &cluster {
                                 cluster_id = cluster.id_bytes();
                             }
-                            let mut open = Standing::new(sender, receiver);
-                            ended = match &ends.watches {
+                            let mut open = OpenConnection::new(sender, receiver);
+                            ended = match &settings.watches {
                                 Some(election) => open.send(0, Body::Watch(election.clone())).await.err(),
                                 None => None,
                             };
-                            standing = Some(open);
-                            state.send_replace(State::Up { voter, cluster, echoes, gives_evidence });
+                            open_connection = Some(open);
+                            state.send_replace(ConnectionState::Up { voter, cluster, echoes, gives_evidence });
                             connection.connected(voter, now(), &mut out);
                         }
                         Err(error) => {
                             if error.kind() == io::ErrorKind::InvalidData {
                                 warn!(%peer, %error, "something else than a voter answers there");
                             }
-                            state.send_replace(State::Down(error.to_string()));
+                            state.send_replace(ConnectionState::Down(error.to_string()));
                             connection.failed(now(), &mut out);
                         }
                     }
                 }
-                frame = Standing::next(standing.as_mut()) => {
-                    ended = frame.and_then(|(number, body)| take(number, body, &mut connection, &ends)).err();
+                frame = OpenConnection::next(open_connection.as_mut()) => {
+                    ended = frame.and_then(|(number, body)| take(number, body, &mut connection, &settings)).err();
                 }
                 () = tokio::time::sleep(tick.unwrap_or_default().since(now())), if tick.is_some() => {
                     connection.tick(now(), &mut out);
@@ -337,29 +360,31 @@ async fn keep(peer: PeerAddress, ends: Ends, mut inbox: mpsc::UnboundedReceiver<
                 io::ErrorKind::InvalidData => warn!(%peer, %error, "the connection to a voter has ended"),
                 _ => debug!(%peer, %error, "the connection to a voter has ended"),
             }
-            standing = None;
-            state.send_replace(State::Down(error.to_string()));
+            open_connection = None;
+            state.send_replace(ConnectionState::Down(error.to_string()));
             connection.failed(now(), &mut out);
         }
     }
 }
 
 /// What a voter has sent.
-fn take(number: u64, body: Body, connection: &mut Connection, ends: &Ends) -> io::Result<()> {
-    let back = match (number, body) {
-        (0, Body::Hint(_)) => Back::Hint,
-        (0, Body::Moved(cluster)) => Back::Moved(Cluster::try_from(cluster).map_err(channel::invalid)?),
+fn take(number: u64, body: Body, connection: &mut Connection, settings: &ConnectionSettings) -> io::Result<()> {
+    let events = match (number, body) {
+        (0, Body::Hint(_)) => VoterEvent::Hint,
+        (0, Body::Moved(cluster)) => VoterEvent::Moved(Cluster::try_from(cluster).map_err(channel::invalid)?),
         (number, body) => match connection.answered(number) {
-            Some((voter, tag)) => Back::Answer(voter, tag, Box::new(body)),
+            Some((voter, tag)) => VoterEvent::Answer(voter, tag, Box::new(body)),
             None => return Ok(()),
         },
     };
     // The asker may be gone.
-    drop(ends.back.send(back));
+    drop(settings.events.send(events));
     Ok(())
 }
 
-async fn dialed(dialing: Option<&mut BoxFuture<'_, io::Result<Greeted>>>) -> io::Result<Greeted> {
+async fn dialed(
+    dialing: Option<&mut BoxFuture<'_, io::Result<EstablishedConnection>>>,
+) -> io::Result<EstablishedConnection> {
     match dialing {
         Some(dialing) => dialing.await,
         None => std::future::pending().await,
@@ -367,10 +392,14 @@ async fn dialed(dialing: Option<&mut BoxFuture<'_, io::Result<Greeted>>>) -> io:
 }
 
 /// Connects, and looks whether the one there was another before.
-async fn dial_anew(peer: &PeerAddress, ends: &Ends, cluster: Vec<u8>) -> io::Result<Greeted> {
+async fn dial_anew(
+    peer: &PeerAddress,
+    settings: &ConnectionSettings,
+    cluster: Vec<u8>,
+) -> io::Result<EstablishedConnection> {
     let began = clock::now();
-    let greeted = dial(peer, &ends.way, cluster, &ends.name).await?;
-    ends.seen.note(greeted.process(), peer, began).map_err(io::Error::other)?;
+    let greeted = dial(peer, &settings.transport, cluster, &settings.name).await?;
+    settings.seen.note(greeted.process(), peer, began).map_err(io::Error::other)?;
     Ok(greeted)
 }
 
