@@ -8,11 +8,11 @@ use primacy_core::quorum::{Configuration as _, OrderMessage, OrderVerdict, Order
 
 use super::errors::{failure, no_registers};
 use super::latency::RoundTrips;
-use super::pool::{Beside, Pool, carry_out};
+use super::pool::{CallPiggyback, Pool, carry_out};
 use super::support;
 use super::tls::Health;
 use super::voters::{VoterStatus, Voters, voters_of};
-use super::wire::{self, Asked, Body, NAMES_MOST, Probed, Question, Recall, Told};
+use super::wire::{self, Body, ElectionRequest, NAMES_MOST, Piggyback, Probed, Recall, RequestBody};
 use crate::store::history::FORGOTTEN;
 use crate::store::{
     Admin, Basis, BoxFuture, Finding, ForgetOutcome, Hindrance, LeaderSupport, MemberEvent, Members, Order,
@@ -73,13 +73,13 @@ impl PeersAdmin {
         election: &ElectionName,
         begin: impl FnOnce(&mut QuorumClient, &mut Vec<Output>),
         reason: &str,
-    ) -> Result<(Reply, Beside), StoreError> {
-        let dress = |asked: Asked| {
-            let question = Question::of_no_candidate(election, asked);
-            Question { lists: true, reason: reason.to_owned(), ..question }
+    ) -> Result<(Reply, CallPiggyback), StoreError> {
+        let dress = |body: RequestBody| {
+            let request = ElectionRequest::of_no_candidate(election, body);
+            ElectionRequest { lists: true, reason: reason.to_owned(), ..request }
         };
-        let (result, beside) = carry_out(&mut self.pool, &mut self.calls, begin, dress).await;
-        Ok((result.map_err(|error| failure(error, &self.pool))?, beside))
+        let (result, piggyback) = carry_out(&mut self.pool, &mut self.calls, begin, dress).await;
+        Ok((result.map_err(|error| failure(error, &self.pool))?, piggyback))
     }
 
     async fn look(&mut self, election: &ElectionName) -> Result<Option<Snapshot>, StoreError> {
@@ -87,15 +87,15 @@ impl PeersAdmin {
         let begin = |client: &mut QuorumClient, out: &mut Vec<_>| {
             client.begin(primacy_core::lease::Request::Look { announce: None }, out);
         };
-        let (reply, beside) = self.call(election, begin, "").await?;
+        let (reply, piggyback) = self.call(election, begin, "").await?;
         Ok(match reply {
-            Reply::Seen(seen) => self.shown(election, seen, &beside),
+            Reply::Seen(seen) => self.shown(election, seen, &piggyback),
             _ => None,
         })
     }
 
-    fn shown(&self, election: &ElectionName, seen: Sighting, beside: &Beside) -> Option<Snapshot> {
-        snapshot_of(election, seen, beside, self.calls.client().orders(), self.calls.client().forgotten())
+    fn shown(&self, election: &ElectionName, seen: Sighting, piggyback: &CallPiggyback) -> Option<Snapshot> {
+        snapshot_of(election, seen, piggyback, self.calls.client().orders(), self.calls.client().forgotten())
     }
 
     async fn remove(&mut self, election: &ElectionName) -> Result<ForgetOutcome, StoreError> {
@@ -169,8 +169,8 @@ impl PeersAdmin {
             OrderVerdict::Tell(telling) => telling,
         };
         let begin = |client: &mut QuorumClient, out: &mut Vec<_>| client.order(orders, until, out);
-        if let (Reply::Conflict(seen), beside) = self.call(election, begin, "").await? {
-            return Ok(match self.shown(election, seen, &beside) {
+        if let (Reply::Conflict(seen), piggyback) = self.call(election, begin, "").await? {
+            return Ok(match self.shown(election, seen, &piggyback) {
                 Some(now) => OrderOutcome::TokenChanged(now),
                 None => OrderOutcome::NoSuchElection,
             });
@@ -347,43 +347,43 @@ fn reconfiguration(voters: &Voters) -> Option<Finding> {
 fn snapshot_of(
     election: &ElectionName,
     seen: Sighting,
-    beside: &Beside,
+    piggyback: &CallPiggyback,
     orders: &Orders,
     forgotten: Token,
 ) -> Option<Snapshot> {
     let shown = seen.record.as_ref().map(|record| record.version.token).unwrap_or_default();
-    let latest = |term: fn(&Told) -> Option<&Term>| {
-        beside
-            .told
+    let latest = |term: fn(&Piggyback) -> Option<&Term>| {
+        piggyback
+            .by_voter
             .values()
             .filter_map(term)
             .max_by_key(|term| term.token)
             .filter(|term| term.token > shown.max(forgotten))
     };
-    let (proven, claimed) = (latest(|told| told.proven.as_ref()), latest(|told| told.claimed.as_ref()));
+    let (proven, claimed) = (latest(|reply| reply.proven.as_ref()), latest(|reply| reply.claimed.as_ref()));
     // A claim beside a grant that is proven is no news: it may come to nothing.
     if let Some(last) = proven.or(claimed.filter(|_| shown == Token::NONE)) {
         let token = proven.map(|term| term.token).unwrap_or_default();
         let completed_order =
-            beside.told.values().map(|told| told.answer.view.completed_order).max().unwrap_or_default();
+            piggyback.by_voter.values().map(|reply| reply.answer.view.completed_order).max().unwrap_or_default();
         let record = Record {
             version: Version { token, beat: 1 },
             holder: Some(Holder { id: last.id, label: last.label.clone(), data: String::new() }),
-            lease: beside.told.values().map(|told| told.answer.view.lease).max().unwrap_or_default(),
+            lease: piggyback.by_voter.values().map(|reply| reply.answer.view.lease).max().unwrap_or_default(),
             order_number: orders.order_number(),
             handover: orders.handover_after(completed_order, token),
             paused: orders.is_paused(token),
         };
-        let candidates = beside.waiting();
+        let candidates = piggyback.waiting();
         let basis = Basis::Record;
         return Some(Snapshot { election: election.clone(), age: None, held_for: None, candidates, record, basis });
     }
     // A voter that was taken in knows a term, and not always who has led in it.
-    let is_inherited = |told: &Told| {
-        let view = &told.answer.view;
+    let is_inherited = |reply: &Piggyback| {
+        let view = &reply.answer.view;
         view.term > shown.max(forgotten) && view.holder.is_none() && !view.is_forgotten()
     };
-    let lost = shown == Token::NONE && beside.told.values().any(is_inherited);
+    let lost = shown == Token::NONE && piggyback.by_voter.values().any(is_inherited);
     let basis = match seen.record {
         _ if lost => Basis::Remains,
         Some(_) => Basis::Record,
@@ -399,9 +399,9 @@ fn snapshot_of(
         paused: false,
     });
     let token = record.version.token;
-    let of_it = beside.told.values().filter(|told| told.answer.view.term == token);
-    let held_for = of_it.filter_map(|told| told.held_for).max().filter(|_| record.holder.is_some());
-    let mut candidates = beside.waiting();
+    let of_it = piggyback.by_voter.values().filter(|reply| reply.answer.view.term == token);
+    let held_for = of_it.filter_map(|reply| reply.held_for).max().filter(|_| record.holder.is_some());
+    let mut candidates = piggyback.waiting();
     candidates.retain(|waiting| !record.is_held_by(waiting.who.id));
     // Nobody is bound to the holder any more: its lease has run out.
     let age = if record.holder.is_some() && seen.age.is_none() { Some(record.lease) } else { seen.age };
@@ -469,7 +469,7 @@ mod tests {
     use super::*;
     use crate::{CandidateId, Label, Token};
 
-    fn told(term: u64, proven: Option<Term>, claimed: Option<Term>) -> Told {
+    fn reply(term: u64, proven: Option<Term>, claimed: Option<Term>) -> Piggyback {
         let view = primacy_core::quorum::VoterView {
             highest: Token::new(term).expect("small"),
             term: Token::new(term).expect("small"),
@@ -485,7 +485,7 @@ mod tests {
         };
         let answer = primacy_core::quorum::Answer { accepted: true, view };
         let standing = crate::store::Standing::default();
-        Told { answer, standing, waiting: Vec::new(), held_for: None, proven, claimed }
+        Piggyback { answer, standing, waiting: Vec::new(), held_for: None, proven, claimed }
     }
 
     /// Two voters answer: one has supported a later claim, and the other has restarted and cannot prove what it has seen.
@@ -499,13 +499,13 @@ mod tests {
             granted_unix_ms: 0,
             ended: None,
         };
-        let look = |all: Vec<Told>, shown: Option<Record>| {
+        let look = |all: Vec<Piggyback>, shown: Option<Record>| {
             let voters = (1..).map(primacy_core::quorum::VoterId::from_bits);
-            let beside = Beside { told: voters.zip(all).collect() };
+            let piggyback = CallPiggyback { by_voter: voters.zip(all).collect() };
             let remembered = shown.as_ref().map(|record| record.version.token).unwrap_or_default();
             let standing = crate::store::Standing::default();
             let seen = Sighting { remembered, age: None, holder_gone: false, standing, record: shown };
-            snapshot_of(&election, seen, &beside, &Orders::default(), Token::NONE)
+            snapshot_of(&election, seen, &piggyback, &Orders::default(), Token::NONE)
         };
         let words = |snapshot: Option<Snapshot>| {
             snapshot.map(|seen| {
@@ -513,22 +513,22 @@ mod tests {
                 (seen.record.version.token.get(), seen.record.holder.expect("just seen").label.to_string())
             })
         };
-        assert_eq!(words(look(vec![told(0, None, None), told(0, None, None)], None)), None, "nobody has ever led");
-        let later = told(6, Some(term(5, "old")), Some(term(6, "new")));
-        let restarted = told(5, None, Some(term(5, "old")));
+        assert_eq!(words(look(vec![reply(0, None, None), reply(0, None, None)], None)), None, "nobody has ever led");
+        let later = reply(6, Some(term(5, "old")), Some(term(6, "new")));
+        let restarted = reply(5, None, Some(term(5, "old")));
         assert_eq!(words(look(vec![later.clone(), restarted.clone()], None)), Some((5, "old".to_owned())));
         // New voters that have inherited a term, and not who has led in it.
-        let inherited = look(vec![told(5, None, None), told(5, None, None)], None).expect("it is shown");
+        let inherited = look(vec![reply(5, None, None), reply(5, None, None)], None).expect("it is shown");
         assert_eq!((inherited.basis, inherited.record.holder), (Basis::Remains, None));
-        let first = told(1, None, Some(term(1, "first")));
-        assert_eq!(words(look(vec![first, told(0, None, None)], None)), Some((0, "first".to_owned())));
+        let first = reply(1, None, Some(term(1, "first")));
+        assert_eq!(words(look(vec![first, reply(0, None, None)], None)), Some((0, "first".to_owned())));
         // What is proven by these voters is older than what one of them knows of.
         let version = Version { token: Token::new(4).expect("small"), beat: 7 };
         let record =
             Record { version, holder: None, lease: Duration::ZERO, order_number: 0, handover: None, paused: false };
         let shown = look(vec![later, restarted], Some(record.clone()));
         assert_eq!(words(shown), Some((5, "old".to_owned())));
-        let settled = look(vec![told(4, Some(term(4, "a")), None)], Some(record.clone())).expect("it is shown");
+        let settled = look(vec![reply(4, Some(term(4, "a")), None)], Some(record.clone())).expect("it is shown");
         assert_eq!(settled.record, record);
     }
 

@@ -11,7 +11,7 @@ use primacy_core::quorum::{
 use super::annals::Annals;
 use super::cluster::Cluster;
 use super::kept::Kept;
-use super::wire::{Malformed, Told};
+use super::wire::{Malformed, Piggyback};
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
 use crate::store::waiting::{self, WaiterInfo};
 use crate::store::{Holder, Term, nobody};
@@ -22,7 +22,7 @@ const LISTED_MOST: usize = 300;
 
 /// What is asked about an election, and what is to be told beside the answer.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct ElectionQuery {
     pub(super) query: Query<WaiterInfo>,
     /// Whether all who wait are to be told of.
     pub(super) lists: bool,
@@ -183,8 +183,8 @@ impl<A> Ballots<A> {
     }
 
     /// Answers a question, if it can be.
-    pub(super) fn answer(&mut self, question: Question, now: Instant) -> Result<Told, Refusal> {
-        let Question { query, lists, reason } = question;
+    pub(super) fn answer(&mut self, query: ElectionQuery, now: Instant) -> Result<Piggyback, Refusal> {
+        let ElectionQuery { query, lists, reason } = query;
         let (election, ask) = (query.election.clone(), query.ask.clone());
         let answered = self.host.answer(query, now)?;
         let state = self.host.election(&election);
@@ -198,7 +198,7 @@ impl<A> Ballots<A> {
         let waiting = state.filter(|_| lists).into_iter().flat_map(|state| {
             waiting::list(&state.waiting, state.present_holder(now), now).take(LISTED_MOST).collect::<Vec<_>>()
         });
-        Ok(Told {
+        Ok(Piggyback {
             answer: answered.answer,
             standing: answered.standing,
             waiting: waiting.collect(),

@@ -16,7 +16,7 @@ pub(super) use super::connection::VoterEvent;
 use super::connection::{ConnectionHandle, ConnectionSettings, ConnectionState, Transport};
 use super::endpoints::{VoterEndpoints, cluster_of};
 use super::tls::Tls;
-use super::wire::{Asked, Body, Malformed, Question, Told};
+use super::wire::{Body, ElectionRequest, Malformed, Piggyback, RequestBody};
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
 use crate::{Instant, clock};
@@ -353,17 +353,17 @@ fn trouble(connection: &ConnectionHandle) -> String {
     format!("{} ({why})", connection.peer)
 }
 
-/// What was told beside the answers to one call.
+/// The data piggybacked on the voters' answers to one call.
 #[derive(Default)]
-pub(super) struct Beside {
-    pub(super) told: BTreeMap<VoterId, Told>,
+pub(super) struct CallPiggyback {
+    pub(super) by_voter: BTreeMap<VoterId, Piggyback>,
 }
 
-impl Beside {
+impl CallPiggyback {
     /// Who waits, as all voters tell together: each as lately as anybody has heard of it.
     pub(super) fn waiting(&self) -> Vec<Waiting> {
         let mut all: Vec<Waiting> = Vec::new();
-        for waiting in self.told.values().flat_map(|told| &told.waiting) {
+        for waiting in self.by_voter.values().flat_map(|reply| &reply.waiting) {
             match all.iter_mut().find(|known| known.who.id == waiting.who.id) {
                 Some(known) if waiting.age < known.age => *known = waiting.clone(),
                 Some(_) => {}
@@ -380,9 +380,9 @@ pub(super) async fn carry_out(
     pool: &mut Pool,
     calls: &mut QuorumCalls,
     begin: impl FnOnce(&mut QuorumClient, &mut Vec<Output>),
-    dress: impl Fn(Asked) -> Question,
-) -> (Result<Reply, CallError>, Beside) {
-    let mut beside = Beside::default();
+    dress: impl Fn(RequestBody) -> ElectionRequest,
+) -> (Result<Reply, CallError>, CallPiggyback) {
+    let mut piggyback = CallPiggyback::default();
     let mut out = Vec::new();
     pool.denied = None;
     pool.catch_up();
@@ -390,20 +390,20 @@ pub(super) async fn carry_out(
     calls.moved(pool.cluster.voter_set(), clock::now(), &mut out);
     // What came too late for the last call may still be worth something: a voter that has to catch up.
     while let Some(heard) = pool.heard_already() {
-        tell(pool, calls, heard, &mut beside, &mut out);
+        tell(pool, calls, heard, &mut piggyback, &mut out);
         send(pool, &mut out, &dress);
     }
-    beside.told.clear();
+    piggyback.by_voter.clear();
     calls.begin(begin, clock::now(), &mut out);
     loop {
         if let Some(result) = send(pool, &mut out, &dress) {
-            return (result, beside);
+            return (result, piggyback);
         }
         let now = clock::now();
         let due = calls.due(now).unwrap_or(Instant::FAR);
         // Who would only make an answer surer is not waited for as if it were needed, and who is late is asked again.
         match tokio::time::timeout(due.since(now), pool.heard()).await {
-            Ok(heard) => tell(pool, calls, heard, &mut beside, &mut out),
+            Ok(heard) => tell(pool, calls, heard, &mut piggyback, &mut out),
             Err(_) => calls.act(clock::now(), &mut out),
         }
     }
@@ -413,15 +413,15 @@ pub(super) async fn carry_out(
 fn send(
     pool: &mut Pool,
     out: &mut Vec<Output>,
-    dress: &impl Fn(Asked) -> Question,
+    dress: &impl Fn(RequestBody) -> ElectionRequest,
 ) -> Option<Result<Reply, CallError>> {
     let mut done = None;
     for output in out.drain(..) {
         match output {
             Output::Send { to, round, ask } => {
-                let asked = <Asked as From<&Ask>>::from(&ask);
+                let body = <RequestBody as From<&Ask>>::from(&ask);
                 let voters = pool.cluster.number();
-                pool.ask(to, round.0, Body::Ask(Question { voters, ..dress(asked) }));
+                pool.ask(to, round.0, Body::Ask(ElectionRequest { voters, ..dress(body) }));
             }
             Output::Done(result) => done = Some(result),
         }
@@ -429,23 +429,23 @@ fn send(
     done
 }
 
-fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, beside: &mut Beside, out: &mut Vec<Output>) {
+fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, piggyback: &mut CallPiggyback, out: &mut Vec<Output>) {
     let now = clock::now();
     if pool.cluster.number() > calls.client().voter_set().number() {
-        // What was told beside answers of other voters is told again.
-        beside.told.clear();
+        // What was piggybacked on answers of other voters is told again.
+        piggyback.by_voter.clear();
         return calls.moved(pool.cluster.voter_set(), now, out);
     }
     match heard {
         VoterEvent::Answer(_, TOLD.., _) | VoterEvent::Lost(_, TOLD..) => {}
         VoterEvent::Answer(voter, tag, body) => match answer(&body) {
             Ok(None) => calls.unheard(voter, Round(tag), now, out),
-            Ok(Some(told)) => {
+            Ok(Some(reply)) => {
                 let counts = Round(tag) == calls.client().round();
-                calls.answered(voter, Round(tag), told.answer.clone(), now, out);
+                calls.answered(voter, Round(tag), reply.answer.clone(), now, out);
                 // A late answer may be about an earlier call, and at an operator's about another election.
                 if counts {
-                    beside.told.insert(voter, told);
+                    piggyback.by_voter.insert(voter, reply);
                 }
             }
             Err(error) => {
@@ -460,7 +460,7 @@ fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, beside: &mut Be
 
 /// What a voter has answered; nothing, if it does not vote yet, or not with those it was asked as one of: the asker may
 /// know sooner or later than it.
-fn answer(body: &Body) -> Result<Option<Told>, Malformed> {
+fn answer(body: &Body) -> Result<Option<Piggyback>, Malformed> {
     match body {
         Body::Answer(reply) => reply.try_into().map(Some),
         Body::Refused(refused) => {

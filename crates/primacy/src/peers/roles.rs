@@ -131,8 +131,8 @@ pub(super) fn of_user(user: u32, own: u32) -> Role {
 /// The least role that each frame takes which asks a voter for something, and what it asks for.
 pub(super) const fn right(work: &Work) -> (Role, &'static str) {
     match work {
-        Work::Ask { question, .. } => match question.query.ask.least_role() {
-            Role::Observer if question.query.announce.is_some() => (Role::Candidate, "to wait for a lease"),
+        Work::Ask { query, .. } => match query.query.ask.least_role() {
+            Role::Observer if query.query.announce.is_some() => (Role::Candidate, "to wait for a lease"),
             Role::Observer => (Role::Observer, "a look"),
             Role::Candidate => (Role::Candidate, "to campaign"),
             least => (least, "an order"),

@@ -16,7 +16,7 @@ use super::errors::{failure, no_registers};
 use super::latency::PeersLatencyProbe;
 use super::pool::{Pool, VoterEvent, carry_out};
 use super::tls::{Identity, Revocations, Tls};
-use super::wire::{self, Asked, Body, Question, Waits};
+use super::wire::{self, Body, ElectionRequest, RequestBody, Waits};
 use crate::store::hint_task::HintTask;
 use crate::store::{
     Admin, Announcement, BoxFuture, Hints, Holder, LatencyProbe, Registry, Reply, Request, Session, Store, StoreError,
@@ -227,10 +227,10 @@ impl PeersSession {
             Request::Release { reason, .. } => reason.word(),
             _ => "",
         };
-        let dress = |asked: Asked| Question {
+        let dress = |body: RequestBody| ElectionRequest {
             voters: 0,
             election: self.election.as_str().to_owned(),
-            asked: Some(asked),
+            body: Some(body),
             waits: waits.clone(),
             asker: wire::candidate_bytes(self.me.id),
             lists: false,
@@ -241,9 +241,9 @@ impl PeersSession {
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
         let begin = |client: &mut QuorumClient, out: &mut Vec<_>| client.begin(request, out);
-        let (result, beside) = carry_out(&mut self.pool, &mut seat.calls, begin, dress).await;
+        let (result, piggyback) = carry_out(&mut self.pool, &mut seat.calls, begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.
-        let standing = beside.told.values().map(|told| told.standing).max_by_key(|standing| standing.others);
+        let standing = piggyback.by_voter.values().map(|reply| reply.standing).max_by_key(|standing| standing.others);
         let standing = standing.unwrap_or_default();
         match result {
             Ok(Reply::Seen(seen)) => Ok(Reply::Seen(crate::store::Sighting { standing, ..seen })),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy_core::quorum::{Configuration as _, VoterId, VoterView};
 
 use super::pool::Pool;
-use super::wire::{Asked, Body, Question, Told};
+use super::wire::{Body, ElectionRequest, Piggyback, RequestBody};
 use crate::store::{Finding, LeaderSupport, Severity, StoreError, VoterSupport};
 use crate::{CandidateId, ElectionName, Token};
 
@@ -25,11 +25,11 @@ pub(super) async fn ask(
     election: &ElectionName,
     (token, leader): (Token, CandidateId),
 ) -> Result<LeaderSupport, StoreError> {
-    let question = Question::of_no_candidate(election, Asked::Read(true));
+    let request = ElectionRequest::of_no_candidate(election, RequestBody::Read(true));
     let mut answers = BTreeMap::new();
     for _ in 0..ATTEMPTS {
         let number = pool.cluster.number();
-        answers = pool.poll(&Body::Ask(Question { voters: number, ..question.clone() })).await?;
+        answers = pool.poll(&Body::Ask(ElectionRequest { voters: number, ..request.clone() })).await?;
         // The answers of other voters than those who vote by now tell nothing.
         if pool.cluster.number() == number {
             break;
@@ -55,8 +55,8 @@ pub(super) async fn ask(
 /// What a voter has, or why it does not tell.
 fn view(body: &Body) -> Result<VoterView, String> {
     match body {
-        Body::Answer(reply) => Told::try_from(reply)
-            .map(|told| told.answer.view)
+        Body::Answer(reply) => Piggyback::try_from(reply)
+            .map(|reply| reply.answer.view)
             .map_err(|error| format!("its answer cannot be used: {error}")),
         Body::Refused(refused) => Err(primacy_core::ids::escape(&refused.why).chars().take(WORDS_SHOWN).collect()),
         Body::Moved(_) => Err("it has not learned yet who votes by now".to_owned()),

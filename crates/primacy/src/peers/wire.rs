@@ -52,7 +52,7 @@ pub(super) enum Body {
     #[prost(message, tag = "4")]
     Refused(Refused),
     #[prost(message, tag = "5")]
-    Ask(Question),
+    Ask(ElectionRequest),
     #[prost(message, tag = "6")]
     Answer(Reply),
     /// From now on hints of this election are wanted. Answered by a hint.
@@ -203,11 +203,11 @@ pub(super) struct Refused {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Question {
+pub(super) struct ElectionRequest {
     #[prost(string, tag = "1")]
     pub(super) election: String,
-    #[prost(oneof = "Asked", tags = "2, 3, 4, 5, 6, 12, 13")]
-    pub(super) asked: Option<Asked>,
+    #[prost(oneof = "RequestBody", tags = "2, 3, 4, 5, 6, 12, 13")]
+    pub(super) body: Option<RequestBody>,
     /// Who asks, if it waits for the lease.
     #[prost(message, optional, tag = "7")]
     pub(super) waits: Option<Waits>,
@@ -225,13 +225,13 @@ pub(super) struct Question {
     pub(super) voters: u64,
 }
 
-impl Question {
+impl ElectionRequest {
     /// From somebody who is no candidate. The number of the voters is set when it is sent.
-    pub(super) fn of_no_candidate(election: &ElectionName, asked: Asked) -> Self {
+    pub(super) fn of_no_candidate(election: &ElectionName, body: RequestBody) -> Self {
         Self {
             voters: 0,
             election: election.as_str().to_owned(),
-            asked: Some(asked),
+            body: Some(body),
             waits: None,
             asker: candidate_bytes(CandidateId::from_bits(0)),
             lists: false,
@@ -241,7 +241,7 @@ impl Question {
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Asked {
+pub(super) enum RequestBody {
     #[prost(bool, tag = "2")]
     Read(bool),
     #[prost(message, tag = "3")]
@@ -454,9 +454,9 @@ pub(super) struct Leave {
 #[error("a frame holds what no peer sends: {0}")]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// What is told beside a voter's answer.
+/// A voter's answer, with what is piggybacked on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Piggyback {
     pub(super) answer: Answer,
     pub(super) standing: Standing,
     pub(super) waiting: Vec<Waiting>,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use primacy_core::quorum::{ConfigEvidence, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::ballot::Question;
+use super::ballot::ElectionQuery;
 use super::cluster::Cluster;
 use super::wire::{Body, Page};
 use crate::{CandidateId, ElectionName};
@@ -69,7 +69,7 @@ impl Out {
 pub(super) enum Work {
     Ask {
         number: u64,
-        question: Box<Question>,
+        query: Box<ElectionQuery>,
         out: Out,
     },
     Watch {

@@ -26,7 +26,7 @@ use super::super::connection::{EstablishedConnection, Transport, connect, dial, 
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Identity, Tls};
 use super::super::wire::{
-    self, Asked, Body, ConfigRequestFrame, Frame, Hello, Leave, Question, Recall, VERSION, Waits, Welcome,
+    self, Body, ConfigRequestFrame, ElectionRequest, Frame, Hello, Leave, Recall, RequestBody, VERSION, Waits, Welcome,
 };
 use super::super::work::Out;
 use super::super::{certs, wire::Refused};
@@ -60,12 +60,12 @@ fn holder() -> Holder {
 fn ask(ask: &Ask, waits: bool) -> Body {
     let waits =
         waits.then(|| Waits { who: Some((&holder()).into()), note: String::new(), age_ns: 0, rank: Vec::new() });
-    Body::Ask(Question {
+    Body::Ask(ElectionRequest {
         election: "matrix".to_owned(),
-        asked: Some(Asked::from(ask)),
+        body: Some(RequestBody::from(ask)),
         waits,
         asker: wire::candidate_bytes(holder().id),
-        ..Question::default()
+        ..ElectionRequest::default()
     })
 }
 
@@ -149,8 +149,8 @@ fn known_frames() -> Vec<Body> {
     for body in fields().filter_map(|bytes| Frame::decode(&*bytes).ok()?.body) {
         let kinds: Vec<Body> = match body {
             Body::Ask(_) => {
-                let questions = fields().filter_map(|bytes| Question::decode(&*bytes).ok());
-                questions.filter(|question| question.asked.is_some()).map(Body::Ask).collect()
+                let questions = fields().filter_map(|bytes| ElectionRequest::decode(&*bytes).ok());
+                questions.filter(|question| question.body.is_some()).map(Body::Ask).collect()
             }
             Body::ConfigRequest(_) => {
                 let questions = fields().filter_map(|bytes| ConfigRequestFrame::decode(&*bytes).ok());
@@ -183,7 +183,7 @@ fn fields() -> impl Iterator<Item = Vec<u8>> {
 fn is_like(one: &Body, other: &Body) -> bool {
     match (one, other) {
         (Body::Ask(one), Body::Ask(other)) => {
-            one.asked.as_ref().map(discriminant) == other.asked.as_ref().map(discriminant)
+            one.body.as_ref().map(discriminant) == other.body.as_ref().map(discriminant)
         }
         (Body::ConfigRequest(one), Body::ConfigRequest(other)) => one.is_like(other),
         _ => discriminant(one) == discriminant(other),

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::super::address::PeerAddress;
-use super::super::ballot::Question;
+use super::super::ballot::ElectionQuery;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
@@ -332,7 +332,7 @@ impl Door {
         }
         let out = out.clone();
         Ok(Some(match body {
-            Body::Ask(asked) => Work::Ask { number, question: Box::new(question(asked)?), out },
+            Body::Ask(request) => Work::Ask { number, query: Box::new(query(request)?), out },
             Body::Watch(election) => Work::Watch { election: wire::election(&election)?, out },
             Body::Leave(leave) => {
                 let (election, id) = (wire::election(&leave.election)?, wire::candidate(&leave.id)?);
@@ -403,21 +403,21 @@ impl Door {
     }
 }
 
-fn question(asked: wire::Question) -> Result<Question, Malformed> {
-    let announce = asked.waits.as_ref().map(|waits| {
+fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, Malformed> {
+    let announce = request.waits.as_ref().map(|waits| {
         let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
         let note = waits.note.chars().take(256).collect();
         let notice = WaiterInfo { who: who.try_into()?, note };
         Ok((notice.who.id, wire::rank(&waits.rank)?, notice))
     });
     let query = Query {
-        number: asked.voters,
-        election: wire::election(&asked.election)?,
-        ask: asked.asked.as_ref().ok_or(Malformed("a question that asks nothing"))?.try_into()?,
-        asker: wire::candidate(&asked.asker)?,
+        number: request.voters,
+        election: wire::election(&request.election)?,
+        ask: request.body.as_ref().ok_or(Malformed("a question that asks nothing"))?.try_into()?,
+        asker: wire::candidate(&request.asker)?,
         announce: announce.transpose()?,
     };
-    Ok(Question { query, lists: asked.lists, reason: asked.reason.chars().take(64).collect() })
+    Ok(ElectionQuery { query, lists: request.lists, reason: request.reason.chars().take(64).collect() })
 }
 
 /// A name that somebody gives itself, as people can be told of it.

@@ -181,8 +181,8 @@ impl Tally {
 
     pub(super) fn take(&mut self, work: Work, now: Instant) {
         match work {
-            Work::Ask { number, question, out } => {
-                let answer = match self.ballots.answer(*question, now) {
+            Work::Ask { number, query, out } => {
+                let answer = match self.ballots.answer(*query, now) {
                     Ok(told) => {
                         let Answer { accepted, view } = &told.answer;
                         debug!(accepted, term = %view.term, "answered");

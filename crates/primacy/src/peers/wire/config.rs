@@ -58,7 +58,7 @@ pub(in super::super) struct ConfigRequestFrame {
     #[prost(message, optional, tag = "2")]
     ballot: Option<BallotKept>,
     #[prost(oneof = "ConfigRequestBody", tags = "3, 4, 5, 6, 7")]
-    asked: Option<ConfigRequestBody>,
+    body: Option<ConfigRequestBody>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -79,7 +79,7 @@ enum ConfigRequestBody {
 #[derive(Clone, PartialEq, Message)]
 pub(in super::super) struct ConfigReplyFrame {
     #[prost(oneof = "ConfigReplyBody", tags = "1, 2, 3, 4, 5")]
-    said: Option<ConfigReplyBody>,
+    body: Option<ConfigReplyBody>,
 }
 
 /// The tag 6 is not to be used: of an earlier version it said that a voter cannot take over yet what others have promised.
@@ -215,7 +215,7 @@ impl ConfigRequestFrame {
     /// As many questions as its content needs.
     pub(in super::super) fn of(ask: &ConfigRequest<Known>) -> Vec<Self> {
         let one =
-            |number, ballot: Option<Ballot>, asked| Self { number, ballot: ballot.map(Into::into), asked: Some(asked) };
+            |number, ballot: Option<Ballot>, body| Self { number, ballot: ballot.map(Into::into), body: Some(body) };
         match ask {
             ConfigRequest::Prepare { number, ballot } => {
                 vec![one(*number, Some(*ballot), ConfigRequestBody::Prepare(true))]
@@ -241,14 +241,14 @@ impl ConfigRequestFrame {
 
     /// What a voter has promised in the elections after this one.
     pub(in super::super) fn report(number: u64, after: &str) -> Self {
-        Self { number, ballot: None, asked: Some(ConfigRequestBody::Report(after.to_owned())) }
+        Self { number, ballot: None, body: Some(ConfigRequestBody::Report(after.to_owned())) }
     }
 
     pub(in super::super) fn checked(self) -> Result<Page, Malformed> {
         let number = self.number;
         let ballot = || self.ballot.map(Ballot::from).ok_or(Malformed("no attempt"));
         let mut from = None;
-        let ask = match self.asked.ok_or(Malformed("a question that asks nothing"))? {
+        let ask = match self.body.ok_or(Malformed("a question that asks nothing"))? {
             ConfigRequestBody::Prepare(_) => ConfigRequest::Prepare { number, ballot: ballot()? },
             ConfigRequestBody::Take(proposal) => {
                 ConfigRequest::Take { number, ballot: ballot()?, proposal: proposal.try_into()? }
@@ -267,7 +267,7 @@ impl ConfigRequestFrame {
 impl ConfigReplyFrame {
     /// Of a report: what comes after this election.
     pub(in super::super) fn of(answer: &ConfigReply<Known>, after: Option<&ElectionName>) -> Self {
-        let said = match answer {
+        let body = match answer {
             ConfigReply::Done => ConfigReplyBody::Done(true),
             ConfigReply::Prepared(taken) => ConfigReplyBody::Prepared(TakenKept::of(taken.as_ref())),
             ConfigReply::Outbid(ballot) => ConfigReplyBody::Outbid((*ballot).into()),
@@ -285,13 +285,13 @@ impl ConfigReplyFrame {
                 })
             }
         };
-        Self { said: Some(said) }
+        Self { body: Some(body) }
     }
 
     /// What it says, and of a report whether there is more.
     pub(in super::super) fn checked(self) -> Result<(ConfigReply<Known>, bool), Malformed> {
         let mut is_more = false;
-        let answer = match self.said.ok_or(Malformed("an answer that says nothing"))? {
+        let answer = match self.body.ok_or(Malformed("an answer that says nothing"))? {
             ConfigReplyBody::Done(_) => ConfigReply::Done,
             ConfigReplyBody::Prepared(taken) => ConfigReply::Prepared(taken.checked()?),
             ConfigReplyBody::Outbid(ballot) => ConfigReply::Outbid(ballot.into()),
@@ -315,12 +315,12 @@ impl ConfigReplyFrame {
 impl ConfigRequestFrame {
     /// Whether it asks something.
     pub(in super::super) const fn asks(&self) -> bool {
-        self.asked.is_some()
+        self.body.is_some()
     }
 
     /// Whether both ask for the same kind of thing.
     pub(in super::super) fn is_like(&self, other: &Self) -> bool {
-        let kind = |question: &Self| question.asked.as_ref().map(std::mem::discriminant);
+        let kind = |question: &Self| question.body.as_ref().map(std::mem::discriminant);
         kind(self) == kind(other)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use primacy_core::lease::{HandoverRequest, Holder};
 use primacy_core::quorum::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, Role, VoterId, VoterView};
 
-use super::{Asked, Change, Claim, Malformed, Order, OrdersKept, Person, Reply, TermKept, Told, Waits};
+use super::{Change, Claim, Malformed, Order, OrdersKept, Person, Piggyback, Reply, RequestBody, TermKept, Waits};
 use crate::select::Rank;
 use crate::store::waiting::shown_rank;
 use crate::store::{Standing, Term, Waiting};
@@ -137,7 +137,7 @@ impl TryFrom<&OrdersKept> for Orders {
     }
 }
 
-impl From<&Ask> for Asked {
+impl From<&Ask> for RequestBody {
     fn from(ask: &Ask) -> Self {
         match ask {
             Ask::Read => Self::Read(true),
@@ -179,13 +179,13 @@ impl From<&Ask> for Asked {
     }
 }
 
-impl TryFrom<&Asked> for Ask {
+impl TryFrom<&RequestBody> for Ask {
     type Error = Malformed;
 
-    fn try_from(asked: &Asked) -> Result<Self, Malformed> {
-        Ok(match asked {
-            Asked::Read(_) => Self::Read,
-            Asked::Claim(claim) => Self::Claim {
+    fn try_from(body: &RequestBody) -> Result<Self, Malformed> {
+        Ok(match body {
+            RequestBody::Read(_) => Self::Read,
+            RequestBody::Claim(claim) => Self::Claim {
                 term: token(claim.term)?,
                 holder: holder(claim.holder.as_ref())?,
                 lease: lease(claim.lease_ns)?,
@@ -193,27 +193,27 @@ impl TryFrom<&Asked> for Ask {
                 granted: (claim.granted_beat > 0)
                     .then_some(GrantProgress { beat: claim.granted_beat, completed_order: claim.completed_order }),
             },
-            Asked::Renew(change) => Self::Renew {
+            RequestBody::Renew(change) => Self::Renew {
                 term: token(change.term)?,
                 id: candidate(&change.id)?,
                 beat: change.beat,
                 lease: lease(change.lease_ns)?,
                 completed_order: change.completed_order,
             },
-            Asked::Withdraw(change) => {
+            RequestBody::Withdraw(change) => {
                 Self::Withdraw { term: token(change.term)?, id: candidate(&change.id)?, beat: change.beat }
             }
-            Asked::Release(change) => Self::Release {
+            RequestBody::Release(change) => Self::Release {
                 term: token(change.term)?,
                 id: candidate(&change.id)?,
                 beat: change.beat,
                 completed_order: change.completed_order,
             },
-            Asked::Order(order) => Self::Order {
+            RequestBody::Order(order) => Self::Order {
                 orders: order.orders.as_ref().ok_or(Malformed("no orders"))?.try_into()?,
                 token: order.token.map(token).transpose()?,
             },
-            Asked::Forget(term) => Self::Forget { term: token(*term)? },
+            RequestBody::Forget(term) => Self::Forget { term: token(*term)? },
         })
     }
 }
@@ -233,9 +233,9 @@ pub(in super::super) fn rank(bytes: &[u8]) -> Result<Rank, Malformed> {
     if bytes.is_empty() { Ok(Rank::default()) } else { Rank::from_bytes(bytes).map_err(|_| Malformed("a rank")) }
 }
 
-impl From<&Told> for Reply {
-    fn from(told: &Told) -> Self {
-        let Told { answer: Answer { accepted, view }, standing, waiting, held_for, proven, claimed } = told;
+impl From<&Piggyback> for Reply {
+    fn from(piggyback: &Piggyback) -> Self {
+        let Piggyback { answer: Answer { accepted, view }, standing, waiting, held_for, proven, claimed } = piggyback;
         let waiting = waiting.iter().map(|one| Waits {
             who: Some((&one.who).into()),
             note: one.note.clone(),
@@ -265,7 +265,7 @@ impl From<&Told> for Reply {
     }
 }
 
-impl TryFrom<&Reply> for Told {
+impl TryFrom<&Reply> for Piggyback {
     type Error = Malformed;
 
     fn try_from(reply: &Reply) -> Result<Self, Malformed> {
@@ -329,7 +329,7 @@ impl TryFrom<&TermKept> for Term {
 mod tests {
     use prost::Message as _;
 
-    use super::super::{Body, Frame, Question};
+    use super::super::{Body, ElectionRequest, Frame};
     use super::*;
 
     fn holder() -> Holder {
@@ -367,13 +367,13 @@ mod tests {
         all
     }
 
-    fn question(ask: &Ask) -> Question {
+    fn request(ask: &Ask) -> ElectionRequest {
         let rank = rank_bytes(Rank::new(&[-3, 7]).expect("few"));
         let waits = Waits { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1, rank };
-        Question {
+        ElectionRequest {
             voters: 3,
             election: "e".into(),
-            asked: Some(ask.into()),
+            body: Some(ask.into()),
             waits: Some(waits),
             asker: candidate_bytes(holder().id),
             lists: true,
@@ -384,11 +384,11 @@ mod tests {
     #[test]
     fn what_is_asked_arrives_as_it_was_asked() {
         for ask in asks() {
-            let frame = Frame { number: 3, body: Some(Body::Ask(question(&ask))) };
+            let frame = Frame { number: 3, body: Some(Body::Ask(request(&ask))) };
             let Ok(Frame { body: Some(Body::Ask(read)), .. }) = Frame::decode(&*frame.encode_to_vec()) else {
                 panic!("{ask:?}")
             };
-            assert_eq!(Ask::try_from(&read.asked.expect("there is one")), Ok(ask));
+            assert_eq!(Ask::try_from(&read.body.expect("there is one")), Ok(ask));
             assert_eq!(read.waits.expect("there is one").who.as_ref().map(TryInto::try_into), Some(Ok(holder())));
         }
     }
@@ -405,7 +405,7 @@ mod tests {
                 rank: Rank::new(&[bound.map_or(0, |_| 4), -9]).ok(),
                 age: Some(Duration::from_nanos(1)),
             });
-            let told = Told {
+            let piggyback = Piggyback {
                 waiting: waiting.collect(),
                 standing: Standing { ahead: 1, others: u32::MAX },
                 held_for: bound,
@@ -428,16 +428,16 @@ mod tests {
                     },
                 },
             };
-            assert_eq!(Told::try_from(&Reply::from(&told)), Ok(told));
+            assert_eq!(Piggyback::try_from(&Reply::from(&piggyback)), Ok(piggyback));
         }
     }
 
     #[test]
     fn what_no_voter_could_keep_is_refused() {
         let claim = |change: fn(&mut Claim)| {
-            let Asked::Claim(mut claim) = Asked::from(&asks()[1]) else { panic!("a claim") };
+            let RequestBody::Claim(mut claim) = RequestBody::from(&asks()[1]) else { panic!("a claim") };
             change(&mut claim);
-            Ask::try_from(&Asked::Claim(claim))
+            Ask::try_from(&RequestBody::Claim(claim))
         };
         assert!(claim(|_| ()).is_ok());
         assert!(claim(|claim| claim.term = u64::MAX).is_err(), "a term that fits no column");

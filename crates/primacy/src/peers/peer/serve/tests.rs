@@ -19,7 +19,7 @@ use super::super::super::cluster::Roster;
 use super::super::super::kept::Kept;
 use super::super::super::kept::tests::kept;
 use super::super::super::wire::{
-    ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Probed, Recall, Reply, Terms, Told, Waits,
+    ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Piggyback, Probed, Recall, Reply, Terms, Waits,
 };
 use super::super::tally::Tally;
 use super::*;
@@ -116,7 +116,7 @@ impl Draw {
         cluster
     }
 
-    fn answer(&mut self) -> Told {
+    fn answer(&mut self) -> Piggyback {
         let (_, durable) = self.durable();
         let view = VoterView {
             highest: self.token(),
@@ -137,7 +137,7 @@ impl Draw {
             rank: Rank::new(&[3, -9]).ok(),
             age: Some(draw.span()),
         };
-        Told {
+        Piggyback {
             answer: Answer { accepted: self.often(), view },
             standing: Standing { ahead: 1, others: u32::MAX },
             waiting: (0..self.below(3)).map(|_| waiting(self)).collect(),
@@ -207,10 +207,10 @@ impl Draw {
                 is_passing: self.often(),
                 is_denied: self.often(),
             }),
-            3 | 4 => Body::Ask(wire::Question {
+            3 | 4 => Body::Ask(wire::ElectionRequest {
                 voters: if self.often() { 0 } else { self.number() },
                 election: self.election().as_str().to_owned(),
-                asked: Some((&self.ask()).into()),
+                body: Some((&self.ask()).into()),
                 waits: self.often().then(|| Waits {
                     who: Some((&self.holder()).into()),
                     note: "é".repeat(self.below(400)),
@@ -416,8 +416,8 @@ fn is_used_by_clients(body: Body, client: &mut QuorumClient, own: &Cluster, draw
             true
         }
         Body::Answer(reply) => {
-            let Ok(told) = Told::try_from(&reply) else { return false };
-            assert_eq!(Told::try_from(&Reply::from(&told)), Ok(told.clone()), "it can be told again");
+            let Ok(told) = Piggyback::try_from(&reply) else { return false };
+            assert_eq!(Piggyback::try_from(&Reply::from(&told)), Ok(told.clone()), "it can be told again");
             let mut out = Vec::new();
             client.answered(from, client.round(), told.answer, &mut out);
             if draw.below(8) == 0 {

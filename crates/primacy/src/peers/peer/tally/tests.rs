@@ -6,7 +6,7 @@ use primacy_core::quorum::{Ask, GrantProgress, OrderNumbers, Query, UNCLAIMED_MA
 
 use super::super::watchers;
 use super::*;
-use crate::peers::ballot::Question;
+use crate::peers::ballot::ElectionQuery;
 use crate::peers::cluster::{Cluster, Roster};
 use crate::peers::work::{ANSWERS_MOST, Answers};
 use crate::select::Rank;
@@ -62,7 +62,7 @@ impl Subject {
         }
         self.writes();
         match self.answers.inbox.try_recv().expect("it answers").1 {
-            Body::Answer(reply) => Some(wire::Told::try_from(&reply).expect("an answer").answer),
+            Body::Answer(reply) => Some(wire::Piggyback::try_from(&reply).expect("an answer").answer),
             Body::Refused(refused) => {
                 assert!(refused.is_passing);
                 None
@@ -76,8 +76,8 @@ impl Subject {
         let asker = CandidateId::from_bits(candidate);
         let announce = waits.then_some((asker, Rank::LAST, notice));
         let query = Query { number: 0, election, ask, asker, announce };
-        let question = Question { query, lists: false, reason: String::new() };
-        Work::Ask { number: 7, question: Box::new(question), out: self.out.clone() }
+        let query = ElectionQuery { query, lists: false, reason: String::new() };
+        Work::Ask { number: 7, query: Box::new(query), out: self.out.clone() }
     }
 
     /// Does this at that time, and reads the answers.
@@ -136,15 +136,15 @@ fn a_voter_whose_machine_slept_or_whose_clock_failed_is_bound_as_after_a_restart
 fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() {
     let mut voter = Subject::new();
     let told = |voter: &mut Subject, ask: Ask, now: u64| {
-        let Work::Ask { number, mut question, out } = voter.question(name("jobs"), 9, ask, false) else {
+        let Work::Ask { number, mut query, out } = voter.question(name("jobs"), 9, ask, false) else {
             panic!("a question")
         };
-        question.lists = true;
-        let answers = voter.takes(Work::Ask { number, question, out }, at(now));
+        query.lists = true;
+        let answers = voter.takes(Work::Ask { number, query, out }, at(now));
         let Some(Body::Answer(reply)) = answers.into_iter().find(|body| matches!(body, Body::Answer(_))) else {
             panic!("an answer")
         };
-        let told = wire::Told::try_from(&reply).expect("an answer");
+        let told = wire::Piggyback::try_from(&reply).expect("an answer");
         let token = |term: Option<crate::store::Term>| term.map(|term| term.token.get());
         (token(told.proven), token(told.claimed))
     };
