@@ -10,7 +10,7 @@ use prost::Message;
 use tracing::warn;
 
 use super::disk;
-use super::wire::{self, TermKept};
+use super::wire::{self, TermEntry};
 use crate::store::Term;
 use crate::store::history::TermHistory;
 use crate::{ElectionName, Token};
@@ -21,7 +21,7 @@ struct Entry {
     #[prost(string, tag = "1")]
     election: String,
     #[prost(message, optional, tag = "2")]
-    term: Option<TermKept>,
+    term: Option<TermEntry>,
     /// A term that was never granted.
     #[prost(uint64, tag = "3")]
     struck: u64,

@@ -10,7 +10,7 @@ use primacy_core::quorum::{
 
 use super::annals::Annals;
 use super::cluster::Cluster;
-use super::kept::Kept;
+use super::file_data::VoterFileData;
 use super::wire::{Malformed, Piggyback};
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
 use crate::store::waiting::{self, WaiterInfo};
@@ -108,8 +108,13 @@ impl<A> Ballots<A> {
     ///
     /// # Errors
     /// If what it has kept of the voters cannot be read.
-    pub(super) fn restarted(kept: Kept, folder: &Path, drift_ppm: u32, now: Instant) -> Result<Self, Malformed> {
-        let (voter, generation, state) = (kept.voter(), kept.generation, kept.into_state()?);
+    pub(super) fn restarted(
+        data: VoterFileData,
+        folder: &Path,
+        drift_ppm: u32,
+        now: Instant,
+    ) -> Result<Self, Malformed> {
+        let (voter, generation, state) = (data.voter(), data.generation, data.into_state()?);
         let (annals, past) = Annals::open(folder);
         let of_it = |(name, past): (ElectionName, TermHistory)| {
             state.elections.contains_key(&name).then_some((name, History { past, since: None }))
@@ -151,20 +156,20 @@ impl<A> Ballots<A> {
     }
 
     /// What must be on disk before anything leaves, if that is not so already.
-    pub(super) fn begin_write(&mut self) -> Option<Kept> {
+    pub(super) fn begin_write(&mut self) -> Option<VoterFileData> {
         let state = self.host.begin_write()?;
         Some(self.numbered(state))
     }
 
     /// All that must be on disk, to be written once more.
-    pub(super) fn rewrite(&mut self) -> Kept {
+    pub(super) fn rewrite(&mut self) -> VoterFileData {
         let state = self.host.rewrite();
         self.numbered(state)
     }
 
-    fn numbered(&mut self, state: DurableState<Cluster>) -> Kept {
+    fn numbered(&mut self, state: DurableState<Cluster>) -> VoterFileData {
         self.generation += 1;
-        Kept::with(self.voter, self.generation, state)
+        VoterFileData::with(self.voter, self.generation, state)
     }
 
     /// What was to be written is on disk.

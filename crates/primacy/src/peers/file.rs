@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::{make_folder, remove_leftover, replace, try_lock};
-use super::kept::{FORMAT, Kept, Unfit};
+use super::file_data::{FORMAT, FileFormatError, VoterFileData};
 
 /// Why a voter's file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,7 @@ impl VoterFile {
     /// # Errors
     /// If there is none, another process has it, or it is not exactly what was written. A damaged file is never replaced: an
     /// empty voter would break the promises of the old one.
-    pub(crate) fn open(folder: &Path, create: bool) -> Result<(Self, Kept), FileError> {
+    pub(crate) fn open(folder: &Path, create: bool) -> Result<(Self, VoterFileData), FileError> {
         let at = |path: &Path| {
             let path = path.to_path_buf();
             |source| FileError::Unreadable { path, source }
@@ -107,39 +107,39 @@ impl VoterFile {
         let lock = lock(&folder)?;
         remove_leftover(&file).map_err(at(&file))?;
         let mut voter = Self { file, is_poisoned: false, _lock: lock };
-        let kept = match fs::read(&voter.file) {
-            Ok(bytes) => Kept::from_bytes(&bytes).map_err(|unfit| voter.refusal(unfit))?,
+        let data = match fs::read(&voter.file) {
+            Ok(bytes) => VoterFileData::from_bytes(&bytes).map_err(|unfit| voter.refusal(unfit))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound && create => {
-                let kept = Kept::drawn();
-                voter.save(&kept)?;
-                kept
+                let data = VoterFileData::drawn();
+                voter.save(&data)?;
+                data
             }
             Err(error) => return Err(at(&voter.file)(error)),
         };
-        Ok((voter, kept))
+        Ok((voter, data))
     }
 
     /// Writes this in the place of what was kept. Returns when the disk has it. Blocks for two flushes.
     ///
     /// # Errors
     /// If that fails, and ever after: what the disk has is then unknown, so the voter must answer nothing more.
-    pub(crate) fn save(&mut self, kept: &Kept) -> Result<(), FileError> {
+    pub(crate) fn save(&mut self, data: &VoterFileData) -> Result<(), FileError> {
         let file = || self.file.clone();
         if self.is_poisoned {
             return Err(FileError::Poisoned { file: file() });
         }
         self.is_poisoned = true;
-        replace(&self.file, &kept.to_bytes()).map_err(|source| FileError::Unwritten { file: file(), source })?;
+        replace(&self.file, &data.to_bytes()).map_err(|source| FileError::Unwritten { file: file(), source })?;
         self.is_poisoned = false;
         Ok(())
     }
 
-    fn refusal(&self, unfit: Unfit) -> FileError {
+    fn refusal(&self, unfit: FileFormatError) -> FileError {
         let file = self.file.clone();
         match unfit {
-            Unfit::Foreign => FileError::Foreign { file },
-            Unfit::Damaged(why) => FileError::Damaged { file, why },
-            Unfit::Newer(format) => FileError::Newer { file, format },
+            FileFormatError::Foreign => FileError::Foreign { file },
+            FileFormatError::Damaged(why) => FileError::Damaged { file, why },
+            FileFormatError::Newer(format) => FileError::Newer { file, format },
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::process::Command;
 
-    use super::super::kept::tests::kept as any;
+    use super::super::file_data::tests::file_data as any;
     use super::*;
 
     fn folder() -> tempfile::TempDir {
@@ -166,13 +166,13 @@ mod tests {
     }
 
     /// Some content of this voter.
-    fn content(kept: &Kept, seed: u64) -> Kept {
-        let mut kept = kept.clone();
-        (kept.cluster, kept.elections) = (any(seed).cluster, any(seed).elections);
-        kept
+    fn content(data: &VoterFileData, seed: u64) -> VoterFileData {
+        let mut data = data.clone();
+        (data.cluster, data.elections) = (any(seed).cluster, any(seed).elections);
+        data
     }
 
-    fn opened(folder: &Path) -> (VoterFile, Kept) {
+    fn opened(folder: &Path) -> (VoterFile, VoterFileData) {
         VoterFile::open(folder, false).expect("there is a sound voter")
     }
 
@@ -180,7 +180,7 @@ mod tests {
         VoterFile::open(folder, true).expect_err("it must be refused")
     }
 
-    fn new(folder: &Path) -> (VoterFile, Kept) {
+    fn new(folder: &Path) -> (VoterFile, VoterFileData) {
         VoterFile::open(folder, true).expect("a new voter")
     }
 
@@ -190,12 +190,12 @@ mod tests {
         let (mut file, born) = new(folder.path());
         assert_eq!((&born.cluster, born.elections.len()), (&None, 0));
         for seed in 0..20 {
-            let kept = content(&born, seed);
-            file.save(&kept).expect("the disk works");
+            let data = content(&born, seed);
+            file.save(&data).expect("the disk works");
             drop(file);
             let again;
             (file, again) = opened(folder.path());
-            assert_eq!(again, kept, "seed {seed}");
+            assert_eq!(again, data, "seed {seed}");
         }
     }
 
@@ -253,38 +253,38 @@ mod tests {
     #[test]
     fn what_an_interrupted_write_left_is_removed() {
         let folder = folder();
-        let (file, kept) = new(folder.path());
+        let (file, data) = new(folder.path());
         drop(file);
         let leftover = folder.path().join("voter.new");
         fs::write(&leftover, b"primacy vo").expect("ours");
-        assert_eq!(opened(folder.path()).1, kept);
+        assert_eq!(opened(folder.path()).1, data);
         assert!(!leftover.exists());
     }
 
     #[test]
     fn a_write_never_follows_a_link() {
         let folder = folder();
-        let (mut file, kept) = new(folder.path());
+        let (mut file, data) = new(folder.path());
         let other = folder.path().join("other");
         fs::write(&other, b"mine").expect("ours");
         symlink(&other, folder.path().join("voter.new")).expect("ours");
-        file.save(&kept).expect("the link is replaced");
+        file.save(&data).expect("the link is replaced");
         assert_eq!(fs::read(&other).expect("it is there"), b"mine");
     }
 
     #[test]
     fn after_a_failed_write_none_is_tried_again_and_the_old_content_stays() {
         let folder = folder();
-        let (mut file, kept) = new(folder.path());
+        let (mut file, data) = new(folder.path());
         let obstacle = folder.path().join("voter.new");
         fs::create_dir(&obstacle).expect("ours");
-        let error = file.save(&content(&kept, 5)).expect_err("a folder is in the way");
+        let error = file.save(&content(&data, 5)).expect_err("a folder is in the way");
         assert!(matches!(error, FileError::Unwritten { .. }), "{error}");
         fs::remove_dir(&obstacle).expect("ours");
-        let error = file.save(&content(&kept, 5)).expect_err("it is poisoned");
+        let error = file.save(&content(&data, 5)).expect_err("it is poisoned");
         assert!(matches!(error, FileError::Poisoned { .. }), "{error}");
         drop(file);
-        assert_eq!(opened(folder.path()).1, kept);
+        assert_eq!(opened(folder.path()).1, data);
     }
 
     /// Set for the process in which files cannot grow.
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_the_old_content() {
         let Some(place) = std::env::var_os(CRAMPED) else { return with_a_full_disk() };
-        let (mut file, mut kept) = opened(Path::new(&place));
-        kept.cluster = Some(vec![7; 1 << 20]);
-        let error = file.save(&kept).expect_err("there is no room");
+        let (mut file, mut data) = opened(Path::new(&place));
+        data.cluster = Some(vec![7; 1 << 20]);
+        let error = file.save(&data).expect_err("there is no room");
         assert!(matches!(error, FileError::Unwritten { .. }), "{error}");
         let error = file.save(&any(5)).expect_err("it is poisoned");
         assert!(matches!(error, FileError::Poisoned { .. }), "{error}");
@@ -305,8 +305,8 @@ mod tests {
     fn with_a_full_disk() {
         let folder = folder();
         let (mut file, born) = new(folder.path());
-        let kept = content(&born, 5);
-        file.save(&kept).expect("the disk works");
+        let data = content(&born, 5);
+        file.save(&data).expect("the disk works");
         drop(file);
         let name = "peers::file::tests::a_full_disk_leaves_the_old_content";
         let ran = Command::new("sh")
@@ -320,6 +320,6 @@ mod tests {
         assert!(ran.status.success() && told.contains("1 passed"), "{told}");
         let partial = fs::metadata(folder.path().join("voter.new")).expect("a part was written");
         assert!(partial.len() > 0 && partial.len() < 1 << 20, "{} bytes", partial.len());
-        assert_eq!(opened(folder.path()).1, kept);
+        assert_eq!(opened(folder.path()).1, data);
     }
 }

@@ -13,7 +13,7 @@ mod endpoints;
 mod entry;
 mod errors;
 mod file;
-mod kept;
+mod file_data;
 mod latency;
 mod peer;
 mod pool;

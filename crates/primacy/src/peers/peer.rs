@@ -180,10 +180,10 @@ impl Peer {
         if let Some(certified) = tls.as_ref().map(|tls| tls.name()).filter(|certified| certified != name) {
             return Err(PeerError::Certificate { name: name.clone(), certified });
         }
-        let (file, kept) = VoterFile::open(folder, true)?;
-        let voter = kept.voter();
+        let (file, data) = VoterFile::open(folder, true)?;
+        let voter = data.voter();
         let damaged = |error| FileError::Damaged { file: folder.join("voter"), why: format!("{error}") };
-        let ballots = Ballots::restarted(kept, folder, *drift_ppm, clock::now()).map_err(damaged)?;
+        let ballots = Ballots::restarted(data, folder, *drift_ppm, clock::now()).map_err(damaged)?;
         let cluster = ballots.cluster().cloned();
         if let Some(cluster) = &cluster {
             check(cluster, &settings, voter)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use primacy_core::quorum::Answer;
 use prost::{Message, Oneof};
 
-pub(super) use config::{ConfigReplyFrame, ConfigRequestFrame, EvidenceEntry, NextKept, Page};
+pub(super) use config::{ConfigReplyFrame, ConfigRequestFrame, EvidenceEntry, NextConfigEntry, Page};
 pub(super) use convert::{
     candidate, candidate_bytes, election, ns, rank, rank_bytes, role, role_number, voter, voter_bytes,
 };
@@ -319,13 +319,13 @@ pub(super) struct Change {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Order {
     #[prost(message, optional, tag = "1")]
-    orders: Option<OrdersKept>,
+    orders: Option<OrdersEntry>,
     #[prost(uint64, optional, tag = "2")]
     token: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub(super) struct OrdersKept {
+pub(super) struct OrdersEntry {
     #[prost(uint64, tag = "1")]
     handover_count: u64,
     /// Set if a new election is wished for.
@@ -363,7 +363,7 @@ pub(super) struct Reply {
     #[prost(bool, tag = "8")]
     released: bool,
     #[prost(message, optional, tag = "9")]
-    orders: Option<OrdersKept>,
+    orders: Option<OrdersEntry>,
     #[prost(uint64, tag = "10")]
     completed_order: u64,
     #[prost(uint32, tag = "11")]
@@ -382,10 +382,10 @@ pub(super) struct Reply {
     highest: u64,
     /// The last leadership that this voter knows to have been one.
     #[prost(message, optional, tag = "30")]
-    proven: Option<TermKept>,
+    proven: Option<TermEntry>,
     /// What was claimed after that, and may have been granted.
     #[prost(message, optional, tag = "31")]
-    claimed: Option<TermKept>,
+    claimed: Option<TermEntry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -406,11 +406,11 @@ pub(super) struct Recall {
 pub(super) struct Terms {
     /// The newest first.
     #[prost(message, repeated, tag = "1")]
-    pub(super) terms: Vec<TermKept>,
+    pub(super) terms: Vec<TermEntry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct TermKept {
+pub(super) struct TermEntry {
     #[prost(uint64, tag = "1")]
     token: u64,
     #[prost(message, optional, tag = "2")]

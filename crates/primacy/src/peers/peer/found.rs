@@ -279,7 +279,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::super::super::file::VoterFile;
-    use super::super::super::kept::Kept;
+    use super::super::super::file_data::VoterFileData;
     use super::super::super::roles::RoleNames;
     use super::super::super::wire;
     use super::super::Peer;
@@ -303,10 +303,10 @@ mod tests {
     }
 
     fn keep(folder: &Path, voter: VoterId, cluster: &Cluster) {
-        let mut kept = Kept::of(voter);
-        kept.cluster = Some(wire::Cluster::from(cluster).encode_to_vec());
+        let mut data = VoterFileData::of(voter);
+        data.cluster = Some(wire::Cluster::from(cluster).encode_to_vec());
         let (mut file, _) = VoterFile::open(folder, true).expect("it can be made");
-        file.save(&kept).expect("it can be written");
+        file.save(&data).expect("it can be written");
     }
 
     /// The others know only the last of many steps. What cannot be proven costs them a round of questions now and then.

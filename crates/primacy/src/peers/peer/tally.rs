@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 use super::super::ballot::Ballots;
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
-use super::super::kept::Kept;
+use super::super::file_data::VoterFileData;
 use super::super::twins::Process;
 use super::super::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, Probed, Refused, Terms};
 use super::super::work::{Out, Work};
@@ -81,8 +81,8 @@ pub(super) async fn keep(
     let mut tally = Tally::new(ballots, known, process);
     tally.behind = behind;
     // A disk that does not work is known at once, and how long it takes.
-    let kept = tally.ballots.rewrite();
-    file = tally.flush(file, kept).await?;
+    let data = tally.ballots.rewrite();
+    file = tally.flush(file, data).await?;
     // A copy of another's folder ends before it has answered, if its own address can be reached. Nothing is concluded if not.
     let _ = tokio::time::timeout(ALONE_MOST, alone).await;
     let mut works = Vec::with_capacity(BATCH);
@@ -107,8 +107,8 @@ pub(super) async fn keep(
             }
             None => works.drain(..).for_each(|work| tally.put_off(&work)),
         }
-        if let Some(kept) = tally.ballots.begin_write() {
-            file = tally.flush(file, kept).await?;
+        if let Some(data) = tally.ballots.begin_write() {
+            file = tally.flush(file, data).await?;
         }
         tally.tell();
         tally.ballots.write_history();
@@ -127,9 +127,9 @@ impl Tally {
         Self { ballots, watchers, known, behind, flushes, process, is_full, has_begun, is_timeless }
     }
 
-    async fn flush(&mut self, mut file: VoterFile, kept: Kept) -> Result<VoterFile, FileError> {
-        let (begin, generation) = (clock::now(), kept.generation);
-        let written = tokio::task::spawn_blocking(move || file.save(&kept).map(|()| file)).await;
+    async fn flush(&mut self, mut file: VoterFile, data: VoterFileData) -> Result<VoterFile, FileError> {
+        let (begin, generation) = (clock::now(), data.generation);
+        let written = tokio::task::spawn_blocking(move || file.save(&data).map(|()| file)).await;
         let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let took = clock::now().since(begin);
         debug!(?took, "flushed");
@@ -258,9 +258,9 @@ impl Tally {
 
     /// What is to be kept of what was done. Its answers are thrown away, each of which must fit into so many bytes.
     #[cfg(test)]
-    pub(super) fn done(&mut self, most: usize) -> Option<Kept> {
+    pub(super) fn done(&mut self, most: usize) -> Option<VoterFileData> {
         self.ballots.expire(clock::now());
-        let kept = self.ballots.begin_write();
+        let data = self.ballots.begin_write();
         self.ballots.written();
         for held in self.ballots.release().0 {
             if let Held::Answer(_, number, body) = held {
@@ -268,7 +268,7 @@ impl Tally {
                 assert!(prost::Message::encoded_len(&frame) <= most);
             }
         }
-        kept
+        data
     }
 
     /// What was done is on disk: now others may hear of it.

@@ -17,7 +17,7 @@ use super::{Cluster, Malformed};
 const PAGE_BYTES: usize = super::FRAME_BYTES_MAX / 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
-struct BallotKept {
+struct BallotEntry {
     #[prost(uint64, tag = "1")]
     count: u64,
     #[prost(uint64, tag = "2")]
@@ -28,25 +28,25 @@ struct BallotKept {
 
 /// What a voter has taken for the next change.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-struct TakenKept {
+struct ProposalEntry {
     #[prost(message, optional, tag = "1")]
-    ballot: Option<BallotKept>,
+    ballot: Option<BallotEntry>,
     #[prost(message, optional, tag = "2")]
     proposal: Option<Cluster>,
 }
 
 /// What a voter has promised about the next change, as its file holds it.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub(in super::super) struct NextKept {
+pub(in super::super) struct NextConfigEntry {
     #[prost(message, optional, tag = "1")]
-    promised: Option<BallotKept>,
+    promised: Option<BallotEntry>,
     #[prost(message, optional, tag = "2")]
-    taken: Option<TakenKept>,
+    taken: Option<ProposalEntry>,
 }
 
 /// Some elections with what is kept of them.
 #[derive(Clone, PartialEq, Message)]
-pub(in super::super) struct ElectionsKept {
+pub(in super::super) struct ElectionEntries {
     #[prost(message, repeated, tag = "1")]
     entries: Vec<ElectionEntry>,
 }
@@ -56,7 +56,7 @@ pub(in super::super) struct ConfigRequestFrame {
     #[prost(uint64, tag = "1")]
     number: u64,
     #[prost(message, optional, tag = "2")]
-    ballot: Option<BallotKept>,
+    ballot: Option<BallotEntry>,
     #[prost(oneof = "ConfigRequestBody", tags = "3, 4, 5, 6, 7")]
     body: Option<ConfigRequestBody>,
 }
@@ -73,7 +73,7 @@ enum ConfigRequestBody {
     #[prost(string, tag = "6")]
     Report(String),
     #[prost(message, tag = "7")]
-    Inherit(ElectionsKept),
+    Inherit(ElectionEntries),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -88,13 +88,13 @@ enum ConfigReplyBody {
     #[prost(bool, tag = "1")]
     Done(bool),
     #[prost(message, tag = "2")]
-    Prepared(TakenKept),
+    Prepared(ProposalEntry),
     #[prost(message, tag = "3")]
-    Outbid(BallotKept),
+    Outbid(BallotEntry),
     #[prost(message, tag = "4")]
-    Elsewhere(ElsewhereKept),
+    Elsewhere(OtherConfigEntry),
     #[prost(message, tag = "5")]
-    Reported(PageKept),
+    Reported(ReportEntry),
 }
 
 /// What a voter knows of the steps after some number.
@@ -103,21 +103,21 @@ pub(in super::super) struct EvidenceEntry {
     #[prost(message, repeated, tag = "1")]
     adopted: Vec<Cluster>,
     #[prost(message, optional, tag = "2")]
-    taken: Option<TakenKept>,
+    taken: Option<ProposalEntry>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-struct ElsewhereKept {
+struct OtherConfigEntry {
     #[prost(message, optional, tag = "1")]
     cluster: Option<Cluster>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct PageKept {
+struct ReportEntry {
     #[prost(uint64, tag = "1")]
     settles_in_ns: u64,
     #[prost(message, optional, tag = "2")]
-    elections: Option<ElectionsKept>,
+    elections: Option<ElectionEntries>,
     /// Set if there are more after these.
     #[prost(bool, tag = "3")]
     more: bool,
@@ -130,20 +130,20 @@ pub(in super::super) struct Page {
     pub(in super::super) after: Option<ElectionName>,
 }
 
-impl From<Ballot> for BallotKept {
+impl From<Ballot> for BallotEntry {
     fn from(Ballot { count, by }: Ballot) -> Self {
         let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
         Self { count, by_high: half(by >> 64), by_low: half(by) }
     }
 }
 
-impl From<BallotKept> for Ballot {
-    fn from(kept: BallotKept) -> Self {
-        Self { count: kept.count, by: u128::from(kept.by_high) << 64 | u128::from(kept.by_low) }
+impl From<BallotEntry> for Ballot {
+    fn from(entry: BallotEntry) -> Self {
+        Self { count: entry.count, by: u128::from(entry.by_high) << 64 | u128::from(entry.by_low) }
     }
 }
 
-impl TakenKept {
+impl ProposalEntry {
     fn of(taken: Option<&(Ballot, Known)>) -> Self {
         Self { ballot: taken.map(|(ballot, _)| (*ballot).into()), proposal: taken.map(|(_, known)| known.into()) }
     }
@@ -159,7 +159,7 @@ impl TakenKept {
 
 impl From<&ConfigEvidence<Known>> for EvidenceEntry {
     fn from(told: &ConfigEvidence<Known>) -> Self {
-        let taken = told.taken.as_ref().map(|taken| TakenKept::of(Some(taken)));
+        let taken = told.taken.as_ref().map(|taken| ProposalEntry::of(Some(taken)));
         Self { adopted: told.adopted.iter().map(Into::into).collect(), taken }
     }
 }
@@ -177,9 +177,9 @@ impl EvidenceEntry {
     }
 }
 
-impl NextKept {
+impl NextConfigEntry {
     pub(in super::super) fn of((promised, taken): (Ballot, Option<&(Ballot, Known)>)) -> Self {
-        Self { promised: Some(promised.into()), taken: Some(TakenKept::of(taken)) }
+        Self { promised: Some(promised.into()), taken: Some(ProposalEntry::of(taken)) }
     }
 
     pub(in super::super) fn checked(self) -> Result<(Ballot, Option<(Ballot, Known)>), Malformed> {
@@ -188,7 +188,7 @@ impl NextKept {
     }
 }
 
-impl ElectionsKept {
+impl ElectionEntries {
     fn checked(self) -> Result<BTreeMap<ElectionName, Durable>, Malformed> {
         let checked =
             |entry: ElectionEntry| entry.checked().map_err(|_| Malformed("what no voter keeps of an election"));
@@ -230,7 +230,7 @@ impl ConfigRequestFrame {
             ConfigRequest::Inherit { number, elections } => {
                 let (mut all, mut sent) = (Vec::new(), 0);
                 while sent < elections.len() || all.is_empty() {
-                    let page = ElectionsKept::page(elections.iter().skip(sent));
+                    let page = ElectionEntries::page(elections.iter().skip(sent));
                     sent += page.entries.len();
                     all.push(one(*number, None, ConfigRequestBody::Inherit(page)));
                 }
@@ -269,16 +269,16 @@ impl ConfigReplyFrame {
     pub(in super::super) fn of(answer: &ConfigReply<Known>, after: Option<&ElectionName>) -> Self {
         let body = match answer {
             ConfigReply::Done => ConfigReplyBody::Done(true),
-            ConfigReply::Prepared(taken) => ConfigReplyBody::Prepared(TakenKept::of(taken.as_ref())),
+            ConfigReply::Prepared(taken) => ConfigReplyBody::Prepared(ProposalEntry::of(taken.as_ref())),
             ConfigReply::Outbid(ballot) => ConfigReplyBody::Outbid((*ballot).into()),
             ConfigReply::Elsewhere(known) => {
-                ConfigReplyBody::Elsewhere(ElsewhereKept { cluster: known.as_ref().map(Into::into) })
+                ConfigReplyBody::Elsewhere(OtherConfigEntry { cluster: known.as_ref().map(Into::into) })
             }
             ConfigReply::Reported(VoterReport { settles_in, elections }) => {
                 let rest = || elections.iter().filter(|(name, _)| after.is_none_or(|after| *name > after));
-                let page = ElectionsKept::page(rest());
+                let page = ElectionEntries::page(rest());
                 let more = page.entries.len() < rest().count();
-                ConfigReplyBody::Reported(PageKept {
+                ConfigReplyBody::Reported(ReportEntry {
                     settles_in_ns: super::ns(*settles_in),
                     elections: Some(page),
                     more,
@@ -332,7 +332,7 @@ mod tests {
     use primacy_core::quorum::VoterId;
 
     use super::super::super::cluster::Roster;
-    use super::super::super::kept::tests::kept;
+    use super::super::super::file_data::tests::file_data;
     use super::*;
 
     fn cluster() -> Known {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     fn elections() -> BTreeMap<ElectionName, Durable> {
-        (0..40).flat_map(|seed| kept(seed).elections).collect()
+        (0..40).flat_map(|seed| file_data(seed).elections).collect()
     }
 
     #[test]
@@ -387,8 +387,8 @@ mod tests {
             assert_eq!(read.expect("it is right"), (answer, false));
         }
         let next = (ballot, Some((ballot, cluster())));
-        let bytes = NextKept::of((next.0, next.1.as_ref())).encode_to_vec();
-        assert_eq!(NextKept::decode(&*bytes).expect("it is whole").checked(), Ok(next));
+        let bytes = NextConfigEntry::of((next.0, next.1.as_ref())).encode_to_vec();
+        assert_eq!(NextConfigEntry::decode(&*bytes).expect("it is whole").checked(), Ok(next));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use primacy_core::lease::{HandoverRequest, Holder};
 use primacy_core::quorum::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, Role, VoterId, VoterView};
 
-use super::{Change, Claim, Malformed, Order, OrdersKept, Person, Piggyback, Reply, RequestBody, TermKept, Waits};
+use super::{Change, Claim, Malformed, Order, OrdersEntry, Person, Piggyback, Reply, RequestBody, TermEntry, Waits};
 use crate::select::Rank;
 use crate::store::waiting::shown_rank;
 use crate::store::{Standing, Term, Waiting};
@@ -89,7 +89,7 @@ fn holder(person: Option<&Person>) -> Result<Holder, Malformed> {
     person.ok_or(Malformed("nobody"))?.try_into()
 }
 
-impl From<&Orders> for OrdersKept {
+impl From<&Orders> for OrdersEntry {
     fn from(orders: &Orders) -> Self {
         let (new_election, successor) = match &orders.handover.value {
             Some(HandoverRequest::NewElection) => (true, String::new()),
@@ -110,11 +110,11 @@ impl From<&Orders> for OrdersKept {
     }
 }
 
-impl TryFrom<&OrdersKept> for Orders {
+impl TryFrom<&OrdersEntry> for Orders {
     type Error = Malformed;
 
-    fn try_from(kept: &OrdersKept) -> Result<Self, Malformed> {
-        let handover = match (kept.new_election, &*kept.successor) {
+    fn try_from(entry: &OrdersEntry) -> Result<Self, Malformed> {
+        let handover = match (entry.new_election, &*entry.successor) {
             (true, "") => Some(HandoverRequest::NewElection),
             (false, "") => None,
             (false, label) => {
@@ -124,14 +124,14 @@ impl TryFrom<&OrdersKept> for Orders {
         };
         Ok(Self {
             handover: OrderRegister {
-                count: kept.handover_count,
+                count: entry.handover_count,
                 value: handover,
-                until: kept.handover_until.map(token).transpose()?,
+                until: entry.handover_until.map(token).transpose()?,
             },
             paused: OrderRegister {
-                count: kept.pause_count,
-                value: kept.paused,
-                until: kept.pause_until.map(token).transpose()?,
+                count: entry.pause_count,
+                value: entry.paused,
+                until: entry.pause_until.map(token).transpose()?,
             },
         })
     }
@@ -300,7 +300,7 @@ impl TryFrom<&Reply> for Piggyback {
     }
 }
 
-impl From<&Term> for TermKept {
+impl From<&Term> for TermEntry {
     fn from(term: &Term) -> Self {
         let person =
             Person { id: candidate_bytes(term.id), label: term.label.as_str().to_owned(), data: String::new() };
@@ -315,13 +315,13 @@ impl From<&Term> for TermKept {
     }
 }
 
-impl TryFrom<&TermKept> for Term {
+impl TryFrom<&TermEntry> for Term {
     type Error = Malformed;
 
-    fn try_from(kept: &TermKept) -> Result<Self, Malformed> {
-        let Holder { id, label, .. } = holder(kept.holder.as_ref())?;
-        let ended = (!kept.ended.is_empty()).then(|| (kept.ended_unix_ms, kept.ended.clone()));
-        Ok(Self { token: token(kept.token)?, id, label, granted_unix_ms: kept.granted_unix_ms, ended })
+    fn try_from(entry: &TermEntry) -> Result<Self, Malformed> {
+        let Holder { id, label, .. } = holder(entry.holder.as_ref())?;
+        let ended = (!entry.ended.is_empty()).then(|| (entry.ended_unix_ms, entry.ended.clone()));
+        Ok(Self { token: token(entry.token)?, id, label, granted_unix_ms: entry.granted_unix_ms, ended })
     }
 }
 
@@ -452,7 +452,7 @@ mod tests {
         assert!(person(|person| person.data.push('x')).is_err(), "longer than any candidate publishes");
         assert!(person(|person| person.label.clear()).is_err());
         assert!(person(|person| person.id.truncate(15)).is_err());
-        let two = OrdersKept { new_election: true, successor: "b".into(), ..OrdersKept::default() };
+        let two = OrdersEntry { new_election: true, successor: "b".into(), ..OrdersEntry::default() };
         assert!(Orders::try_from(&two).is_err());
     }
 

@@ -16,8 +16,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::super::ballot::Ballots;
 use super::super::super::cluster::Roster;
-use super::super::super::kept::Kept;
-use super::super::super::kept::tests::kept;
+use super::super::super::file_data::VoterFileData;
+use super::super::super::file_data::tests::file_data;
 use super::super::super::wire::{
     ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Piggyback, Probed, Recall, Reply, Terms, Waits,
 };
@@ -66,7 +66,7 @@ impl Draw {
 
     fn durable(&mut self) -> (ElectionName, Durable) {
         loop {
-            let all = kept(self.0.random::<u64>() >> 1).elections;
+            let all = file_data(self.0.random::<u64>() >> 1).elections;
             if let Some(one) = all.into_iter().next() {
                 return one;
             }
@@ -370,9 +370,9 @@ struct Subject {
 impl Subject {
     fn new(cluster: Option<&Cluster>) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let mut kept = Kept::of(OWN);
-        kept.cluster = cluster.map(|cluster| wire::Cluster::from(cluster).encode_to_vec());
-        let ballots = Ballots::restarted(kept, folder.path(), 20_000, clock::now()).expect("it is sound");
+        let mut data = VoterFileData::of(OWN);
+        data.cluster = cluster.map(|cluster| wire::Cluster::from(cluster).encode_to_vec());
+        let ballots = Ballots::restarted(data, folder.path(), 20_000, clock::now()).expect("it is sound");
         let (known, told) = watch::channel(cluster.cloned());
         let (post, inbox) = mpsc::channel(1);
         let (out, sent) = Out::new();
@@ -391,10 +391,10 @@ impl Subject {
         };
         let Some(work) = work else { return true };
         self.tally.take(work, clock::now());
-        if let Some(kept) = self.tally.done(FRAME_BYTES_MAX) {
-            let read = Kept::from_bytes(&kept.to_bytes());
-            assert_eq!(read.as_ref(), Ok(&kept), "it is written as it can be read");
-            let again = Ballots::<()>::restarted(kept, self.folder.path(), 20_000, clock::now());
+        if let Some(data) = self.tally.done(FRAME_BYTES_MAX) {
+            let read = VoterFileData::from_bytes(&data.to_bytes());
+            assert_eq!(read.as_ref(), Ok(&data), "it is written as it can be read");
+            let again = Ballots::<()>::restarted(data, self.folder.path(), 20_000, clock::now());
             assert!(again.is_ok(), "it starts again");
         }
         true
@@ -520,14 +520,15 @@ fn no_file_that_somebody_has_changed_does_any_harm() {
     for seed in SEED..SEED + 400 {
         let harmless = catch_unwind(AssertUnwindSafe(|| {
             let draw = &mut Draw(StdRng::seed_from_u64(seed));
-            let mut content = kept(seed);
+            let mut content = file_data(seed);
             // As if the checksum were right: what a program has written that was wrong itself.
             content.cluster =
                 draw.often().then(|| draw.cluster(&own)).map(|own| wire::Cluster::from(&own).encode_to_vec());
             content.cluster = content.cluster.map(|bytes| draw.spoilt(bytes));
             content.next = content.next.map(|bytes| draw.spoilt(bytes));
-            let whole = Kept::from_bytes(&draw.spoilt(content.to_bytes()));
-            let is_started = |kept: Kept| Ballots::<()>::restarted(kept, folder.path(), 20_000, clock::now()).is_ok();
+            let whole = VoterFileData::from_bytes(&draw.spoilt(content.to_bytes()));
+            let is_started =
+                |data: VoterFileData| Ballots::<()>::restarted(data, folder.path(), 20_000, clock::now()).is_ok();
             is_started(content) | whole.is_ok_and(is_started)
         }));
         *if harmless.unwrap_or_else(|_| panic!("seed {seed}")) { &mut read } else { &mut refused } += 1;

@@ -38,9 +38,9 @@ impl Subject {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let own = ("a".to_owned(), (OWN, "a@h:1".parse().expect("an address")));
         let cluster = Cluster::of(Roster::from([own]));
-        let mut kept = Kept::of(OWN);
-        kept.cluster = Some(prost::Message::encode_to_vec(&wire::Cluster::from(&cluster)));
-        let ballots = Ballots::restarted(kept, folder.path(), 20_000, at(0)).expect("it is sound");
+        let mut data = VoterFileData::of(OWN);
+        data.cluster = Some(prost::Message::encode_to_vec(&wire::Cluster::from(&cluster)));
+        let ballots = Ballots::restarted(data, folder.path(), 20_000, at(0)).expect("it is sound");
         let tally = Tally::new(ballots, watch::channel(Some(cluster)).0, Arc::default());
         let (out, answers) = Out::new();
         Self { tally, out, answers, folder }
@@ -156,8 +156,8 @@ fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() 
     assert_eq!(told(&mut voter, renewal, 3), (Some(5), None), "who renews was granted it");
     assert_eq!(told(&mut voter, claim(2, 6), 60_000), (Some(5), Some(6)));
     voter.tally.ballots.write_history();
-    let kept = voter.tally.ballots.rewrite();
-    let restarted = Ballots::restarted(kept, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
+    let data = voter.tally.ballots.rewrite();
+    let restarted = Ballots::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
     voter.tally.ballots = restarted;
     assert_eq!(told(&mut voter, Ask::Read, 60_002), (Some(5), Some(6)), "after a restart too");
     let taken_back = Ask::Release { term: token(6), id: CandidateId::from_bits(2), beat: 0, completed_order: 0 };
@@ -185,8 +185,8 @@ fn a_voter_that_comes_back_tells_of_the_leadership_that_goes_on_and_of_no_other(
     assert!(voter.asks(1, comes_back(9), Reading::Steady(at(60_000))).expect("an answer").accepted);
     assert_eq!(led(&voter), [(5, false)]);
     voter.tally.ballots.write_history();
-    let kept = voter.tally.ballots.rewrite();
-    voter.tally.ballots = Ballots::restarted(kept, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
+    let data = voter.tally.ballots.rewrite();
+    voter.tally.ballots = Ballots::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
     assert_eq!(led(&voter), [(5, false)], "after a restart too");
     assert!(!voter.asks(2, claim(2, 7), Reading::Steady(at(90_000))).expect("an answer").accepted, "not a second time");
 }

@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use super::cluster::Cluster;
 use super::entry::{ElectionEntry, bits};
-use super::wire::{self, Malformed, NextKept};
+use super::wire::{self, Malformed, NextConfigEntry};
 
 /// The first bytes of every voter's file, of whatever format.
 const MAGIC: &[u8] = b"primacy voter\n";
@@ -18,9 +18,9 @@ pub(super) const FORMAT: u32 = 3;
 /// CRC-32C: finds every error in up to 32 neighbouring bits.
 const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
-/// What a voter keeps on disk.
+/// The content of a voter's file: what it keeps on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct VoterFileData {
     voter: VoterId,
     /// Who votes, as its own module encodes it. Absent until the voter has joined others.
     pub(crate) cluster: Option<Vec<u8>>,
@@ -34,7 +34,7 @@ pub(crate) struct Kept {
     pub(crate) generation: u64,
 }
 
-impl Kept {
+impl VoterFileData {
     /// That of a new voter, whose identity is drawn here.
     pub(super) fn drawn() -> Self {
         Self::of(VoterId::from_bits(rand::random()))
@@ -53,7 +53,7 @@ impl Kept {
         Self {
             voter,
             cluster: configuration.as_ref().map(encoded),
-            next: has_next.then(|| NextKept::of((promised, taken.as_ref())).encode_to_vec()),
+            next: has_next.then(|| NextConfigEntry::of((promised, taken.as_ref())).encode_to_vec()),
             past: past.iter().map(encoded).collect(),
             elections,
             generation,
@@ -68,8 +68,8 @@ impl Kept {
     pub(super) fn into_state(self) -> Result<DurableState<Cluster>, Malformed> {
         let decoded = |_| Malformed("what a voter has kept of the voters");
         let configuration = self.cluster.as_deref().map(wire::Cluster::decode).transpose().map_err(decoded)?;
-        let next = self.next.as_deref().map(NextKept::decode).transpose().map_err(decoded)?;
-        let (promised, taken) = next.map(NextKept::checked).transpose()?.unwrap_or_default();
+        let next = self.next.as_deref().map(NextConfigEntry::decode).transpose().map_err(decoded)?;
+        let (promised, taken) = next.map(NextConfigEntry::checked).transpose()?.unwrap_or_default();
         let past = self.past.iter().filter_map(|past| wire::Cluster::decode(&**past).ok()?.try_into().ok());
         Ok(DurableState {
             configuration: configuration.map(Cluster::try_from).transpose()?,
@@ -91,28 +91,28 @@ impl Kept {
         let voter = self.voter.to_bits().to_be_bytes().to_vec();
         let (cluster, next, past) = (self.cluster.clone(), self.next.clone(), self.past.clone());
         let generation = self.generation;
-        sealed(FORMAT, &Body { voter, cluster, elections, next, past, generation }.encode_to_vec())
+        sealed(FORMAT, &FileBody { voter, cluster, elections, next, past, generation }.encode_to_vec())
     }
 
     /// Reads it back.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Unfit> {
-        let body = Body::decode(opened(bytes)?).map_err(|error| damage(&error))?;
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, FileFormatError> {
+        let body = FileBody::decode(opened(bytes)?).map_err(|error| damage(&error))?;
         let mut elections = BTreeMap::new();
         for entry in body.elections {
-            let (name, durable) = entry.checked().map_err(Unfit::Damaged)?;
+            let (name, durable) = entry.checked().map_err(FileFormatError::Damaged)?;
             if elections.insert(name, durable).is_some() {
                 return Err(damage("it names an election twice"));
             }
         }
-        let voter = VoterId::from_bits(bits(&body.voter).map_err(Unfit::Damaged)?);
-        let Body { cluster, next, past, generation, .. } = body;
+        let voter = VoterId::from_bits(bits(&body.voter).map_err(FileFormatError::Damaged)?);
+        let FileBody { cluster, next, past, generation, .. } = body;
         Ok(Self { voter, cluster, next, past, elections, generation })
     }
 }
 
-/// Why these bytes are not what a voter has kept.
+/// Why these bytes are not the content of a voter's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum FileFormatError {
     /// They are something else.
     Foreign,
     /// They were, but have been changed or cut off since.
@@ -121,8 +121,8 @@ pub(super) enum Unfit {
     Newer(u32),
 }
 
-fn damage(why: &(impl ToString + ?Sized)) -> Unfit {
-    Unfit::Damaged(why.to_string())
+fn damage(why: &(impl ToString + ?Sized)) -> FileFormatError {
+    FileFormatError::Damaged(why.to_string())
 }
 
 fn sealed(format: u32, body: &[u8]) -> Vec<u8> {
@@ -133,12 +133,12 @@ fn sealed(format: u32, body: &[u8]) -> Vec<u8> {
 
 /// The body of these bytes, proven to be as it was written. All formats are sealed in the same way, so that a damaged one is
 /// never taken for a newer one.
-fn opened(bytes: &[u8]) -> Result<&[u8], Unfit> {
+fn opened(bytes: &[u8]) -> Result<&[u8], FileFormatError> {
     let cut = || damage("it is cut off");
     let rest = match bytes.strip_prefix(MAGIC) {
         Some(rest) => rest,
         None if MAGIC.starts_with(bytes) => return Err(cut()),
-        None => return Err(Unfit::Foreign),
+        None => return Err(FileFormatError::Foreign),
     };
     let (format, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
@@ -153,7 +153,7 @@ fn opened(bytes: &[u8]) -> Result<&[u8], Unfit> {
         0 => Err(damage("there is no format 0")),
         // The first knew nothing of exchanges, the second nothing of voters that come back to an earlier term.
         1..=FORMAT => Ok(body),
-        newer => Err(Unfit::Newer(newer)),
+        newer => Err(FileFormatError::Newer(newer)),
     }
 }
 
@@ -163,8 +163,9 @@ fn checksum(format: [u8; 4], length: [u8; 8], body: &[u8]) -> [u8; 4] {
     digest.finalize().to_be_bytes()
 }
 
+/// What follows the checksum in the file.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Body {
+struct FileBody {
     #[prost(bytes = "vec", tag = "1")]
     voter: Vec<u8>,
     #[prost(bytes = "vec", optional, tag = "2")]
@@ -194,7 +195,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Some content, drawn by this seed: every field takes its extremes at times.
-    pub(in super::super) fn kept(seed: u64) -> Kept {
+    pub(in super::super) fn file_data(seed: u64) -> VoterFileData {
         let random = &mut StdRng::seed_from_u64(seed);
         let voter = VoterId::from_bits(random.random());
         let mut some =
@@ -203,7 +204,7 @@ pub(super) mod tests {
         let past = vec![seed.to_le_bytes().to_vec(); usize::try_from(seed % 3).expect("few")];
         let elections = (0..random.random_range(0..6))
             .map(|_| (ElectionName::new(word(random, 1)).expect("a valid name"), durable(random)));
-        Kept { voter, cluster, next, past, elections: elections.collect(), generation: seed }
+        VoterFileData { voter, cluster, next, past, elections: elections.collect(), generation: seed }
     }
 
     fn durable(random: &mut StdRng) -> Durable {
@@ -250,35 +251,41 @@ pub(super) mod tests {
     #[test]
     fn what_was_written_is_read() {
         for seed in 0..500 {
-            let kept = kept(seed);
-            assert_eq!(Kept::from_bytes(&kept.to_bytes()), Ok(kept), "seed {seed}");
+            let data = file_data(seed);
+            assert_eq!(VoterFileData::from_bytes(&data.to_bytes()), Ok(data), "seed {seed}");
         }
     }
 
     #[test]
     fn any_other_byte_and_any_other_length_is_refused() {
-        let good = kept(5).to_bytes();
+        let good = file_data(5).to_bytes();
         assert!(good.len() > 300, "all parts are in it");
         for place in 0..good.len() {
             for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
                 let mut bad = good.clone();
                 bad[place] ^= flip;
-                assert!(Kept::from_bytes(&bad).is_err(), "byte {place} flipped by {flip}");
+                assert!(VoterFileData::from_bytes(&bad).is_err(), "byte {place} flipped by {flip}");
             }
-            let refused = Kept::from_bytes(&good[..place]);
+            let refused = VoterFileData::from_bytes(&good[..place]);
             assert_eq!(refused, Err(damage("it is cut off")), "cut off at {place}");
         }
         let longer = [good, vec![0]].concat();
-        assert!(matches!(Kept::from_bytes(&longer), Err(Unfit::Damaged(_))));
+        assert!(matches!(VoterFileData::from_bytes(&longer), Err(FileFormatError::Damaged(_))));
     }
 
     #[test]
     fn another_file_and_a_newer_format_are_told_from_damage() {
-        assert_eq!(Kept::from_bytes(b"SQLite format 3\0"), Err(Unfit::Foreign));
-        assert_eq!(Kept::from_bytes(&sealed(FORMAT + 1, b"whatever")), Err(Unfit::Newer(FORMAT + 1)));
-        assert!(matches!(Kept::from_bytes(&sealed(0, b"")), Err(Unfit::Damaged(_))));
-        let body = Body { voter: vec![7; 16], ..Body::default() }.encode_to_vec();
-        assert!(Kept::from_bytes(&sealed(1, &body)).is_ok(), "files from before voters could be exchanged are read");
+        assert_eq!(VoterFileData::from_bytes(b"SQLite format 3\0"), Err(FileFormatError::Foreign));
+        assert_eq!(
+            VoterFileData::from_bytes(&sealed(FORMAT + 1, b"whatever")),
+            Err(FileFormatError::Newer(FORMAT + 1))
+        );
+        assert!(matches!(VoterFileData::from_bytes(&sealed(0, b"")), Err(FileFormatError::Damaged(_))));
+        let body = FileBody { voter: vec![7; 16], ..FileBody::default() }.encode_to_vec();
+        assert!(
+            VoterFileData::from_bytes(&sealed(1, &body)).is_ok(),
+            "files from before voters could be exchanged are read"
+        );
     }
 
     #[test]
@@ -286,8 +293,8 @@ pub(super) mod tests {
         let holder = HolderEntry { id: vec![7; 16], label: "web-1".into(), data: String::new() };
         let entry = ElectionEntry { name: "jobs".into(), holder: Some(holder.clone()), ..ElectionEntry::default() };
         let read = |voter: usize, elections: Vec<ElectionEntry>| {
-            let body = Body { voter: vec![1; voter], elections, ..Body::default() };
-            Kept::from_bytes(&sealed(FORMAT, &body.encode_to_vec()))
+            let body = FileBody { voter: vec![1; voter], elections, ..FileBody::default() };
+            VoterFileData::from_bytes(&sealed(FORMAT, &body.encode_to_vec()))
         };
         assert!(read(16, vec![entry.clone()]).is_ok(), "the example is right");
         let bad = [
@@ -300,11 +307,11 @@ pub(super) mod tests {
         ];
         for entry in bad {
             let refused = read(16, vec![entry.clone()]);
-            assert!(matches!(refused, Err(Unfit::Damaged(_))), "{entry:?}: {refused:?}");
+            assert!(matches!(refused, Err(FileFormatError::Damaged(_))), "{entry:?}: {refused:?}");
         }
-        assert!(matches!(read(15, vec![]), Err(Unfit::Damaged(_))), "an identity that is too short");
-        assert!(matches!(read(16, vec![entry.clone(), entry]), Err(Unfit::Damaged(_))), "an election twice");
-        let garbage = Kept::from_bytes(&sealed(FORMAT, &[0xff; 9]));
-        assert!(matches!(garbage, Err(Unfit::Damaged(_))), "{garbage:?}");
+        assert!(matches!(read(15, vec![]), Err(FileFormatError::Damaged(_))), "an identity that is too short");
+        assert!(matches!(read(16, vec![entry.clone(), entry]), Err(FileFormatError::Damaged(_))), "an election twice");
+        let garbage = VoterFileData::from_bytes(&sealed(FORMAT, &[0xff; 9]));
+        assert!(matches!(garbage, Err(FileFormatError::Damaged(_))), "{garbage:?}");
     }
 }
