@@ -12,7 +12,7 @@ use super::pool::{CallPiggyback, Pool, carry_out};
 use super::support;
 use super::tls::Health;
 use super::voters::{VoterStatus, Voters, voters_of};
-use super::wire::{self, Body, ElectionRequest, NAMES_MOST, Piggyback, Probed, Recall, RequestBody};
+use super::wire::{self, Body, ElectionRequest, NAMES_MOST, Piggyback, ProbeReply, Recall, RequestBody};
 use crate::store::history::FORGOTTEN;
 use crate::store::{
     Admin, Basis, BoxFuture, Finding, ForgetOutcome, Hindrance, LeaderSupport, MemberEvent, Members, Order,
@@ -226,7 +226,7 @@ impl PeersAdmin {
             Body::Probed(probed) => Some(probed),
             _ => None,
         });
-        let probed: Vec<Probed> = probed.collect();
+        let probed: Vec<ProbeReply> = probed.collect();
         let mut flushes: Vec<u64> = probed.iter().flat_map(|probed| probed.flushes_ns.clone()).collect();
         flushes.sort_unstable();
         let product = probed.first().map_or_else(|| "peers".to_owned(), |probed| probed.product.clone());

@@ -11,7 +11,7 @@ use primacy_core::quorum::{
 use super::annals::Annals;
 use super::cluster::Cluster;
 use super::file_data::VoterFileData;
-use super::wire::{Malformed, Piggyback};
+use super::wire::{MalformedFrame, Piggyback};
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
 use crate::store::waiting::{self, WaiterInfo};
 use crate::store::{Holder, Term, nobody};
@@ -113,7 +113,7 @@ impl<A> Ballots<A> {
         folder: &Path,
         drift_ppm: u32,
         now: Instant,
-    ) -> Result<Self, Malformed> {
+    ) -> Result<Self, MalformedFrame> {
         let (voter, generation, state) = (data.voter(), data.generation, data.into_state()?);
         let (annals, past) = Annals::open(folder);
         let of_it = |(name, past): (ElectionName, TermHistory)| {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_util::codec::{Decoder, FramedRead, FramedWrite, LengthDelimitedCodec};
 
-use super::wire::{Body, FRAME_BYTES_MAX, Frame, Malformed};
+use super::wire::{Body, FRAME_BYTES_MAX, Frame, MalformedFrame};
 
 /// Anything that bytes go through.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -60,14 +60,14 @@ impl Decoder for Frames {
                  ?certs=FOLDER in the store's URL), or to neither",
             ),
             // No mistake of ours would be that long.
-            [0, ..] => invalid(Malformed("a frame of more than 1 MiB")),
-            _ => invalid(Malformed("bytes that are no frame")),
+            [0, ..] => invalid(MalformedFrame("a frame of more than 1 MiB")),
+            _ => invalid(MalformedFrame("bytes that are no frame")),
         })
     }
 
     fn decode_eof(&mut self, read: &mut BytesMut) -> io::Result<Option<BytesMut>> {
         match self.decode(read)? {
-            None if !read.is_empty() => Err(invalid(Malformed("half a frame, and then the end"))),
+            None if !read.is_empty() => Err(invalid(MalformedFrame("half a frame, and then the end"))),
             frame => Ok(frame),
         }
     }
@@ -88,8 +88,8 @@ impl Receiver {
     /// The next frame, or `None` at the end.
     pub(super) async fn next(&mut self) -> io::Result<Option<(u64, Body)>> {
         let Some(bytes) = self.0.next().await.transpose()? else { return Ok(None) };
-        let frame = Frame::decode(bytes).map_err(|_| invalid(Malformed("bytes that are no frame")))?;
-        let body = frame.body.ok_or_else(|| invalid(Malformed("nothing that this version knows")))?;
+        let frame = Frame::decode(bytes).map_err(|_| invalid(MalformedFrame("bytes that are no frame")))?;
+        let body = frame.body.ok_or_else(|| invalid(MalformedFrame("nothing that this version knows")))?;
         Ok(Some((frame.number, body)))
     }
 
@@ -100,7 +100,7 @@ impl Receiver {
             if self.0.read_buffer().is_empty() {
                 io::Error::new(io::ErrorKind::TimedOut, "it says nothing")
             } else {
-                invalid(Malformed("half a frame, and then nothing"))
+                invalid(MalformedFrame("half a frame, and then nothing"))
             }
         })??;
         first.map(|(_, body)| body).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -134,7 +134,7 @@ async fn copy(from: Receiver, to: Sender) -> io::Result<()> {
     to.shutdown().await
 }
 
-pub(super) fn invalid(malformed: Malformed) -> io::Error {
+pub(super) fn invalid(malformed: MalformedFrame) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
 }
 

@@ -15,7 +15,7 @@ use super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::cluster::Cluster;
 use super::tls::Tls;
 use super::twins::Sightings;
-use super::wire::{self, Body, Hello, Malformed, VERSION, Welcome};
+use super::wire::{self, Body, Hello, MalformedFrame, VERSION, Welcome};
 use crate::store::BoxFuture;
 use crate::{Instant, clock};
 
@@ -70,7 +70,7 @@ pub(super) async fn greet(wire: Box<dyn channel::Wire>, hello: Hello) -> io::Res
     let welcome = match receiver.first().await? {
         Body::Welcome(welcome) => welcome,
         Body::Refused(refused) => return Err(io::Error::other(primacy_core::ids::escape(&refused.why))),
-        _ => return Err(channel::invalid(Malformed("no welcome"))),
+        _ => return Err(channel::invalid(MalformedFrame("no welcome"))),
     };
     if welcome.version != VERSION {
         let why = format!("it speaks version {} of the peers' protocol, not {VERSION}", welcome.version);

@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use super::cluster::Cluster;
 use super::entry::{ElectionEntry, bits};
-use super::wire::{self, Malformed, NextConfigEntry};
+use super::wire::{self, MalformedFrame, NextConfigEntry};
 
 /// The first bytes of every voter's file, of whatever format.
 const MAGIC: &[u8] = b"primacy voter\n";
@@ -65,8 +65,8 @@ impl VoterFileData {
     ///
     /// # Errors
     /// If the present or the next voters cannot be read.
-    pub(super) fn into_state(self) -> Result<DurableState<Cluster>, Malformed> {
-        let decoded = |_| Malformed("what a voter has kept of the voters");
+    pub(super) fn into_state(self) -> Result<DurableState<Cluster>, MalformedFrame> {
+        let decoded = |_| MalformedFrame("what a voter has kept of the voters");
         let configuration = self.cluster.as_deref().map(wire::Cluster::decode).transpose().map_err(decoded)?;
         let next = self.next.as_deref().map(NextConfigEntry::decode).transpose().map_err(decoded)?;
         let (promised, taken) = next.map(NextConfigEntry::checked).transpose()?.unwrap_or_default();

@@ -16,7 +16,7 @@ pub(super) use super::connection::VoterEvent;
 use super::connection::{ConnectionHandle, ConnectionSettings, ConnectionState, Transport};
 use super::endpoints::{VoterEndpoints, cluster_of};
 use super::tls::Tls;
-use super::wire::{Body, ElectionRequest, Malformed, Piggyback, RequestBody};
+use super::wire::{Body, ElectionRequest, MalformedFrame, Piggyback, RequestBody};
 use crate::select::Rank;
 use crate::store::{StoreError, Waiting};
 use crate::{Instant, clock};
@@ -460,7 +460,7 @@ fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, piggyback: &mut
 
 /// What a voter has answered; nothing, if it does not vote yet, or not with those it was asked as one of: the asker may
 /// know sooner or later than it.
-fn answer(body: &Body) -> Result<Option<Piggyback>, Malformed> {
+fn answer(body: &Body) -> Result<Option<Piggyback>, MalformedFrame> {
     match body {
         Body::Answer(reply) => reply.try_into().map(Some),
         Body::Refused(refused) => {
@@ -469,19 +469,19 @@ fn answer(body: &Body) -> Result<Option<Piggyback>, Malformed> {
         }
         // To a question of other voters; what it tells has been learned by now.
         Body::Moved(_) => Ok(None),
-        _ => Err(Malformed("an answer to another question")),
+        _ => Err(MalformedFrame("an answer to another question")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::wire::Refused;
+    use crate::peers::wire::RefusalFrame;
 
     #[test]
     fn a_voter_that_does_not_vote_yet_has_not_answered_and_one_that_talks_nonsense_is_told_of() {
         let why = "'c' waits for the other voters".to_owned();
-        let passing = Body::Refused(Refused { why, is_passing: true, is_denied: false });
+        let passing = Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false });
         assert!(matches!(answer(&passing), Ok(None)));
         assert!(answer(&Body::Left(true)).is_err());
     }

@@ -15,7 +15,7 @@ use super::connection::{EstablishedConnection, dial};
 use super::pool::{Pool, VoterEvent};
 use super::store::PeersStore;
 use super::voters::{Voters, voters_of};
-use super::wire::{Body, ConfigRequestFrame, Malformed};
+use super::wire::{Body, ConfigRequestFrame, MalformedFrame};
 use crate::store::StoreError;
 
 /// Which voters come and go.
@@ -346,11 +346,11 @@ impl ConfigQuestions {
         body: Body,
         pool: &mut Pool,
         voter: VoterId,
-    ) -> Result<Option<ConfigReply<Cluster>>, Malformed> {
+    ) -> Result<Option<ConfigReply<Cluster>>, MalformedFrame> {
         let reply = match body {
             Body::ConfigReply(reply) => reply,
-            Body::Refused(_) => return Err(Malformed("a refusal")),
-            _ => return Err(Malformed("an answer to another question")),
+            Body::Refused(_) => return Err(MalformedFrame("a refusal")),
+            _ => return Err(MalformedFrame("an answer to another question")),
         };
         let (said, more) = reply.checked()?;
         let Some(own) = self.parts.get_mut(&voter) else { return Ok(None) };

@@ -16,7 +16,7 @@ use super::errors::{failure, no_registers};
 use super::latency::PeersLatencyProbe;
 use super::pool::{Pool, VoterEvent, carry_out};
 use super::tls::{Identity, Revocations, Tls};
-use super::wire::{self, Body, ElectionRequest, RequestBody, Waits};
+use super::wire::{self, Body, ElectionRequest, RequestBody, WaitingEntry};
 use crate::store::hint_task::HintTask;
 use crate::store::{
     Admin, Announcement, BoxFuture, Hints, Holder, LatencyProbe, Registry, Reply, Request, Session, Store, StoreError,
@@ -29,7 +29,7 @@ struct Seat {
     /// The terms and rounds of its quorum client are never used again.
     calls: QuorumCalls,
     /// What it has told of itself last, while it waits: voters that have restarted since do not know.
-    waits: Option<Waits>,
+    waits: Option<WaitingEntry>,
 }
 
 type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
@@ -217,7 +217,7 @@ impl PeersSession {
         match &request {
             Request::Look { announce: Some(Announcement { why, rank }) } => {
                 let (note, rank) = (why.to_string(), wire::rank_bytes(*rank));
-                seat.waits = Some(Waits { who: Some((&self.me).into()), note, age_ns: 0, rank });
+                seat.waits = Some(WaitingEntry { who: Some((&self.me).into()), note, age_ns: 0, rank });
             }
             Request::Look { announce: None } | Request::Acquire { .. } => {}
             _ => seat.waits = None,

@@ -50,7 +50,7 @@ pub(super) enum Body {
     Welcome(Welcome),
     /// A question is not answered, and why.
     #[prost(message, tag = "4")]
-    Refused(Refused),
+    Refused(RefusalFrame),
     #[prost(message, tag = "5")]
     Ask(ElectionRequest),
     #[prost(message, tag = "6")]
@@ -78,7 +78,7 @@ pub(super) enum Body {
     #[prost(bool, tag = "14")]
     Probe(bool),
     #[prost(message, tag = "15")]
-    Probed(Probed),
+    Probed(ProbeReply),
     /// A candidate waits no more.
     #[prost(message, tag = "16")]
     Leave(Leave),
@@ -96,7 +96,7 @@ pub(super) enum Body {
     #[prost(bool, tag = "21")]
     Echo(bool),
     #[prost(message, tag = "22")]
-    Echoed(Echoed),
+    Echoed(EchoReply),
     /// The names of the elections behind this one are wanted.
     #[prost(string, tag = "30")]
     ListAfter(String),
@@ -191,7 +191,7 @@ pub(super) struct Member {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Refused {
+pub(super) struct RefusalFrame {
     #[prost(string, tag = "1")]
     pub(super) why: String,
     /// Set if the voter has nothing to do with it just now, and may later.
@@ -210,7 +210,7 @@ pub(super) struct ElectionRequest {
     pub(super) body: Option<RequestBody>,
     /// Who asks, if it waits for the lease.
     #[prost(message, optional, tag = "7")]
-    pub(super) waits: Option<Waits>,
+    pub(super) waits: Option<WaitingEntry>,
     /// Who asks.
     #[prost(bytes = "vec", tag = "8")]
     pub(super) asker: Vec<u8>,
@@ -260,9 +260,9 @@ pub(super) enum RequestBody {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Waits {
+pub(super) struct WaitingEntry {
     #[prost(message, optional, tag = "1")]
-    pub(super) who: Option<Person>,
+    pub(super) who: Option<CandidateEntry>,
     #[prost(string, tag = "2")]
     pub(super) note: String,
     /// How long ago it said so. In an answer only.
@@ -274,7 +274,7 @@ pub(super) struct Waits {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub(super) struct Person {
+pub(super) struct CandidateEntry {
     #[prost(bytes = "vec", tag = "1")]
     id: Vec<u8>,
     #[prost(string, tag = "2")]
@@ -288,7 +288,7 @@ pub(super) struct Claim {
     #[prost(uint64, tag = "1")]
     term: u64,
     #[prost(message, optional, tag = "2")]
-    holder: Option<Person>,
+    holder: Option<CandidateEntry>,
     #[prost(uint64, tag = "3")]
     lease_ns: u64,
     #[prost(uint64, tag = "4")]
@@ -351,7 +351,7 @@ pub(super) struct Reply {
     #[prost(uint64, tag = "2")]
     term: u64,
     #[prost(message, optional, tag = "3")]
-    holder: Option<Person>,
+    holder: Option<CandidateEntry>,
     #[prost(uint64, tag = "4")]
     beat: u64,
     #[prost(uint64, tag = "5")]
@@ -371,7 +371,7 @@ pub(super) struct Reply {
     #[prost(uint32, tag = "12")]
     others: u32,
     #[prost(message, repeated, tag = "13")]
-    waiting: Vec<Waits>,
+    waiting: Vec<WaitingEntry>,
     /// How long ago the term was first supported here.
     #[prost(uint64, optional, tag = "14")]
     held_ns: Option<u64>,
@@ -414,7 +414,7 @@ pub(super) struct TermEntry {
     #[prost(uint64, tag = "1")]
     token: u64,
     #[prost(message, optional, tag = "2")]
-    holder: Option<Person>,
+    holder: Option<CandidateEntry>,
     #[prost(int64, tag = "3")]
     granted_unix_ms: i64,
     #[prost(int64, tag = "4")]
@@ -425,7 +425,7 @@ pub(super) struct TermEntry {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Probed {
+pub(super) struct ProbeReply {
     /// The program and its version.
     #[prost(string, tag = "1")]
     pub(super) product: String,
@@ -435,7 +435,7 @@ pub(super) struct Probed {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Echoed {
+pub(super) struct EchoReply {
     /// How many requests arrive at this voter's place in a unit of time, in thousandths, if it was told.
     #[prost(uint64, optional, tag = "1")]
     pub(super) requests: Option<u64>,
@@ -452,7 +452,7 @@ pub(super) struct Leave {
 /// A frame that says what no peer of this version says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame holds what no peer sends: {0}")]
-pub(super) struct Malformed(pub(super) &'static str);
+pub(super) struct MalformedFrame(pub(super) &'static str);
 
 /// A voter's answer, with what is piggybacked on it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use super::super::address::PeerAddress;
 use super::super::channel::invalid;
 use super::super::cluster::{Cluster, Roster};
 use super::super::connection::{EstablishedConnection, Transport, dial};
-use super::super::wire::{Body, Malformed};
+use super::super::wire::{Body, MalformedFrame};
 use super::super::work::Work;
 use super::{PeerError, PeerSettings};
 use crate::clock;
@@ -172,7 +172,7 @@ async fn evidence(
     sender.send(1, Body::Testify(cluster.number())).await?;
     match receiver.first().await? {
         Body::Testified(said) => said.checked(cluster).map_err(invalid),
-        _ => Err(invalid(Malformed("an answer to another question"))),
+        _ => Err(invalid(MalformedFrame("an answer to another question"))),
     }
 }
 

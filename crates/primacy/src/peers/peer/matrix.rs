@@ -26,10 +26,11 @@ use super::super::connection::{EstablishedConnection, Transport, connect, dial, 
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Identity, Tls};
 use super::super::wire::{
-    self, Body, ConfigRequestFrame, ElectionRequest, Frame, Hello, Leave, Recall, RequestBody, VERSION, Waits, Welcome,
+    self, Body, ConfigRequestFrame, ElectionRequest, Frame, Hello, Leave, Recall, RequestBody, VERSION, WaitingEntry,
+    Welcome,
 };
 use super::super::work::Out;
-use super::super::{certs, wire::Refused};
+use super::super::{certs, wire::RefusalFrame};
 use super::serve::{AN_ANSWER, Door};
 use super::{Peer, PeerSettings};
 use crate::{CandidateId, Label, Token};
@@ -59,7 +60,7 @@ fn holder() -> Holder {
 
 fn ask(ask: &Ask, waits: bool) -> Body {
     let waits =
-        waits.then(|| Waits { who: Some((&holder()).into()), note: String::new(), age_ns: 0, rank: Vec::new() });
+        waits.then(|| WaitingEntry { who: Some((&holder()).into()), note: String::new(), age_ns: 0, rank: Vec::new() });
     Body::Ask(ElectionRequest {
         election: "matrix".to_owned(),
         body: Some(RequestBody::from(ask)),
@@ -357,7 +358,7 @@ impl World {
                 Err(error) => Err(error),
             };
             taken.push(match &answer {
-                Ok(Some((_, Body::Refused(Refused { is_denied: true, .. })))) => "no",
+                Ok(Some((_, Body::Refused(RefusalFrame { is_denied: true, .. })))) => "no",
                 Ok(Some(_)) => "yes",
                 Ok(None) | Err(_) => "ends",
             });

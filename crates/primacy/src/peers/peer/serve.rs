@@ -19,7 +19,9 @@ use super::super::cluster::Cluster;
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Tls, TlsError};
 use super::super::twins::Process;
-use super::super::wire::{self, Body, ConfigRequestFrame, Echoed, Hello, Malformed, Page, Refused, VERSION, Welcome};
+use super::super::wire::{
+    self, Body, ConfigRequestFrame, EchoReply, Hello, MalformedFrame, Page, RefusalFrame, VERSION, Welcome,
+};
 use super::super::work::{Answers, Out, Work};
 use super::PeerError;
 use super::refusals::Refusals;
@@ -33,7 +35,7 @@ const CONNECTIONS_MOST: u64 = 10_000;
 const FILES_KEPT: u64 = 64;
 
 /// What nobody may say to a voter.
-pub(super) const AN_ANSWER: Malformed = Malformed("something that only a voter says");
+pub(super) const AN_ANSWER: MalformedFrame = MalformedFrame("something that only a voter says");
 
 /// How much of the name of the one that connects is told.
 pub(super) const NAME_MOST: usize = 64;
@@ -148,7 +150,7 @@ async fn here(socket: Option<&UnixListener>) -> io::Result<UnixStream> {
 pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
     match receiver.first().await? {
         Body::Hello(hello) => Ok(hello),
-        _ => Err(channel::invalid(Malformed("no greeting"))),
+        _ => Err(channel::invalid(MalformedFrame("no greeting"))),
     }
 }
 
@@ -163,7 +165,7 @@ impl Door {
             let is_refused = error.kind() == io::ErrorKind::InvalidData;
             debug!(%from, %error, "a connection has ended");
             if is_refused {
-                let is_malformed = error.get_ref().is_some_and(|error| error.is::<Malformed>());
+                let is_malformed = error.get_ref().is_some_and(|error| error.is::<MalformedFrame>());
                 let hint =
                     if is_malformed { "; only programs of primacy, of one release, may connect here" } else { "" };
                 let stood = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
@@ -226,7 +228,7 @@ impl Door {
     ) -> io::Result<()> {
         guest.claim = wire::role(hello.role);
         if let Some(why) = self.objection(&hello) {
-            let told = Refused { why: why.clone(), is_passing: false, is_denied: false };
+            let told = RefusalFrame { why: why.clone(), is_passing: false, is_denied: false };
             sender.send(0, Body::Refused(told)).await?;
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
@@ -297,7 +299,7 @@ impl Door {
         body: Body,
         out: &Out,
         (who, guest): (&str, &Guest),
-    ) -> Result<Option<Work>, Malformed> {
+    ) -> Result<Option<Work>, MalformedFrame> {
         let Some(work) = self.asked(number, body, out, guest)? else { return Ok(None) };
         let (role, (least, what)) = (self.role(guest), roles::right(&work));
         if role >= least {
@@ -305,7 +307,7 @@ impl Door {
         }
         let why = roles::denial(who, role, least, what);
         self.complain(who.to_owned(), why.clone(), || warn!("refused: {why}"));
-        out.post(number, Body::Refused(Refused { why, is_passing: false, is_denied: true }));
+        out.post(number, Body::Refused(RefusalFrame { why, is_passing: false, is_denied: true }));
         // Candidates of earlier releases say in this way that there are later voters.
         let later = match &work {
             Work::Config { page, .. } => match &page.ask {
@@ -319,15 +321,21 @@ impl Door {
     }
 
     /// What somebody asks for, if it can be done at all.
-    pub(super) fn asked(&self, number: u64, body: Body, out: &Out, guest: &Guest) -> Result<Option<Work>, Malformed> {
+    pub(super) fn asked(
+        &self,
+        number: u64,
+        body: Body,
+        out: &Out,
+        guest: &Guest,
+    ) -> Result<Option<Work>, MalformedFrame> {
         let founds = matches!(body, Body::Found(_) | Body::ConfigRequest(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
-            out.post(number, Body::Refused(Refused { why, is_passing: true, is_denied: false }));
+            out.post(number, Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false }));
             return Ok(None);
         }
         if let Body::Echo(_) = body {
-            out.post(number, Body::Echoed(Echoed { requests: *self.requests.borrow() }));
+            out.post(number, Body::Echoed(EchoReply { requests: *self.requests.borrow() }));
             return Ok(None);
         }
         let out = out.clone();
@@ -351,7 +359,7 @@ impl Door {
             },
             Body::Behind(voters) => Work::Behind { number, voters, out },
             Body::Testify(after) => Work::Testify { number, after, out },
-            Body::Hello(_) => return Err(Malformed("a second greeting")),
+            Body::Hello(_) => return Err(MalformedFrame("a second greeting")),
             Body::Welcome(_)
             | Body::Refused(_)
             | Body::Answer(_)
@@ -370,7 +378,7 @@ impl Door {
 
     /// What is asked about who votes, if it is about this voter's cluster. One that has none yet is taken into another, which
     /// has come together without it.
-    fn config_page(&self, question: ConfigRequestFrame) -> Result<Page, Malformed> {
+    fn config_page(&self, question: ConfigRequestFrame) -> Result<Page, MalformedFrame> {
         let page = question.checked()?;
         let own = self.cluster.borrow();
         let fits = match (&page.ask, own.as_ref()) {
@@ -380,15 +388,15 @@ impl Door {
             (ConfigRequest::Adopt(cluster), None) => cluster.number() > 0 && cluster.has(self.voter),
             _ => true,
         };
-        if fits { Ok(page) } else { Err(Malformed("voters that this one has nothing to do with")) }
+        if fits { Ok(page) } else { Err(MalformedFrame("voters that this one has nothing to do with")) }
     }
 
     /// Voters that this one is told to vote with. The one that tells it has asked all of them, this one too. `None`: it
     /// votes with them already, and was told again before that was seen.
-    fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Option<Cluster>, Malformed> {
+    fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Option<Cluster>, MalformedFrame> {
         let cluster = Cluster::try_from(cluster)?;
         if self.tls.is_some() && proven != self.names.first().map(String::as_str) {
-            return Err(Malformed("voters that another peer has to bring together"));
+            return Err(MalformedFrame("voters that another peer has to bring together"));
         }
         if self.cluster.borrow().as_ref() == Some(&cluster) {
             return Ok(None);
@@ -398,14 +406,14 @@ impl Door {
         {
             Ok(Some(cluster))
         } else {
-            Err(Malformed("other voters than this one was told of"))
+            Err(MalformedFrame("other voters than this one was told of"))
         }
     }
 }
 
-fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, Malformed> {
+fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, MalformedFrame> {
     let announce = request.waits.as_ref().map(|waits| {
-        let who = waits.who.as_ref().ok_or(Malformed("nobody waits"))?;
+        let who = waits.who.as_ref().ok_or(MalformedFrame("nobody waits"))?;
         let note = waits.note.chars().take(256).collect();
         let notice = WaiterInfo { who: who.try_into()?, note };
         Ok((notice.who.id, wire::rank(&waits.rank)?, notice))
@@ -413,7 +421,7 @@ fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, Malformed> {
     let query = Query {
         number: request.voters,
         election: wire::election(&request.election)?,
-        ask: request.body.as_ref().ok_or(Malformed("a question that asks nothing"))?.try_into()?,
+        ask: request.body.as_ref().ok_or(MalformedFrame("a question that asks nothing"))?.try_into()?,
         asker: wire::candidate(&request.asker)?,
         announce: announce.transpose()?,
     };

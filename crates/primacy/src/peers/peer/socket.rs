@@ -21,7 +21,7 @@ use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::connection::{connect, greet};
 use super::super::disk::try_lock;
 use super::super::roles::{self, Guest, Proof, Role};
-use super::super::wire::{self, Body, Hello, Refused, Welcome};
+use super::super::wire::{self, Body, Hello, RefusalFrame, Welcome};
 use super::PeerError;
 use super::serve::{Door, NAME_MOST, greeting};
 
@@ -133,7 +133,7 @@ impl Door {
                 sender.send(0, Body::Welcome(welcome)).await?;
                 channel::pass_on((sender, receiver), (to, from)).await
             }
-            Err(why) => sender.send(0, Body::Refused(Refused { why, is_passing: true, is_denied: false })).await,
+            Err(why) => sender.send(0, Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false })).await,
         }
     }
 

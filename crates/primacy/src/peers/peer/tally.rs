@@ -14,7 +14,7 @@ use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::file_data::VoterFileData;
 use super::super::twins::Process;
-use super::super::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, Probed, Refused, Terms};
+use super::super::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, ProbeReply, RefusalFrame, Terms};
 use super::super::work::{Out, Work};
 use super::PeerError;
 use super::watchers::Watchers;
@@ -171,7 +171,7 @@ impl Tally {
     fn put_off(&self, work: &Work) {
         let why = "its clock cannot be read".to_owned();
         if let Work::Ask { number, out, .. } | Work::Config { number, out, .. } = work {
-            out.post(*number, Body::Refused(Refused { why, is_passing: true, is_denied: false }));
+            out.post(*number, Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false }));
         }
     }
 
@@ -196,7 +196,7 @@ impl Tally {
                             );
                         }
                         let why = format!("there are {ELECTIONS_MAX} elections, and no voter keeps more");
-                        Some(Body::Refused(Refused { why, is_passing: true, is_denied: false }))
+                        Some(Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false }))
                     }
                 };
                 if let Some(answer) = answer {
@@ -227,7 +227,7 @@ impl Tally {
             Work::Probe { number, out } => {
                 let product = concat!("primacy peer ", env!("CARGO_PKG_VERSION")).to_owned();
                 let flushes_ns = self.flushes.iter().copied().collect();
-                self.answer(out, number, Body::Probed(Probed { product, flushes_ns }));
+                self.answer(out, number, Body::Probed(ProbeReply { product, flushes_ns }));
             }
             Work::Config { number, page, out } => {
                 let Page { ask, after } = *page;

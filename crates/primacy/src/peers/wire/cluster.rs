@@ -6,7 +6,7 @@ use primacy_core::quorum::VoterId;
 
 use super::super::address::PeerAddress;
 use super::super::cluster::{Cluster, Roster};
-use super::{Malformed, Member};
+use super::{MalformedFrame, Member};
 
 impl From<&Cluster> for super::Cluster {
     fn from(cluster: &Cluster) -> Self {
@@ -25,26 +25,26 @@ fn member((name, (voter, address)): (&String, &(VoterId, PeerAddress))) -> Membe
 }
 
 impl TryFrom<super::Cluster> for Cluster {
-    type Error = Malformed;
+    type Error = MalformedFrame;
 
-    fn try_from(cluster: super::Cluster) -> Result<Self, Malformed> {
-        let id = <[u8; 16]>::try_from(&*cluster.id).map_err(|_| Malformed("a cluster without a name"))?;
+    fn try_from(cluster: super::Cluster) -> Result<Self, MalformedFrame> {
+        let id = <[u8; 16]>::try_from(&*cluster.id).map_err(|_| MalformedFrame("a cluster without a name"))?;
         let incoming = (!cluster.incoming.is_empty()).then(|| roster(&cluster.incoming)).transpose()?;
         Ok(Self::known(u128::from_be_bytes(id), cluster.number, roster(&cluster.voters)?, incoming))
     }
 }
 
-fn roster(members: &[Member]) -> Result<Roster, Malformed> {
+fn roster(members: &[Member]) -> Result<Roster, MalformedFrame> {
     let mut voters = Roster::new();
     for Member { voter, name, address } in members {
-        let address: PeerAddress = address.parse().map_err(|_| Malformed("a voter's address"))?;
+        let address: PeerAddress = address.parse().map_err(|_| MalformedFrame("a voter's address"))?;
         if address.name() != name || voters.insert(name.clone(), (super::voter(voter)?, address)).is_some() {
-            return Err(Malformed("two voters of one name"));
+            return Err(MalformedFrame("two voters of one name"));
         }
     }
     let identities: BTreeSet<VoterId> = voters.values().map(|(voter, _)| *voter).collect();
     if identities.is_empty() || identities.len() != voters.len() {
-        return Err(Malformed("no voters, or two that are one"));
+        return Err(MalformedFrame("no voters, or two that are one"));
     }
     Ok(voters)
 }

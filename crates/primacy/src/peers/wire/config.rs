@@ -11,7 +11,7 @@ use prost::{Message, Oneof};
 
 use super::super::cluster::Cluster as Known;
 use super::super::entry::ElectionEntry;
-use super::{Cluster, Malformed};
+use super::{Cluster, MalformedFrame};
 
 /// As much of what a voter has promised as is sent in one frame, in bytes.
 const PAGE_BYTES: usize = super::FRAME_BYTES_MAX / 2;
@@ -148,11 +148,11 @@ impl ProposalEntry {
         Self { ballot: taken.map(|(ballot, _)| (*ballot).into()), proposal: taken.map(|(_, known)| known.into()) }
     }
 
-    fn checked(self) -> Result<Option<(Ballot, Known)>, Malformed> {
+    fn checked(self) -> Result<Option<(Ballot, Known)>, MalformedFrame> {
         match (self.ballot, self.proposal) {
             (Some(ballot), Some(proposal)) => Ok(Some((ballot.into(), proposal.try_into()?))),
             (None, None) => Ok(None),
-            _ => Err(Malformed("half of what a voter has taken")),
+            _ => Err(MalformedFrame("half of what a voter has taken")),
         }
     }
 }
@@ -166,7 +166,7 @@ impl From<&ConfigEvidence<Known>> for EvidenceEntry {
 
 impl EvidenceEntry {
     /// What it says of the cluster of `own`. What is said of another counts for nothing.
-    pub(in super::super) fn checked(self, own: &Known) -> Result<ConfigEvidence<Known>, Malformed> {
+    pub(in super::super) fn checked(self, own: &Known) -> Result<ConfigEvidence<Known>, MalformedFrame> {
         let adopted = self.adopted.into_iter().map(Known::try_from).collect::<Result<Vec<_>, _>>()?;
         let taken = self.taken.unwrap_or_default().checked()?;
         let is_later = |other: &Known| other.is_same(own) && other.voter_set().number() > own.number();
@@ -182,16 +182,16 @@ impl NextConfigEntry {
         Self { promised: Some(promised.into()), taken: Some(ProposalEntry::of(taken)) }
     }
 
-    pub(in super::super) fn checked(self) -> Result<(Ballot, Option<(Ballot, Known)>), Malformed> {
-        let promised = self.promised.ok_or(Malformed("no attempt"))?.into();
+    pub(in super::super) fn checked(self) -> Result<(Ballot, Option<(Ballot, Known)>), MalformedFrame> {
+        let promised = self.promised.ok_or(MalformedFrame("no attempt"))?.into();
         Ok((promised, self.taken.unwrap_or_default().checked()?))
     }
 }
 
 impl ElectionEntries {
-    fn checked(self) -> Result<BTreeMap<ElectionName, Durable>, Malformed> {
+    fn checked(self) -> Result<BTreeMap<ElectionName, Durable>, MalformedFrame> {
         let checked =
-            |entry: ElectionEntry| entry.checked().map_err(|_| Malformed("what no voter keeps of an election"));
+            |entry: ElectionEntry| entry.checked().map_err(|_| MalformedFrame("what no voter keeps of an election"));
         self.entries.into_iter().map(checked).collect()
     }
 
@@ -244,11 +244,11 @@ impl ConfigRequestFrame {
         Self { number, ballot: None, body: Some(ConfigRequestBody::Report(after.to_owned())) }
     }
 
-    pub(in super::super) fn checked(self) -> Result<Page, Malformed> {
+    pub(in super::super) fn checked(self) -> Result<Page, MalformedFrame> {
         let number = self.number;
-        let ballot = || self.ballot.map(Ballot::from).ok_or(Malformed("no attempt"));
+        let ballot = || self.ballot.map(Ballot::from).ok_or(MalformedFrame("no attempt"));
         let mut from = None;
-        let ask = match self.body.ok_or(Malformed("a question that asks nothing"))? {
+        let ask = match self.body.ok_or(MalformedFrame("a question that asks nothing"))? {
             ConfigRequestBody::Prepare(_) => ConfigRequest::Prepare { number, ballot: ballot()? },
             ConfigRequestBody::Take(proposal) => {
                 ConfigRequest::Take { number, ballot: ballot()?, proposal: proposal.try_into()? }
@@ -289,9 +289,9 @@ impl ConfigReplyFrame {
     }
 
     /// What it says, and of a report whether there is more.
-    pub(in super::super) fn checked(self) -> Result<(ConfigReply<Known>, bool), Malformed> {
+    pub(in super::super) fn checked(self) -> Result<(ConfigReply<Known>, bool), MalformedFrame> {
         let mut is_more = false;
-        let answer = match self.body.ok_or(Malformed("an answer that says nothing"))? {
+        let answer = match self.body.ok_or(MalformedFrame("an answer that says nothing"))? {
             ConfigReplyBody::Done(_) => ConfigReply::Done,
             ConfigReplyBody::Prepared(taken) => ConfigReply::Prepared(taken.checked()?),
             ConfigReplyBody::Outbid(ballot) => ConfigReply::Outbid(ballot.into()),

@@ -5,7 +5,10 @@ use std::time::Duration;
 use primacy_core::lease::{HandoverRequest, Holder};
 use primacy_core::quorum::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, Role, VoterId, VoterView};
 
-use super::{Change, Claim, Malformed, Order, OrdersEntry, Person, Piggyback, Reply, RequestBody, TermEntry, Waits};
+use super::{
+    CandidateEntry, Change, Claim, MalformedFrame, Order, OrdersEntry, Piggyback, Reply, RequestBody, TermEntry,
+    WaitingEntry,
+};
 use crate::select::Rank;
 use crate::store::waiting::shown_rank;
 use crate::store::{Standing, Term, Waiting};
@@ -16,12 +19,12 @@ pub(in super::super) fn ns(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn bits(bytes: &[u8]) -> Result<u128, Malformed> {
-    bytes.try_into().map(u128::from_be_bytes).map_err(|_| Malformed("an identity of another length"))
+fn bits(bytes: &[u8]) -> Result<u128, MalformedFrame> {
+    bytes.try_into().map(u128::from_be_bytes).map_err(|_| MalformedFrame("an identity of another length"))
 }
 
-fn token(number: u64) -> Result<Token, Malformed> {
-    if number == 0 { Ok(Token::NONE) } else { Token::new(number).ok_or(Malformed("a token out of range")) }
+fn token(number: u64) -> Result<Token, MalformedFrame> {
+    if number == 0 { Ok(Token::NONE) } else { Token::new(number).ok_or(MalformedFrame("a token out of range")) }
 }
 
 /// As it is sent; 0 is nothing.
@@ -50,7 +53,7 @@ pub(in super::super) fn voter_bytes(voter: VoterId) -> Vec<u8> {
     voter.to_bits().to_be_bytes().to_vec()
 }
 
-pub(in super::super) fn voter(bytes: &[u8]) -> Result<VoterId, Malformed> {
+pub(in super::super) fn voter(bytes: &[u8]) -> Result<VoterId, MalformedFrame> {
     bits(bytes).map(VoterId::from_bits)
 }
 
@@ -58,35 +61,35 @@ pub(in super::super) fn candidate_bytes(id: CandidateId) -> Vec<u8> {
     id.to_bits().to_be_bytes().to_vec()
 }
 
-pub(in super::super) fn candidate(bytes: &[u8]) -> Result<CandidateId, Malformed> {
+pub(in super::super) fn candidate(bytes: &[u8]) -> Result<CandidateId, MalformedFrame> {
     bits(bytes).map(CandidateId::from_bits)
 }
 
-pub(in super::super) fn election(name: &str) -> Result<ElectionName, Malformed> {
-    ElectionName::new(name).map_err(|_| Malformed("the name of an election"))
+pub(in super::super) fn election(name: &str) -> Result<ElectionName, MalformedFrame> {
+    ElectionName::new(name).map_err(|_| MalformedFrame("the name of an election"))
 }
 
-impl From<&Holder> for Person {
+impl From<&Holder> for CandidateEntry {
     fn from(holder: &Holder) -> Self {
         Self { id: candidate_bytes(holder.id), label: holder.label.as_str().to_owned(), data: holder.data.clone() }
     }
 }
 
-impl TryFrom<&Person> for Holder {
-    type Error = Malformed;
+impl TryFrom<&CandidateEntry> for Holder {
+    type Error = MalformedFrame;
 
-    fn try_from(person: &Person) -> Result<Self, Malformed> {
+    fn try_from(person: &CandidateEntry) -> Result<Self, MalformedFrame> {
         const DATA_BYTES_MAX: usize = 1_024;
         if person.data.len() > DATA_BYTES_MAX {
-            return Err(Malformed("what a candidate publishes is too long"));
+            return Err(MalformedFrame("what a candidate publishes is too long"));
         }
-        let label = Label::new(&*person.label).map_err(|_| Malformed("the label of a candidate"))?;
+        let label = Label::new(&*person.label).map_err(|_| MalformedFrame("the label of a candidate"))?;
         Ok(Self { id: candidate(&person.id)?, label, data: person.data.clone() })
     }
 }
 
-fn holder(person: Option<&Person>) -> Result<Holder, Malformed> {
-    person.ok_or(Malformed("nobody"))?.try_into()
+fn holder(person: Option<&CandidateEntry>) -> Result<Holder, MalformedFrame> {
+    person.ok_or(MalformedFrame("nobody"))?.try_into()
 }
 
 impl From<&Orders> for OrdersEntry {
@@ -111,16 +114,16 @@ impl From<&Orders> for OrdersEntry {
 }
 
 impl TryFrom<&OrdersEntry> for Orders {
-    type Error = Malformed;
+    type Error = MalformedFrame;
 
-    fn try_from(entry: &OrdersEntry) -> Result<Self, Malformed> {
+    fn try_from(entry: &OrdersEntry) -> Result<Self, MalformedFrame> {
         let handover = match (entry.new_election, &*entry.successor) {
             (true, "") => Some(HandoverRequest::NewElection),
             (false, "") => None,
-            (false, label) => {
-                Some(HandoverRequest::Successor(Label::new(label).map_err(|_| Malformed("the label of a successor"))?))
-            }
-            (true, _) => return Err(Malformed("two wishes at once")),
+            (false, label) => Some(HandoverRequest::Successor(
+                Label::new(label).map_err(|_| MalformedFrame("the label of a successor"))?,
+            )),
+            (true, _) => return Err(MalformedFrame("two wishes at once")),
         };
         Ok(Self {
             handover: OrderRegister {
@@ -180,9 +183,9 @@ impl From<&Ask> for RequestBody {
 }
 
 impl TryFrom<&RequestBody> for Ask {
-    type Error = Malformed;
+    type Error = MalformedFrame;
 
-    fn try_from(body: &RequestBody) -> Result<Self, Malformed> {
+    fn try_from(body: &RequestBody) -> Result<Self, MalformedFrame> {
         Ok(match body {
             RequestBody::Read(_) => Self::Read,
             RequestBody::Claim(claim) => Self::Claim {
@@ -210,7 +213,7 @@ impl TryFrom<&RequestBody> for Ask {
                 completed_order: change.completed_order,
             },
             RequestBody::Order(order) => Self::Order {
-                orders: order.orders.as_ref().ok_or(Malformed("no orders"))?.try_into()?,
+                orders: order.orders.as_ref().ok_or(MalformedFrame("no orders"))?.try_into()?,
                 token: order.token.map(token).transpose()?,
             },
             RequestBody::Forget(term) => Self::Forget { term: token(*term)? },
@@ -219,24 +222,24 @@ impl TryFrom<&RequestBody> for Ask {
 }
 
 /// A voter promises no lease that `Timing` would refuse.
-fn lease(nanos: u64) -> Result<Duration, Malformed> {
+fn lease(nanos: u64) -> Result<Duration, MalformedFrame> {
     const LONGEST: Duration = Duration::from_secs(86_400);
     let lease = Duration::from_nanos(nanos);
-    if lease > LONGEST { Err(Malformed("a lease of more than a day")) } else { Ok(lease) }
+    if lease > LONGEST { Err(MalformedFrame("a lease of more than a day")) } else { Ok(lease) }
 }
 
 pub(in super::super) fn rank_bytes(rank: Rank) -> Vec<u8> {
     if rank == Rank::default() { Vec::new() } else { rank.to_bytes().to_vec() }
 }
 
-pub(in super::super) fn rank(bytes: &[u8]) -> Result<Rank, Malformed> {
-    if bytes.is_empty() { Ok(Rank::default()) } else { Rank::from_bytes(bytes).map_err(|_| Malformed("a rank")) }
+pub(in super::super) fn rank(bytes: &[u8]) -> Result<Rank, MalformedFrame> {
+    if bytes.is_empty() { Ok(Rank::default()) } else { Rank::from_bytes(bytes).map_err(|_| MalformedFrame("a rank")) }
 }
 
 impl From<&Piggyback> for Reply {
     fn from(piggyback: &Piggyback) -> Self {
         let Piggyback { answer: Answer { accepted, view }, standing, waiting, held_for, proven, claimed } = piggyback;
-        let waiting = waiting.iter().map(|one| Waits {
+        let waiting = waiting.iter().map(|one| WaitingEntry {
             who: Some((&one.who).into()),
             note: one.note.clone(),
             age_ns: ns(one.age.unwrap_or_default()),
@@ -266,9 +269,9 @@ impl From<&Piggyback> for Reply {
 }
 
 impl TryFrom<&Reply> for Piggyback {
-    type Error = Malformed;
+    type Error = MalformedFrame;
 
-    fn try_from(reply: &Reply) -> Result<Self, Malformed> {
+    fn try_from(reply: &Reply) -> Result<Self, MalformedFrame> {
         let orders = reply.orders.as_ref().map_or_else(|| Ok(Orders::default()), TryInto::try_into)?;
         let waiting = reply.waiting.iter().map(|one| {
             let age = Some(Duration::from_nanos(one.age_ns));
@@ -292,7 +295,7 @@ impl TryFrom<&Reply> for Piggyback {
         Ok(Self {
             answer: Answer { accepted: reply.accepted, view },
             standing: Standing { ahead: reply.ahead, others: reply.others },
-            waiting: waiting.collect::<Result<_, Malformed>>()?,
+            waiting: waiting.collect::<Result<_, MalformedFrame>>()?,
             held_for: reply.held_ns.map(Duration::from_nanos),
             proven: reply.proven.as_ref().map(Term::try_from).transpose()?,
             claimed: reply.claimed.as_ref().map(Term::try_from).transpose()?,
@@ -303,7 +306,7 @@ impl TryFrom<&Reply> for Piggyback {
 impl From<&Term> for TermEntry {
     fn from(term: &Term) -> Self {
         let person =
-            Person { id: candidate_bytes(term.id), label: term.label.as_str().to_owned(), data: String::new() };
+            CandidateEntry { id: candidate_bytes(term.id), label: term.label.as_str().to_owned(), data: String::new() };
         let (ended_unix_ms, ended) = term.ended.clone().unwrap_or_default();
         Self {
             token: term.token.get(),
@@ -316,9 +319,9 @@ impl From<&Term> for TermEntry {
 }
 
 impl TryFrom<&TermEntry> for Term {
-    type Error = Malformed;
+    type Error = MalformedFrame;
 
-    fn try_from(entry: &TermEntry) -> Result<Self, Malformed> {
+    fn try_from(entry: &TermEntry) -> Result<Self, MalformedFrame> {
         let Holder { id, label, .. } = holder(entry.holder.as_ref())?;
         let ended = (!entry.ended.is_empty()).then(|| (entry.ended_unix_ms, entry.ended.clone()));
         Ok(Self { token: token(entry.token)?, id, label, granted_unix_ms: entry.granted_unix_ms, ended })
@@ -369,7 +372,7 @@ mod tests {
 
     fn request(ask: &Ask) -> ElectionRequest {
         let rank = rank_bytes(Rank::new(&[-3, 7]).expect("few"));
-        let waits = Waits { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1, rank };
+        let waits = WaitingEntry { who: Some((&holder()).into()), note: "waits".into(), age_ns: 1, rank };
         ElectionRequest {
             voters: 3,
             election: "e".into(),
@@ -443,8 +446,8 @@ mod tests {
         assert!(claim(|claim| claim.term = u64::MAX).is_err(), "a term that fits no column");
         assert!(claim(|claim| claim.lease_ns = u64::MAX).is_err(), "bound for centuries");
         assert!(claim(|claim| claim.holder = None).is_err());
-        let person = |change: fn(&mut Person)| {
-            let mut person = Person::from(&holder());
+        let person = |change: fn(&mut CandidateEntry)| {
+            let mut person = CandidateEntry::from(&holder());
             change(&mut person);
             Holder::try_from(&person)
         };

@@ -19,7 +19,7 @@ use super::super::super::cluster::Roster;
 use super::super::super::file_data::VoterFileData;
 use super::super::super::file_data::tests::file_data;
 use super::super::super::wire::{
-    ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Piggyback, Probed, Recall, Reply, Terms, Waits,
+    ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Piggyback, ProbeReply, Recall, Reply, Terms, WaitingEntry,
 };
 use super::super::tally::Tally;
 use super::*;
@@ -202,7 +202,7 @@ impl Draw {
                 gives_evidence: self.often(),
                 role: u32::try_from(self.below(6)).expect("few"),
             }),
-            2 => Body::Refused(Refused {
+            2 => Body::Refused(RefusalFrame {
                 why: "not \u{1b}[31mnow".to_owned(),
                 is_passing: self.often(),
                 is_denied: self.often(),
@@ -211,7 +211,7 @@ impl Draw {
                 voters: if self.often() { 0 } else { self.number() },
                 election: self.election().as_str().to_owned(),
                 body: Some((&self.ask()).into()),
-                waits: self.often().then(|| Waits {
+                waits: self.often().then(|| WaitingEntry {
                     who: Some((&self.holder()).into()),
                     note: "é".repeat(self.below(400)),
                     age_ns: self.number(),
@@ -230,12 +230,14 @@ impl Draw {
             11 => Body::Recalled(Terms { terms: (0..self.below(4)).map(|_| (&self.term()).into()).collect() }),
             12 => Body::Found((&self.cluster(own)).into()),
             13 => Body::Probe(true),
-            14 => Body::Probed(Probed { product: "primacy".to_owned(), flushes_ns: vec![u64::MAX; self.below(30)] }),
+            14 => {
+                Body::Probed(ProbeReply { product: "primacy".to_owned(), flushes_ns: vec![u64::MAX; self.below(30)] })
+            }
             15 => Body::Leave(Leave { election: "jobs".to_owned(), id: id(self) }),
             16 => Body::Moved((&self.cluster(own)).into()),
             17 => Body::Echo(true),
             28 => Body::ListAfter(self.election().as_str().to_owned()),
-            18 => Body::Echoed(Echoed { requests: self.often().then(|| self.number()) }),
+            18 => Body::Echoed(EchoReply { requests: self.often().then(|| self.number()) }),
             29 => Body::Behind(self.number()),
             30 => Body::Testify(self.number()),
             31 => {
