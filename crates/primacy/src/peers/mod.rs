@@ -2,8 +2,6 @@
 
 mod address;
 mod admin;
-mod annals;
-mod ballot;
 pub mod certs;
 mod channel;
 mod cluster;
@@ -14,6 +12,8 @@ mod entry;
 mod errors;
 mod file;
 mod file_data;
+mod history_log;
+mod hosted_elections;
 mod latency;
 mod peer;
 mod pool;

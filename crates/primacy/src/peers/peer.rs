@@ -6,7 +6,7 @@ mod matrix;
 mod refusals;
 mod serve;
 mod socket;
-mod tally;
+mod task;
 mod twins;
 mod watchers;
 
@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::address::PeerAddress;
-use super::ballot::Ballots;
 use super::cluster::Cluster;
 use super::file::{FileError, VoterFile};
+use super::hosted_elections::HostedElections;
 use super::roles::RoleNames;
 use super::tls::Tls;
 use super::twins::Process;
@@ -183,8 +183,8 @@ impl Peer {
         let (file, data) = VoterFile::open(folder, true)?;
         let voter = data.voter();
         let damaged = |error| FileError::Damaged { file: folder.join("voter"), why: format!("{error}") };
-        let ballots = Ballots::restarted(data, folder, *drift_ppm, clock::now()).map_err(damaged)?;
-        let cluster = ballots.cluster().cloned();
+        let elections = HostedElections::restarted(data, folder, *drift_ppm, clock::now()).map_err(damaged)?;
+        let cluster = elections.cluster().cloned();
         if let Some(cluster) = &cluster {
             check(cluster, &settings, voter)?;
         }
@@ -225,7 +225,7 @@ impl Peer {
         let door = Arc::new(door);
         let mut tasks = JoinSet::new();
         let (meeting, bell) = ((Arc::clone(&process), alone), Arc::clone(&behind));
-        tasks.spawn(tally::keep(file, voter, ballots, inbox, known, meeting, bell));
+        tasks.spawn(task::keep(file, voter, elections, inbox, known, meeting, bell));
         tasks.spawn(serve::listen(listener, socket, door));
         tasks.spawn(twins::look_out(settings.clone(), voter, process, cluster.clone(), met));
         let outside = found::Outside { why: outside, seen: introduced };

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use primacy_core::quorum::{ConfigEvidence, VoterId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::ballot::ElectionQuery;
 use super::cluster::Cluster;
+use super::hosted_elections::ElectionQuery;
 use super::wire::{Body, Page};
 use crate::{CandidateId, ElectionName};
 

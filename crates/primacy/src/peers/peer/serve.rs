@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::super::address::PeerAddress;
-use super::super::ballot::ElectionQuery;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
+use super::super::hosted_elections::ElectionQuery;
 use super::super::roles::{self, Guest, Proof, Role, RoleNames};
 use super::super::tls::{Tls, TlsError};
 use super::super::twins::Process;

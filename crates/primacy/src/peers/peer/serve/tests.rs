@@ -14,14 +14,14 @@ use prost::encoding::{decode_varint, encode_varint};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::super::super::ballot::Ballots;
 use super::super::super::cluster::Roster;
 use super::super::super::file_data::VoterFileData;
 use super::super::super::file_data::tests::file_data;
+use super::super::super::hosted_elections::HostedElections;
 use super::super::super::wire::{
     ConfigReplyFrame, FRAME_BYTES_MAX, Frame, Leave, Names, Piggyback, ProbeReply, Recall, Reply, Terms, WaitingEntry,
 };
-use super::super::tally::Tally;
+use super::super::task::VoterTask;
 use super::*;
 use crate::select::Rank;
 use crate::store::{Holder, Standing, Term, Waiting};
@@ -363,7 +363,7 @@ impl Door {
 /// A voter as its process has it, but for sockets and disk.
 struct Subject {
     door: Door,
-    tally: Tally,
+    task: VoterTask,
     out: Out,
     folder: tempfile::TempDir,
     _inbox: (mpsc::Receiver<Work>, Answers),
@@ -374,12 +374,12 @@ impl Subject {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let mut data = VoterFileData::of(OWN);
         data.cluster = cluster.map(|cluster| wire::Cluster::from(cluster).encode_to_vec());
-        let ballots = Ballots::restarted(data, folder.path(), 20_000, clock::now()).expect("it is sound");
+        let elections = HostedElections::restarted(data, folder.path(), 20_000, clock::now()).expect("it is sound");
         let (known, told) = watch::channel(cluster.cloned());
         let (post, inbox) = mpsc::channel(1);
         let (out, sent) = Out::new();
         let door = Door::alone(told, post);
-        Self { door, tally: Tally::new(ballots, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
+        Self { door, task: VoterTask::new(elections, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
     }
 
     /// Whatever it is, it is refused, or done and answered; and what is kept of it can be read again.
@@ -392,11 +392,11 @@ impl Subject {
             return false;
         };
         let Some(work) = work else { return true };
-        self.tally.take(work, clock::now());
-        if let Some(data) = self.tally.done(FRAME_BYTES_MAX) {
+        self.task.take(work, clock::now());
+        if let Some(data) = self.task.done(FRAME_BYTES_MAX) {
             let read = VoterFileData::from_bytes(&data.to_bytes());
             assert_eq!(read.as_ref(), Ok(&data), "it is written as it can be read");
-            let again = Ballots::<()>::restarted(data, self.folder.path(), 20_000, clock::now());
+            let again = HostedElections::<()>::restarted(data, self.folder.path(), 20_000, clock::now());
             assert!(again.is_ok(), "it starts again");
         }
         true
@@ -529,8 +529,9 @@ fn no_file_that_somebody_has_changed_does_any_harm() {
             content.cluster = content.cluster.map(|bytes| draw.spoilt(bytes));
             content.next = content.next.map(|bytes| draw.spoilt(bytes));
             let whole = VoterFileData::from_bytes(&draw.spoilt(content.to_bytes()));
-            let is_started =
-                |data: VoterFileData| Ballots::<()>::restarted(data, folder.path(), 20_000, clock::now()).is_ok();
+            let is_started = |data: VoterFileData| {
+                HostedElections::<()>::restarted(data, folder.path(), 20_000, clock::now()).is_ok()
+            };
             is_started(content) | whole.is_ok_and(is_started)
         }));
         *if harmless.unwrap_or_else(|_| panic!("seed {seed}")) { &mut read } else { &mut refused } += 1;

@@ -39,8 +39,8 @@ impl Entry {
     }
 }
 
-/// The file, to which terms are added.
-pub(super) struct Annals {
+/// The history file of a voter's folder, to which terms are appended.
+pub(super) struct HistoryLog {
     path: PathBuf,
     /// What has not been written yet.
     pending: Vec<u8>,
@@ -48,7 +48,7 @@ pub(super) struct Annals {
     file: Option<File>,
 }
 
-impl Annals {
+impl HistoryLog {
     /// Opens the file in a voter's folder, and reads what is in it. What is no longer needed of it is left out from now on.
     pub(super) fn open(folder: &Path) -> (Self, BTreeMap<ElectionName, TermHistory>) {
         let path = folder.join("history");
@@ -60,19 +60,19 @@ impl Annals {
                 BTreeMap::new()
             }
         };
-        let mut annals = Self { path, pending: Vec::new(), file: None };
+        let mut log = Self { path, pending: Vec::new(), file: None };
         for (election, past) in &all {
             let terms: Vec<&Term> = past.newest(u32::MAX).collect();
-            terms.into_iter().rev().for_each(|term| annals.note(election, term));
+            terms.into_iter().rev().for_each(|term| log.note(election, term));
             if let Some(term) = past.proven() {
-                annals.prove(election, term.token);
+                log.prove(election, term.token);
             }
         }
-        let compacted = std::mem::take(&mut annals.pending);
-        let opened = disk::replace(&annals.path, &compacted)
-            .and_then(|()| OpenOptions::new().append(true).mode(0o600).open(&annals.path));
-        annals.file = opened.inspect_err(|error| annals.complain(error)).ok();
-        (annals, all)
+        let compacted = std::mem::take(&mut log.pending);
+        let opened = disk::replace(&log.path, &compacted)
+            .and_then(|()| OpenOptions::new().append(true).mode(0o600).open(&log.path));
+        log.file = opened.inspect_err(|error| log.complain(error)).ok();
+        (log, all)
     }
 
     /// A term has begun or ended.
@@ -162,7 +162,7 @@ mod tests {
 
     /// Three terms: the first ended, the second never granted, the third under way.
     fn written(folder: &Path) {
-        let (mut annals, past) = Annals::open(folder);
+        let (mut log, past) = HistoryLog::open(folder);
         assert!(past.is_empty());
         let holder = Holder {
             id: CandidateId::from_bits(1),
@@ -174,9 +174,9 @@ mod tests {
         past.open(token(2), &holder, "taken-over");
         past.open(token(3), &holder, "");
         let all: Vec<Term> = past.newest(10).cloned().collect();
-        all.iter().rev().for_each(|term| annals.note(&name(), term));
-        annals.strike(&name(), token(2));
-        annals.write();
+        all.iter().rev().for_each(|term| log.note(&name(), term));
+        log.strike(&name(), token(2));
+        log.write();
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         written(folder.path());
         for _ in 0..2 {
-            let (_, past) = Annals::open(folder.path());
+            let (_, past) = HistoryLog::open(folder.path());
             assert_eq!(terms(&past), [(3, None), (1, Some("taken-over".to_owned()))]);
         }
     }
@@ -197,13 +197,13 @@ mod tests {
         let whole = std::fs::read(&file).expect("it is there");
         for length in 0..whole.len() {
             std::fs::write(&file, &whole[..length]).expect("writable");
-            let (_, past) = Annals::open(folder.path());
+            let (_, past) = HistoryLog::open(folder.path());
             assert!(terms(&past).len() <= 3, "{length}");
         }
         std::fs::write(&file, [0xff; 100]).expect("writable");
-        let (mut annals, past) = Annals::open(folder.path());
+        let (mut log, past) = HistoryLog::open(folder.path());
         assert!(past.is_empty());
-        annals.strike(&name(), token(9));
-        annals.write();
+        log.strike(&name(), token(9));
+        log.write();
     }
 }

@@ -9,10 +9,10 @@ use primacy_core::quorum::{Answer, ConfigRequest, ELECTIONS_MAX, Refusal, VoterI
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
-use super::super::ballot::Ballots;
 use super::super::cluster::Cluster;
 use super::super::file::{FileError, VoterFile};
 use super::super::file_data::VoterFileData;
+use super::super::hosted_elections::HostedElections;
 use super::super::twins::Process;
 use super::super::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, ProbeReply, RefusalFrame, Terms};
 use super::super::work::{Out, Work};
@@ -41,15 +41,16 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// What leaves when all that it rests on is on disk.
 #[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
-pub(super) enum Held {
+pub(super) enum DeferredReply {
     /// An answer, by its number, for a connection.
     Answer(Out, u64, Body),
     /// Word that something of this process has been done.
     Done(oneshot::Sender<()>),
 }
 
-pub(super) struct Tally {
-    ballots: Ballots<Held>,
+/// The task that changes what a voter has promised, and writes it to disk before any answer leaves.
+pub(super) struct VoterTask {
+    elections: HostedElections<DeferredReply>,
     watchers: Watchers,
     known: watch::Sender<Option<Cluster>>,
     /// Rung when somebody says that there are later voters than it knows.
@@ -72,24 +73,24 @@ pub(super) struct Tally {
 pub(super) async fn keep(
     mut file: VoterFile,
     voter: VoterId,
-    ballots: Ballots<Held>,
+    elections: HostedElections<DeferredReply>,
     mut inbox: mpsc::Receiver<Work>,
     known: watch::Sender<Option<Cluster>>,
     (process, alone): (Arc<Process>, oneshot::Receiver<()>),
     behind: Arc<Notify>,
 ) -> Result<(), PeerError> {
-    let mut tally = Tally::new(ballots, known, process);
-    tally.behind = behind;
+    let mut task = VoterTask::new(elections, known, process);
+    task.behind = behind;
     // A disk that does not work is known at once, and how long it takes.
-    let data = tally.ballots.rewrite();
-    file = tally.flush(file, data).await?;
+    let data = task.elections.rewrite();
+    file = task.flush(file, data).await?;
     // A copy of another's folder ends before it has answered, if its own address can be reached. Nothing is concluded if not.
     let _ = tokio::time::timeout(ALONE_MOST, alone).await;
     let mut works = Vec::with_capacity(BATCH);
     let mut clock = VoterClock::new();
     loop {
-        let next_end = match tally.is_timeless {
-            false => tally.ballots.next_end().map(|end| end.since(clock::now()) + MARGIN),
+        let next_end = match task.is_timeless {
+            false => task.elections.next_end().map(|end| end.since(clock::now()) + MARGIN),
             true => Some(CLOCK_AGAIN),
         };
         tokio::select! {
@@ -100,31 +101,35 @@ pub(super) async fn keep(
             }
             () = tokio::time::sleep(next_end.unwrap_or_default()), if next_end.is_some() => {}
         }
-        match tally.note_time(clock.read()) {
+        match task.note_time(clock.read()) {
             Some(now) => {
-                works.drain(..).for_each(|work| tally.take(work, now));
-                tally.ballots.expire(now);
+                works.drain(..).for_each(|work| task.take(work, now));
+                task.elections.expire(now);
             }
-            None => works.drain(..).for_each(|work| tally.put_off(&work)),
+            None => works.drain(..).for_each(|work| task.put_off(&work)),
         }
-        if let Some(data) = tally.ballots.begin_write() {
-            file = tally.flush(file, data).await?;
+        if let Some(data) = task.elections.begin_write() {
+            file = task.flush(file, data).await?;
         }
-        tally.tell();
-        tally.ballots.write_history();
-        if tally.ballots.cluster().is_some_and(|cluster| !cluster.has(voter)) {
+        task.tell();
+        task.elections.write_history();
+        if task.elections.cluster().is_some_and(|cluster| !cluster.has(voter)) {
             tokio::time::sleep(LINGER).await;
             return Err(PeerError::Removed { voter });
         }
     }
 }
 
-impl Tally {
-    pub(super) fn new(ballots: Ballots<Held>, known: watch::Sender<Option<Cluster>>, process: Arc<Process>) -> Self {
+impl VoterTask {
+    pub(super) fn new(
+        elections: HostedElections<DeferredReply>,
+        known: watch::Sender<Option<Cluster>>,
+        process: Arc<Process>,
+    ) -> Self {
         let watchers = Watchers::default();
         let (flushes, is_full, has_begun, is_timeless) = (VecDeque::new(), false, false, false);
         let behind = Arc::default();
-        Self { ballots, watchers, known, behind, flushes, process, is_full, has_begun, is_timeless }
+        Self { elections, watchers, known, behind, flushes, process, is_full, has_begun, is_timeless }
     }
 
     async fn flush(&mut self, mut file: VoterFile, data: VoterFileData) -> Result<VoterFile, FileError> {
@@ -139,7 +144,7 @@ impl Tally {
         }
         self.process.wrote(generation);
         let file = written.inspect_err(|error| error!(%error, "this voter answers nothing more"))?;
-        self.ballots.written();
+        self.elections.written();
         Ok(file)
     }
 
@@ -161,7 +166,7 @@ impl Tally {
             if mem::replace(&mut self.has_begun, true) {
                 warn!("the machine was suspended, or its clock failed: this voter is bound as after a restart");
             }
-            self.ballots.bind_anew(now);
+            self.elections.bind_anew(now);
         }
         self.is_timeless = false;
         Some(now)
@@ -176,19 +181,19 @@ impl Tally {
     }
 
     fn answer(&mut self, out: Out, number: u64, body: Body) {
-        self.ballots.hold(Held::Answer(out, number, body));
+        self.elections.hold(DeferredReply::Answer(out, number, body));
     }
 
     pub(super) fn take(&mut self, work: Work, now: Instant) {
         match work {
             Work::Ask { number, query, out } => {
-                let answer = match self.ballots.answer(*query, now) {
+                let answer = match self.elections.answer(*query, now) {
                     Ok(told) => {
                         let Answer { accepted, view } = &told.answer;
                         debug!(accepted, term = %view.term, "answered");
                         Some(Body::Answer((&told).into()))
                     }
-                    Err(Refusal::OtherVoters) => self.ballots.cluster().map(|cluster| Body::Moved(cluster.into())),
+                    Err(Refusal::OtherVoters) => self.elections.cluster().map(|cluster| Body::Moved(cluster.into())),
                     Err(Refusal::Full) => {
                         if !mem::replace(&mut self.is_full, true) {
                             warn!(
@@ -212,16 +217,20 @@ impl Tally {
             }
             Work::Gone { id } => self.watchers.remove(id),
             Work::Leave { number, election, id, out } => {
-                self.ballots.leave(&election, id);
+                self.elections.leave(&election, id);
                 self.answer(out, number, Body::Left(true));
             }
             Work::List { number, after, out } => {
-                let names =
-                    self.ballots.names(after.as_ref()).take(NAMES_MOST).map(|name| name.as_str().to_owned()).collect();
+                let names = self
+                    .elections
+                    .names(after.as_ref())
+                    .take(NAMES_MOST)
+                    .map(|name| name.as_str().to_owned())
+                    .collect();
                 self.answer(out, number, Body::Listed(Names { names }));
             }
             Work::Recall { number, election, limit, out } => {
-                let terms = self.ballots.past(&election, limit).iter().map(Into::into).collect();
+                let terms = self.elections.past(&election, limit).iter().map(Into::into).collect();
                 self.answer(out, number, Body::Recalled(Terms { terms }));
             }
             Work::Probe { number, out } => {
@@ -231,27 +240,27 @@ impl Tally {
             }
             Work::Config { number, page, out } => {
                 let Page { ask, after } = *page;
-                let answer = self.ballots.answer_config(ask, now);
+                let answer = self.elections.answer_config(ask, now);
                 self.answer(out, number, Body::ConfigReply(ConfigReplyFrame::of(&answer, after.as_ref())));
             }
             Work::Behind { number, voters, out } => {
-                let own = self.ballots.cluster().map_or(0, Cluster::number);
+                let own = self.elections.cluster().map_or(0, Cluster::number);
                 if voters > own {
                     self.behind.notify_one();
                 }
                 self.answer(out, number, Body::Behind(own));
             }
             Work::Testify { number, after, out } => {
-                let said = self.ballots.evidence(after);
+                let said = self.elections.evidence(after);
                 self.answer(out, number, Body::Testified((&said).into()));
             }
             Work::Learn { said, done } => {
-                self.ballots.catch_up(said, now);
-                self.ballots.hold(Held::Done(done));
+                self.elections.catch_up(said, now);
+                self.elections.hold(DeferredReply::Done(done));
             }
             Work::Found { cluster, done } => {
-                self.ballots.answer_config(ConfigRequest::Adopt(cluster), now);
-                self.ballots.hold(Held::Done(done));
+                self.elections.answer_config(ConfigRequest::Adopt(cluster), now);
+                self.elections.hold(DeferredReply::Done(done));
             }
         }
     }
@@ -259,11 +268,11 @@ impl Tally {
     /// What is to be kept of what was done. Its answers are thrown away, each of which must fit into so many bytes.
     #[cfg(test)]
     pub(super) fn done(&mut self, most: usize) -> Option<VoterFileData> {
-        self.ballots.expire(clock::now());
-        let data = self.ballots.begin_write();
-        self.ballots.written();
-        for held in self.ballots.release().0 {
-            if let Held::Answer(_, number, body) = held {
+        self.elections.expire(clock::now());
+        let data = self.elections.begin_write();
+        self.elections.written();
+        for reply in self.elections.release().0 {
+            if let DeferredReply::Answer(_, number, body) = reply {
                 let frame = wire::Frame { number, body: Some(body) };
                 assert!(prost::Message::encoded_len(&frame) <= most);
             }
@@ -273,7 +282,8 @@ impl Tally {
 
     /// What was done is on disk: now others may hear of it.
     fn tell(&mut self) {
-        if let Some(cluster) = self.ballots.cluster().filter(|cluster| self.known.borrow().as_ref() != Some(cluster)) {
+        if let Some(cluster) = self.elections.cluster().filter(|cluster| self.known.borrow().as_ref() != Some(cluster))
+        {
             let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
             let voters = names(&mut cluster.names());
             match cluster.incoming() {
@@ -289,12 +299,12 @@ impl Tally {
                 out.post(0, Body::Moved(cluster.into()));
             }
         }
-        let (held, news) = self.ballots.release();
-        for held in held {
-            match held {
-                Held::Answer(out, number, body) => drop(out.post(number, body)),
+        let (replies, news) = self.elections.release();
+        for reply in replies {
+            match reply {
+                DeferredReply::Answer(out, number, body) => drop(out.post(number, body)),
                 // The asker may be gone.
-                Held::Done(done) => drop(done.send(())),
+                DeferredReply::Done(done) => drop(done.send(())),
             }
         }
         for election in news {

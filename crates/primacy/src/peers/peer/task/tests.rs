@@ -6,8 +6,8 @@ use primacy_core::quorum::{Ask, GrantProgress, OrderNumbers, Query, UNCLAIMED_MA
 
 use super::super::watchers;
 use super::*;
-use crate::peers::ballot::ElectionQuery;
 use crate::peers::cluster::{Cluster, Roster};
+use crate::peers::hosted_elections::ElectionQuery;
 use crate::peers::work::{ANSWERS_MOST, Answers};
 use crate::select::Rank;
 use crate::store::Holder;
@@ -27,7 +27,7 @@ fn at(millis: u64) -> Instant {
 
 /// A voter of a cluster of its own, and where its answers go.
 struct Subject {
-    tally: Tally,
+    task: VoterTask,
     out: Out,
     answers: Answers,
     folder: tempfile::TempDir,
@@ -40,25 +40,25 @@ impl Subject {
         let cluster = Cluster::of(Roster::from([own]));
         let mut data = VoterFileData::of(OWN);
         data.cluster = Some(prost::Message::encode_to_vec(&wire::Cluster::from(&cluster)));
-        let ballots = Ballots::restarted(data, folder.path(), 20_000, at(0)).expect("it is sound");
-        let tally = Tally::new(ballots, watch::channel(Some(cluster)).0, Arc::default());
+        let elections = HostedElections::restarted(data, folder.path(), 20_000, at(0)).expect("it is sound");
+        let task = VoterTask::new(elections, watch::channel(Some(cluster)).0, Arc::default());
         let (out, answers) = Out::new();
-        Self { tally, out, answers, folder }
+        Self { task, out, answers, folder }
     }
 
     /// What it has changed is on disk, and its answers leave.
     fn writes(&mut self) {
-        let _kept = self.tally.ballots.begin_write();
-        self.tally.ballots.written();
-        self.tally.tell();
+        let _kept = self.task.elections.begin_write();
+        self.task.elections.written();
+        self.task.tell();
     }
 
     /// What is answered at this time to a candidate.
     fn asks(&mut self, candidate: u128, ask: Ask, reading: Reading) -> Option<Answer> {
         let work = self.question(name("jobs"), candidate, ask, false);
-        match self.tally.note_time(reading) {
-            Some(now) => self.tally.take(work, now),
-            None => self.tally.put_off(&work),
+        match self.task.note_time(reading) {
+            Some(now) => self.task.take(work, now),
+            None => self.task.put_off(&work),
         }
         self.writes();
         match self.answers.inbox.try_recv().expect("it answers").1 {
@@ -82,7 +82,7 @@ impl Subject {
 
     /// Does this at that time, and reads the answers.
     fn takes(&mut self, work: Work, now: Instant) -> Vec<Body> {
-        self.tally.take(work, now);
+        self.task.take(work, now);
         self.writes();
         self.reads()
     }
@@ -155,10 +155,10 @@ fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() 
     let renewal = Ask::Renew { term: token(5), id, beat: 2, lease: LEASE, completed_order: 0 };
     assert_eq!(told(&mut voter, renewal, 3), (Some(5), None), "who renews was granted it");
     assert_eq!(told(&mut voter, claim(2, 6), 60_000), (Some(5), Some(6)));
-    voter.tally.ballots.write_history();
-    let data = voter.tally.ballots.rewrite();
-    let restarted = Ballots::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
-    voter.tally.ballots = restarted;
+    voter.task.elections.write_history();
+    let data = voter.task.elections.rewrite();
+    let restarted = HostedElections::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
+    voter.task.elections = restarted;
     assert_eq!(told(&mut voter, Ask::Read, 60_002), (Some(5), Some(6)), "after a restart too");
     let taken_back = Ask::Release { term: token(6), id: CandidateId::from_bits(2), beat: 0, completed_order: 0 };
     assert_eq!(told(&mut voter, taken_back, 60_003), (Some(5), None), "it was never granted");
@@ -169,7 +169,7 @@ fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() 
 fn a_voter_that_comes_back_tells_of_the_leadership_that_goes_on_and_of_no_other() {
     let mut voter = Subject::new();
     let led = |voter: &Subject| {
-        let terms = voter.tally.ballots.past(&name("jobs"), 10);
+        let terms = voter.task.elections.past(&name("jobs"), 10);
         terms.iter().map(|term| (term.token.get(), term.ended.is_some())).collect::<Vec<_>>()
     };
     let comes_back = |beat| {
@@ -184,9 +184,10 @@ fn a_voter_that_comes_back_tells_of_the_leadership_that_goes_on_and_of_no_other(
     assert!(!voter.asks(1, comes_back(9), Reading::Steady(at(41_000))).expect("an answer").accepted, "it is bound");
     assert!(voter.asks(1, comes_back(9), Reading::Steady(at(60_000))).expect("an answer").accepted);
     assert_eq!(led(&voter), [(5, false)]);
-    voter.tally.ballots.write_history();
-    let data = voter.tally.ballots.rewrite();
-    voter.tally.ballots = Ballots::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
+    voter.task.elections.write_history();
+    let data = voter.task.elections.rewrite();
+    voter.task.elections =
+        HostedElections::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
     assert_eq!(led(&voter), [(5, false)], "after a restart too");
     assert!(!voter.asks(2, claim(2, 7), Reading::Steady(at(90_000))).expect("an answer").accepted, "not a second time");
 }
@@ -202,11 +203,11 @@ fn looks_at_unknown_elections_leave_nothing_behind() {
         let work = voter.question(name(&format!("unknown-{n}")), 2, Ask::Read, false);
         assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_)]));
     }
-    assert_eq!(voter.tally.ballots.counts(), (1, 0, 1), "one election, nobody waits, and one promise ends");
-    let end = voter.tally.ballots.next_end().expect("it is bound");
-    voter.tally.ballots.expire(end);
-    assert_eq!(voter.tally.ballots.release().1.len(), 1);
-    assert_eq!(voter.tally.ballots.next_end(), None);
+    assert_eq!(voter.task.elections.counts(), (1, 0, 1), "one election, nobody waits, and one promise ends");
+    let end = voter.task.elections.next_end().expect("it is bound");
+    voter.task.elections.expire(end);
+    assert_eq!(voter.task.elections.release().1.len(), 1);
+    assert_eq!(voter.task.elections.next_end(), None);
 }
 
 /// Who waits is noted beside whatever it asks, also if that is refused.
@@ -227,7 +228,7 @@ fn refused_asks_of_those_who_wait_leave_nothing_behind_when_they_leave() {
         let out = voter.out.clone();
         voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
     }
-    assert_eq!((voter.tally.ballots.counts(), voter.tally.ballots.histories()), ((0, 0, 0), 0));
+    assert_eq!((voter.task.elections.counts(), voter.task.elections.histories()), ((0, 0, 0), 0));
 }
 
 #[test]
@@ -240,18 +241,18 @@ fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_t
         let work = voter.question(election, candidate, Ask::Read, true);
         assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_), ..]));
     }
-    let (elections, waiting, _) = voter.tally.ballots.counts();
+    let (elections, waiting, _) = voter.task.elections.counts();
     assert_eq!((elections, waiting), (UNCLAIMED_MAX + 1, WAITING_MAX));
     // A watcher that leaves makes room.
     let (election, id, out) = (name("unknown-0"), CandidateId::from_bits(10), voter.out.clone());
     voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
-    assert_eq!(voter.tally.ballots.counts(), (elections, waiting - 1, 1));
+    assert_eq!(voter.task.elections.counts(), (elections, waiting - 1, 1));
     let late = at(24 * 3_600_000);
     for n in 0..2 {
         let work = voter.question(name(&format!("late-{n}")), 7, Ask::Read, true);
         voter.takes(work, late);
     }
-    assert_eq!(voter.tally.ballots.counts(), (3, 2, 1), "all others have said nothing for a day");
+    assert_eq!(voter.task.elections.counts(), (3, 2, 1), "all others have said nothing for a day");
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
     for names in names.chunks(ANSWERS_MOST) {
         for election in names {
             let work = voter.question(election.clone(), 1, claim(1, 1), false);
-            voter.tally.take(work, now);
+            voter.task.take(work, now);
         }
         voter.writes();
         let answers = voter.reads();
@@ -275,7 +276,7 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
     }
     let again = voter.question(name("claimed-0"), 1, claim(1, 2), false);
     assert!(matches!(voter.takes(again, now)[..], [Body::Answer(_)]));
-    assert_eq!(voter.tally.ballots.counts(), (ELECTIONS_MAX, 0, ELECTIONS_MAX));
+    assert_eq!(voter.task.elections.counts(), (ELECTIONS_MAX, 0, ELECTIONS_MAX));
     // All of them can be listed, a part at a time.
     let (mut listed, mut after) = (0, None);
     loop {
@@ -301,10 +302,10 @@ fn what_connections_watch_is_bounded_and_ends_with_them() {
         let watch = Work::Watch { election: name(&format!("unknown-{n}")), out: voter.out.clone() };
         assert!(matches!(voter.takes(watch, at(2))[..], [Body::Hint(_)]));
     }
-    let (watched, connections) = voter.tally.watchers.counts();
+    let (watched, connections) = voter.task.watchers.counts();
     assert_eq!((watched, connections), (watchers::MOST, watchers::MOST.div_ceil(watchers::OF_ONE_MOST)));
     for id in 0..=voter.out.id {
         voter.takes(Work::Gone { id }, at(3));
     }
-    assert_eq!(voter.tally.watchers.counts(), (0, 0));
+    assert_eq!(voter.task.watchers.counts(), (0, 0));
 }

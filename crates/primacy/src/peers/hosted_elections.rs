@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use primacy_core::quorum::{
-    Ask, ConfigEvidence, ConfigReply, ConfigRequest, DurableState, Outcome as Answered, Query, Refusal, VoterHost,
-    VoterId,
+    Ask, ConfigEvidence, ConfigReply, ConfigRequest, DurableState, Outcome, Query, Refusal, VoterHost, VoterId,
 };
 
-use super::annals::Annals;
 use super::cluster::Cluster;
 use super::file_data::VoterFileData;
+use super::history_log::HistoryLog;
 use super::wire::{MalformedFrame, Piggyback};
 use crate::store::history::{FORGOTTEN, TAKEN_OVER, TermHistory};
 use crate::store::waiting::{self, WaiterInfo};
@@ -31,13 +30,13 @@ pub(super) struct ElectionQuery {
 }
 
 /// All elections of one voter. `A` is an answer with where it goes.
-pub(super) struct Ballots<A> {
+pub(super) struct HostedElections<A> {
     host: VoterHost<Cluster, WaiterInfo, A>,
     voter: VoterId,
     /// How often the file was written.
     generation: u64,
     histories: BTreeMap<ElectionName, History>,
-    annals: Annals,
+    log: HistoryLog,
 }
 
 /// What is told to people of one of them.
@@ -53,57 +52,57 @@ impl History {
     fn note(
         &mut self,
         ask: &Ask,
-        answered: &Answered,
+        answered: &Outcome,
         reason: &str,
         now: Instant,
         election: &ElectionName,
-        annals: &mut Annals,
+        log: &mut HistoryLog,
     ) {
         match ask {
             Ask::Claim { term, holder, .. } if answered.supported.is_some_and(|(before, _)| *term < before) => {
                 // What it has supported since was claimed in vain.
                 let struck = self.past.go_back(*term, holder);
-                struck.into_iter().for_each(|term| annals.strike(election, term));
+                struck.into_iter().for_each(|term| log.strike(election, term));
                 self.since = Some(now);
-                self.past.newest(1).for_each(|term| annals.note(election, term));
+                self.past.newest(1).for_each(|term| log.note(election, term));
             }
             Ask::Claim { term, holder, .. } if answered.supported.is_some() => {
                 if answered.supported.is_some_and(|(before, _)| *term == before) {
                     // The candidate that it supported first was not granted the term.
                     self.past.strike(*term);
-                    annals.strike(election, *term);
+                    log.strike(election, *term);
                 }
                 self.past.open(*term, holder, if answered.was_bound { "removed" } else { TAKEN_OVER });
                 self.since = Some(now);
                 // The one that has ended, and the one that begins.
-                self.past.newest(2).for_each(|term| annals.note(election, term));
+                self.past.newest(2).for_each(|term| log.note(election, term));
             }
             // What was taken back has never led.
             Ask::Release { term, beat: 0, .. } if answered.answer.accepted => {
                 self.past.strike(*term);
-                annals.strike(election, *term);
+                log.strike(election, *term);
             }
             Ask::Release { term, .. } if answered.answer.accepted => {
                 self.past.close(*term, reason);
-                self.past.newest(1).for_each(|term| annals.note(election, term));
+                self.past.newest(1).for_each(|term| log.note(election, term));
             }
             Ask::Forget { term } if answered.must_flush => {
                 let nobody = Holder { id: CandidateId::from_bits(0), label: nobody(), data: String::new() };
                 *self = Self::default();
                 self.past.open(*term, &nobody, FORGOTTEN);
                 self.past.close(*term, FORGOTTEN);
-                annals.forget(election);
-                self.past.newest(1).for_each(|term| annals.note(election, term));
+                log.forget(election);
+                self.past.newest(1).for_each(|term| log.note(election, term));
             }
             _ => {}
         }
         if let Some(term) = answered.granted.filter(|term| self.past.prove(*term)) {
-            annals.prove(election, term);
+            log.prove(election, term);
         }
     }
 }
 
-impl<A> Ballots<A> {
+impl<A> HostedElections<A> {
     /// Those that a voter has kept, as its process starts.
     ///
     /// # Errors
@@ -115,13 +114,13 @@ impl<A> Ballots<A> {
         now: Instant,
     ) -> Result<Self, MalformedFrame> {
         let (voter, generation, state) = (data.voter(), data.generation, data.into_state()?);
-        let (annals, past) = Annals::open(folder);
+        let (log, past) = HistoryLog::open(folder);
         let of_it = |(name, past): (ElectionName, TermHistory)| {
             state.elections.contains_key(&name).then_some((name, History { past, since: None }))
         };
         let histories = past.into_iter().filter_map(of_it).collect();
         let host = VoterHost::restarted(voter, state, drift_ppm, now);
-        Ok(Self { host, voter, generation, histories, annals })
+        Ok(Self { host, voter, generation, histories, log })
     }
 
     /// The time that has passed is not known: all promises are bound anew, as after a restart.
@@ -184,7 +183,7 @@ impl<A> Ballots<A> {
 
     /// Writes down who leads, for people.
     pub(super) fn write_history(&mut self) {
-        self.annals.write();
+        self.log.write();
     }
 
     /// Answers a question, if it can be.
@@ -196,7 +195,7 @@ impl<A> Ballots<A> {
         // Only what was claimed has a history, and of that no more is kept than of elections.
         if ask != Ask::Read && state.is_some_and(|state| !state.is_unclaimed()) {
             let history = self.histories.entry(election.clone()).or_default();
-            history.note(&ask, &answered, &reason, now, &election, &mut self.annals);
+            history.note(&ask, &answered, &reason, now, &election, &mut self.log);
         }
         let history = self.histories.get(&election);
         let past = history.map(|history| &history.past).filter(|_| lists);
