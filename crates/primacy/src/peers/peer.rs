@@ -1,10 +1,10 @@
 //! A peer: a process that has a vote in every election of its cluster.
 
 mod found;
+mod listener;
 #[cfg(test)]
 mod matrix;
 mod refusals;
-mod serve;
 mod socket;
 mod task;
 mod twins;
@@ -188,9 +188,9 @@ impl Peer {
         if let Some(cluster) = &cluster {
             check(cluster, &settings, voter)?;
         }
-        let listener = TcpListener::bind(listen).await;
-        let listener = listener.map_err(|source| PeerError::Listen { address: *listen, source })?;
-        let address = listener.local_addr().map_err(|source| PeerError::Listen { address: *listen, source })?;
+        let network = TcpListener::bind(listen).await;
+        let network = network.map_err(|source| PeerError::Listen { address: *listen, source })?;
+        let address = network.local_addr().map_err(|source| PeerError::Listen { address: *listen, source })?;
         let (socket, socket_file) = socket.as_deref().map(socket::bind).transpose()?.unzip();
         info!(%name, %voter, %address, "a voter listens");
         if voters.len() % 2 == 0 {
@@ -207,7 +207,7 @@ impl Peer {
         let (rate, requests) = watch::channel(None);
         let (introduced, seen) = watch::channel(None);
         let behind = Arc::new(Notify::new());
-        let door = serve::Door {
+        let listener = listener::Listener {
             own,
             stays_here,
             voter,
@@ -222,11 +222,11 @@ impl Peer {
             refusals: Default::default(),
             requests,
         };
-        let door = Arc::new(door);
+        let listener = Arc::new(listener);
         let mut tasks = JoinSet::new();
         let (meeting, bell) = ((Arc::clone(&process), alone), Arc::clone(&behind));
         tasks.spawn(task::keep(file, voter, elections, inbox, known, meeting, bell));
-        tasks.spawn(serve::listen(listener, socket, door));
+        tasks.spawn(listener::listen(network, socket, listener));
         tasks.spawn(twins::look_out(settings.clone(), voter, process, cluster.clone(), met));
         let outside = found::Outside { why: outside, seen: introduced };
         tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside, behind));

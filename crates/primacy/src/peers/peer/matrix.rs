@@ -31,7 +31,7 @@ use super::super::wire::{
 };
 use super::super::work::Out;
 use super::super::{certs, wire::RefusalFrame};
-use super::serve::{AN_ANSWER, Door};
+use super::listener::{AN_ANSWER, Listener};
 use super::{Peer, PeerSettings};
 use crate::{CandidateId, Label, Token};
 
@@ -84,8 +84,8 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         granted: None,
     };
     let (_known, known) = watch::channel(Some(cluster.clone()));
-    let door = Door::alone(known, mpsc::channel(1).0);
-    let row = |name, body| Row { name, least: least(&door, &body), body };
+    let listener = Listener::alone(known, mpsc::channel(1).0);
+    let row = |name, body| Row { name, least: least(&listener, &body), body };
     let mut rows = vec![
         row("`Ask` `Read`", ask(&Ask::Read, false)),
         row("`Watch`", Body::Watch("matrix".to_owned())),
@@ -125,7 +125,7 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         row("`Found`, when the voters have met", Body::Found((&cluster.joint(cluster.voters().clone())).into())),
         row("`Hello`, a second one", Body::Hello(Hello { role: 3, ..greeting("", 3) })),
     ];
-    let is_answer = |body: &Body| door.asked(1, body.clone(), &Out::new().0, &stranger()).err() == Some(AN_ANSWER);
+    let is_answer = |body: &Body| listener.asked(1, body.clone(), &Out::new().0, &stranger()).err() == Some(AN_ANSWER);
     rows.extend(known_frames().into_iter().filter(is_answer).map(|body| row("`Welcome`, or any other answer", body)));
     rows
 }
@@ -135,8 +135,8 @@ fn stranger() -> Guest {
 }
 
 /// The least role from which the product takes this frame, by its own table; `None`: it takes it from nobody.
-fn least(door: &Door, body: &Body) -> Option<Role> {
-    match door.asked(1, body.clone(), &Out::new().0, &stranger()) {
+fn least(listener: &Listener, body: &Body) -> Option<Role> {
+    match listener.asked(1, body.clone(), &Out::new().0, &stranger()) {
         Ok(Some(work)) => Some(roles::right(&work).0),
         // It is answered at once, to anyone.
         Ok(None) => Some(Role::Observer),

@@ -23,7 +23,7 @@ use super::super::disk::try_lock;
 use super::super::roles::{self, Guest, Proof, Role};
 use super::super::wire::{self, Body, Hello, RefusalFrame, Welcome};
 use super::PeerError;
-use super::serve::{Door, NAME_MOST, greeting};
+use super::listener::{Listener, NAME_MOST, greeting};
 
 /// Its user and group may use it.
 const MODE: u32 = 0o660;
@@ -117,7 +117,7 @@ fn listener(address: &SockAddr) -> io::Result<UnixListener> {
     UnixListener::from_std(OwnedFd::from(socket).into())
 }
 
-impl Door {
+impl Listener {
     /// Serves somebody on this machine, or passes everything on to the voter that is meant.
     pub(super) async fn serve_here(&self, stream: UnixStream) -> io::Result<()> {
         let role = roles::of_user(stream.peer_cred()?.uid(), geteuid().as_raw());

@@ -48,8 +48,8 @@ fn connections_most() -> usize {
     usize::try_from(files.saturating_sub(FILES_KEPT).clamp(1, CONNECTIONS_MOST)).unwrap_or(usize::MAX)
 }
 
-/// What every connection needs.
-pub(super) struct Door {
+/// Accepts the connections of a peer: what every one of them needs.
+pub(super) struct Listener {
     /// How it is named.
     pub(super) own: PeerAddress,
     /// Whether all voters are on this machine: then plain text must not leave it.
@@ -106,7 +106,7 @@ impl Caller {
 pub(super) async fn listen(
     network: TcpListener,
     socket: Option<UnixListener>,
-    door: Arc<Door>,
+    listener: Arc<Listener>,
 ) -> Result<(), PeerError> {
     let mut connections = JoinSet::new();
     let room = Arc::new(Semaphore::new(connections_most()));
@@ -119,20 +119,20 @@ pub(super) async fn listen(
         match caller {
             Ok(caller) => match Arc::clone(&room).try_acquire_many_owned(caller.files()) {
                 Ok(taken) => {
-                    let door = Arc::clone(&door);
+                    let listener = Arc::clone(&listener);
                     connections.spawn(async move {
-                        door.greet(caller).await;
+                        listener.greet(caller).await;
                         drop(taken);
                     });
                 }
                 Err(_) => {
                     const WHY: &str = "there are too many connections: this one is refused";
-                    door.complain(String::new(), WHY.to_owned(), || warn!(from = %caller.whence(), "{WHY}"));
+                    listener.complain(String::new(), WHY.to_owned(), || warn!(from = %caller.whence(), "{WHY}"));
                 }
             },
             Err(error) => {
                 let say = || warn!(%error, "no connection can be taken just now");
-                door.complain(String::new(), error.to_string(), say);
+                listener.complain(String::new(), error.to_string(), say);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -154,7 +154,7 @@ pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
     }
 }
 
-impl Door {
+impl Listener {
     async fn greet(&self, caller: Caller) {
         let (from, host) = (caller.whence(), caller.host());
         let served = match caller {

@@ -339,7 +339,7 @@ fn roster(first: u128, names: &[&str]) -> Roster {
     names.iter().map(voter).collect()
 }
 
-impl Door {
+impl Listener {
     /// That of a voter without sockets.
     pub(in super::super) fn alone(cluster: watch::Receiver<Option<Cluster>>, post: mpsc::Sender<Work>) -> Self {
         Self {
@@ -362,7 +362,7 @@ impl Door {
 
 /// A voter as its process has it, but for sockets and disk.
 struct Subject {
-    door: Door,
+    listener: Listener,
     task: VoterTask,
     out: Out,
     folder: tempfile::TempDir,
@@ -378,17 +378,17 @@ impl Subject {
         let (known, told) = watch::channel(cluster.cloned());
         let (post, inbox) = mpsc::channel(1);
         let (out, sent) = Out::new();
-        let door = Door::alone(told, post);
-        Self { door, task: VoterTask::new(elections, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
+        let listener = Listener::alone(told, post);
+        Self { listener, task: VoterTask::new(elections, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
     }
 
     /// Whatever it is, it is refused, or done and answered; and what is kept of it can be read again.
     fn hears(&mut self, number: u64, body: Body) -> bool {
         if let Body::Hello(hello) = &body {
-            let why = self.door.objection(hello).unwrap_or_default();
+            let why = self.listener.objection(hello).unwrap_or_default();
             assert!(why.len() < 2_000 && !why.chars().any(char::is_control), "{why:?}");
         }
-        let Ok(work) = self.door.work(number, body, &self.out, ("mallory", &Guest::new(Proof::Nothing))) else {
+        let Ok(work) = self.listener.work(number, body, &self.out, ("mallory", &Guest::new(Proof::Nothing))) else {
             return false;
         };
         let Some(work) = work else { return true };
