@@ -14,7 +14,7 @@ use super::address::PeerAddress;
 use super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::cluster::Cluster;
 use super::tls::Tls;
-use super::twins::Sightings;
+use super::twins::CopyDetector;
 use super::wire::{self, Body, Hello, MalformedFrame, VERSION, Welcome};
 use crate::store::BoxFuture;
 use crate::{Instant, clock};
@@ -207,7 +207,7 @@ pub(super) struct ConnectionSettings {
     pub(super) watches: Option<String>,
     pub(super) events: mpsc::UnboundedSender<VoterEvent>,
     /// Which processes have answered as which voter.
-    pub(super) seen: Arc<Sightings>,
+    pub(super) seen: Arc<CopyDetector>,
 }
 
 impl ConnectionHandle {

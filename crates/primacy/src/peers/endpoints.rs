@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::address::PeerAddress;
 use super::cluster::Cluster;
 use super::connection::{PeerIntroduction, Transport, introduce};
-use super::twins::Sightings;
+use super::twins::CopyDetector;
 use crate::store::StoreError;
 
 /// Where the voters are, and how they are reached.
@@ -18,7 +18,7 @@ pub(super) struct VoterEndpoints {
     /// The latest voters that anybody here has heard of: they may all be others by now than those that were named.
     known: Arc<Mutex<Option<Cluster>>>,
     /// Which processes have answered as which voter, to anybody here.
-    pub(super) seen: Arc<Sightings>,
+    pub(super) seen: Arc<CopyDetector>,
 }
 
 impl VoterEndpoints {

@@ -5,6 +5,7 @@ mod admin;
 pub mod certs;
 mod channel;
 mod cluster;
+mod command;
 mod connection;
 mod disk;
 mod endpoints;
@@ -25,7 +26,6 @@ pub mod tls;
 mod twins;
 mod voters;
 mod wire;
-mod work;
 
 pub use address::{AddressError, PeerAddress};
 pub use file::FileError;

@@ -27,7 +27,7 @@ use super::file::{FileError, VoterFile};
 use super::hosted_elections::HostedElections;
 use super::roles::RoleNames;
 use super::tls::Tls;
-use super::twins::Process;
+use super::twins::ProcessIdentity;
 use crate::clock;
 use crate::select::Score;
 
@@ -203,7 +203,7 @@ impl Peer {
         names.sort_unstable();
         let stays_here = voters.iter().all(PeerAddress::is_here);
         let (tls, post_box) = (tls.clone(), post.clone());
-        let (process, (met, alone)) = (Arc::new(Process::new()), oneshot::channel());
+        let (process, (met, alone)) = (Arc::new(ProcessIdentity::new()), oneshot::channel());
         let (rate, requests) = watch::channel(None);
         let (introduced, seen) = watch::channel(None);
         let behind = Arc::new(Notify::new());
@@ -228,7 +228,7 @@ impl Peer {
         tasks.spawn(task::keep(file, voter, elections, inbox, known, meeting, bell));
         tasks.spawn(listener::listen(network, socket, listener));
         tasks.spawn(twins::look_out(settings.clone(), voter, process, cluster.clone(), met));
-        let outside = found::Outside { why: outside, seen: introduced };
+        let outside = found::ExclusionNotice { why: outside, seen: introduced };
         tasks.spawn(found::bring_together(settings, voter, post, cluster.clone(), outside, behind));
         let requests = RequestRate(Arc::new(rate));
         Ok(Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks })

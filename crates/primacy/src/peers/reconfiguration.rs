@@ -175,7 +175,7 @@ impl PeersStore {
         let before = pool.behind().await;
         let mut out = Vec::new();
         let mut driver = ReconfigurationDriver::begin(pool.cluster.clone(), &mut out);
-        let mut asked = ConfigQuestions::default();
+        let mut asked = ConfigRequests::default();
         loop {
             pool.learn(driver.current());
             for effect in mem::take(&mut out) {
@@ -309,7 +309,7 @@ async fn outcome_of(
 }
 
 /// What a voter has answered to the parts of one question so far.
-struct Parts {
+struct PartialReply {
     /// How many answers are to come.
     open: usize,
     said: ConfigReply<Cluster>,
@@ -317,16 +317,16 @@ struct Parts {
 
 /// The questions of one round, each in as many parts as frames have room for.
 #[derive(Default)]
-struct ConfigQuestions {
+struct ConfigRequests {
     round: u64,
     /// That of the pool for the same.
     tag: u64,
     /// The number of the voters that are asked to report.
     reports: u64,
-    parts: BTreeMap<VoterId, Parts>,
+    parts: BTreeMap<VoterId, PartialReply>,
 }
 
-impl ConfigQuestions {
+impl ConfigRequests {
     fn ask(&mut self, pool: &mut Pool, to: VoterId, round: u64, ask: &ConfigRequest<Cluster>) {
         if round != self.round {
             (self.round, self.tag) = (round, pool.tag());
@@ -336,7 +336,7 @@ impl ConfigQuestions {
             self.reports = *number;
         }
         let questions = ConfigRequestFrame::of(ask);
-        self.parts.insert(to, Parts { open: questions.len(), said: ConfigReply::Done });
+        self.parts.insert(to, PartialReply { open: questions.len(), said: ConfigReply::Done });
         questions.into_iter().for_each(|question| pool.ask(to, self.tag, Body::ConfigRequest(question)));
     }
 

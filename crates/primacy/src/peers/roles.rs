@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 pub use primacy_core::quorum::Role;
 
-use super::work::Work;
+use super::command::VoterCommand;
 
 /// The names of certificates, for which `*` stands for any characters: `operator`, `operator-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,19 +70,19 @@ impl RoleNames {
     }
 }
 
-/// What is known of the other end of a connection.
+/// Who is at the other end of a connection, as far as it is known.
 #[derive(Clone, Debug)]
-pub(super) struct Guest {
-    pub(super) proof: Proof,
+pub(super) struct Principal {
+    pub(super) authentication: Authentication,
     /// What it says that it is at most, as a peer does that passes on what somebody says on its socket.
     pub(super) claim: Option<Role>,
     /// It says that it comes through another peer.
     pub(super) is_relayed: bool,
 }
 
-/// How it has proven who it is.
+/// How a principal has proven who it is.
 #[derive(Clone, Debug)]
-pub(super) enum Proof {
+pub(super) enum Authentication {
     /// By a certificate with this name first, if that is one that a peer can have.
     Certificate(Option<String>),
     /// By its user, on this machine.
@@ -91,21 +91,21 @@ pub(super) enum Proof {
     Nothing,
 }
 
-impl Guest {
+impl Principal {
     /// Somebody whose greeting has not come yet.
-    pub(super) const fn new(proof: Proof) -> Self {
-        Self { proof, claim: None, is_relayed: false }
+    pub(super) const fn new(authentication: Authentication) -> Self {
+        Self { authentication, claim: None, is_relayed: false }
     }
 
     /// Its role, where a voter has one of these names. What it claims makes it less and never more; a peer that passes something
     /// on and does not say for whom does it for a candidate.
     pub(super) fn role(&self, names: &RoleNames, is_voter: impl Fn(&str) -> bool) -> Role {
-        let proven = match &self.proof {
-            Proof::Certificate(Some(name)) if is_voter(name) => Role::Voter,
-            Proof::Certificate(Some(name)) => names.role(name),
-            Proof::Certificate(None) => Role::Observer,
-            Proof::Socket(role) => *role,
-            Proof::Nothing => Role::Voter,
+        let proven = match &self.authentication {
+            Authentication::Certificate(Some(name)) if is_voter(name) => Role::Voter,
+            Authentication::Certificate(Some(name)) => names.role(name),
+            Authentication::Certificate(None) => Role::Observer,
+            Authentication::Socket(role) => *role,
+            Authentication::Nothing => Role::Voter,
         };
         match self.claim {
             Some(claim) => proven.min(claim).min(Role::Operator),
@@ -116,8 +116,8 @@ impl Guest {
 
     /// The name that it has proven to have itself.
     pub(super) fn own_name(&self) -> Option<&str> {
-        match &self.proof {
-            Proof::Certificate(name) if !self.is_relayed && self.claim.is_none() => name.as_deref(),
+        match &self.authentication {
+            Authentication::Certificate(name) if !self.is_relayed && self.claim.is_none() => name.as_deref(),
             _ => None,
         }
     }
@@ -129,22 +129,25 @@ pub(super) fn of_user(user: u32, own: u32) -> Role {
 }
 
 /// The least role that each frame takes which asks a voter for something, and what it asks for.
-pub(super) const fn right(work: &Work) -> (Role, &'static str) {
-    match work {
-        Work::Ask { query, .. } => match query.query.ask.least_role() {
+pub(super) const fn right(command: &VoterCommand) -> (Role, &'static str) {
+    match command {
+        VoterCommand::Ask { query, .. } => match query.query.ask.least_role() {
             Role::Observer if query.query.announce.is_some() => (Role::Candidate, "to wait for a lease"),
             Role::Observer => (Role::Observer, "a look"),
             Role::Candidate => (Role::Candidate, "to campaign"),
             least => (least, "an order"),
         },
-        Work::Leave { .. } => (Role::Candidate, "to wait no more"),
-        Work::Watch { .. } | Work::List { .. } | Work::Recall { .. } | Work::Probe { .. } => (Role::Observer, "a look"),
-        Work::Behind { .. } => (Role::Candidate, "to tell of other voters"),
-        Work::Testify { .. } => (Role::Observer, "a look"),
-        Work::Config { page, .. } => (page.ask.least_role(), "to exchange voters"),
-        Work::Found { .. } => (Role::Voter, "to bring voters together"),
+        VoterCommand::Leave { .. } => (Role::Candidate, "to wait no more"),
+        VoterCommand::Watch { .. }
+        | VoterCommand::List { .. }
+        | VoterCommand::Recall { .. }
+        | VoterCommand::Probe { .. } => (Role::Observer, "a look"),
+        VoterCommand::Behind { .. } => (Role::Candidate, "to tell of other voters"),
+        VoterCommand::Testify { .. } => (Role::Observer, "a look"),
+        VoterCommand::Config { page, .. } => (page.ask.least_role(), "to exchange voters"),
+        VoterCommand::Found { .. } => (Role::Voter, "to bring voters together"),
         // These come from this voter itself.
-        Work::Learn { .. } | Work::Gone { .. } => (Role::Voter, "to answer for others"),
+        VoterCommand::Learn { .. } | VoterCommand::Gone { .. } => (Role::Voter, "to answer for others"),
     }
 }
 
@@ -175,12 +178,12 @@ mod tests {
     use super::super::wire;
     use super::*;
 
-    fn certificate(name: &str) -> Guest {
-        Guest::new(Proof::Certificate(Some(name.to_owned())))
+    fn certificate(name: &str) -> Principal {
+        Principal::new(Authentication::Certificate(Some(name.to_owned())))
     }
 
-    fn role(guest: &Guest) -> Role {
-        guest.role(&RoleNames::default(), |name| ["a", "b", "operator-of-old"].contains(&name))
+    fn role(principal: &Principal) -> Role {
+        principal.role(&RoleNames::default(), |name| ["a", "b", "operator-of-old"].contains(&name))
     }
 
     #[test]
@@ -197,8 +200,8 @@ mod tests {
         ] {
             assert_eq!(role(&certificate(name)), wanted, "{name}");
         }
-        assert_eq!(role(&Guest::new(Proof::Certificate(None))), Role::Observer);
-        assert_eq!(role(&Guest::new(Proof::Nothing)), Role::Voter);
+        assert_eq!(role(&Principal::new(Authentication::Certificate(None))), Role::Observer);
+        assert_eq!(role(&Principal::new(Authentication::Nothing)), Role::Voter);
     }
 
     #[test]
@@ -212,11 +215,11 @@ mod tests {
             ("a", Role::Candidate, Role::Candidate),
             ("a", Role::Voter, Role::Operator),
         ] {
-            let guest = Guest { claim: Some(claim), ..certificate(name) };
-            assert_eq!(role(&guest), wanted, "{name} as {claim}");
-            assert_eq!(guest.own_name(), None, "who speaks for another is not itself");
+            let principal = Principal { claim: Some(claim), ..certificate(name) };
+            assert_eq!(role(&principal), wanted, "{name} as {claim}");
+            assert_eq!(principal.own_name(), None, "who speaks for another is not itself");
         }
-        let silent = Guest { is_relayed: true, ..certificate("a") };
+        let silent = Principal { is_relayed: true, ..certificate("a") };
         assert_eq!((role(&silent), silent.own_name()), (Role::Candidate, None), "for whom is not said");
         assert_eq!(certificate("a").own_name(), Some("a"));
         assert_eq!(wire::role(77), Some(Role::Observer));

@@ -25,14 +25,14 @@ use crate::store::{
 use crate::{CandidateId, ElectionName, Label};
 
 /// What a candidate keeps for its whole life, whatever becomes of its connections.
-struct Seat {
+struct CandidateState {
     /// The terms and rounds of its quorum client are never used again.
     calls: QuorumCalls,
     /// What it has told of itself last, while it waits: voters that have restarted since do not know.
     waits: Option<WaitingEntry>,
 }
 
-type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
+type CandidateStates = HashMap<(ElectionName, CandidateId), Arc<Mutex<CandidateState>>>;
 
 /// Elections that are kept by peers: each grant is the promise of a majority.
 ///
@@ -41,7 +41,7 @@ type Seats = HashMap<(ElectionName, CandidateId), Arc<Mutex<Seat>>>;
 /// voters through the socket of one on this machine.
 pub struct PeersStore {
     pub(super) endpoints: VoterEndpoints,
-    seats: StdMutex<Seats>,
+    states: StdMutex<CandidateStates>,
 }
 
 impl fmt::Debug for PeersStore {
@@ -53,7 +53,7 @@ impl fmt::Debug for PeersStore {
 impl PeersStore {
     /// Those at these addresses.
     pub fn new(peers: Vec<PeerAddress>, tls: Option<Arc<Tls>>) -> Self {
-        Self { endpoints: VoterEndpoints::new(peers, Transport::Network(tls)), seats: StdMutex::default() }
+        Self { endpoints: VoterEndpoints::new(peers, Transport::Network(tls)), states: StdMutex::default() }
     }
 
     /// Those of the cluster in which the peer with this socket votes. That peer knows them, connects to them and proves who it
@@ -61,7 +61,7 @@ impl PeersStore {
     pub fn through(socket: &Path) -> Self {
         Self {
             endpoints: VoterEndpoints::new(Vec::new(), Transport::Socket(socket.into())),
-            seats: StdMutex::default(),
+            states: StdMutex::default(),
         }
     }
 
@@ -129,11 +129,12 @@ impl PeersStore {
         Ok(Self::new(peers, tls.transpose()?))
     }
 
-    fn seat(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<Seat>> {
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let seat = seats.entry((election.clone(), candidate));
-        let new = || Seat { calls: QuorumCalls::new(QuorumClient::new(pool.cluster.voter_set())), waits: None };
-        Arc::clone(seat.or_insert_with(|| Arc::new(Mutex::new(new()))))
+    fn state(&self, election: &ElectionName, candidate: CandidateId, pool: &Pool) -> Arc<Mutex<CandidateState>> {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states.entry((election.clone(), candidate));
+        let new =
+            || CandidateState { calls: QuorumCalls::new(QuorumClient::new(pool.cluster.voter_set())), waits: None };
+        Arc::clone(state.or_insert_with(|| Arc::new(Mutex::new(new()))))
     }
 }
 
@@ -155,8 +156,8 @@ impl Store for PeersStore {
     ) -> BoxFuture<'a, Result<Box<dyn Session>, StoreError>> {
         Box::pin(async move {
             let pool = Pool::open(&self.endpoints, candidate.label.as_str(), None).await?;
-            let seat = self.seat(election, candidate.id, &pool);
-            let session = PeersSession { pool, seat, election: election.clone(), me: candidate.clone() };
+            let state = self.state(election, candidate.id, &pool);
+            let session = PeersSession { pool, state, election: election.clone(), me: candidate.clone() };
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -200,7 +201,7 @@ fn hints(mut pool: Pool) -> HintTask {
 
 struct PeersSession {
     pool: Pool,
-    seat: Arc<Mutex<Seat>>,
+    state: Arc<Mutex<CandidateState>>,
     election: ElectionName,
     me: Holder,
 }
@@ -213,16 +214,16 @@ impl Session for PeersSession {
 
 impl PeersSession {
     async fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
-        let mut seat = self.seat.lock().await;
+        let mut state = self.state.lock().await;
         match &request {
             Request::Look { announce: Some(Announcement { why, rank }) } => {
                 let (note, rank) = (why.to_string(), wire::rank_bytes(*rank));
-                seat.waits = Some(WaitingEntry { who: Some((&self.me).into()), note, age_ns: 0, rank });
+                state.waits = Some(WaitingEntry { who: Some((&self.me).into()), note, age_ns: 0, rank });
             }
             Request::Look { announce: None } | Request::Acquire { .. } => {}
-            _ => seat.waits = None,
+            _ => state.waits = None,
         }
-        let waits = seat.waits.clone();
+        let waits = state.waits.clone();
         let reason = match &request {
             Request::Release { reason, .. } => reason.word(),
             _ => "",
@@ -241,7 +242,7 @@ impl PeersSession {
             self.pool.poll(&Body::Leave(wire::Leave { election, id })).await?;
         }
         let begin = |client: &mut QuorumClient, out: &mut Vec<_>| client.begin(request, out);
-        let (result, piggyback) = carry_out(&mut self.pool, &mut seat.calls, begin, dress).await;
+        let (result, piggyback) = carry_out(&mut self.pool, &mut state.calls, begin, dress).await;
         // Who has been heard of by fewer voters may ask a little sooner or later.
         let standing = piggyback.by_voter.values().map(|reply| reply.standing).max_by_key(|standing| standing.others);
         let standing = standing.unwrap_or_default();

@@ -19,12 +19,12 @@ use crate::{Instant, clock};
 
 /// The process of a voter, as it is told to others.
 #[derive(Debug, Default)]
-pub(super) struct Process {
+pub(super) struct ProcessIdentity {
     number: u128,
     generation: AtomicU64,
 }
 
-impl Process {
+impl ProcessIdentity {
     pub(super) fn new() -> Self {
         Self { number: rand::random(), generation: AtomicU64::new(0) }
     }
@@ -53,12 +53,12 @@ const FORMER_MOST: usize = 16;
 /// For how long after a proof a voter is not counted.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// Which processes have answered as which voter.
+/// Finds copies of voters: which processes have answered as which voter.
 #[derive(Debug, Default)]
-pub(super) struct Sightings(Mutex<BTreeMap<VoterId, Sighting>>);
+pub(super) struct CopyDetector(Mutex<BTreeMap<VoterId, ProcessHistory>>);
 
 #[derive(Debug)]
-struct Sighting {
+struct ProcessHistory {
     process: Vec<u8>,
     generation: u64,
     noted: Instant,
@@ -67,7 +67,7 @@ struct Sighting {
     doubted: Option<(Instant, String)>,
 }
 
-impl Sightings {
+impl CopyDetector {
     /// A connection that was begun then has been answered by this process of a voter, whose file has been written so often.
     ///
     /// # Errors
@@ -100,8 +100,13 @@ impl Sightings {
         if all.len() >= VOTERS_MOST && !all.contains_key(&voter) {
             return Ok(());
         }
-        let new =
-            || Sighting { process: process.to_vec(), generation, noted: now, former: VecDeque::new(), doubted: None };
+        let new = || ProcessHistory {
+            process: process.to_vec(),
+            generation,
+            noted: now,
+            former: VecDeque::new(),
+            doubted: None,
+        };
         let known = all.entry(voter).or_insert_with(new);
         let proof = known.saw(process, generation, began, now);
         if let Some(proof) = proof {
@@ -119,7 +124,7 @@ impl Sightings {
     }
 }
 
-impl Sighting {
+impl ProcessHistory {
     /// What this answer proves.
     fn saw(&mut self, process: &[u8], generation: u64, began: Instant, now: Instant) -> Option<&'static str> {
         if process == self.process {
@@ -154,7 +159,7 @@ mod tests {
 
     /// Each answer is the process, its generation, when the connection was begun, and when it was answered.
     fn told(answers: &[(u8, u64, u64, u64)]) -> Vec<bool> {
-        let seen = Sightings::default();
+        let seen = CopyDetector::default();
         let peer = "a@h:1".parse().expect("an address");
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let one = |(process, generation, began, now): &(u8, u64, u64, u64)| {
@@ -183,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_count_that_begins_anew_after_an_earlier_release_is_no_older_file() {
-        let seen = Sightings::default();
+        let seen = CopyDetector::default();
         let peer = "a@h:1".parse().expect("an address");
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let one = |process: &[u8], generation, began| {

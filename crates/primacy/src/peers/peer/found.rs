@@ -19,9 +19,9 @@ use tracing::{debug, warn};
 use super::super::address::PeerAddress;
 use super::super::channel::invalid;
 use super::super::cluster::{Cluster, Roster};
+use super::super::command::VoterCommand;
 use super::super::connection::{EstablishedConnection, Transport, dial};
 use super::super::wire::{Body, MalformedFrame};
-use super::super::work::Work;
 use super::{PeerError, PeerSettings};
 use crate::clock;
 
@@ -43,9 +43,9 @@ const fn is_told(turn: u64) -> bool {
 pub(super) async fn bring_together(
     settings: PeerSettings,
     voter: VoterId,
-    post: mpsc::Sender<Work>,
+    post: mpsc::Sender<VoterCommand>,
     known: watch::Receiver<Option<Cluster>>,
-    stranger: Outside,
+    stranger: ExclusionNotice,
     behind: Arc<Notify>,
 ) -> Result<(), PeerError> {
     let others: Vec<&PeerAddress> = settings.voters.iter().filter(|peer| peer.name() != settings.name).collect();
@@ -68,7 +68,7 @@ pub(super) async fn bring_together(
                 let said = inquire(&cluster, (&settings, voter), complains).await;
                 let may_prove = inquiry.heard(&said);
                 if may_prove {
-                    bring(&post, |done| Work::Learn { said, done }).await;
+                    bring(&post, |done| VoterCommand::Learn { said, done }).await;
                 }
                 let has_gone_on = known.borrow().as_ref().is_some_and(|known| known.number() > number);
                 inquiry.over(&voters, has_gone_on, clock::now());
@@ -81,7 +81,7 @@ pub(super) async fn bring_together(
             }
             None => {
                 if let Some(cluster) = ask(&settings, voter, &others, decides, turn, &stranger).await {
-                    bring(&post, |done| Work::Found { cluster, done }).await;
+                    bring(&post, |done| VoterCommand::Found { cluster, done }).await;
                 }
                 if known.borrow().is_none() {
                     tokio::time::sleep(AGAIN).await;
@@ -107,14 +107,14 @@ async fn wait(inquiry: &mut Inquiry, voters: &VoterSet, behind: &Notify) {
 }
 
 /// Gives this to the task that keeps it, and waits until it is on disk. If it cannot be, that task tells why.
-async fn bring(post: &mpsc::Sender<Work>, work: impl FnOnce(oneshot::Sender<()>) -> Work) {
+async fn bring(post: &mpsc::Sender<VoterCommand>, command: impl FnOnce(oneshot::Sender<()>) -> VoterCommand) {
     let (done, kept) = oneshot::channel();
-    let _ = post.send(work(done)).await;
+    let _ = post.send(command(done)).await;
     let _ = kept.await;
 }
 
 /// Where it is told of that others vote without this peer.
-pub(super) struct Outside {
+pub(super) struct ExclusionNotice {
     /// For people.
     pub(super) why: watch::Sender<Option<String>>,
     /// Who they are.
@@ -183,7 +183,7 @@ async fn ask(
     others: &[&PeerAddress],
     decides: bool,
     turn: u64,
-    stranger: &Outside,
+    stranger: &ExclusionNotice,
 ) -> Option<Cluster> {
     let complains = turn.is_multiple_of(PATIENCE);
     let own = settings.voters.iter().find(|peer| peer.name() == settings.name).cloned();

@@ -15,14 +15,14 @@ use tracing::{debug, warn};
 use super::super::address::PeerAddress;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::cluster::Cluster;
+use super::super::command::{ReplyReceiver, ReplySender, VoterCommand};
 use super::super::hosted_elections::ElectionQuery;
-use super::super::roles::{self, Guest, Proof, Role, RoleNames};
+use super::super::roles::{self, Authentication, Principal, Role, RoleNames};
 use super::super::tls::{Tls, TlsError};
-use super::super::twins::Process;
+use super::super::twins::ProcessIdentity;
 use super::super::wire::{
     self, Body, ConfigRequestFrame, EchoReply, Hello, MalformedFrame, Page, RefusalFrame, VERSION, Welcome,
 };
-use super::super::work::{Answers, Out, Work};
 use super::PeerError;
 use super::refusals::Refusals;
 use crate::clock;
@@ -55,7 +55,7 @@ pub(super) struct Listener {
     /// Whether all voters are on this machine: then plain text must not leave it.
     pub(super) stays_here: bool,
     pub(super) voter: VoterId,
-    pub(super) process: Arc<Process>,
+    pub(super) process: Arc<ProcessIdentity>,
     /// All voters, as this one was told, in order.
     pub(super) names: Vec<String>,
     /// The same with their addresses.
@@ -65,7 +65,7 @@ pub(super) struct Listener {
     pub(super) cluster: watch::Receiver<Option<Cluster>>,
     /// Voters that vote without this one, as one of those says that it was told of.
     pub(super) seen: watch::Receiver<Option<Cluster>>,
-    pub(super) post: mpsc::Sender<Work>,
+    pub(super) post: mpsc::Sender<VoterCommand>,
     pub(super) refusals: Mutex<Refusals>,
     /// How many requests arrive here in a unit of time, in thousandths.
     pub(super) requests: watch::Receiver<Option<u64>>,
@@ -194,28 +194,28 @@ impl Listener {
 
     async fn serve(&self, stream: TcpStream) -> io::Result<()> {
         channel::prepare(&stream)?;
-        let (wire, proof): (Box<dyn channel::Wire>, _) = match &self.tls {
+        let (wire, authentication): (Box<dyn channel::Wire>, _) = match &self.tls {
             Some(tls) => {
                 let proving = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
                 let stream = proving.map_err(|_| io::ErrorKind::TimedOut)?.map_err(refused)?;
-                let proof = Proof::Certificate(stream.peer_name());
-                (Box::new(stream), proof)
+                let authentication = Authentication::Certificate(stream.peer_name());
+                (Box::new(stream), authentication)
             }
-            None => (Box::new(stream), Proof::Nothing),
+            None => (Box::new(stream), Authentication::Nothing),
         };
         let (sender, mut receiver) = channel::channel(wire);
         let hello = greeting(&mut receiver).await?;
         // Who comes through another peer is not that peer.
-        let guest = Guest { is_relayed: !hello.to.is_empty(), ..Guest::new(proof) };
-        self.converse(hello, sender, receiver, guest).await
+        let principal = Principal { is_relayed: !hello.to.is_empty(), ..Principal::new(authentication) };
+        self.converse(hello, sender, receiver, principal).await
     }
 
     /// What somebody may do here. Asked anew for each frame, since voters come and go.
-    pub(super) fn role(&self, guest: &Guest) -> Role {
+    pub(super) fn role(&self, principal: &Principal) -> Role {
         let (own, seen) = (self.cluster.borrow(), self.seen.borrow());
         let voters = own.as_ref().or(seen.as_ref());
         let is_told = |name: &str| own.is_none() && self.names.iter().any(|told| told == name);
-        guest.role(&self.roles, |name| is_told(name) || voters.is_some_and(|voters| voters.names_voter(name)))
+        principal.role(&self.roles, |name| is_told(name) || voters.is_some_and(|voters| voters.names_voter(name)))
     }
 
     /// Answers somebody for as long as the connection stands.
@@ -224,9 +224,9 @@ impl Listener {
         hello: Hello,
         mut sender: Sender,
         receiver: Receiver,
-        mut guest: Guest,
+        mut principal: Principal,
     ) -> io::Result<()> {
-        guest.claim = wire::role(hello.role);
+        principal.claim = wire::role(hello.role);
         if let Some(why) = self.objection(&hello) {
             let told = RefusalFrame { why: why.clone(), is_passing: false, is_denied: false };
             sender.send(0, Body::Refused(told)).await?;
@@ -242,19 +242,19 @@ impl Listener {
             process: self.process.bytes(),
             generation: self.process.generation(),
             gives_evidence: true,
-            role: wire::role_number(self.role(&guest)),
+            role: wire::role_number(self.role(&principal)),
         };
-        let who = guest.own_name().map_or_else(|| shown(&hello.name), str::to_owned);
+        let who = principal.own_name().map_or_else(|| shown(&hello.name), str::to_owned);
         sender.send(0, Body::Welcome(welcome)).await?;
-        let (out, answers) = Out::new();
+        let (out, answers) = ReplySender::new();
         let (id, end) = (out.id, Arc::clone(&out.end));
         let ended = tokio::select! {
             () = end.notified() => Err(io::Error::other("it does not read its answers")),
             ended = write(sender, answers) => ended,
-            ended = self.read(receiver, out, (&who, &guest)) => ended,
+            ended = self.read(receiver, out, (&who, &principal)) => ended,
         };
         // If the voter answers nothing more, nobody needs to hear of it.
-        let _ = self.post.send(Work::Gone { id }).await;
+        let _ = self.post.send(VoterCommand::Gone { id }).await;
         ended
     }
 
@@ -281,11 +281,11 @@ impl Listener {
         })
     }
 
-    async fn read(&self, mut receiver: Receiver, out: Out, who: (&str, &Guest)) -> io::Result<()> {
+    async fn read(&self, mut receiver: Receiver, out: ReplySender, who: (&str, &Principal)) -> io::Result<()> {
         while let Some((number, body)) = receiver.next().await? {
-            let work = self.work(number, body, &out, who).map_err(channel::invalid)?;
-            let Some(work) = work else { continue };
-            if self.post.send(work).await.is_err() {
+            let command = self.command(number, body, &out, who).map_err(channel::invalid)?;
+            let Some(command) = command else { continue };
+            if self.post.send(command).await.is_err() {
                 return Ok(()); // the voter answers nothing more
             }
         }
@@ -293,41 +293,41 @@ impl Listener {
     }
 
     /// What is to be done for somebody who says this, if it may.
-    fn work(
+    fn command(
         &self,
         number: u64,
         body: Body,
-        out: &Out,
-        (who, guest): (&str, &Guest),
-    ) -> Result<Option<Work>, MalformedFrame> {
-        let Some(work) = self.asked(number, body, out, guest)? else { return Ok(None) };
-        let (role, (least, what)) = (self.role(guest), roles::right(&work));
+        out: &ReplySender,
+        (who, principal): (&str, &Principal),
+    ) -> Result<Option<VoterCommand>, MalformedFrame> {
+        let Some(command) = self.parse(number, body, out, principal)? else { return Ok(None) };
+        let (role, (least, what)) = (self.role(principal), roles::right(&command));
         if role >= least {
-            return Ok(Some(work));
+            return Ok(Some(command));
         }
         let why = roles::denial(who, role, least, what);
         self.complain(who.to_owned(), why.clone(), || warn!("refused: {why}"));
         out.post(number, Body::Refused(RefusalFrame { why, is_passing: false, is_denied: true }));
         // Candidates of earlier releases say in this way that there are later voters.
-        let later = match &work {
-            Work::Config { page, .. } => match &page.ask {
+        let later = match &command {
+            VoterCommand::Config { page, .. } => match &page.ask {
                 ConfigRequest::Adopt(cluster) => Some(cluster.number()),
                 _ => None,
             },
             _ => None,
         };
-        let quiet = Out::new().0;
-        Ok(later.filter(|_| role >= Role::Candidate).map(|voters| Work::Behind { number, voters, out: quiet }))
+        let quiet = ReplySender::new().0;
+        Ok(later.filter(|_| role >= Role::Candidate).map(|voters| VoterCommand::Behind { number, voters, out: quiet }))
     }
 
     /// What somebody asks for, if it can be done at all.
-    pub(super) fn asked(
+    pub(super) fn parse(
         &self,
         number: u64,
         body: Body,
-        out: &Out,
-        guest: &Guest,
-    ) -> Result<Option<Work>, MalformedFrame> {
+        out: &ReplySender,
+        principal: &Principal,
+    ) -> Result<Option<VoterCommand>, MalformedFrame> {
         let founds = matches!(body, Body::Found(_) | Body::ConfigRequest(_));
         if self.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
@@ -340,25 +340,27 @@ impl Listener {
         }
         let out = out.clone();
         Ok(Some(match body {
-            Body::Ask(request) => Work::Ask { number, query: Box::new(query(request)?), out },
-            Body::Watch(election) => Work::Watch { election: wire::election(&election)?, out },
+            Body::Ask(request) => VoterCommand::Ask { number, query: Box::new(query(request)?), out },
+            Body::Watch(election) => VoterCommand::Watch { election: wire::election(&election)?, out },
             Body::Leave(leave) => {
                 let (election, id) = (wire::election(&leave.election)?, wire::candidate(&leave.id)?);
-                Work::Leave { number, election, id, out }
+                VoterCommand::Leave { number, election, id, out }
             }
-            Body::List(_) => Work::List { number, after: None, out },
-            Body::ListAfter(name) => Work::List { number, after: Some(wire::election(&name)?), out },
+            Body::List(_) => VoterCommand::List { number, after: None, out },
+            Body::ListAfter(name) => VoterCommand::List { number, after: Some(wire::election(&name)?), out },
             Body::Recall(recall) => {
-                Work::Recall { number, election: wire::election(&recall.election)?, limit: recall.limit, out }
+                VoterCommand::Recall { number, election: wire::election(&recall.election)?, limit: recall.limit, out }
             }
-            Body::Probe(_) => Work::Probe { number, out },
-            Body::ConfigRequest(question) => Work::Config { number, page: Box::new(self.config_page(question)?), out },
-            Body::Found(cluster) => match self.founded(cluster, guest.own_name())? {
-                Some(cluster) => Work::Found { cluster, done: oneshot::channel().0 },
+            Body::Probe(_) => VoterCommand::Probe { number, out },
+            Body::ConfigRequest(question) => {
+                VoterCommand::Config { number, page: Box::new(self.config_page(question)?), out }
+            }
+            Body::Found(cluster) => match self.founded(cluster, principal.own_name())? {
+                Some(cluster) => VoterCommand::Found { cluster, done: oneshot::channel().0 },
                 None => return Ok(None),
             },
-            Body::Behind(voters) => Work::Behind { number, voters, out },
-            Body::Testify(after) => Work::Testify { number, after, out },
+            Body::Behind(voters) => VoterCommand::Behind { number, voters, out },
+            Body::Testify(after) => VoterCommand::Testify { number, after, out },
             Body::Hello(_) => return Err(MalformedFrame("a second greeting")),
             Body::Welcome(_)
             | Body::Refused(_)
@@ -442,7 +444,7 @@ fn refused(error: TlsError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-async fn write(mut sender: Sender, mut answers: Answers) -> io::Result<()> {
+async fn write(mut sender: Sender, mut answers: ReplyReceiver) -> io::Result<()> {
     while let Some((number, body)) = answers.next().await {
         sender.send(number, body).await?;
     }

@@ -22,14 +22,14 @@ use tokio::sync::{mpsc, watch};
 use super::super::address::PeerAddress;
 use super::super::channel::{self, Receiver, Sender};
 use super::super::cluster::{Cluster, Roster};
+use super::super::command::ReplySender;
 use super::super::connection::{EstablishedConnection, Transport, connect, dial, greet};
-use super::super::roles::{self, Guest, Proof, Role, RoleNames};
+use super::super::roles::{self, Authentication, Principal, Role, RoleNames};
 use super::super::tls::{Identity, Tls};
 use super::super::wire::{
     self, Body, ConfigRequestFrame, ElectionRequest, Frame, Hello, Leave, Recall, RequestBody, VERSION, WaitingEntry,
     Welcome,
 };
-use super::super::work::Out;
 use super::super::{certs, wire::RefusalFrame};
 use super::listener::{AN_ANSWER, Listener};
 use super::{Peer, PeerSettings};
@@ -125,19 +125,20 @@ fn rows(cluster: &Cluster) -> Vec<Row> {
         row("`Found`, when the voters have met", Body::Found((&cluster.joint(cluster.voters().clone())).into())),
         row("`Hello`, a second one", Body::Hello(Hello { role: 3, ..greeting("", 3) })),
     ];
-    let is_answer = |body: &Body| listener.asked(1, body.clone(), &Out::new().0, &stranger()).err() == Some(AN_ANSWER);
+    let is_answer =
+        |body: &Body| listener.parse(1, body.clone(), &ReplySender::new().0, &stranger()).err() == Some(AN_ANSWER);
     rows.extend(known_frames().into_iter().filter(is_answer).map(|body| row("`Welcome`, or any other answer", body)));
     rows
 }
 
-fn stranger() -> Guest {
-    Guest::new(Proof::Nothing)
+fn stranger() -> Principal {
+    Principal::new(Authentication::Nothing)
 }
 
 /// The least role from which the product takes this frame, by its own table; `None`: it takes it from nobody.
 fn least(listener: &Listener, body: &Body) -> Option<Role> {
-    match listener.asked(1, body.clone(), &Out::new().0, &stranger()) {
-        Ok(Some(work)) => Some(roles::right(&work).0),
+    match listener.parse(1, body.clone(), &ReplySender::new().0, &stranger()) {
+        Ok(Some(command)) => Some(roles::right(&command).0),
         // It is answered at once, to anyone.
         Ok(None) => Some(Role::Observer),
         Err(_) => None,

@@ -20,7 +20,7 @@ use super::super::address::PeerAddress;
 use super::super::channel::{self, HANDSHAKE, Receiver, Sender};
 use super::super::connection::{connect, greet};
 use super::super::disk::try_lock;
-use super::super::roles::{self, Guest, Proof, Role};
+use super::super::roles::{self, Authentication, Principal, Role};
 use super::super::wire::{self, Body, Hello, RefusalFrame, Welcome};
 use super::PeerError;
 use super::listener::{Listener, NAME_MOST, greeting};
@@ -124,7 +124,9 @@ impl Listener {
         let (mut sender, mut receiver) = channel::channel(Box::new(stream));
         let hello = greeting(&mut receiver).await?;
         let there = match self.beyond(&hello, role) {
-            Ok(None) => return self.converse(hello, sender, receiver, Guest::new(Proof::Socket(role))).await,
+            Ok(None) => {
+                return self.converse(hello, sender, receiver, Principal::new(Authentication::Socket(role))).await;
+            }
             Ok(Some(peer)) => self.connect(&peer, hello, role).await.map_err(|error| error.to_string()),
             Err(why) => Err(why),
         };

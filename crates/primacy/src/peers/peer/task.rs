@@ -10,18 +10,18 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
 use super::super::cluster::Cluster;
+use super::super::command::{ReplySender, VoterCommand};
 use super::super::file::{FileError, VoterFile};
 use super::super::file_data::VoterFileData;
 use super::super::hosted_elections::HostedElections;
-use super::super::twins::Process;
+use super::super::twins::ProcessIdentity;
 use super::super::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, ProbeReply, RefusalFrame, Terms};
-use super::super::work::{Out, Work};
 use super::PeerError;
 use super::watchers::Watchers;
 use crate::Instant;
 use crate::clock::{self, Reading, VoterClock};
 
-/// Works that are answered after one flush.
+/// How many commands are carried out before one flush.
 const BATCH: usize = 256;
 
 /// Of so many flushes it is remembered how long they took.
@@ -43,7 +43,7 @@ const LINGER: Duration = Duration::from_secs(1);
 #[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
 pub(super) enum DeferredReply {
     /// An answer, by its number, for a connection.
-    Answer(Out, u64, Body),
+    Answer(ReplySender, u64, Body),
     /// Word that something of this process has been done.
     Done(oneshot::Sender<()>),
 }
@@ -57,7 +57,7 @@ pub(super) struct VoterTask {
     behind: Arc<Notify>,
     /// How long the last flushes took, in nanoseconds.
     flushes: VecDeque<u64>,
-    process: Arc<Process>,
+    process: Arc<ProcessIdentity>,
     /// It was told that no more elections are kept.
     is_full: bool,
     /// The clock has been read once.
@@ -66,7 +66,7 @@ pub(super) struct VoterTask {
     is_timeless: bool,
 }
 
-/// Takes works until nobody is left who could bring any.
+/// Carries out commands until nobody is left who could send any.
 ///
 /// # Errors
 /// If the voter's file cannot be written: it then says nothing more. If others vote in its place by now.
@@ -74,9 +74,9 @@ pub(super) async fn keep(
     mut file: VoterFile,
     voter: VoterId,
     elections: HostedElections<DeferredReply>,
-    mut inbox: mpsc::Receiver<Work>,
+    mut inbox: mpsc::Receiver<VoterCommand>,
     known: watch::Sender<Option<Cluster>>,
-    (process, alone): (Arc<Process>, oneshot::Receiver<()>),
+    (process, alone): (Arc<ProcessIdentity>, oneshot::Receiver<()>),
     behind: Arc<Notify>,
 ) -> Result<(), PeerError> {
     let mut task = VoterTask::new(elections, known, process);
@@ -86,7 +86,7 @@ pub(super) async fn keep(
     file = task.flush(file, data).await?;
     // A copy of another's folder ends before it has answered, if its own address can be reached. Nothing is concluded if not.
     let _ = tokio::time::timeout(ALONE_MOST, alone).await;
-    let mut works = Vec::with_capacity(BATCH);
+    let mut commands = Vec::with_capacity(BATCH);
     let mut clock = VoterClock::new();
     loop {
         let next_end = match task.is_timeless {
@@ -94,7 +94,7 @@ pub(super) async fn keep(
             true => Some(CLOCK_AGAIN),
         };
         tokio::select! {
-            count = inbox.recv_many(&mut works, BATCH) => {
+            count = inbox.recv_many(&mut commands, BATCH) => {
                 if count == 0 {
                     return Ok(());
                 }
@@ -103,10 +103,10 @@ pub(super) async fn keep(
         }
         match task.note_time(clock.read()) {
             Some(now) => {
-                works.drain(..).for_each(|work| task.take(work, now));
+                commands.drain(..).for_each(|command| task.take(command, now));
                 task.elections.expire(now);
             }
-            None => works.drain(..).for_each(|work| task.put_off(&work)),
+            None => commands.drain(..).for_each(|command| task.put_off(&command)),
         }
         if let Some(data) = task.elections.begin_write() {
             file = task.flush(file, data).await?;
@@ -124,7 +124,7 @@ impl VoterTask {
     pub(super) fn new(
         elections: HostedElections<DeferredReply>,
         known: watch::Sender<Option<Cluster>>,
-        process: Arc<Process>,
+        process: Arc<ProcessIdentity>,
     ) -> Self {
         let watchers = Watchers::default();
         let (flushes, is_full, has_begun, is_timeless) = (VecDeque::new(), false, false, false);
@@ -148,7 +148,7 @@ impl VoterTask {
         Ok(file)
     }
 
-    /// The time at which works are done that have arrived before; `None` while it is not known. All that follows from time is
+    /// The time at which commands are carried out that have arrived before; `None` while it is not known. All that follows from time is
     /// decided by it, so that the clock has been checked (rule R4).
     pub(super) fn note_time(&mut self, reading: Reading) -> Option<Instant> {
         let (now, is_steady) = match reading {
@@ -173,20 +173,20 @@ impl VoterTask {
     }
 
     /// Does nothing of it, and says so.
-    fn put_off(&self, work: &Work) {
+    fn put_off(&self, command: &VoterCommand) {
         let why = "its clock cannot be read".to_owned();
-        if let Work::Ask { number, out, .. } | Work::Config { number, out, .. } = work {
+        if let VoterCommand::Ask { number, out, .. } | VoterCommand::Config { number, out, .. } = command {
             out.post(*number, Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false }));
         }
     }
 
-    fn answer(&mut self, out: Out, number: u64, body: Body) {
+    fn answer(&mut self, out: ReplySender, number: u64, body: Body) {
         self.elections.hold(DeferredReply::Answer(out, number, body));
     }
 
-    pub(super) fn take(&mut self, work: Work, now: Instant) {
-        match work {
-            Work::Ask { number, query, out } => {
+    pub(super) fn take(&mut self, command: VoterCommand, now: Instant) {
+        match command {
+            VoterCommand::Ask { number, query, out } => {
                 let answer = match self.elections.answer(*query, now) {
                     Ok(told) => {
                         let Answer { accepted, view } = &told.answer;
@@ -208,19 +208,19 @@ impl VoterTask {
                     self.answer(out, number, answer);
                 }
             }
-            Work::Watch { election, out } => {
+            VoterCommand::Watch { election, out } => {
                 // A listener looks once when it begins, and so misses nothing.
                 self.answer(out.clone(), 0, Body::Hint(election.as_str().to_owned()));
                 if !self.watchers.add(election, out) {
                     debug!("more is watched than hints are sent for");
                 }
             }
-            Work::Gone { id } => self.watchers.remove(id),
-            Work::Leave { number, election, id, out } => {
+            VoterCommand::Gone { id } => self.watchers.remove(id),
+            VoterCommand::Leave { number, election, id, out } => {
                 self.elections.leave(&election, id);
                 self.answer(out, number, Body::Left(true));
             }
-            Work::List { number, after, out } => {
+            VoterCommand::List { number, after, out } => {
                 let names = self
                     .elections
                     .names(after.as_ref())
@@ -229,36 +229,36 @@ impl VoterTask {
                     .collect();
                 self.answer(out, number, Body::Listed(Names { names }));
             }
-            Work::Recall { number, election, limit, out } => {
+            VoterCommand::Recall { number, election, limit, out } => {
                 let terms = self.elections.past(&election, limit).iter().map(Into::into).collect();
                 self.answer(out, number, Body::Recalled(Terms { terms }));
             }
-            Work::Probe { number, out } => {
+            VoterCommand::Probe { number, out } => {
                 let product = concat!("primacy peer ", env!("CARGO_PKG_VERSION")).to_owned();
                 let flushes_ns = self.flushes.iter().copied().collect();
                 self.answer(out, number, Body::Probed(ProbeReply { product, flushes_ns }));
             }
-            Work::Config { number, page, out } => {
+            VoterCommand::Config { number, page, out } => {
                 let Page { ask, after } = *page;
                 let answer = self.elections.answer_config(ask, now);
                 self.answer(out, number, Body::ConfigReply(ConfigReplyFrame::of(&answer, after.as_ref())));
             }
-            Work::Behind { number, voters, out } => {
+            VoterCommand::Behind { number, voters, out } => {
                 let own = self.elections.cluster().map_or(0, Cluster::number);
                 if voters > own {
                     self.behind.notify_one();
                 }
                 self.answer(out, number, Body::Behind(own));
             }
-            Work::Testify { number, after, out } => {
+            VoterCommand::Testify { number, after, out } => {
                 let said = self.elections.evidence(after);
                 self.answer(out, number, Body::Testified((&said).into()));
             }
-            Work::Learn { said, done } => {
+            VoterCommand::Learn { said, done } => {
                 self.elections.catch_up(said, now);
                 self.elections.hold(DeferredReply::Done(done));
             }
-            Work::Found { cluster, done } => {
+            VoterCommand::Found { cluster, done } => {
                 self.elections.answer_config(ConfigRequest::Adopt(cluster), now);
                 self.elections.hold(DeferredReply::Done(done));
             }

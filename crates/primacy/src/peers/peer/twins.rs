@@ -10,7 +10,7 @@ use tracing::{debug, error};
 use super::super::address::PeerAddress;
 use super::super::cluster::Cluster;
 use super::super::connection::{Transport, dial};
-use super::super::twins::{Process, Sightings};
+use super::super::twins::{CopyDetector, ProcessIdentity};
 use super::{PeerError, PeerSettings};
 use crate::clock;
 
@@ -28,11 +28,11 @@ const AGAIN: Duration = Duration::from_millis(250);
 pub(super) async fn look_out(
     settings: PeerSettings,
     voter: VoterId,
-    process: Arc<Process>,
+    process: Arc<ProcessIdentity>,
     mut known: watch::Receiver<Option<Cluster>>,
     met: oneshot::Sender<()>,
 ) -> Result<(), PeerError> {
-    let (seen, mut met) = (Sightings::default(), Some(met));
+    let (seen, mut met) = (CopyDetector::default(), Some(met));
     let transport = Transport::Network(settings.tls.clone());
     loop {
         let cluster = known.borrow_and_update().clone();
@@ -73,7 +73,7 @@ async fn is_another(
     transport: &Transport,
     cluster: &Cluster,
     settings: &PeerSettings,
-    (voter, process): (VoterId, &Process),
+    (voter, process): (VoterId, &ProcessIdentity),
 ) -> bool {
     for turn in 0..2 {
         if turn > 0 {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::work::Out;
+use super::super::command::ReplySender;
 use crate::ElectionName;
 
 /// Elections that one connection may watch.
@@ -14,7 +14,7 @@ pub(super) const MOST: usize = 50_000;
 /// Connections, and the elections that they watch.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
-    elections: BTreeMap<ElectionName, BTreeMap<u64, Out>>,
+    elections: BTreeMap<ElectionName, BTreeMap<u64, ReplySender>>,
     connections: BTreeMap<u64, BTreeSet<ElectionName>>,
     count: usize,
 }
@@ -22,7 +22,7 @@ pub(super) struct Watchers {
 impl Watchers {
     /// Hints of this election go there from now on. `false` if it would be one too many: a watcher looks by itself too, only
     /// less often.
-    pub(super) fn add(&mut self, election: ElectionName, out: Out) -> bool {
+    pub(super) fn add(&mut self, election: ElectionName, out: ReplySender) -> bool {
         let of_one = self.connections.get(&out.id);
         if of_one.is_some_and(|watched| watched.contains(&election)) {
             return true;
@@ -50,12 +50,12 @@ impl Watchers {
     }
 
     /// Those who watch an election.
-    pub(super) fn of(&self, election: &ElectionName) -> impl Iterator<Item = &Out> {
+    pub(super) fn of(&self, election: &ElectionName) -> impl Iterator<Item = &ReplySender> {
         self.elections.get(election).into_iter().flat_map(BTreeMap::values)
     }
 
     /// All connections that watch anything, each once.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Out> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &ReplySender> {
         self.connections.iter().filter_map(|(id, watched)| self.elections.get(watched.first()?)?.get(id))
     }
 

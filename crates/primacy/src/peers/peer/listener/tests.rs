@@ -341,7 +341,7 @@ fn roster(first: u128, names: &[&str]) -> Roster {
 
 impl Listener {
     /// That of a voter without sockets.
-    pub(in super::super) fn alone(cluster: watch::Receiver<Option<Cluster>>, post: mpsc::Sender<Work>) -> Self {
+    pub(in super::super) fn alone(cluster: watch::Receiver<Option<Cluster>>, post: mpsc::Sender<VoterCommand>) -> Self {
         Self {
             own: "a@h:1".parse().expect("an address"),
             stays_here: true,
@@ -364,9 +364,9 @@ impl Listener {
 struct Subject {
     listener: Listener,
     task: VoterTask,
-    out: Out,
+    out: ReplySender,
     folder: tempfile::TempDir,
-    _inbox: (mpsc::Receiver<Work>, Answers),
+    _inbox: (mpsc::Receiver<VoterCommand>, ReplyReceiver),
 }
 
 impl Subject {
@@ -377,7 +377,7 @@ impl Subject {
         let elections = HostedElections::restarted(data, folder.path(), 20_000, clock::now()).expect("it is sound");
         let (known, told) = watch::channel(cluster.cloned());
         let (post, inbox) = mpsc::channel(1);
-        let (out, sent) = Out::new();
+        let (out, sent) = ReplySender::new();
         let listener = Listener::alone(told, post);
         Self { listener, task: VoterTask::new(elections, known, Arc::default()), out, folder, _inbox: (inbox, sent) }
     }
@@ -388,11 +388,13 @@ impl Subject {
             let why = self.listener.objection(hello).unwrap_or_default();
             assert!(why.len() < 2_000 && !why.chars().any(char::is_control), "{why:?}");
         }
-        let Ok(work) = self.listener.work(number, body, &self.out, ("mallory", &Guest::new(Proof::Nothing))) else {
+        let Ok(command) =
+            self.listener.command(number, body, &self.out, ("mallory", &Principal::new(Authentication::Nothing)))
+        else {
             return false;
         };
-        let Some(work) = work else { return true };
-        self.task.take(work, clock::now());
+        let Some(command) = command else { return true };
+        self.task.take(command, clock::now());
         if let Some(data) = self.task.done(FRAME_BYTES_MAX) {
             let read = VoterFileData::from_bytes(&data.to_bytes());
             assert_eq!(read.as_ref(), Ok(&data), "it is written as it can be read");

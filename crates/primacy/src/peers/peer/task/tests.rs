@@ -7,8 +7,8 @@ use primacy_core::quorum::{Ask, GrantProgress, OrderNumbers, Query, UNCLAIMED_MA
 use super::super::watchers;
 use super::*;
 use crate::peers::cluster::{Cluster, Roster};
+use crate::peers::command::{ANSWERS_MOST, ReplyReceiver};
 use crate::peers::hosted_elections::ElectionQuery;
-use crate::peers::work::{ANSWERS_MOST, Answers};
 use crate::select::Rank;
 use crate::store::Holder;
 use crate::store::waiting::WaiterInfo;
@@ -28,8 +28,8 @@ fn at(millis: u64) -> Instant {
 /// A voter of a cluster of its own, and where its answers go.
 struct Subject {
     task: VoterTask,
-    out: Out,
-    answers: Answers,
+    out: ReplySender,
+    answers: ReplyReceiver,
     folder: tempfile::TempDir,
 }
 
@@ -42,7 +42,7 @@ impl Subject {
         data.cluster = Some(prost::Message::encode_to_vec(&wire::Cluster::from(&cluster)));
         let elections = HostedElections::restarted(data, folder.path(), 20_000, at(0)).expect("it is sound");
         let task = VoterTask::new(elections, watch::channel(Some(cluster)).0, Arc::default());
-        let (out, answers) = Out::new();
+        let (out, answers) = ReplySender::new();
         Self { task, out, answers, folder }
     }
 
@@ -55,10 +55,10 @@ impl Subject {
 
     /// What is answered at this time to a candidate.
     fn asks(&mut self, candidate: u128, ask: Ask, reading: Reading) -> Option<Answer> {
-        let work = self.question(name("jobs"), candidate, ask, false);
+        let command = self.question(name("jobs"), candidate, ask, false);
         match self.task.note_time(reading) {
-            Some(now) => self.task.take(work, now),
-            None => self.task.put_off(&work),
+            Some(now) => self.task.take(command, now),
+            None => self.task.put_off(&command),
         }
         self.writes();
         match self.answers.inbox.try_recv().expect("it answers").1 {
@@ -71,18 +71,18 @@ impl Subject {
         }
     }
 
-    fn question(&self, election: ElectionName, candidate: u128, ask: Ask, waits: bool) -> Work {
+    fn question(&self, election: ElectionName, candidate: u128, ask: Ask, waits: bool) -> VoterCommand {
         let notice = WaiterInfo { who: holder(candidate), note: "waits".to_owned() };
         let asker = CandidateId::from_bits(candidate);
         let announce = waits.then_some((asker, Rank::LAST, notice));
         let query = Query { number: 0, election, ask, asker, announce };
         let query = ElectionQuery { query, lists: false, reason: String::new() };
-        Work::Ask { number: 7, query: Box::new(query), out: self.out.clone() }
+        VoterCommand::Ask { number: 7, query: Box::new(query), out: self.out.clone() }
     }
 
     /// Does this at that time, and reads the answers.
-    fn takes(&mut self, work: Work, now: Instant) -> Vec<Body> {
-        self.task.take(work, now);
+    fn takes(&mut self, command: VoterCommand, now: Instant) -> Vec<Body> {
+        self.task.take(command, now);
         self.writes();
         self.reads()
     }
@@ -136,11 +136,11 @@ fn a_voter_whose_machine_slept_or_whose_clock_failed_is_bound_as_after_a_restart
 fn a_voter_tells_of_the_last_grant_that_it_knows_of_whatever_is_claimed_since() {
     let mut voter = Subject::new();
     let told = |voter: &mut Subject, ask: Ask, now: u64| {
-        let Work::Ask { number, mut query, out } = voter.question(name("jobs"), 9, ask, false) else {
+        let VoterCommand::Ask { number, mut query, out } = voter.question(name("jobs"), 9, ask, false) else {
             panic!("a question")
         };
         query.lists = true;
-        let answers = voter.takes(Work::Ask { number, query, out }, at(now));
+        let answers = voter.takes(VoterCommand::Ask { number, query, out }, at(now));
         let Some(Body::Answer(reply)) = answers.into_iter().find(|body| matches!(body, Body::Answer(_))) else {
             panic!("an answer")
         };
@@ -200,8 +200,8 @@ fn looks_at_unknown_elections_leave_nothing_behind() {
     let mut voter = Subject::new();
     assert!(voter.asks(1, claim(1, 1), Reading::Stepped(at(1))).expect("an answer").accepted);
     for n in 0..FLOOD {
-        let work = voter.question(name(&format!("unknown-{n}")), 2, Ask::Read, false);
-        assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_)]));
+        let command = voter.question(name(&format!("unknown-{n}")), 2, Ask::Read, false);
+        assert!(matches!(voter.takes(command, at(2))[..], [Body::Answer(_)]));
     }
     assert_eq!(voter.task.elections.counts(), (1, 0, 1), "one election, nobody waits, and one promise ends");
     let end = voter.task.elections.next_end().expect("it is bound");
@@ -222,11 +222,11 @@ fn refused_asks_of_those_who_wait_leave_nothing_behind_when_they_leave() {
             Ask::Renew { term, id, beat: 2, lease: LEASE, completed_order: 0 },
             Ask::Release { term, id, beat: 2, completed_order: 0 },
         ] {
-            let work = voter.question(election.clone(), 1, ask, true);
-            voter.takes(work, at(2));
+            let command = voter.question(election.clone(), 1, ask, true);
+            voter.takes(command, at(2));
         }
         let out = voter.out.clone();
-        voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
+        voter.takes(VoterCommand::Leave { number: 1, election, id, out }, at(3));
     }
     assert_eq!((voter.task.elections.counts(), voter.task.elections.histories()), ((0, 0, 0), 0));
 }
@@ -238,19 +238,19 @@ fn those_who_wait_in_many_elections_are_counted_up_to_a_bound_and_forgotten_in_t
     let names = UNCLAIMED_MAX + UNCLAIMED_MAX / 4;
     for n in 0..3 * names {
         let (election, candidate) = (name(&format!("unknown-{}", n % names)), 10 + u128::try_from(n).expect("it fits"));
-        let work = voter.question(election, candidate, Ask::Read, true);
-        assert!(matches!(voter.takes(work, at(2))[..], [Body::Answer(_), ..]));
+        let command = voter.question(election, candidate, Ask::Read, true);
+        assert!(matches!(voter.takes(command, at(2))[..], [Body::Answer(_), ..]));
     }
     let (elections, waiting, _) = voter.task.elections.counts();
     assert_eq!((elections, waiting), (UNCLAIMED_MAX + 1, WAITING_MAX));
     // A watcher that leaves makes room.
     let (election, id, out) = (name("unknown-0"), CandidateId::from_bits(10), voter.out.clone());
-    voter.takes(Work::Leave { number: 1, election, id, out }, at(3));
+    voter.takes(VoterCommand::Leave { number: 1, election, id, out }, at(3));
     assert_eq!(voter.task.elections.counts(), (elections, waiting - 1, 1));
     let late = at(24 * 3_600_000);
     for n in 0..2 {
-        let work = voter.question(name(&format!("late-{n}")), 7, Ask::Read, true);
-        voter.takes(work, late);
+        let command = voter.question(name(&format!("late-{n}")), 7, Ask::Read, true);
+        voter.takes(command, late);
     }
     assert_eq!(voter.task.elections.counts(), (3, 2, 1), "all others have said nothing for a day");
 }
@@ -263,16 +263,16 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
     let names: Vec<_> = (0..ELECTIONS_MAX).map(|n| name(&format!("claimed-{n}"))).collect();
     for names in names.chunks(ANSWERS_MOST) {
         for election in names {
-            let work = voter.question(election.clone(), 1, claim(1, 1), false);
-            voter.task.take(work, now);
+            let command = voter.question(election.clone(), 1, claim(1, 1), false);
+            voter.task.take(command, now);
         }
         voter.writes();
         let answers = voter.reads();
         assert_eq!(answers.iter().filter(|answer| matches!(answer, Body::Answer(_))).count(), names.len());
     }
     for n in 0..1_000 {
-        let work = voter.question(name(&format!("more-{n}")), 1, claim(1, 1), false);
-        assert!(matches!(voter.takes(work, now)[..], [Body::Refused(_)]));
+        let command = voter.question(name(&format!("more-{n}")), 1, claim(1, 1), false);
+        assert!(matches!(voter.takes(command, now)[..], [Body::Refused(_)]));
     }
     let again = voter.question(name("claimed-0"), 1, claim(1, 2), false);
     assert!(matches!(voter.takes(again, now)[..], [Body::Answer(_)]));
@@ -280,7 +280,7 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
     // All of them can be listed, a part at a time.
     let (mut listed, mut after) = (0, None);
     loop {
-        let list = Work::List { number: 1, after: after.take(), out: voter.out.clone() };
+        let list = VoterCommand::List { number: 1, after: after.take(), out: voter.out.clone() };
         let [Body::Listed(Names { names })] = &voter.takes(list, now)[..] else { panic!("a list") };
         listed += names.len();
         match names.last() {
@@ -297,15 +297,15 @@ fn what_connections_watch_is_bounded_and_ends_with_them() {
     for n in 0..FLOOD {
         // Connections of which each watches more than it may.
         if n.is_multiple_of(100) {
-            (voter.out, voter.answers) = Out::new();
+            (voter.out, voter.answers) = ReplySender::new();
         }
-        let watch = Work::Watch { election: name(&format!("unknown-{n}")), out: voter.out.clone() };
+        let watch = VoterCommand::Watch { election: name(&format!("unknown-{n}")), out: voter.out.clone() };
         assert!(matches!(voter.takes(watch, at(2))[..], [Body::Hint(_)]));
     }
     let (watched, connections) = voter.task.watchers.counts();
     assert_eq!((watched, connections), (watchers::MOST, watchers::MOST.div_ceil(watchers::OF_ONE_MOST)));
     for id in 0..=voter.out.id {
-        voter.takes(Work::Gone { id }, at(3));
+        voter.takes(VoterCommand::Gone { id }, at(3));
     }
     assert_eq!(voter.task.watchers.counts(), (0, 0));
 }

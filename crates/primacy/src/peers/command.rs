@@ -16,9 +16,9 @@ use crate::{CandidateId, ElectionName};
 pub(super) const ANSWERS_MOST: usize = 1_024;
 const ANSWER_BYTES_MOST: usize = 4 << 20;
 
-/// Where the answers of one connection go.
+/// Sends the answers of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Out {
+pub(super) struct ReplySender {
     /// Of the connection, among those of this process.
     pub(super) id: u64,
     answers: mpsc::Sender<(u64, Body)>,
@@ -29,12 +29,12 @@ pub(super) struct Out {
 }
 
 /// The answers of one connection, as they are sent.
-pub(super) struct Answers {
+pub(super) struct ReplyReceiver {
     pub(super) inbox: mpsc::Receiver<(u64, Body)>,
     bytes: Arc<AtomicUsize>,
 }
 
-impl Answers {
+impl ReplyReceiver {
     /// The next one, or `None` when there will be none.
     pub(super) async fn next(&mut self) -> Option<(u64, Body)> {
         let (number, body) = self.inbox.recv().await?;
@@ -43,13 +43,13 @@ impl Answers {
     }
 }
 
-impl Out {
+impl ReplySender {
     /// For a new connection.
-    pub(super) fn new() -> (Self, Answers) {
+    pub(super) fn new() -> (Self, ReplyReceiver) {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let (answers, inbox) = mpsc::channel(ANSWERS_MOST);
         let (id, bytes) = (LAST.fetch_add(1, Ordering::Relaxed), Arc::<AtomicUsize>::default());
-        (Self { id, answers, bytes: Arc::clone(&bytes), end: Arc::default() }, Answers { inbox, bytes })
+        (Self { id, answers, bytes: Arc::clone(&bytes), end: Arc::default() }, ReplyReceiver { inbox, bytes })
     }
 
     /// Nobody waits for somebody who does not read its answers: its connection ends, so that it knows that it has missed some.
@@ -65,16 +65,16 @@ impl Out {
     }
 }
 
-/// Something to do for somebody.
-pub(super) enum Work {
+/// What a voter's task is asked to do.
+pub(super) enum VoterCommand {
     Ask {
         number: u64,
         query: Box<ElectionQuery>,
-        out: Out,
+        out: ReplySender,
     },
     Watch {
         election: ElectionName,
-        out: Out,
+        out: ReplySender,
     },
     /// A connection has ended.
     Gone {
@@ -84,39 +84,39 @@ pub(super) enum Work {
         number: u64,
         election: ElectionName,
         id: CandidateId,
-        out: Out,
+        out: ReplySender,
     },
     List {
         number: u64,
         /// Those behind this one are wanted.
         after: Option<ElectionName>,
-        out: Out,
+        out: ReplySender,
     },
     Recall {
         number: u64,
         election: ElectionName,
         limit: u32,
-        out: Out,
+        out: ReplySender,
     },
     Probe {
         number: u64,
-        out: Out,
+        out: ReplySender,
     },
     Config {
         number: u64,
         page: Box<Page>,
-        out: Out,
+        out: ReplySender,
     },
     /// There are voters with this number, it says.
     Behind {
         number: u64,
         voters: u64,
-        out: Out,
+        out: ReplySender,
     },
     Testify {
         number: u64,
         after: u64,
-        out: Out,
+        out: ReplySender,
     },
     /// What other voters have said of the steps after its own. Told when what they prove is on disk.
     Learn {
@@ -141,10 +141,10 @@ mod tests {
     fn a_client_that_reads_no_answers_is_cut_off_before_they_take_much_room() {
         let names = vec!["x".repeat(128); NAMES_MOST];
         let list = || Body::Listed(Names { names: names.clone() });
-        let (out, _answers) = Out::new();
+        let (out, _answers) = ReplySender::new();
         let posted = (0..ANSWERS_MOST).take_while(|_| out.post(1, list())).count();
         assert!(posted > 1 && posted * list().encoded_len() <= ANSWER_BYTES_MOST, "{posted}");
-        let (out, mut answers) = Out::new();
+        let (out, mut answers) = ReplySender::new();
         for _ in 0..ANSWERS_MOST {
             assert!(out.post(1, list()), "a client that reads its answers gets them all");
             assert!(answers.next().now_or_never().flatten().is_some());
