@@ -17,7 +17,7 @@ const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 
 /// The version of the peers' protocol.
 fn version() -> u8 {
-    let wire = include_str!("../../../primacy/src/peers/wire.rs");
+    let wire = include_str!("../../../primacy/src/peers/wire/messages.rs");
     let version = wire.split("const VERSION: u32 = ").nth(1).and_then(|rest| rest.split(';').next());
     version.and_then(|version| version.parse().ok()).expect("it stands there")
 }

@@ -1,4 +1,4 @@
-//! A voter's part in who votes, beside its host: whom it asks after a start, and whom it tells, as `crates/primacy/src/peers/peer/` does.
+//! A voter's part in who votes, beside its host: whom it asks after a start, and whom it tells, as `crates/primacy/src/peers/voter/` does.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What an asker knows of who votes, where voters are exchanged: as `crates/primacy/src/peers/pool.rs`.
+//! What an asker knows of who votes, where voters are exchanged: as `crates/primacy/src/peers/client/pool.rs`.
 
 use primacy_core::lease::{CallError, Reply};
 use primacy_core::quorum::{ConfigRequest, Output, Role, Round, VoterId, VoterSet};

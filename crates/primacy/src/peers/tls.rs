@@ -66,7 +66,7 @@ impl Identity {
         Self { certificate, key, authority, revocations: Revocations::default() }
     }
 
-    /// That of the peer with this name, in a folder that [`make`](super::certs::make) has filled.
+    /// That of the peer with this name, in a folder that [`make`](crate::peers::certs::make) has filled.
     pub fn within(folder: &Path, name: &str) -> Self {
         let file = |name: &str, ending| folder.join(format!("{name}.{ending}"));
         let authority = |ending| file(AUTHORITY, ending);

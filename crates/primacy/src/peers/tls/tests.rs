@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::certs::{make_at, make_one};
 use super::*;
+use crate::peers::config::certs::{make_at, make_one};
 
 const DAY: u64 = 86_400;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use primacy_core::quorum::VoterId;
 
-use super::super::address::PeerAddress;
-use super::super::cluster::{Cluster, Roster};
-use super::{MalformedFrame, Member};
+use super::convert::{voter as voter_id, voter_bytes};
+use super::messages::{self, MalformedFrame, Member};
+use crate::peers::config::{Cluster, PeerAddress, Roster};
 
-impl From<&Cluster> for super::Cluster {
+impl From<&Cluster> for messages::Cluster {
     fn from(cluster: &Cluster) -> Self {
         let members = |roster: &Roster| roster.iter().map(member).collect();
         Self {
@@ -21,13 +21,13 @@ impl From<&Cluster> for super::Cluster {
 }
 
 fn member((name, (voter, address)): (&String, &(VoterId, PeerAddress))) -> Member {
-    Member { voter: super::voter_bytes(*voter), name: name.clone(), address: address.to_string() }
+    Member { voter: voter_bytes(*voter), name: name.clone(), address: address.to_string() }
 }
 
-impl TryFrom<super::Cluster> for Cluster {
+impl TryFrom<messages::Cluster> for Cluster {
     type Error = MalformedFrame;
 
-    fn try_from(cluster: super::Cluster) -> Result<Self, MalformedFrame> {
+    fn try_from(cluster: messages::Cluster) -> Result<Self, MalformedFrame> {
         let id = <[u8; 16]>::try_from(&*cluster.id).map_err(|_| MalformedFrame("a cluster without a name"))?;
         let incoming = (!cluster.incoming.is_empty()).then(|| roster(&cluster.incoming)).transpose()?;
         Ok(Self::known(u128::from_be_bytes(id), cluster.number, roster(&cluster.voters)?, incoming))
@@ -38,7 +38,7 @@ fn roster(members: &[Member]) -> Result<Roster, MalformedFrame> {
     let mut voters = Roster::new();
     for Member { voter, name, address } in members {
         let address: PeerAddress = address.parse().map_err(|_| MalformedFrame("a voter's address"))?;
-        if address.name() != name || voters.insert(name.clone(), (super::voter(voter)?, address)).is_some() {
+        if address.name() != name || voters.insert(name.clone(), (voter_id(voter)?, address)).is_some() {
             return Err(MalformedFrame("two voters of one name"));
         }
     }

@@ -9,12 +9,13 @@ use primacy_core::quorum::{
 };
 use prost::{Message, Oneof};
 
-use super::super::cluster::Cluster as Known;
-use super::super::entry::ElectionEntry;
-use super::{Cluster, MalformedFrame};
+use super::convert::{election, ns};
+use super::entry::ElectionEntry;
+use super::messages::{Cluster, FRAME_BYTES_MAX, MalformedFrame};
+use crate::peers::config::Cluster as Known;
 
 /// As much of what a voter has promised as is sent in one frame, in bytes.
-const PAGE_BYTES: usize = super::FRAME_BYTES_MAX / 2;
+const PAGE_BYTES: usize = FRAME_BYTES_MAX / 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 struct BallotEntry {
@@ -37,7 +38,7 @@ struct ProposalEntry {
 
 /// What a voter has promised about the next change, as its file holds it.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub(in super::super) struct NextConfigEntry {
+pub(crate) struct NextConfigEntry {
     #[prost(message, optional, tag = "1")]
     promised: Option<BallotEntry>,
     #[prost(message, optional, tag = "2")]
@@ -46,13 +47,13 @@ pub(in super::super) struct NextConfigEntry {
 
 /// Some elections with what is kept of them.
 #[derive(Clone, PartialEq, Message)]
-pub(in super::super) struct ElectionEntries {
+pub(crate) struct ElectionEntries {
     #[prost(message, repeated, tag = "1")]
     entries: Vec<ElectionEntry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(in super::super) struct ConfigRequestFrame {
+pub(crate) struct ConfigRequestFrame {
     #[prost(uint64, tag = "1")]
     number: u64,
     #[prost(message, optional, tag = "2")]
@@ -77,7 +78,7 @@ enum ConfigRequestBody {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(in super::super) struct ConfigReplyFrame {
+pub(crate) struct ConfigReplyFrame {
     #[prost(oneof = "ConfigReplyBody", tags = "1, 2, 3, 4, 5")]
     body: Option<ConfigReplyBody>,
 }
@@ -99,7 +100,7 @@ enum ConfigReplyBody {
 
 /// What a voter knows of the steps after some number.
 #[derive(Clone, PartialEq, Message)]
-pub(in super::super) struct EvidenceEntry {
+pub(crate) struct EvidenceEntry {
     #[prost(message, repeated, tag = "1")]
     adopted: Vec<Cluster>,
     #[prost(message, optional, tag = "2")]
@@ -124,10 +125,10 @@ struct ReportEntry {
 }
 
 /// A question as it comes in.
-pub(in super::super) struct Page {
-    pub(in super::super) ask: ConfigRequest<Known>,
+pub(crate) struct Page {
+    pub(crate) ask: ConfigRequest<Known>,
     /// A report is wanted of what comes after this election.
-    pub(in super::super) after: Option<ElectionName>,
+    pub(crate) after: Option<ElectionName>,
 }
 
 impl From<Ballot> for BallotEntry {
@@ -166,7 +167,7 @@ impl From<&ConfigEvidence<Known>> for EvidenceEntry {
 
 impl EvidenceEntry {
     /// What it says of the cluster of `own`. What is said of another counts for nothing.
-    pub(in super::super) fn checked(self, own: &Known) -> Result<ConfigEvidence<Known>, MalformedFrame> {
+    pub(crate) fn checked(self, own: &Known) -> Result<ConfigEvidence<Known>, MalformedFrame> {
         let adopted = self.adopted.into_iter().map(Known::try_from).collect::<Result<Vec<_>, _>>()?;
         let taken = self.taken.unwrap_or_default().checked()?;
         let is_later = |other: &Known| other.is_same(own) && other.voter_set().number() > own.number();
@@ -178,11 +179,11 @@ impl EvidenceEntry {
 }
 
 impl NextConfigEntry {
-    pub(in super::super) fn of((promised, taken): (Ballot, Option<&(Ballot, Known)>)) -> Self {
+    pub(crate) fn of((promised, taken): (Ballot, Option<&(Ballot, Known)>)) -> Self {
         Self { promised: Some(promised.into()), taken: Some(ProposalEntry::of(taken)) }
     }
 
-    pub(in super::super) fn checked(self) -> Result<(Ballot, Option<(Ballot, Known)>), MalformedFrame> {
+    pub(crate) fn checked(self) -> Result<(Ballot, Option<(Ballot, Known)>), MalformedFrame> {
         let promised = self.promised.ok_or(MalformedFrame("no attempt"))?.into();
         Ok((promised, self.taken.unwrap_or_default().checked()?))
     }
@@ -213,7 +214,7 @@ impl ElectionEntries {
 
 impl ConfigRequestFrame {
     /// As many questions as its content needs.
-    pub(in super::super) fn of(ask: &ConfigRequest<Known>) -> Vec<Self> {
+    pub(crate) fn of(ask: &ConfigRequest<Known>) -> Vec<Self> {
         let one =
             |number, ballot: Option<Ballot>, body| Self { number, ballot: ballot.map(Into::into), body: Some(body) };
         match ask {
@@ -240,11 +241,11 @@ impl ConfigRequestFrame {
     }
 
     /// What a voter has promised in the elections after this one.
-    pub(in super::super) fn report(number: u64, after: &str) -> Self {
+    pub(crate) fn report(number: u64, after: &str) -> Self {
         Self { number, ballot: None, body: Some(ConfigRequestBody::Report(after.to_owned())) }
     }
 
-    pub(in super::super) fn checked(self) -> Result<Page, MalformedFrame> {
+    pub(crate) fn checked(self) -> Result<Page, MalformedFrame> {
         let number = self.number;
         let ballot = || self.ballot.map(Ballot::from).ok_or(MalformedFrame("no attempt"));
         let mut from = None;
@@ -255,7 +256,7 @@ impl ConfigRequestFrame {
             }
             ConfigRequestBody::Adopt(cluster) => ConfigRequest::Adopt(cluster.try_into()?),
             ConfigRequestBody::Report(after) => {
-                from = (!after.is_empty()).then(|| super::election(&after)).transpose()?;
+                from = (!after.is_empty()).then(|| election(&after)).transpose()?;
                 ConfigRequest::Report { number }
             }
             ConfigRequestBody::Inherit(elections) => ConfigRequest::Inherit { number, elections: elections.checked()? },
@@ -266,7 +267,7 @@ impl ConfigRequestFrame {
 
 impl ConfigReplyFrame {
     /// Of a report: what comes after this election.
-    pub(in super::super) fn of(answer: &ConfigReply<Known>, after: Option<&ElectionName>) -> Self {
+    pub(crate) fn of(answer: &ConfigReply<Known>, after: Option<&ElectionName>) -> Self {
         let body = match answer {
             ConfigReply::Done => ConfigReplyBody::Done(true),
             ConfigReply::Prepared(taken) => ConfigReplyBody::Prepared(ProposalEntry::of(taken.as_ref())),
@@ -278,18 +279,14 @@ impl ConfigReplyFrame {
                 let rest = || elections.iter().filter(|(name, _)| after.is_none_or(|after| *name > after));
                 let page = ElectionEntries::page(rest());
                 let more = page.entries.len() < rest().count();
-                ConfigReplyBody::Reported(ReportEntry {
-                    settles_in_ns: super::ns(*settles_in),
-                    elections: Some(page),
-                    more,
-                })
+                ConfigReplyBody::Reported(ReportEntry { settles_in_ns: ns(*settles_in), elections: Some(page), more })
             }
         };
         Self { body: Some(body) }
     }
 
     /// What it says, and of a report whether there is more.
-    pub(in super::super) fn checked(self) -> Result<(ConfigReply<Known>, bool), MalformedFrame> {
+    pub(crate) fn checked(self) -> Result<(ConfigReply<Known>, bool), MalformedFrame> {
         let mut is_more = false;
         let answer = match self.body.ok_or(MalformedFrame("an answer that says nothing"))? {
             ConfigReplyBody::Done(_) => ConfigReply::Done,
@@ -314,12 +311,12 @@ impl ConfigReplyFrame {
 #[cfg(test)]
 impl ConfigRequestFrame {
     /// Whether it asks something.
-    pub(in super::super) const fn asks(&self) -> bool {
+    pub(crate) const fn asks(&self) -> bool {
         self.body.is_some()
     }
 
     /// Whether both ask for the same kind of thing.
-    pub(in super::super) fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         let kind = |question: &Self| question.body.as_ref().map(std::mem::discriminant);
         kind(self) == kind(other)
     }
@@ -331,9 +328,9 @@ mod tests {
 
     use primacy_core::quorum::VoterId;
 
-    use super::super::super::cluster::Roster;
-    use super::super::super::file_data::tests::file_data;
     use super::*;
+    use crate::peers::config::Roster;
+    use crate::peers::voter::any_file_data;
 
     fn cluster() -> Known {
         let roster = |names: &[&str]| -> Roster {
@@ -347,7 +344,7 @@ mod tests {
     }
 
     fn elections() -> BTreeMap<ElectionName, Durable> {
-        (0..40).flat_map(|seed| file_data(seed).elections).collect()
+        (0..40).flat_map(|seed| any_file_data(seed).elections).collect()
     }
 
     #[test]
@@ -407,7 +404,7 @@ mod tests {
         assert!(questions.len() > 4, "{}", questions.len());
         let mut given = BTreeMap::new();
         for question in questions {
-            assert!(question.encoded_len() < super::super::FRAME_BYTES_MAX);
+            assert!(question.encoded_len() < FRAME_BYTES_MAX);
             let ConfigRequest::Inherit { elections, .. } = question.checked().expect("it is right").ask else {
                 panic!()
             };
@@ -419,7 +416,7 @@ mod tests {
         let (mut told, mut after) = (BTreeMap::new(), None);
         loop {
             let reply = ConfigReplyFrame::of(&answer, after.as_ref());
-            assert!(reply.encoded_len() < super::super::FRAME_BYTES_MAX);
+            assert!(reply.encoded_len() < FRAME_BYTES_MAX);
             let (ConfigReply::Reported(report), more) = reply.checked().expect("it is right") else { panic!() };
             after = report.elections.last_key_value().map(|(name, _)| name.clone());
             told.extend(report.elections);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use primacy_core::lease::{HandoverRequest, Holder};
 use primacy_core::quorum::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, Role, VoterId, VoterView};
 
-use super::{
-    CandidateEntry, Change, Claim, MalformedFrame, Order, OrdersEntry, Piggyback, Reply, RequestBody, TermEntry,
-    WaitingEntry,
+use super::messages::{
+    CandidateEntry, Change, Claim, ElectionRequest, MalformedFrame, Order, OrdersEntry, Piggyback, Reply, RequestBody,
+    TermEntry, WaitingEntry,
 };
 use crate::select::Rank;
 use crate::store::waiting::shown_rank;
@@ -15,7 +15,7 @@ use crate::store::{Standing, Term, Waiting};
 use crate::{CandidateId, ElectionName, Label, Token};
 
 /// In nanoseconds, as it is sent.
-pub(in super::super) fn ns(span: Duration) -> u64 {
+pub(crate) fn ns(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -28,7 +28,7 @@ fn token(number: u64) -> Result<Token, MalformedFrame> {
 }
 
 /// As it is sent; 0 is nothing.
-pub(in super::super) const fn role_number(role: Role) -> u32 {
+pub(crate) const fn role_number(role: Role) -> u32 {
     match role {
         Role::Observer => 1,
         Role::Candidate => 2,
@@ -38,7 +38,7 @@ pub(in super::super) const fn role_number(role: Role) -> u32 {
 }
 
 /// What was sent. A number that no release knows is the least role.
-pub(in super::super) const fn role(number: u32) -> Option<Role> {
+pub(crate) const fn role(number: u32) -> Option<Role> {
     Some(match number {
         0 => return None,
         2 => Role::Candidate,
@@ -49,23 +49,23 @@ pub(in super::super) const fn role(number: u32) -> Option<Role> {
 }
 
 /// The identity of a voter, as it is sent.
-pub(in super::super) fn voter_bytes(voter: VoterId) -> Vec<u8> {
+pub(crate) fn voter_bytes(voter: VoterId) -> Vec<u8> {
     voter.to_bits().to_be_bytes().to_vec()
 }
 
-pub(in super::super) fn voter(bytes: &[u8]) -> Result<VoterId, MalformedFrame> {
+pub(crate) fn voter(bytes: &[u8]) -> Result<VoterId, MalformedFrame> {
     bits(bytes).map(VoterId::from_bits)
 }
 
-pub(in super::super) fn candidate_bytes(id: CandidateId) -> Vec<u8> {
+pub(crate) fn candidate_bytes(id: CandidateId) -> Vec<u8> {
     id.to_bits().to_be_bytes().to_vec()
 }
 
-pub(in super::super) fn candidate(bytes: &[u8]) -> Result<CandidateId, MalformedFrame> {
+pub(crate) fn candidate(bytes: &[u8]) -> Result<CandidateId, MalformedFrame> {
     bits(bytes).map(CandidateId::from_bits)
 }
 
-pub(in super::super) fn election(name: &str) -> Result<ElectionName, MalformedFrame> {
+pub(crate) fn election(name: &str) -> Result<ElectionName, MalformedFrame> {
     ElectionName::new(name).map_err(|_| MalformedFrame("the name of an election"))
 }
 
@@ -137,6 +137,21 @@ impl TryFrom<&OrdersEntry> for Orders {
                 until: entry.pause_until.map(token).transpose()?,
             },
         })
+    }
+}
+
+impl ElectionRequest {
+    /// From somebody who is no candidate. The number of the voters is set when it is sent.
+    pub(crate) fn of_no_candidate(election: &ElectionName, body: RequestBody) -> Self {
+        Self {
+            voters: 0,
+            election: election.as_str().to_owned(),
+            body: Some(body),
+            waits: None,
+            asker: candidate_bytes(CandidateId::from_bits(0)),
+            lists: false,
+            reason: String::new(),
+        }
     }
 }
 
@@ -228,11 +243,11 @@ fn lease(nanos: u64) -> Result<Duration, MalformedFrame> {
     if lease > LONGEST { Err(MalformedFrame("a lease of more than a day")) } else { Ok(lease) }
 }
 
-pub(in super::super) fn rank_bytes(rank: Rank) -> Vec<u8> {
+pub(crate) fn rank_bytes(rank: Rank) -> Vec<u8> {
     if rank == Rank::default() { Vec::new() } else { rank.to_bytes().to_vec() }
 }
 
-pub(in super::super) fn rank(bytes: &[u8]) -> Result<Rank, MalformedFrame> {
+pub(crate) fn rank(bytes: &[u8]) -> Result<Rank, MalformedFrame> {
     if bytes.is_empty() { Ok(Rank::default()) } else { Rank::from_bytes(bytes).map_err(|_| MalformedFrame("a rank")) }
 }
 
@@ -332,7 +347,7 @@ impl TryFrom<&TermEntry> for Term {
 mod tests {
     use prost::Message as _;
 
-    use super::super::{Body, ElectionRequest, Frame};
+    use super::super::{Body, Frame};
     use super::*;
 
     fn holder() -> Holder {

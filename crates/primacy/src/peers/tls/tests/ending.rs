@@ -1,7 +1,7 @@
 //! Connections that stand, and then a certificate expires or is revoked.
 
-use super::super::super::certs::revoke_at;
 use super::*;
+use crate::peers::config::certs::revoke_at;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -1,0 +1,67 @@
+//! Who wants hints of which election.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::command::ReplySender;
+use crate::ElectionName;
+
+/// Elections that one connection may watch.
+pub(super) const OF_ONE_MOST: usize = 64;
+
+/// What all connections together may watch. Each takes some hundred bytes.
+pub(super) const MOST: usize = 50_000;
+
+/// Connections, and the elections that they watch.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    elections: BTreeMap<ElectionName, BTreeMap<u64, ReplySender>>,
+    connections: BTreeMap<u64, BTreeSet<ElectionName>>,
+    count: usize,
+}
+
+impl Watchers {
+    /// Hints of this election go there from now on. `false` if it would be one too many: a watcher looks by itself too, only
+    /// less often.
+    pub(super) fn add(&mut self, election: ElectionName, out: ReplySender) -> bool {
+        let of_one = self.connections.get(&out.id);
+        if of_one.is_some_and(|watched| watched.contains(&election)) {
+            return true;
+        }
+        if self.count >= MOST || of_one.map_or(0, BTreeSet::len) >= OF_ONE_MOST {
+            return false;
+        }
+        self.count += 1;
+        self.connections.entry(out.id).or_default().insert(election.clone());
+        self.elections.entry(election).or_default().insert(out.id, out);
+        true
+    }
+
+    /// A connection has ended.
+    pub(super) fn remove(&mut self, id: u64) {
+        for election in self.connections.remove(&id).unwrap_or_default() {
+            self.count -= 1;
+            if let Some(watchers) = self.elections.get_mut(&election) {
+                watchers.remove(&id);
+                if watchers.is_empty() {
+                    self.elections.remove(&election);
+                }
+            }
+        }
+    }
+
+    /// Those who watch an election.
+    pub(super) fn of(&self, election: &ElectionName) -> impl Iterator<Item = &ReplySender> {
+        self.elections.get(election).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// All connections that watch anything, each once.
+    pub(super) fn all(&self) -> impl Iterator<Item = &ReplySender> {
+        self.connections.iter().filter_map(|(id, watched)| self.elections.get(watched.first()?)?.get(id))
+    }
+
+    /// How much is watched, and by how many connections.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.count, self.connections.len())
+    }
+}
