@@ -23,14 +23,14 @@ pub struct CommonOptions {
     /// The program that the measured runners run. Not for people.
     #[arg(long, hide = true)]
     sentry: bool,
-    /// Be a process with so many candidates. Not for people.
+    /// Be a process with this many candidates. Not for people.
     #[arg(long, hide = true)]
     crew: Option<usize>,
 }
 
 impl CommonOptions {
     /// Whether this process is a part that a benchmark has started: the program of a runner, or a process with candidates whose
-    /// rounds last so many milliseconds. Then it has done its part. Otherwise it is the benchmark, and the folder for what comes
+    /// rounds last this many milliseconds. Then it has done its part. Otherwise it is the benchmark, and the folder for what comes
     /// out is there.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::place::Site;
 
-/// A crew that campaigns there: `each` candidates, with rounds of so many milliseconds.
+/// A crew that campaigns there: `each` candidates, with rounds of this many milliseconds.
 pub(crate) fn command(own: &Path, site: &Site, name: &str, round: u64, each: usize) -> Command {
     let mut command = Command::new(own);
     command.env("PRIMACY_STORE", &site.url).env("PRIMACY_ELECTION", &site.election).env("PRIMACY_NAME", name);

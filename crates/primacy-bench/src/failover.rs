@@ -65,7 +65,7 @@ pub struct Gaps {
 }
 
 impl Failover {
-    /// Starts a fleet, and measures so many events in it.
+    /// Starts a fleet, and measures this many events in it.
     pub(crate) fn measure(
         primacy: &Path,
         place: &BenchStore,
@@ -83,7 +83,7 @@ impl Failover {
     }
 }
 
-/// How long nobody led after each of so many events. Before each the fleet is whole again, and then left alone for as long as
+/// How long nobody led after each of this many events. Before each the fleet is whole again, and then left alone for as long as
 /// `pause` says of the nth.
 pub fn gaps(
     fleet: &mut Fleet,

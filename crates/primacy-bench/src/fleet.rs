@@ -24,11 +24,11 @@ use crate::{crew, log, proc};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Manner {
-    /// By the `lease` protocol, with a lease of so many milliseconds.
+    /// By the `lease` protocol, with a lease of this many milliseconds.
     Lease(u64),
-    /// By the `registers` protocol, with rounds of so many milliseconds, two of which may be missed.
+    /// By the `registers` protocol, with rounds of this many milliseconds, two of which may be missed.
     Registers(u64),
-    /// The same, as services that use the library: so many candidates in each process, and no runner.
+    /// The same, as services that use the library: this many candidates in each process, and no runner.
     Crew {
         /// The rounds at first, in milliseconds.
         round: u64,
@@ -124,7 +124,7 @@ pub(crate) fn starts() -> Result<(PipeWriter, Receiver<Start>)> {
 }
 
 impl Fleet {
-    /// Starts so many processes with the binary `primacy`.
+    /// Starts this many processes with the binary `primacy`.
     ///
     /// # Errors
     /// When the binary is not there, or a process does not start.
@@ -206,7 +206,7 @@ impl Fleet {
         leader
     }
 
-    /// Waits until the candidates of so many processes, all but the leader, have announced themselves, or are members with it.
+    /// Waits until the candidates of this many processes, all but the leader, have announced themselves, or are members with it.
     pub fn await_waiting(&self, processes: usize) -> Result<()> {
         let count = processes * self.manner.each() - 1;
         let end = Instant::now() + self.manner.lease() * 3 + SLACK;

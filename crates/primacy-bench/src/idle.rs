@@ -122,7 +122,7 @@ fn watch(site: &Site, span: Duration) -> Result<Renewals> {
     Ok(renewals)
 }
 
-/// How many statements the watching takes by itself, with so many glances: counted when nobody else asks the server.
+/// How many statements the watching takes by itself, with this many glances: counted when nobody else asks the server.
 fn watching(site: &Site, place: &BenchStore, glances: u64) -> Result<f64> {
     /// A server may count what a connection did only when that has gone.
     const SETTLED: Duration = Duration::from_secs(1);

@@ -58,7 +58,7 @@ struct Options {
     /// The lease of the candidates, in milliseconds.
     #[arg(long, default_value_t = 10_000)]
     lease: u64,
-    /// Instead of by a lease, the candidates take part by the registers protocol, with rounds of so many milliseconds.
+    /// Instead of by a lease, the candidates take part by the registers protocol, with rounds of this many milliseconds.
     #[arg(long)]
     round: Option<u64>,
     /// Only these parts: is-current, renewal, capacity, fence, failover, idle.
@@ -67,7 +67,7 @@ struct Options {
     /// For how many seconds an idle fleet is watched.
     #[arg(long, default_value_t = 30)]
     idle_seconds: u64,
-    /// With `--round`, and for failover: instead of runners, processes that use the library, with so many candidates in each. They
+    /// With `--round`, and for failover: instead of runners, processes that use the library, with this many candidates in each. They
     /// can be killed, and lost without a word.
     #[arg(long, requires = "round")]
     each: Option<usize>,

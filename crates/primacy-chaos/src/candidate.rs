@@ -210,7 +210,7 @@ impl CandidateSlot {
         (command, kin, is_isolated)
     }
 
-    /// How the candidate ended, if it has; its place is empty then, for about so long.
+    /// How the candidate ended, if it has; its place is empty then, for about this long.
     pub(crate) fn ended(&mut self, pause: Duration) -> Result<Option<ExitStatus>> {
         let Some(runner) = &mut self.runner else { return Ok(None) };
         let Some(status) = runner.child.try_wait()? else { return Ok(None) };

@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::run::{Canary, Run};
 use crate::site::{Peers, Server, flood_hint_file};
 
-/// At most so many faults at once.
+/// How many faults there are at once, at most.
 const AT_ONCE: usize = 3;
 
 /// A fault that lasts.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::judge::{Gap, Verdict};
 use crate::run::Run;
 
-/// So many broken promises are shown; where there are more, they say the same.
+/// How many broken promises are shown; where there are more, they say the same.
 const SHOWN: usize = 5;
 
 /// What came out of a run.

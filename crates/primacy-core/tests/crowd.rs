@@ -15,7 +15,7 @@ fn timing() -> Timing {
 struct Waiter {
     candidate: Candidate,
     ahead: u32,
-    /// So much faster its clock is than the right one.
+    /// How much faster its clock is than the right one.
     rate: f64,
     luck: u64,
 }
@@ -49,7 +49,7 @@ impl Waiter {
         (deadline + Duration::from_nanos(2)).as_secs_f64() / (1.0 + self.rate)
     }
 
-    /// The row of a leader that has renewed so often, as this one sees it.
+    /// The row of a leader that has renewed this many times, as this one sees it.
     fn seen(&self, beat: u64, age: f64) -> Sighting {
         let token = Token::new(1).expect("small");
         let holder = Holder { id: CandidateId::from_bits(2), label: label("leader"), data: String::new() };

@@ -48,7 +48,7 @@ impl Member {
         member
     }
 
-    /// How long after its process's rounds have come to last so long it asks for the record.
+    /// How long a candidate takes to ask for the record, after its process's rounds have come to last this long.
     fn asks_to_see_after(&mut self) -> Duration {
         let from = self.now;
         while self.wakes().is_empty() {}
@@ -113,7 +113,7 @@ fn held(beat: u64) -> Sighting {
     Sighting { record: Some(record), remembered: token, age: None, holder_gone: false, standing }
 }
 
-/// The record that is free, and was renewed so often.
+/// The record that is free, and was renewed this many times.
 fn free(beat: u64) -> Sighting {
     let mut free = held(beat);
     free.record.as_mut().expect("it is there").holder = None;

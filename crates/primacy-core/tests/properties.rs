@@ -19,7 +19,7 @@ use store::Row;
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a few thousand of them live at a time")]
 enum Happening {
-    /// So many milliseconds pass, and nobody notices.
+    /// This many milliseconds pass, and nobody notices.
     Passes(u64),
     /// Time passes until the deadline, and a little, and it is woken.
     Wakes(u64),
@@ -34,7 +34,7 @@ enum Happening {
     Late(usize),
     /// One of its abandoned calls is answered now.
     LateAnswer(usize),
-    /// Another candidate, with a lease of so many milliseconds, takes the row as it is.
+    /// Another candidate, with a lease of this many milliseconds, takes the row as it is.
     Taken(u64),
     /// The other renews or releases.
     OtherBeats,
@@ -538,7 +538,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases())]
 
-    /// What `Timing::ride_through` publishes: a store that refuses every call for so long, from the worst moment on, costs
+    /// What `Timing::ride_through` publishes: a store that refuses every call for that time, from the worst moment on, costs
     /// no leadership.
     #[test]
     fn an_outage_that_is_ridden_through_costs_nothing(lease in 200u64..60_000, entropy: u64) {

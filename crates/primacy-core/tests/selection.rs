@@ -207,7 +207,7 @@ proptest! {
     }
 }
 
-/// At most 6 hand-overs in any hour, and after n hours n + 7, for each of so many watches that do not know of another.
+/// At most 6 hand-overs in any hour, and after n hours n + 7, for each of this many watches that do not know of another.
 fn assert_bounded(at: &[Instant], watches: usize) {
     let hour = Duration::from_secs(3_600);
     for (index, start) in at.iter().enumerate() {
@@ -234,7 +234,7 @@ enum Memory {
     None,
 }
 
-/// So many candidates, each with a score that wanders far across borders, for six hours, with one look a second. The
+/// This many candidates, each with a score that wanders far across borders, for six hours, with one look a second. The
 /// times of the hand-overs.
 fn noisy_hours(candidates: usize, memory: Memory, seed: u64) -> Vec<Instant> {
     let mut random = seed;

@@ -16,7 +16,7 @@ const BALLAST: &str = "ballast";
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// Mounts one of so many megabytes over an empty folder, which keeps its owner. Few users may.
+    /// Mounts one of this many megabytes over an empty folder, which keeps its owner. Few users may.
     pub fn mount(folder: &Path, megabytes: u32) -> Result<Self> {
         let owner = fs::metadata(folder).map_err(|error| crate::Problem::io(folder, &error))?;
         let options = format!("size={megabytes}m,mode=700,uid={},gid={}", owner.uid(), owner.gid());

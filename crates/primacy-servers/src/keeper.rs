@@ -39,7 +39,7 @@ impl Keeper {
         Self::on_disk(account, end, template, None)
     }
 
-    /// The same with the data on a disk of its own, of so many megabytes.
+    /// The same with the data on a disk of its own, of this many megabytes.
     pub(crate) fn on_disk(account: Account, end: &str, template: Option<&Path>, disk: Option<u32>) -> Result<Self> {
         remove_stale();
         let folder = env::temp_dir().join(format!("{PREFIX}{}-{}", process::id(), &host::random_word()?[..8]));

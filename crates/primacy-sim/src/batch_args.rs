@@ -14,7 +14,7 @@ pub struct BatchArgs {
 }
 
 impl BatchArgs {
-    /// So many seeds.
+    /// How many seeds.
     pub fn seeds(&self, count: u64) -> Range<u64> {
         self.from..self.from.saturating_add(count)
     }

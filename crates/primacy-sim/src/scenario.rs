@@ -82,7 +82,7 @@ pub(crate) struct Scenario {
     pub(crate) unspared: bool,
     /// Hints come in bursts this far from each other, on average, although nothing has changed; and what else is drawn for them.
     pub(crate) bursts: Option<(u64, Rng)>,
-    /// The leader must stay for so long, whatever packets are lost.
+    /// How long the leader must stay, whatever packets are lost.
     pub(crate) steady: Option<Steady>,
     /// Who grants the lease, if that is no store.
     pub(crate) peers: Option<Setting>,
@@ -320,7 +320,7 @@ impl Scenario {
     }
 }
 
-/// For so long at least faults strike among peers.
+/// For how long at least faults strike among peers.
 const PEERS_SPAN: u64 = 2_000_000_000;
 
 /// In some worlds opening a connection takes longer than any call may, and no longer than half of what opening may: a way to the

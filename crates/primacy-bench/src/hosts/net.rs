@@ -120,7 +120,7 @@ struct Port {
 #[derive(Debug)]
 struct Shared {
     ports: Vec<Port>,
-    /// So many frames of a thousand are lost.
+    /// How many frames of a thousand are lost.
     loss: AtomicU64,
     passed: AtomicU64,
     lost: AtomicU64,
@@ -154,7 +154,7 @@ impl Net {
         self.shared.ports[host].mute.store(cut.mute, SeqCst);
     }
 
-    /// From now on so many frames of a thousand are lost.
+    /// From now on this many frames of a thousand are lost.
     pub(super) fn lose(&self, per_mille: u64) {
         self.shared.loss.store(per_mille, SeqCst);
     }

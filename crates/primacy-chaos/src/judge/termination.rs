@@ -69,7 +69,7 @@ impl Termination {
         self.longest = Duration::ZERO;
     }
 
-    /// Another leader started, while so many faults lasted.
+    /// Another leader started, while this many faults lasted.
     pub(crate) fn start(&mut self, at: Moment, lasting: usize) {
         self.longest = self.longest.max(self.calm(at));
         let since = self.last_work - self.lease;

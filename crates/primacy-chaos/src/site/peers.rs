@@ -17,7 +17,7 @@ use crate::process::MARK;
 
 /// What they are called.
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// Of these, so many are most of them.
+/// A majority of these.
 const MOST: usize = 2;
 /// Between two looks at whether a voter listens, and how many there are.
 const GLANCE: Duration = Duration::from_millis(20);

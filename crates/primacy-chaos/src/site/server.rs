@@ -126,7 +126,7 @@ impl Server {
         Ok(either!(self, 0, server => server.sql_as_user(sql))?)
     }
 
-    /// Ends the sessions of so many of a hundred clients.
+    /// Ends the sessions of this many of a hundred clients.
     pub(crate) fn end_sessions(&self, percent: u64) -> Result<()> {
         match self {
             Self::Postgres(_) | Self::Pair(_) => {

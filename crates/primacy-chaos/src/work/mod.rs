@@ -46,13 +46,13 @@ pub(crate) struct Job {
     /// Ignore SIGTERM.
     #[arg(long)]
     deaf: bool,
-    /// Go on for so many milliseconds after SIGTERM.
+    /// Go on for this many milliseconds after SIGTERM.
     #[arg(long, default_value_t = 0)]
     linger: u64,
     /// Start another process that works in a session of its own.
     #[arg(long)]
     kin: bool,
-    /// Hold some of the fenced transactions open for up to so many milliseconds.
+    /// Hold some of the fenced transactions open for up to this many milliseconds.
     #[arg(long, default_value_t = 0)]
     hold: u64,
     /// Be that other process.

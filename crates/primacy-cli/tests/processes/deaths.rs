@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use crate::world::{World, await_death, lives, send};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
-/// So long that nothing in a test can be explained by it running out.
+/// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m"];
 
 #[test]

@@ -12,7 +12,7 @@ use crate::world::{Runner, World, await_death, lives};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 const SHORT_NANOS: u64 = 1_000_000_000;
-/// So long that nothing in a test can be explained by it running out.
+/// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
 
 /// A world that knows nothing but the socket of this voter.

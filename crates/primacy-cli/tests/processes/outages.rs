@@ -13,10 +13,10 @@ use crate::world::{Line, World, await_death, lives, now};
 
 const SHORT: &[&str] = &["--lease", "1s", "--grace", "200ms"];
 const SHORT_NANOS: u64 = 1_000_000_000;
-/// So long that nothing in a test can be explained by it running out.
+/// Long enough that nothing in a test can be explained by it running out.
 const LONG: &[&str] = &["--lease", "10m", "--grace", "1s"];
 
-/// The leader works for so long without a change.
+/// Waits until the leader has worked for this time without a change.
 fn leads_on(world: &mut World, led: &Line, nanos: u64) {
     let from = now();
     let on = world.expect("it to go on", |line| line.nanos > from + nanos || line.word != "beat");

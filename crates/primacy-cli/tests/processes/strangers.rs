@@ -86,7 +86,7 @@ fn another_cluster() -> Vec<u8> {
     [field(1, &[7; 16]), member(1, "a"), member(2, "b"), member(3, "c")].concat()
 }
 
-/// So many empty messages that a frame has its longest size.
+/// As many empty messages as make a frame of the longest size.
 fn many(tag: u8) -> Vec<u8> {
     field(tag, &[]).repeat(FRAME_MOST / 2 - 16)
 }

@@ -24,7 +24,7 @@ pub struct Durable {
     pub holder: Option<Holder>,
     /// The count of the hand-over that it had seen when it claimed the term.
     pub seen: u64,
-    /// The longest lease that it has promised to that candidate: for so long it is bound after a restart.
+    /// The longest lease that it has promised to that candidate: for this time it is bound after a restart.
     pub lease: Duration,
     /// What operators want.
     pub orders: Orders,

@@ -70,7 +70,7 @@ impl Selector {
         Ok(Some(Rank::from(elements)))
     }
 
-    /// The rank of the candidate with this label while none of its scores is known, of which it will have so many: behind all of
+    /// The rank of the candidate with this label while none of its scores is known, of which it will have this many: behind all of
     /// its place whose scores are known, and before nobody but those who may never lead. Nothing is remembered of it.
     pub fn rank_unknown(&self, label: &Label, scores: usize) -> Option<Rank> {
         let mut elements = [0; Rank::ELEMENTS_MAX];

@@ -31,7 +31,7 @@ pub(super) struct Sight {
 pub(super) struct Patience {
     /// `Max_mhb`.
     pub(super) reads: u32,
-    /// So many round times.
+    /// This many round times.
     pub(super) span: Duration,
 }
 

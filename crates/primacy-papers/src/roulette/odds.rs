@@ -8,7 +8,7 @@ const NEGLECTED: f64 = 1e-12;
 /// Parts of a pace in which sums go on.
 const PARTS: usize = 16;
 
-/// Peers that draw a number each `pace`, from a random point within the first one on, until so many in a row are above
+/// Peers that draw a number each `pace`, from a random point within the first one on, until this many in a row are above
 /// the threshold.
 #[derive(Clone, Debug)]
 pub struct Odds {
@@ -50,17 +50,17 @@ impl Odds {
         (0..self.left.len() * PARTS).map(|index| of((index as f64 + 0.5) * part) * part).sum()
     }
 
-    /// The chance that the first of so many has launched by then.
+    /// The chance that the first of this many has launched by then.
     pub fn first_within(&self, peers: u16, span: Duration) -> f64 {
         1.0 - self.draws_at(span.as_secs_f64() * 1e3).powi(i32::from(peers))
     }
 
-    /// When the first of so many launches, in the mean, in milliseconds.
+    /// When the first of this many launches, in the mean, in milliseconds.
     pub fn first_mean_ms(&self, peers: u16) -> f64 {
         self.sum(|ms| self.draws_at(ms).powi(i32::from(peers)))
     }
 
-    /// By when this share of the first launches of so many has happened, in milliseconds.
+    /// By when this share of the first launches of this many has happened, in milliseconds.
     pub fn first_quantile_ms(&self, peers: u16, share: f64) -> f64 {
         let (mut least, mut most) = (0.0, self.pace_ms * self.left.len() as f64);
         while most - least > 1e-3 {
@@ -71,7 +71,7 @@ impl Odds {
         most
     }
 
-    /// The chance that another of so many launches before it hears of the first, which takes so long.
+    /// The chance that another of this many launches before it hears of the first, which takes this long.
     pub fn several(&self, peers: u16, news: Duration) -> f64 {
         let news = news.as_secs_f64() * 1e3;
         let rate = |ms: f64| {

@@ -85,7 +85,7 @@ impl Seeded {
         (self.run)(seed, self.symptom)
     }
 
-    /// How many seeds from that one on it took, if it shows within so many.
+    /// How many seeds from that one on it took, if it shows within this many.
     pub fn hunt(&self, from: u64, within: u64) -> Option<u64> {
         (from..from + within).find(|seed| self.shows(*seed)).map(|seed| seed - from + 1)
     }
@@ -259,14 +259,14 @@ fn leaders<C: Contest>(
     leading.filter_map(|peer| Some((peer, number(world.contest(peer)?)))).collect()
 }
 
-/// Messages take up to so long.
+/// Messages take up to this long.
 fn link(most: u64) -> Link {
     Link { most: Duration::from_millis(most), ..Link::exact(Duration::from_millis(1)) }
 }
 
 type Scored = Pole<Option<Score>>;
 
-/// Three peers, with waits of 200 ms, whose messages take up to so long.
+/// Three peers, with waits of 200 ms, whose messages take up to this long.
 fn poles(seed: u64, slow: u64) -> (History<Scored>, impl Fn(PeerId) -> Scored) {
     let peers: Vec<PeerId> = (1..=3).map(PeerId).collect();
     let all = peers.clone();

@@ -23,7 +23,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// One that takes exactly so long and loses nothing.
+    /// One that takes exactly this long and loses nothing.
     pub fn exact(delay: Duration) -> Self {
         Self { least: delay, most: delay, loss_ppm: 0, twice_ppm: 0 }
     }

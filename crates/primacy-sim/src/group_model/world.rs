@@ -214,7 +214,7 @@ impl World {
         reply
     }
 
-    /// Whether it lives and nothing has happened to it for so many ticks.
+    /// Whether it lives and nothing has happened to it for this many ticks.
     fn is_well(&self, index: u8, ticks: u8) -> bool {
         let own = &self.processes[usize::from(index)];
         own.core.is_some() && !own.stopped && !own.has_left && self.tick >= own.well_since.saturating_add(ticks)

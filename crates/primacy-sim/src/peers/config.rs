@@ -19,7 +19,7 @@ use crate::voters::wire::{ConfigMessage, Frame};
 use crate::voters::{PeersEvent, index_of};
 use crate::world::World;
 
-/// So long what a voter has answered can still leave when it votes no more.
+/// For how long the answers of a voter that votes no more can still leave.
 const LINGER: u64 = 1_000_000_000;
 
 type Host = VoterHost<VoterSet, (), (u64, Frame)>;

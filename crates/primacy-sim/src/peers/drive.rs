@@ -246,7 +246,7 @@ impl World {
         number
     }
 
-    /// For so long an exchange may take that was begun when nothing failed any more, where a lease lasts at most so long.
+    /// How long an exchange may take that begins when nothing fails any more, where a lease lasts at most `lease`.
     pub(super) const fn drive_bound(stretched: Duration) -> Duration {
         Duration::from_secs(10).saturating_add(stretched.saturating_mul(3))
     }

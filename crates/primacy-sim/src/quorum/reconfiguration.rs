@@ -91,7 +91,7 @@ impl Driver {
         self.step(|change, out| change.resume(out));
     }
 
-    /// What can happen next: so many asks can arrive, or be lost; and whether it can go on.
+    /// What can happen next: this many asks can arrive, or be lost; and whether it can go on.
     pub(super) fn open(&self) -> (usize, bool) {
         (self.asks.len(), self.is_waiting && self.resumes > 0)
     }

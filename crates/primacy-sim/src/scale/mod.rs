@@ -1,7 +1,7 @@
 //! How far the `registers` protocol reaches: the real groups of very many processes on one server whose statements take as
 //! long as they were measured to.
 //!
-//! A server has so many cores, each of which carries out one statement after another, in the order in which they come.
+//! A server has several cores, each of which carries out one statement after another, in the order in which they come.
 //! Joins wait for each other. A call that was given up is carried out all the same, and its process needs a new connection.
 //! The lease itself is not simulated: beside the beats of thousands its few statements do not count.
 
@@ -75,7 +75,7 @@ pub struct Reach {
     /// Memory of all connections, in bytes.
     pub memory: u64,
     /// How long nobody leads after the silent loss of a leader, at most, if every answer took as long as 99 of 100;
-    /// `None`: the lease is too short for answers that take so long.
+    /// `None`: the lease is too short for answers as slow as these.
     pub failover: Option<Duration>,
 }
 

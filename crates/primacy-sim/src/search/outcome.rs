@@ -13,7 +13,7 @@ use super::prints::print_of;
 pub enum Verdict {
     /// It holds in every state.
     Holds,
-    /// It occurs, first after so many steps among those found.
+    /// It occurs, first after this many steps among those found.
     Occurs(usize),
     /// It must occur, and does not.
     Missing,

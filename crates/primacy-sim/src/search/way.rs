@@ -17,11 +17,11 @@ pub enum Way {
         /// How many.
         states: usize,
     },
-    /// There may be a way beyond so many states.
+    /// There may be a way beyond this many states.
     Unknown,
 }
 
-/// Looks for a way of at least one step from this state to one that `is_there`, breadth first, among at most so many states.
+/// Looks for a way of at least one step from this state to one that `is_there`, breadth first, among at most this many states.
 pub fn way<M: Model<State: Hash + Clone>>(
     model: &M,
     from: &M::State,
@@ -52,7 +52,7 @@ pub fn way<M: Model<State: Hash + Clone>>(
     Way::Nowhere { states: seen.len() }
 }
 
-/// Whether that history of at most so many steps gets there in which of all that can happen always the first comes by this
+/// Whether that history of at most this many steps gets there in which of all that can happen always the first comes by this
 /// order, and of several in turn: it shows that there is a way, and misses most.
 pub fn gets_there<M: Model<State: Clone>>(
     model: &M,

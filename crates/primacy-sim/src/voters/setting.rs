@@ -151,7 +151,7 @@ impl Setting {
 }
 
 impl Rates {
-    /// Linux waits so long at least for a lost packet after which nothing else was sent.
+    /// A lossy network for a steady world. Linux waits at least this `resend` time for a lost packet after which nothing was sent.
     pub(crate) fn steady(steady: Steady) -> Self {
         Self { loss: steady.loss_ppm, resend: 200_000_000, ..Self::healed(2_000_000) }
     }

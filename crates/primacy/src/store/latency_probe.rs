@@ -80,7 +80,7 @@ fn thousandths(requests: Score) -> u64 {
 mod tests {
     use super::*;
 
-    /// Places at these round trips in milliseconds, where so many requests arrive; `-` for one that does not say.
+    /// Places at these round trips in milliseconds, where this many requests arrive; `-` for one that does not say.
     fn report(places: &[(Option<u64>, &str)]) -> LatencyReport {
         let place = |(at, (trip, requests)): (usize, &(Option<u64>, &str))| VoterLatency {
             name: format!("p{at}"),

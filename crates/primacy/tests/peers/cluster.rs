@@ -20,7 +20,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 pub(crate) struct Cluster {
     pub(crate) addresses: Vec<PeerAddress>,
     folders: Vec<TempDir>,
-    /// So many are told of each other; others wait to be taken in.
+    /// How many are told of each other; others wait to be taken in.
     first: usize,
     running: Vec<Option<Running>>,
 }

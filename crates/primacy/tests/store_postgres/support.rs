@@ -82,7 +82,7 @@ impl Superuser {
         }
     }
 
-    /// Until so many steps wait for a lock.
+    /// Waits until this many steps wait for a lock.
     pub(crate) async fn until_blocked(&self, steps: i64) {
         self.until(BLOCKED, steps).await;
     }

@@ -234,7 +234,7 @@ impl Candidate {
         self.next_look = cx.now + wait + lag + spread(lag, cx.entropy);
     }
 
-    /// At most so long, and less if it would ask before that by what it has seen: the leader may have renewed since, and where
+    /// At most this long, and less if it would ask before that by what it has seen: the leader may have renewed since, and where
     /// few renewals make a lease, a look at any time may miss the next one. Not ever less and less, if there is none.
     fn before_asking(&self, seen: &LastSighting, cadence: Duration, now: Instant) -> Duration {
         let held = seen.sighting.record.as_ref().filter(|record| record.holder.is_some());

@@ -40,7 +40,7 @@ enum Command {
         /// Go on this long instead of the stated number of seeds
         #[arg(long)]
         within: Option<u64>,
-        /// Also count in how many of so many seeds each is found
+        /// Also count in how many of this many seeds each is found
         #[arg(long, default_value_t = 0)]
         share: u64,
     },

@@ -169,7 +169,7 @@ pub enum Step {
     Dies(usize),
     /// Its host starts it again.
     IsStartedAgain(usize),
-    /// The server's clock steps by so many seconds.
+    /// The server's clock steps by this many seconds.
     ClockSteps(i64),
     /// An operator forces it to lead.
     IsForced(usize),

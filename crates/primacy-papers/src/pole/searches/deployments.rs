@@ -63,7 +63,7 @@ fn ids(ids: &[u16]) -> Vec<PeerId> {
 }
 
 impl Centres {
-    /// Its servers after p5 has crashed, with so many requests a second in each centre, shared by its servers that live.
+    /// Its servers after p5 has crashed, with this many requests a second in each centre, shared by its servers that live.
     pub fn topology(&self, requests: &[u64]) -> Topology {
         let crashed = PeerId(5);
         let mut peers = BTreeMap::from([(crashed, 0)]);

@@ -250,7 +250,7 @@ fn whom_nobody_can_tell_anything_is_elected_once_as_published_and_never_as_repai
     assert_eq!(ten_elections(repaired), [2; 10]);
 }
 
-/// What two hundred elections cost, among so many, 10 ms from each other, of which the last has crashed.
+/// What two hundred elections cost, among this many peers, 10 ms from each other, of which the last has crashed.
 fn costs(count: u16, form: Form, weather: Weather) -> Costs {
     let costs = Costs::of(&Topology::even(count, Duration::from_millis(10)), form, 200, weather);
     let (half, most) = (costs.percentile(50), costs.percentile(99));

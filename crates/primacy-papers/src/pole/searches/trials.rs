@@ -68,7 +68,7 @@ impl Topology {
         Self { peers, round_trips, crashed }
     }
 
-    /// So many peers, equally far from each other, the last of which has crashed.
+    /// This many peers, equally far from each other, the last of which has crashed.
     pub fn even(count: u16, round_trip: Duration) -> Self {
         let peers: BTreeMap<_, _> = (1..=count).map(|id| (PeerId(id), 100 + u64::from(id))).collect();
         let round_trips = pairs(peers.keys().copied().collect()).map(|pair| (pair, round_trip)).collect();
@@ -166,7 +166,7 @@ impl Topology {
     }
 }
 
-/// The nomination with which so many name one, which names itself.
+/// The nomination by which this many peers name one, which names itself.
 fn decided(nominations: &[Nomination], many: usize) -> Option<Nomination> {
     let mut opinions = BTreeMap::new();
     nominations.iter().copied().find(|said| {
@@ -204,7 +204,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// So many elections, one for each seed.
+    /// This many elections, one for each seed.
     pub fn of(topology: &Topology, form: Form, elections: u64, weather: Weather) -> Self {
         let mut costs = Self::default();
         for seed in 0..elections {
@@ -221,7 +221,7 @@ impl Costs {
         costs
     }
 
-    /// The time and the messages that so many of a hundred elections do not exceed.
+    /// The time and the messages that this many of a hundred elections do not exceed.
     pub fn percentile(&self, percent: usize) -> Option<(Duration, u64)> {
         let at = |len: usize| (len * percent / 100).min(len.saturating_sub(1));
         Some((*self.decided.get(at(self.decided.len()))?, *self.messages.get(at(self.messages.len()))?))

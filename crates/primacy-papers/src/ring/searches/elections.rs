@@ -44,7 +44,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The time that so many of a hundred of those that settled kept.
+    /// The time within which this many of a hundred of those that settled did so.
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let last = self.took.len().checked_sub(1)?;
         self.took.get(last * percent.min(100) / 100).copied()
@@ -101,7 +101,7 @@ pub fn repaired(ring: &[u16], starters: &[u16], link: Link, seed: u64) -> Option
     cost(world, ring.len(), NEVER / 2)
 }
 
-/// How long the published form takes from the crash of a leader that has so many others, until the new one knows: its
+/// How long the published form takes from the crash of a leader that has this many others, until the new one knows: its
 /// heartbeats have phases of their own, and the crash comes at any time.
 pub fn takeover(others: u16, link: Link, seed: u64) -> Option<Duration> {
     let mut rng = Rng::new(seed);
@@ -160,7 +160,7 @@ impl Script {
     }
 }
 
-/// Elections of the published form, one for each seed, among so many peers of whom some are suspected falsely for 50 ms each.
+/// Elections of the published form, one for each seed, among this many peers of whom some are suspected falsely for 50 ms each.
 /// Each has ten seconds, so some fourteen heartbeats, to come to one leader.
 pub fn published_with_suspicions(peers: u16, suspicions: u32, link: Link, seeds: u32) -> Tally {
     let limit = Duration::from_secs(10);

@@ -165,7 +165,7 @@ impl Spans {
         self.0.iter().map(Duration::as_secs_f64).sum::<f64>() * 1e3 / self.0.len().max(1) as f64
     }
 
-    /// What so many per thousand do not exceed, in milliseconds; 0 of none.
+    /// What this many per thousand do not exceed, in milliseconds; 0 of none.
     pub fn quantile_ms(&self, per_mille: usize) -> f64 {
         let index = (self.0.len() * per_mille).div_ceil(1_000).saturating_sub(1);
         self.0.get(index).map_or(0.0, |span| span.as_secs_f64() * 1e3)

@@ -22,7 +22,7 @@ fn vacant<C: Contest>(mut contest: C) -> C {
     contest
 }
 
-/// So many peers that draw; each may launch, and nothing else is ever up.
+/// This many peers that draw; each may launch, and nothing else is ever up.
 pub(super) fn published(name: &'static str, peers: u16, variant: Variant, majority: Majority) -> Duel<Published> {
     let settings = PublishedSettings {
         draws: 1,
@@ -46,7 +46,7 @@ pub(super) fn published(name: &'static str, peers: u16, variant: Variant, majori
     }
 }
 
-/// So many peers of which each may ask once.
+/// This many peers, of which each may ask once.
 pub(super) fn repaired(name: &'static str, peers: u16) -> Duel<Roulette> {
     let zero = Duration::ZERO;
     let settings = Settings { round_trip: zero, stagger: zero, patience: zero, ..Settings::default() };

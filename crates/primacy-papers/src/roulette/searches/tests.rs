@@ -40,7 +40,7 @@ mod published_figures {
         courses.iter().filter_map(|course| course.named).collect()
     }
 
-    /// So many peers that notice at once that nobody leads, each message so long under way.
+    /// This many peers that notice at once that nobody leads; each message takes this long.
     fn at_once(variant: Variant, peers: u16, delay: Duration, elections: u64) -> Vec<Course> {
         let settings = PublishedSettings { patience: ms(100) + delay * 2, ..PublishedSettings::new(variant) };
         courses(&Stand::new(peers, Link::exact(delay)), 0..elections, false, |me, all| {
@@ -265,7 +265,7 @@ mod repaired_liveness {
         world
     }
 
-    /// Lets time pass until somebody new is named, after the first so many.
+    /// Lets time pass until somebody new is named, after the first this many.
     fn next(world: &mut World<Roulette>, seen: usize) -> Nomination {
         assert!(world.run(ms(60_000), |world| world.nominations.len() > seen), "nobody else is named");
         world.nominations[seen]

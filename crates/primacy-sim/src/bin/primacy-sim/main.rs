@@ -41,7 +41,7 @@ enum Command {
         /// Do not ask these oracles, to see what the others find
         #[arg(long, value_delimiter = ',', value_parser = oracle)]
         mute: Vec<Oracle>,
-        /// Also count in how many of so many seeds each is found
+        /// Also count in how many of this many seeds each is found
         #[arg(long, default_value_t = 0)]
         share: u64,
     },
@@ -122,7 +122,7 @@ struct Replay {
     /// With this planted bug
     #[arg(long)]
     flaw: Option<String>,
-    /// Print only the last so many events
+    /// Print only this many events, the last ones
     #[arg(long)]
     last: Option<usize>,
     /// Wait for Enter after every event
@@ -199,7 +199,7 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     Ok(good)
 }
 
-/// Runs so many seeds. Whether they kept all promises and were worth it, and what happened.
+/// Runs this many seeds. Whether they kept all promises and were worth it, and what happened.
 fn run_batch(batch: &BatchArgs, seeds: u64, setup: &Setup) -> io::Result<(bool, Tally)> {
     let watch = Stopwatch::start();
     let shown = Mutex::new(0);
@@ -366,7 +366,7 @@ fn replay_seed(replay: &Replay) -> io::Result<bool> {
 
 /// Shows one line per Enter. A number goes there, `/text` to the next line with that text, `q` ends.
 fn step(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
-    writeln!(out, "Enter: next event · number: so many · /text: next event with this text · q: end")?;
+    writeln!(out, "Enter: next event · number: this many · /text: next event with this text · q: end")?;
     let mut shown = 0;
     let mut input = String::new();
     while shown < lines.len() {

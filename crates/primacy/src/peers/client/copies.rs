@@ -40,7 +40,7 @@ struct ProcessHistory {
 }
 
 impl CopyDetector {
-    /// A connection that was begun then has been answered by this process of a voter, whose file has been written so often.
+    /// A connection that was begun then has been answered by this process of a voter, whose file has been written this many times.
     ///
     /// # Errors
     /// If it is proven that two processes answer as this voter, or that its file went back: then it must not be counted.

@@ -42,7 +42,7 @@ pub(super) struct Pool {
     polls: u64,
 }
 
-/// No quorum client counts so many rounds.
+/// The first tag of a poll. No quorum client ever counts this many rounds.
 const POLLS_FROM: u64 = 1 << 62;
 
 /// With the number of the voters that are told of: nobody waits for an answer to that.

@@ -48,7 +48,7 @@ pub enum ReconfigurationProgress {
     Finishing,
     /// It has begun: majorities of the old and of the new voters must agree from now on. It can be finished and not undone.
     Begun,
-    /// Leases still hold that only old voters have granted: the new ones do not vote alone for so long.
+    /// Leases still hold that only old voters have granted: the new ones do not vote alone until this has passed.
     Waiting(Duration),
 }
 

@@ -103,7 +103,7 @@ fn unmade(error: rcgen::Error) -> CertsError {
 }
 
 /// Makes a certificate and its key for each of these names, `NAME.pem` and `NAME.key`, in the place of those that are there.
-/// They serve both ends of a connection, for so many days from now.
+/// They serve both ends of a connection, for this many days from now.
 ///
 /// The authority that signs them is `ca.pem`, which everybody needs, and `ca.key`, which only this function needs. It is made
 /// if there is none.

@@ -15,7 +15,7 @@ use crate::{Instant, clock};
 /// How often the same is told again while nothing changes.
 const AGAIN: Duration = Duration::from_secs(12 * 3_600);
 
-/// It is an error that a certificate expires in so long, or in a quarter of its life if that is less.
+/// A certificate that expires within this time is an error, or within a quarter of its life if that is less.
 const SOON_MOST: u64 = 3 * 86_400;
 
 /// What tells one version of a file from another: a change of rights counts too.
@@ -32,7 +32,7 @@ pub(super) fn stamps(identity: &Identity) -> [Stamp; 4] {
 /// How the files stand that prove who we are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Health {
-    /// They are good for so long.
+    /// They are good for this time.
     Good(Duration),
     /// A list of revocations is out of date.
     ListIsOld(String),

@@ -27,10 +27,10 @@ use crate::peers::wire::{Body, MalformedFrame};
 /// How often the others are asked while they have not met.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// After so many times, people are told what is waited for, and then every so often.
+/// How many times the others are asked until people are told what is waited for, and between that and the next time.
 const PATIENCE: u64 = 25;
 
-/// After so many times, people are told of what may pass by itself, and then ever more rarely.
+/// How many times the others are asked until people are told of what may pass by itself; then it is told ever more rarely.
 const SOON: u64 = 8;
 
 const fn is_told(turn: u64) -> bool {

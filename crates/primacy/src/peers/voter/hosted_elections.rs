@@ -16,7 +16,7 @@ use crate::store::waiting::{self, WaiterInfo};
 use crate::store::{Holder, Term, nobody};
 use crate::{CandidateId, ElectionName, Instant};
 
-/// So many who wait are told of at once, whatever they publish: more do not fit into a frame.
+/// How many waiting candidates one answer lists, whatever they publish: more do not fit into a frame.
 const LISTED_MOST: usize = 300;
 
 /// What is asked about an election, and what is to be told beside the answer.

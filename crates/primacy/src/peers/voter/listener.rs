@@ -27,7 +27,7 @@ use crate::peers::wire::{
 };
 use crate::store::waiting::WaiterInfo;
 
-/// Connections at one time, if the system allows so many files.
+/// Connections at one time, if the system allows this many files.
 const CONNECTIONS_MOST: u64 = 10_000;
 
 /// Files that are kept for the voter itself: one that cannot write has to end.

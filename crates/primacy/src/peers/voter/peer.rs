@@ -23,7 +23,7 @@ use crate::select::Score;
 pub struct RequestRate(Arc<watch::Sender<Option<u64>>>);
 
 impl RequestRate {
-    /// So many from now on, in a unit of time that is the same for all peers; `None` while it is not known.
+    /// This many from now on, in a unit of time that is the same for all peers; `None` while it is not known.
     pub fn tell(&self, requests: Option<Score>) {
         let thousandths = |requests: Score| u64::try_from(requests.thousandths()).unwrap_or(0);
         self.0.send_replace(requests.map(thousandths));

@@ -24,7 +24,7 @@ use crate::peers::wire::{self, Body, ConfigReplyFrame, NAMES_MOST, Names, Page, 
 /// How many commands are carried out before one flush.
 const BATCH: usize = 256;
 
-/// Of so many flushes it is remembered how long they took.
+/// How many recent flush durations are kept.
 const FLUSHES: usize = 20;
 
 /// Later than its end a promise is looked at by this, so that it has ended.
@@ -36,7 +36,7 @@ const ALONE_MOST: Duration = Duration::from_millis(500);
 /// A clock that cannot be read is tried again after this.
 const CLOCK_AGAIN: Duration = Duration::from_millis(100);
 
-/// So long what a voter has answered can still leave when it votes no more.
+/// For how long the answers of a voter that votes no more can still leave.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// What leaves when all that it rests on is on disk.
@@ -265,7 +265,7 @@ impl VoterTask {
         }
     }
 
-    /// What is to be kept of what was done. Its answers are thrown away, each of which must fit into so many bytes.
+    /// What is to be written after the commands so far. Their answers are thrown away, each of which must fit into this many bytes.
     #[cfg(test)]
     pub(super) fn done(&mut self, most: usize) -> Option<VoterFileData> {
         self.elections.expire(clock::now());

@@ -22,7 +22,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 /// How long the other side of a new connection may take to say who it is.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// After so long without a sign of life, a connection is tried; and when it has not answered for as long, it is over. Hints
+/// A connection without a sign of life is tried after this time, and is over when it has not answered for as long again. Hints
 /// are waited for over connections on which nobody asks anything.
 const IDLE: Duration = Duration::from_secs(5);
 

@@ -48,14 +48,14 @@ const SLEEP_STEPS: u32 = 5;
 /// The pause where the server shows a change that is not committed.
 const GLANCE_EVERY: Duration = Duration::from_millis(50);
 
-/// When a leader's connection has ended, its warden needs some time to see it dead and release the lease: for so long the
+/// When a leader's connection has ended, its warden needs some time to see it dead and release the lease: for this time the
 /// server looks at the row every 2 ms.
 const CLOSE_FOR: Duration = Duration::from_millis(300);
 const CLOSE_SLEEP_FOR: &str = "0.002";
 const CLOSE_STEPS: u32 = 50;
 const CLOSE_GLANCE_EVERY: Duration = Duration::from_millis(1);
 
-/// A leader that is new may not have its lock yet: for so long after a change the server looks at the row more often.
+/// A leader that is new may not have its lock yet: for this time after a change the server looks at the row more often.
 const NEW_FOR: Duration = Duration::from_secs(1);
 const NEW_SLEEP_FOR: &str = "0.01";
 const NEW_SLEEP_STEPS: u32 = 25;

@@ -29,7 +29,7 @@ struct LookResult {
 }
 
 impl WaitingOrder {
-    /// An announcement has been written, and the look with it showed this; before it there were so many hints.
+    /// An announcement has been written, and the look with it showed this; before it there were this many hints.
     pub(super) fn announced(&mut self, me: CandidateId, rank: Rank, seen: &Sighting, hints: u64) {
         // Where nobody else leads, the order decides who does, soon.
         let led = seen.record.as_ref().filter(|record| record.holder.is_some() && !record.is_held_by(me));
@@ -44,7 +44,7 @@ impl WaitingOrder {
         *self = Self::default();
     }
 
-    /// Whether the next look may leave the order unread, after so many hints.
+    /// Whether the next look may leave the order unread, after this many hints.
     pub(super) fn is_known(&self, hints: u64) -> bool {
         self.is_settled && self.last.as_ref().is_some_and(|last| last.hints == hints)
     }

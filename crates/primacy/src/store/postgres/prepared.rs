@@ -16,7 +16,7 @@ use super::parameter::Parameter;
 /// `invalid_sql_statement_name`: this session was not told, or has forgotten.
 const UNKNOWN: &str = "26000";
 
-/// After so many surprises a connection is taken to be one of many behind a pooler, and what is prepared for nobody's.
+/// After this many surprises a connection is taken to be one of many behind a pooler, and what is prepared for nobody's.
 const SURPRISES_MOST: u8 = 3;
 
 impl Connection {

@@ -23,7 +23,7 @@ use crate::{CandidateId, ElectionName, Instant, Token, clock};
 use primacy_core::lease::row::{Renewal, TokensUsedUp};
 use primacy_core::lease::wait_queue;
 
-/// So many from the front of the line hear of every grant and release. More than can be used up, one after the other, while the next
+/// This many from the front of the line hear of every grant and release. More than can be used up, one after the other, while the next
 /// of the crowd wait for their own time to look, which tells them that they have moved up.
 const HEARERS: u32 = 32;
 

@@ -98,7 +98,7 @@ macro_rules! age {
 }
 pub(super) use age;
 
-/// Whether an announcement counts still, or did so many times as long ago; a clock that jumped in either direction makes
+/// Whether an announcement still counts, if it may be this many times as old; a clock that jumped in either direction makes
 /// it stale.
 macro_rules! within {
     ($times:literal) => {

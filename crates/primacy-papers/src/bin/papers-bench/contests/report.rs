@@ -14,7 +14,7 @@ use super::trial::{Rest, Trial, Trials};
 use primacy_bench::Spread;
 use primacy_bench::steps;
 
-/// One contest among so many peers.
+/// One contest among this many peers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     pub(super) contest: Which,
@@ -99,7 +99,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// What a paper says of itself: so many milliseconds, and the share of elections that were over by then.
+/// What a paper says of itself: this many milliseconds, and the share of elections that were over by then.
 const PAPERS: [(&str, &[(f64, f64)]); 2] = [
     ("paper: roulette, 64 ms at least, 90 % within 325 ms", &[(64.0, 0.0), (325.0, 0.9)]),
     ("paper: ring, 50 to 100 ms", &[(50.0, 0.5), (100.0, 0.5)]),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// So few that all contests together take seconds.
+/// Few enough that all contests together take seconds.
 fn few(contest: Which, peers: u16, network: Network, elections: usize) -> Figures {
     let network = Arc::new(network);
     let setup = Setup { peers, network: Arc::clone(&network), elections, rest: Duration::ZERO, seed: 7 };

@@ -15,10 +15,10 @@ use super::network::Network;
 use super::peer::Machine;
 use super::seat::Kind;
 
-/// So many elections happen in one group before another one is made, with other orders of peers.
+/// How many elections happen in one group before another one is made, with other orders of peers.
 const ELECTIONS_EACH: usize = 50;
 
-/// So many groups in a row may come to no leader before the benchmark gives up.
+/// How many groups in a row may come to no leader before the benchmark gives up.
 const VAIN_MOST: usize = 5;
 
 /// What is measured.

@@ -170,7 +170,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// So many real processes that use the library, each with a connection of its own and `each` candidates.
+/// This many real processes that use the library, each with a connection of its own and `each` candidates.
 ///
 /// # Errors
 /// When they do not start or nobody leads.
@@ -200,7 +200,7 @@ pub(super) fn primacy(primacy: &Path, place: &BenchStore, each: usize, plan: &Pl
     Ok(cost)
 }
 
-/// So many processes of the published form, each with a connection of its own, all in this program.
+/// This many processes of the published form, each with a connection of its own, all in this program.
 ///
 /// # Errors
 /// When not all of them join, or nobody leads.
@@ -231,7 +231,7 @@ pub(super) fn published(place: &BenchStore, plan: &Plan) -> Result<Cost> {
     })
 }
 
-/// So many of the published form start together: each takes the exclusive lock, and one that fails begins again at once.
+/// This many of the published form start together: each takes the exclusive lock, and one that fails begins again at once.
 const TOGETHER: usize = 25;
 
 /// Processes of the published form, and what they have told.

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// How often that of the published form is.
     #[arg(long, default_value_t = 2)]
     published_losses: u32,
-    /// Instead of the stores, lose the leader of Curator's latch on three ZooKeeper servers so often, for each number: the paper's
+    /// Instead of the stores, lose the leader of Curator's latch on three ZooKeeper servers this many times, for each number: the paper's
     /// other line. Needs Java and Debian's `libzookeeper-java`, `libcurator-recipes-java` and `libslf4j-java`.
     #[arg(long, conflicts_with_all = ["store", "draw"])]
     zookeeper: Option<u32>,

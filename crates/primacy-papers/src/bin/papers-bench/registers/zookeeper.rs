@@ -32,7 +32,7 @@ const CLASSES: [&str; 8] = [
     "guava",
 ];
 
-/// How long nobody led after each silent loss of the leader, among so many clients.
+/// How long nobody led after each silent loss of the leader, among this many clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Latched {
     pub(super) candidates: usize,
@@ -51,7 +51,7 @@ impl fmt::Display for Latched {
     }
 }
 
-/// Starts three servers, and loses the leader among so many clients so often.
+/// Starts three servers, and loses the leader among this many clients this many times.
 ///
 /// # Errors
 /// When Java or a library is missing, or the servers or clients do not do what is asked.

@@ -9,7 +9,7 @@ use super::super::connection::{ConnectionHandle, ConnectionState};
 use super::{Pool, VoterEvent};
 use crate::peers::wire::Body;
 
-/// So often a voter that is behind is asked whether it has caught up, with a pause between.
+/// How many times a voter that is behind is asked whether it has caught up, and the pause between.
 const CATCH_UP_TURNS: u32 = 10;
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(100);
 

@@ -27,7 +27,7 @@ use crate::select::Rank;
 use crate::store::{Holder, Standing, Term, Waiting};
 use crate::{CandidateId, ElectionName, Instant, Label, Token};
 
-/// So many frames, a few seconds' worth.
+/// How many frames are drawn: a few seconds' worth.
 const FRAMES: u64 = 20_000;
 
 /// The seed of the first frame. A failure names its own.

@@ -41,7 +41,7 @@ const PAPER: &str = "wait for all: mean 210 ms, 64 to 851 ms; at majority: mean 
 const LAUNCHES: u64 = 1_000;
 const PEERS: u16 = 5;
 
-/// So many groups at once. A peer that draws is woken each millisecond.
+/// How many groups there are at once. A peer that draws is woken each millisecond.
 const ALONE_AT_ONCE: usize = 40;
 const FIVES_AT_ONCE: usize = 8;
 
@@ -192,7 +192,7 @@ fn elections(reading: Reading, variant: Variant, setup: &Setup) -> Result<Electi
     })
 }
 
-/// So many elections, each among peers that have just been started; no leader that all know: `None`.
+/// This many elections, each among peers that have just been started; no leader that all know: `None`.
 fn fresh(
     peers: u16,
     network: &Arc<Network>,
