@@ -29,11 +29,11 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tracing::warn;
 
 pub use self::connection::Connection;
+use self::trust::ExpectedPeer;
 pub use self::trust::Revocations;
 pub(super) use self::trust::Trust;
-use self::trust::Whom;
+use self::upkeep::FileVersion;
 pub(super) use self::upkeep::Health;
-use self::upkeep::Stamp;
 pub use self::why::refusal;
 use self::why::{NEW, explain, span};
 
@@ -150,9 +150,9 @@ struct Shared {
     /// The calendar, by which certificates are valid. Nothing else of an election depends on it.
     wall: Arc<dyn TimeProvider>,
     interval: Duration,
-    sides: RwLock<Arc<Sides>>,
+    configs: RwLock<Arc<TlsConfigs>>,
     /// The versions of the files that were read, or `None` if they could not be used.
-    stamps: Mutex<Option<[Stamp; 4]>>,
+    file_versions: Mutex<Option<[FileVersion; 4]>>,
     upkeep: Once,
     /// When it is dropped, the thread ends that looks after the files.
     stop: Mutex<Option<Sender<()>>>,
@@ -169,15 +169,15 @@ impl Tls {
     }
 
     fn load_with(identity: &Identity, wall: Arc<dyn TimeProvider>, interval: Duration) -> Result<Self, TlsError> {
-        let stamps = upkeep::stamps(identity);
-        let sides = Sides::read(identity, &wall, None)?;
-        sides.check_own(identity, &wall)?;
+        let file_versions = upkeep::file_versions(identity);
+        let configs = TlsConfigs::read(identity, &wall, None)?;
+        configs.check_own(identity, &wall)?;
         Ok(Self(Arc::new(Shared {
             identity: identity.clone(),
             wall,
             interval,
-            sides: RwLock::new(Arc::new(sides)),
-            stamps: Mutex::new(Some(stamps)),
+            configs: RwLock::new(Arc::new(configs)),
+            file_versions: Mutex::new(Some(file_versions)),
             upkeep: Once::new(),
             stop: Mutex::new(None),
         })))
@@ -189,24 +189,24 @@ impl Tls {
     /// As for [`load`](Self::load); what was read before then stays in use. Only a list that revokes our own certificate counts
     /// all the same.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let Shared { identity, wall, stamps, .. } = &*self.0;
-        let found = upkeep::stamps(identity);
-        let stamp = |found| *stamps.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        stamp(None);
-        let sides = Sides::read(identity, wall, Some(&self.sides()))?;
-        let checked = sides.check_own(identity, wall);
+        let Shared { identity, wall, file_versions, .. } = &*self.0;
+        let found = upkeep::file_versions(identity);
+        let remember = |found| *file_versions.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        remember(None);
+        let configs = TlsConfigs::read(identity, wall, Some(&self.configs()))?;
+        let checked = configs.check_own(identity, wall);
         if matches!(checked, Ok(()) | Err(TlsError::Revoked { .. })) {
-            *self.0.sides.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sides);
+            *self.0.configs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configs);
         }
         checked?;
-        stamp(Some(found));
+        remember(Some(found));
         Ok(())
     }
 
     /// How our own files stand.
     pub(super) fn health(&self) -> Health {
         let now = self.0.wall.current_time().unwrap_or_else(UnixTime::now);
-        self.sides().health(&self.0.identity, now)
+        self.configs().health(&self.0.identity, now)
     }
 
     /// Begins to look after the files, if nobody does.
@@ -226,7 +226,7 @@ impl Tls {
 
     /// Whom our certificate names first.
     pub fn name(&self) -> String {
-        self.sides().name.clone()
+        self.configs().name.clone()
     }
 
     /// Makes a connection secure that another side has opened. It has no deadline of its own.
@@ -238,9 +238,10 @@ impl Tls {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         self.look_after_files();
-        let sides = self.sides();
-        let accepted = TlsAcceptor::from(sides.server.clone()).accept(stream).await.map_err(TlsError::of_handshake)?;
-        Ok(Connection::new(accepted.into(), self, sides, Whom::Anybody))
+        let configs = self.configs();
+        let accepted =
+            TlsAcceptor::from(configs.server.clone()).accept(stream).await.map_err(TlsError::of_handshake)?;
+        Ok(Connection::new(accepted.into(), self, configs, ExpectedPeer::Anybody))
     }
 
     /// Makes a connection secure to the peer with this name. It has no deadline of its own.
@@ -257,10 +258,10 @@ impl Tls {
         self.look_after_files();
         let server = dns_name(name).ok_or_else(|| TlsError::Name { name: name.to_string() })?;
         let server = ServerName::DnsName(server);
-        let sides = self.sides();
-        let connected = TlsConnector::from(sides.client.clone()).connect(server.clone(), stream).await;
+        let configs = self.configs();
+        let connected = TlsConnector::from(configs.client.clone()).connect(server.clone(), stream).await;
         let connected = connected.map_err(TlsError::of_handshake)?;
-        let connected = Connection::new(connected.into(), self, sides, Whom::Server(server));
+        let connected = Connection::new(connected.into(), self, configs, ExpectedPeer::Server(server));
         // TLS is content with any name in the certificate, and with a wildcard. A role comes from the first name alone, and a
         // candidate's certificate that also fits a voter must not pass for that voter.
         match connected.peer_name() {
@@ -269,8 +270,8 @@ impl Tls {
         }
     }
 
-    fn sides(&self) -> Arc<Sides> {
-        self.0.sides.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn configs(&self) -> Arc<TlsConfigs> {
+        self.0.configs.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -281,7 +282,7 @@ fn first_name(certificate: &CertificateDer<'_>) -> Option<String> {
 
 /// One configuration for each role, with what they decide by.
 #[derive(Debug)]
-struct Sides {
+struct TlsConfigs {
     /// Which of all that were read.
     number: u64,
     server: Arc<ServerConfig>,
@@ -295,7 +296,7 @@ struct Sides {
     name: String,
 }
 
-impl Sides {
+impl TlsConfigs {
     /// `before`: those that were in use until now.
     fn read(identity: &Identity, wall: &Arc<dyn TimeProvider>, before: Option<&Self>) -> Result<Self, TlsError> {
         let Identity { certificate, key, authority, revocations } = identity;
@@ -308,7 +309,7 @@ impl Sides {
         let first = own.cert.first().ok_or_else(|| refused(&"there is no certificate in it"))?;
         // That of an authority has no name, and more than that is wrong with it.
         let name = first_name(first).unwrap_or_default();
-        let (from, until) = trust.span(&own.cert, &Whom::Anybody);
+        let (from, until) = trust.span(&own.cert, &ExpectedPeer::Anybody);
 
         let resolver = Arc::new(SingleCertAndKey::from(CertifiedKey::clone(&own)));
         let server = ServerConfig::builder_with_details(provider.clone(), wall.clone());
@@ -329,7 +330,7 @@ impl Sides {
         let Identity { certificate, authority, revocations, .. } = identity;
         let refused = |why: String| TlsError::File { file: certificate.clone(), why };
         let now = wall.current_time().ok_or_else(|| refused("the clock cannot be read to check it".into()))?;
-        if let Err(error) = self.trust.check(&self.own.cert, &Whom::Anybody, now) {
+        if let Err(error) = self.trust.check(&self.own.cert, &ExpectedPeer::Anybody, now) {
             return Err(match (&error, revocations.file()) {
                 (rustls::Error::InvalidCertificate(CertificateError::Revoked), _) => {
                     TlsError::Revoked { certificate: certificate.clone() }

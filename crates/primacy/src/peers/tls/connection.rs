@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_rustls::TlsStream;
 
-use super::trust::Whom;
-use super::{Sides, Tls, TlsError, explain, first_name};
+use super::trust::ExpectedPeer;
+use super::{Tls, TlsConfigs, TlsError, explain, first_name};
 
 /// A connection between two who have proven to each other who they are.
 ///
@@ -24,29 +24,29 @@ pub struct Connection<S> {
     tls: Tls,
     theirs: Vec<CertificateDer<'static>>,
     /// Whom we have connected to.
-    whom: Whom,
+    expected: ExpectedPeer,
     /// With our certificate of then.
-    ours: Arc<Sides>,
-    good: Good,
+    ours: Arc<TlsConfigs>,
+    verified: VerifiedSpan,
     next: Pin<Box<Sleep>>,
     is_over: bool,
 }
 
 /// What needs not be proven again: by these rules, between these times.
 #[derive(Clone, Copy, Debug)]
-struct Good {
+struct VerifiedSpan {
     number: u64,
     from: UnixTime,
     until: UnixTime,
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(stream: TlsStream<S>, tls: &Tls, ours: Arc<Sides>, whom: Whom) -> Self {
+    pub(super) fn new(stream: TlsStream<S>, tls: &Tls, ours: Arc<TlsConfigs>, expected: ExpectedPeer) -> Self {
         let theirs = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let theirs: Vec<_> = theirs.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        let good = good(&ours, &ours, &theirs, &whom);
+        let verified = verified(&ours, &ours, &theirs, &expected);
         let next = Box::pin(tokio::time::sleep(tls.0.interval));
-        Self { stream, tls: tls.clone(), theirs, whom, ours, good, next, is_over: false }
+        Self { stream, tls: tls.clone(), theirs, expected, ours, verified, next, is_over: false }
     }
 
     /// Whom the certificate of the other side names first, or `None` if that is nothing that a peer may be called.
@@ -74,25 +74,30 @@ impl<S> Connection<S> {
     pub(super) fn check(&mut self) -> Result<(), String> {
         // A clock that cannot be read proves nothing.
         let Some(now) = self.tls.0.wall.current_time() else { return Ok(()) };
-        let sides = self.tls.sides();
-        let Good { number, from, until } = self.good;
-        if number == sides.number && from <= now && now <= until {
+        let configs = self.tls.configs();
+        let VerifiedSpan { number, from, until } = self.verified;
+        if number == configs.number && from <= now && now <= until {
             return Ok(());
         }
         let who = self.peer_name().map(|name| format!(" ('{name}')")).unwrap_or_default();
-        let theirs = sides.trust.check(&self.theirs, &self.whom, now);
+        let theirs = configs.trust.check(&self.theirs, &self.expected, now);
         theirs.map_err(|error| explain(&error, &format!("the other side's certificate{who}")))?;
-        let ours = sides.trust.check(&self.ours.own.cert, &Whom::Anybody, now);
+        let ours = configs.trust.check(&self.ours.own.cert, &ExpectedPeer::Anybody, now);
         ours.map_err(|error| explain(&error, "our certificate, with which it was made,"))?;
-        self.good = good(&sides, &self.ours, &self.theirs, &self.whom);
+        self.verified = verified(&configs, &self.ours, &self.theirs, &self.expected);
         Ok(())
     }
 }
 
-/// How long chains that are believed now will be, as far as their dates go.
-fn good(rules: &Sides, ours: &Sides, theirs: &[CertificateDer<'_>], whom: &Whom) -> Good {
-    let (from, until) = rules.trust.span(theirs, whom);
-    Good { number: rules.number, from: from.max(ours.from), until: until.min(ours.until) }
+/// For how long the chains that are believed now will be, as far as their dates go.
+fn verified(
+    rules: &TlsConfigs,
+    ours: &TlsConfigs,
+    theirs: &[CertificateDer<'_>],
+    expected: &ExpectedPeer,
+) -> VerifiedSpan {
+    let (from, until) = rules.trust.span(theirs, expected);
+    VerifiedSpan { number: rules.number, from: from.max(ours.from), until: until.min(ours.until) }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<S> {

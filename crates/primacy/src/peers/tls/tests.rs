@@ -163,10 +163,11 @@ async fn a_server_whose_certificate_also_fits_the_name_is_refused() {
         let made = make_one(folder.path(), &names, days_from_now(0)).expect("it can be made");
         let impostor = load(&folder, "peer-1.x.example");
         let own = own(&made.certificate, &made.key, &Arc::new(ring::default_provider())).expect("they fit");
-        let sides = Sides::read(&impostor.0.identity, &impostor.0.wall, None).expect("the files are good");
-        let mut server = (*sides.server).clone();
+        let configs = TlsConfigs::read(&impostor.0.identity, &impostor.0.wall, None).expect("the files are good");
+        let mut server = (*configs.server).clone();
         server.cert_resolver = Arc::new(SingleCertAndKey::from(own));
-        *impostor.0.sides.write().expect("nobody panicked") = Arc::new(Sides { server: Arc::new(server), ..sides });
+        *impostor.0.configs.write().expect("nobody panicked") =
+            Arc::new(TlsConfigs { server: Arc::new(server), ..configs });
         let (_, client) = meet(&impostor, &two, "peer-1.x.example").await;
         let client = client.expect_err("it is not that one's").to_string();
         assert!(client.contains(&format!("is {first}, and 'peer-1.x.example' was asked for")), "{client}");
@@ -180,11 +181,11 @@ async fn a_client_without_a_certificate_is_refused() {
     let bare = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&TLS13])
         .expect("it has that version")
-        .with_webpki_verifier(nobody.sides().trust.servers.clone())
+        .with_webpki_verifier(nobody.configs().trust.servers.clone())
         .with_no_client_auth();
     let identity = Identity::within(folder.path(), "peer-2");
-    let sides = Sides::read(&identity, &nobody.0.wall, None).expect("the files are good");
-    *nobody.0.sides.write().expect("nobody panicked") = Arc::new(Sides { client: Arc::new(bare), ..sides });
+    let configs = TlsConfigs::read(&identity, &nobody.0.wall, None).expect("the files are good");
+    *nobody.0.configs.write().expect("nobody panicked") = Arc::new(TlsConfigs { client: Arc::new(bare), ..configs });
     let (server, client) = quarrel(&one, &nobody, "peer-1").await;
     assert!(server.contains("has shown no certificate"), "{server}");
     assert!(client.contains("asks for a certificate"), "{client}");

@@ -63,7 +63,7 @@ fn refused(file: &Path, why: &str) -> TlsError {
 
 /// Of whom a certificate has to be.
 #[derive(Clone, Debug)]
-pub(super) enum Whom {
+pub(super) enum ExpectedPeer {
     /// Of anybody: the name in it says who that is.
     Anybody,
     /// Of the peer with this name.
@@ -110,17 +110,22 @@ impl Trust {
     }
 
     /// Whether this chain of certificates, its own first, is believed to be of them at this time.
-    pub(super) fn check(&self, chain: &[CertificateDer<'_>], whom: &Whom, now: UnixTime) -> Result<(), Error> {
+    pub(super) fn check(
+        &self,
+        chain: &[CertificateDer<'_>],
+        expected: &ExpectedPeer,
+        now: UnixTime,
+    ) -> Result<(), Error> {
         let (first, between) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
-        match whom {
-            Whom::Anybody => self.clients.verify_client_cert(first, between, now).map(drop),
-            Whom::Server(name) => self.servers.verify_server_cert(first, between, name, &[], now).map(drop),
+        match expected {
+            ExpectedPeer::Anybody => self.clients.verify_client_cert(first, between, now).map(drop),
+            ExpectedPeer::Server(name) => self.servers.verify_server_cert(first, between, name, &[], now).map(drop),
         }
     }
 
     /// Whether this certificate is one of anybody's that we believe now.
     pub(in super::super) fn believes(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-        self.check(std::slice::from_ref(certificate), &Whom::Anybody, now)
+        self.check(std::slice::from_ref(certificate), &ExpectedPeer::Anybody, now)
     }
 
     /// Whether a list that decides about this chain should have been replaced by now.
@@ -134,16 +139,16 @@ impl Trust {
     /// From when until when all certificates in this chain are valid.
     ///
     /// The rule itself is asked, which says what is too early or too late: nothing else here reads a certificate's dates.
-    pub(super) fn span(&self, chain: &[CertificateDer<'_>], whom: &Whom) -> (UnixTime, UnixTime) {
+    pub(super) fn span(&self, chain: &[CertificateDer<'_>], expected: &ExpectedPeer) -> (UnixTime, UnixTime) {
         let (mut from, mut until) = (UnixTime::since_unix_epoch(Duration::ZERO), END);
         while let Err(Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. })) =
-            self.check(chain, whom, from)
+            self.check(chain, expected, from)
             && not_before > from
         {
             from = not_before;
         }
         while let Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) =
-            self.check(chain, whom, until)
+            self.check(chain, expected, until)
             && not_after < until
         {
             until = not_after;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustls::pki_types::UnixTime;
 use tracing::{error, info, warn};
 
-use super::{Identity, NEW, Shared, Sides, Tls, TlsError, span};
+use super::{Identity, NEW, Shared, Tls, TlsConfigs, TlsError, span};
 use crate::{Instant, clock};
 
 /// How often the same is told again while nothing changes.
@@ -19,14 +19,14 @@ const AGAIN: Duration = Duration::from_secs(12 * 3_600);
 const SOON_MOST: u64 = 3 * 86_400;
 
 /// What tells one version of a file from another: a change of rights counts too.
-pub(super) type Stamp = Option<(u64, u64, u64, i64, i64)>;
+pub(super) type FileVersion = Option<(u64, u64, u64, i64, i64)>;
 
 /// Those of all files that are read.
-pub(super) fn stamps(identity: &Identity) -> [Stamp; 4] {
-    let stamp = |file: Metadata| (file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec());
+pub(super) fn file_versions(identity: &Identity) -> [FileVersion; 4] {
+    let version = |file: Metadata| (file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec());
     let files =
         [Some(&*identity.certificate), Some(&*identity.key), Some(&*identity.authority), identity.revocations.file()];
-    files.map(|file| std::fs::metadata(file?).ok().map(stamp))
+    files.map(|file| std::fs::metadata(file?).ok().map(version))
 }
 
 /// How the files stand that prove who we are.
@@ -42,7 +42,7 @@ pub(in super::super) enum Health {
     Ended(String),
 }
 
-impl Sides {
+impl TlsConfigs {
     pub(super) fn health(&self, identity: &Identity, now: UnixTime) -> Health {
         let rest = self.until.as_secs().saturating_sub(now.as_secs());
         let life = self.until.as_secs().saturating_sub(self.from.as_secs());
@@ -83,8 +83,8 @@ pub(super) fn keep(shared: &Weak<Shared>, gone: &Receiver<()>) {
 
 /// Reads the files again if one of them has changed.
 pub(super) fn look(tls: &Tls, complaint: &mut Option<String>) {
-    let known = *tls.0.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-    if known == Some(stamps(&tls.0.identity)) {
+    let known = *tls.0.file_versions.lock().unwrap_or_else(PoisonError::into_inner);
+    if known == Some(file_versions(&tls.0.identity)) {
         return;
     }
     match tls.reload() {
