@@ -1,4 +1,4 @@
-//! Two processes that answer as one voter, because one runs on a copy of the other's folder, and a voter whose file went back.
+//! Finds two processes that answer as one voter, because one runs on a copy of the other's folder, and voters whose file went back.
 //!
 //! Each process of a voter draws a random number, and each write of its file counts up a generation; both are told to each client
 //! that connects. A restart is another process with a later generation, since a voter writes its file before it answers. So these
@@ -16,10 +16,10 @@ use tracing::error;
 use crate::peers::config::PeerAddress;
 use crate::{Instant, clock};
 
-/// Of how many voters it is remembered which processes answered.
+/// For how many voters the processes that answered are remembered.
 const VOTERS_MOST: usize = 64;
 
-/// Of how many earlier processes of a voter it is remembered that they answered.
+/// How many earlier processes of a voter are remembered.
 const FORMER_MOST: usize = 16;
 
 /// For how long after a proof a voter is not counted.

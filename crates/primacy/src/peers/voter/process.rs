@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The process of a voter, as it is told to others.
+/// What a process of a voter tells of itself to each client that connects.
 #[derive(Debug, Default)]
 pub(super) struct ProcessIdentity {
     number: u128,
