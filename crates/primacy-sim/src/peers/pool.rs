@@ -1,7 +1,7 @@
 //! What an asker knows of who votes, where voters are exchanged: as `crates/primacy/src/peers/client/pool.rs`.
 
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{ConfigRequest, Output, Role, Round, VoterId, VoterSet};
+use primacy_core::quorum::{BehindNotices, ConfigRequest, Output, Role, VoterId, VoterSet};
 
 use crate::voters::client::{ClientKind, QuorumInput};
 use crate::voters::pool::Pool;
@@ -9,9 +9,6 @@ use crate::voters::route::Route;
 use crate::voters::wire::{ConfigMessage, Frame};
 use crate::voters::{index_of, voter_id};
 use crate::world::World;
-
-/// With the number of the voters that are told of: nobody waits for an answer to that.
-const TOLD: u64 = 1 << 63;
 
 impl World {
     /// `is_last`: the asker sees to it that something comes to an end after faults, and knows of all places.
@@ -25,7 +22,7 @@ impl World {
     pub(super) fn open_routes(&mut self, number: u64) {
         let Some(client) = self.peers.clients.get_mut(number) else { return };
         if let Some(pool) = &mut client.pool {
-            pool.told.clear();
+            pool.notices = BehindNotices::default();
             pool.there.clear();
             pool.is_open = false;
         }
@@ -115,12 +112,9 @@ impl World {
     pub(super) fn tell_first(&mut self, number: u64, to: VoterId) {
         let Some(client) = self.peers.clients.get(number) else { return };
         let Some(pool) = &client.pool else { return };
-        let Some(voters) = pool.cluster.as_ref().filter(|voters| voters.number() > 0) else { return };
-        let has = |known: &Option<u64>| *known >= Some(voters.number());
-        let knows = pool.told.get(&to) == Some(&voters.number())
-            || (client.reaches(to) && pool.there.get(&index_of(to)).is_some_and(has));
-        if !knows {
-            let round = Round(TOLD | voters.number());
+        let Some(voters) = &pool.cluster else { return };
+        let known = client.reaches(to).then(|| pool.there.get(&index_of(to)).copied().flatten()).flatten();
+        if let Some(round) = pool.notices.before_question(to, voters.number(), known) {
             let forged = self.forged(voters).filter(|_| matches!(client.who, ClientKind::Candidate { .. }));
             self.ask(number, to, round, Frame::Behind { number: 0, to });
             // Some candidates say who votes, too, and lie.
@@ -145,20 +139,19 @@ impl World {
         }
         let answered = client.routes[place].voter_connection.as_mut().and_then(|connection| connection.answered(asked));
         let Some((voter, round)) = answered else { return };
-        if round.0 >= TOLD {
-            if let Some(pool) = &mut client.pool {
-                pool.told.insert(voter, round.0 ^ TOLD);
-            }
+        if let Some(pool) = &mut client.pool {
+            pool.notices.answered(voter, round);
+        }
+        if BehindNotices::is_notice(round) {
             return;
         }
         match told {
             ConfigMessage::ConfigReply(answer) => self.drive_hears(number, voter, round, answer),
             ConfigMessage::Moved(voters) => {
                 if let Some(pool) = &mut client.pool
-                    && pool.cluster.as_ref().is_some_and(|known| known.number() > voters.number())
+                    && let Some(known) = &pool.cluster
                 {
-                    // It could not find out yet.
-                    pool.told.remove(&voter);
+                    pool.notices.knows_only(voter, voters.number(), known.number());
                 }
                 self.learn(number, &voters);
                 if !self.moved(number) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primacy_core::quorum::{VoterId, VoterSet};
+use primacy_core::quorum::{BehindNotices, VoterSet};
 
 use super::index_of;
 
@@ -13,8 +13,8 @@ pub(crate) struct Pool {
     pub(crate) named: BTreeSet<usize>,
     /// The latest voters that it has heard of, for its whole life.
     pub(crate) cluster: Option<VoterSet>,
-    /// The number of the voters that each has been told of over these connections, and has kept.
-    pub(crate) told: BTreeMap<VoterId, u64>,
+    /// Which voters have been told that they are behind, over these connections.
+    pub(crate) notices: BehindNotices,
     /// The number of the voters that was told at each place when it was greeted.
     pub(crate) there: BTreeMap<usize, Option<u64>>,
     /// A majority could be asked: from then on only voters are.
@@ -23,8 +23,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn named(named: BTreeSet<usize>) -> Self {
-        let (told, there) = (BTreeMap::new(), BTreeMap::new());
-        Self { named, cluster: None, told, there, is_open: false }
+        Self { named, cluster: None, notices: BehindNotices::default(), there: BTreeMap::new(), is_open: false }
     }
 
     /// Whether it looks for a voter there.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::select_all;
 use primacy_core::lease::{CallError, Reply};
-use primacy_core::quorum::{Ask, Configuration as _, Output, QuorumCalls, QuorumClient, Round, VoterId};
+use primacy_core::quorum::{Ask, BehindNotices, Configuration as _, Output, QuorumCalls, QuorumClient, Round, VoterId};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
@@ -28,8 +28,8 @@ pub(super) struct Pool {
     /// What each connection is made with.
     settings: ConnectionSettings,
     connections: BTreeMap<PeerAddress, ConnectionHandle>,
-    /// The number of the voters that each has been told of, since it has last said that it knows of earlier ones.
-    told: BTreeMap<VoterId, u64>,
+    /// Which voters have been told that they are behind.
+    notices: BehindNotices,
     /// Why a voter has refused something to which the asker has no right, if one has.
     denied: Option<String>,
     pub(super) cluster: Cluster,
@@ -44,9 +44,6 @@ pub(super) struct Pool {
 
 /// The first tag of a poll. No quorum client ever counts this many rounds.
 const POLLS_FROM: u64 = 1 << 62;
-
-/// With the number of the voters that are told of: nobody waits for an answer to that.
-const TOLD: u64 = 1 << 63;
 
 impl Pool {
     /// Connects to all voters, and returns when a majority can be asked.
@@ -97,10 +94,20 @@ impl Pool {
                     let connections =
                         connections.into_iter().map(|connection| (connection.peer.clone(), connection)).collect();
                     let (endpoints, cluster) = (endpoints.clone(), cluster.clone());
-                    let (told, lost) = (BTreeMap::new(), VecDeque::new());
+                    let (notices, lost) = (BehindNotices::default(), VecDeque::new());
                     let (polls, denied) = (POLLS_FROM, None);
-                    let mut pool =
-                        Self { endpoints, settings, connections, told, denied, cluster, proves, events, lost, polls };
+                    let mut pool = Self {
+                        endpoints,
+                        settings,
+                        connections,
+                        notices,
+                        denied,
+                        cluster,
+                        proves,
+                        events,
+                        lost,
+                        polls,
+                    };
                     pool.connect();
                     return Ok(pool);
                 }
@@ -187,14 +194,13 @@ impl Pool {
     pub(super) fn ask(&mut self, voter: VoterId, tag: u64, body: Body) {
         let number = self.cluster.number();
         let asked = self.connection(voter).is_some_and(|connection| {
-            let listens = |state| match state {
-                ConnectionState::Up { cluster: Some(known), gives_evidence, .. } => {
-                    gives_evidence && known.number() < number
-                }
-                _ => false,
+            let known = match connection.state() {
+                // One of an earlier release does not take a notice.
+                ConnectionState::Up { cluster: Some(known), gives_evidence: true, .. } => Some(known.number()),
+                _ => None,
             };
-            if number > 0 && self.told.get(&voter) != Some(&number) && listens(connection.state()) {
-                connection.ask(voter, TOLD | number, Body::Behind(number));
+            if let Some(notice) = self.notices.before_question(voter, number, known) {
+                connection.ask(voter, notice.0, Body::Behind(number));
             }
             connection.ask(voter, tag, body)
         });
@@ -264,15 +270,12 @@ impl Pool {
     fn noted(&mut self, heard: VoterEvent) -> VoterEvent {
         match &heard {
             VoterEvent::Moved(cluster) => self.learn(cluster),
-            VoterEvent::Answer(voter, tag @ TOLD.., _) => drop(self.told.insert(*voter, tag ^ TOLD)),
-            VoterEvent::Answer(voter, _, body) => {
+            VoterEvent::Answer(voter, tag, body) => {
+                self.notices.answered(*voter, Round(*tag));
                 if let Body::Moved(cluster) = &**body
                     && let Ok(cluster) = Cluster::try_from(cluster.clone())
                 {
-                    if cluster.number() < self.cluster.number() {
-                        // It could not find out yet.
-                        self.told.remove(voter);
-                    }
+                    self.notices.knows_only(*voter, cluster.number(), self.cluster.number());
                     self.learn(&cluster);
                 }
                 if let Body::Refused(refused) = &**body
@@ -436,7 +439,7 @@ fn tell(pool: &Pool, calls: &mut QuorumCalls, heard: VoterEvent, piggyback: &mut
         return calls.moved(pool.cluster.voter_set(), now, out);
     }
     match heard {
-        VoterEvent::Answer(_, TOLD.., _) | VoterEvent::Lost(_, TOLD..) => {}
+        VoterEvent::Answer(_, tag, _) | VoterEvent::Lost(_, tag) if BehindNotices::is_notice(Round(tag)) => {}
         VoterEvent::Answer(voter, tag, body) => match answer(&body) {
             Ok(None) => calls.unheard(voter, Round(tag), now, out),
             Ok(Some(reply)) => {
