@@ -106,7 +106,12 @@ impl ElectionEntry {
         let token = |number| Token::new(number).ok_or_else(|| "a term in it is too large".to_owned());
         let until = |number: Option<u64>| number.map(token).transpose();
         let term = token(self.term)?;
-        let is_over = self.released > Some(0);
+        // A holder that has led gave the term back. One in which the election was forgotten may have been granted to somebody else.
+        let earlier_floor = match (&self.holder, self.released) {
+            (Some(_), Some(1..)) => term.next(0),
+            (None, Some(_)) => term,
+            _ => Token::NONE,
+        };
         let durable = Durable {
             highest: self.highest.map(token).transpose()?.unwrap_or_default().max(term),
             term,
@@ -127,16 +132,7 @@ impl ElectionEntry {
             },
             completed_order: self.completed_order,
             released: self.released,
-            floor: match self.floor {
-                Some(floor) => token(floor)?,
-                None => {
-                    if is_over {
-                        term.next(0)
-                    } else {
-                        Token::NONE
-                    }
-                }
-            },
+            floor: self.floor.map(token).transpose()?.unwrap_or(earlier_floor),
         };
         let name = ElectionName::new(self.name).map_err(|error| format!("an election's name: {error}"))?;
         Ok((name, durable))
@@ -176,4 +172,24 @@ fn label(label: String) -> Result<Label, String> {
 /// An identity.
 pub(crate) fn bits(bytes: &[u8]) -> Result<u128, String> {
     bytes.try_into().map(u128::from_be_bytes).map_err(|_| "an identity in it has not 16 bytes".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The floor that is read of an entry in which a format before the third says that of the fifth term.
+    fn floor(holder: bool, released: Option<u64>) -> u64 {
+        let holder = holder.then(|| HolderEntry { id: vec![7; 16], label: "web-1".into(), data: String::new() });
+        let entry = ElectionEntry { name: "jobs".into(), term: 5, holder, released, ..ElectionEntry::default() };
+        entry.checked().expect("it was written").1.floor.get()
+    }
+
+    #[test]
+    fn an_earlier_format_leaves_the_floor_where_a_voter_of_now_has_it() {
+        assert_eq!(floor(true, Some(3)), 6, "a leader gave the term back");
+        assert_eq!(floor(true, Some(0)), 0, "a claim was taken back");
+        assert_eq!(floor(true, None), 0);
+        assert_eq!(floor(false, Some(1)), 5, "forgotten: who was granted the same term is supported");
+    }
 }
