@@ -177,9 +177,11 @@ impl PeersAdmin {
         }
         // Who was judged may have gone since it was looked at, and another have begun.
         let judged = before.record.version.token;
-        let is_gone = self.calls.client().shown().is_some_and(|now| {
-            now.version.token > judged || (now.version.token == judged && now.holder.is_none())
-        });
+        let is_gone = self
+            .calls
+            .client()
+            .shown()
+            .is_some_and(|now| now.version.token > judged || (now.version.token == judged && now.holder.is_none()));
         if let Some(reason) = ended.filter(|_| !is_gone) {
             self.call(election, QuorumClient::dismiss, reason.word()).await?;
         }

@@ -46,7 +46,13 @@ pub(super) struct HistoryLog {
     pending: Vec<u8>,
     /// `None` after it could not be written.
     file: Option<File>,
+    /// How long the file is, and was when it was last made anew.
+    bytes: usize,
+    least_bytes: usize,
 }
+
+/// By how much the file grows before what is no longer needed of it is left out.
+const GROWTH: usize = 1 << 20;
 
 impl HistoryLog {
     /// Opens the file in a voter's folder, and reads what is in it. What is no longer needed of it is left out from now on.
@@ -60,19 +66,26 @@ impl HistoryLog {
                 BTreeMap::new()
             }
         };
-        let mut log = Self { path, pending: Vec::new(), file: None };
-        for (election, past) in &all {
+        let mut log = Self { path, pending: Vec::new(), file: None, bytes: 0, least_bytes: 0 };
+        log.compact(all.iter());
+        (log, all)
+    }
+
+    /// Makes the file anew, of what is still needed.
+    fn compact<'a>(&mut self, all: impl Iterator<Item = (&'a ElectionName, &'a TermHistory)>) {
+        self.pending.clear();
+        for (election, past) in all {
             let terms: Vec<&Term> = past.newest(u32::MAX).collect();
-            terms.into_iter().rev().for_each(|term| log.note(election, term));
+            terms.into_iter().rev().for_each(|term| self.note(election, term));
             if let Some(term) = past.proven() {
-                log.prove(election, term.token);
+                self.prove(election, term.token);
             }
         }
-        let compacted = std::mem::take(&mut log.pending);
-        let opened = disk::replace(&log.path, &compacted)
-            .and_then(|()| OpenOptions::new().append(true).mode(0o600).open(&log.path));
-        log.file = opened.inspect_err(|error| log.complain(error)).ok();
-        (log, all)
+        let compacted = std::mem::take(&mut self.pending);
+        (self.bytes, self.least_bytes) = (compacted.len(), compacted.len());
+        let opened = disk::replace(&self.path, &compacted)
+            .and_then(|()| OpenOptions::new().append(true).mode(0o600).open(&self.path));
+        self.file = opened.inspect_err(|error| self.complain(error)).ok();
     }
 
     /// A term has begun or ended.
@@ -99,8 +112,12 @@ impl HistoryLog {
         self.pending.extend(entry.encode_length_delimited_to_vec());
     }
 
-    /// Writes what was noted since.
-    pub(super) fn write(&mut self) {
+    /// Writes what was noted since. `all`: what is known by now.
+    pub(super) fn write<'a>(&mut self, all: impl Iterator<Item = (&'a ElectionName, &'a TermHistory)>) {
+        self.bytes = self.bytes.saturating_add(self.pending.len());
+        if self.file.is_some() && self.bytes > self.least_bytes.saturating_mul(2).saturating_add(GROWTH) {
+            return self.compact(all);
+        }
         let pending = std::mem::take(&mut self.pending);
         if let Some(mut file) = self.file.take() {
             match file.write_all(&pending) {
@@ -176,7 +193,7 @@ mod tests {
         let all: Vec<Term> = past.newest(10).cloned().collect();
         all.iter().rev().for_each(|term| log.note(&name(), term));
         log.strike(&name(), token(2));
-        log.write();
+        log.write(std::iter::empty());
     }
 
     #[test]
@@ -204,6 +221,6 @@ mod tests {
         let (mut log, past) = HistoryLog::open(folder.path());
         assert!(past.is_empty());
         log.strike(&name(), token(9));
-        log.write();
+        log.write(std::iter::empty());
     }
 }

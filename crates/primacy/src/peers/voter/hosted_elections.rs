@@ -183,7 +183,7 @@ impl<A> HostedElections<A> {
 
     /// Writes down who leads, for people.
     pub(super) fn write_history(&mut self) {
-        self.log.write();
+        self.log.write(self.histories.iter().map(|(election, history)| (election, &history.past)));
     }
 
     /// Answers a question, if it can be.

@@ -309,3 +309,29 @@ fn what_connections_watch_is_bounded_and_ends_with_them() {
     }
     assert_eq!(voter.task.watchers.counts(), (0, 0));
 }
+
+#[test]
+fn a_candidate_that_claims_and_gives_back_without_end_does_not_fill_the_disk() {
+    let mut voter = Subject::new();
+    voter.task.note_time(Reading::Stepped(at(1_000)));
+    for term in 1..=40_000 {
+        let now = at(1_000_000 + term);
+        let id = CandidateId::from_bits(1);
+        let release = Ask::Release { term: Token::new(term).expect("small"), id, beat: 1, completed_order: 0 };
+        for ask in [claim(1, term), release] {
+            let command = voter.question(name("jobs"), 1, ask, false);
+            voter.task.take(command, now);
+        }
+        if term % 128 == 0 {
+            let _kept = voter.task.elections.begin_write();
+            voter.task.elections.written();
+            voter.task.tell();
+            voter.task.elections.write_history();
+            voter.reads();
+        }
+    }
+    let length = std::fs::metadata(voter.folder.path().join("history")).expect("it is there").len();
+    assert!(length < 2_000_000, "{length} bytes");
+    let (_, past) = super::super::history_log::HistoryLog::open(voter.folder.path());
+    assert_eq!(past.values().map(|past| past.newest(u32::MAX).count()).sum::<usize>(), 1_000);
+}

@@ -1,12 +1,17 @@
 //! An operator who is told that an order stands already can rely on it as one who has just given it.
+
 use std::time::Duration;
 
 use primacy_core::lease::row::{Order, OrderKind};
 use primacy_core::lease::{HandoverRequest, Holder, Reply, Request};
-use primacy_core::quorum::*;
+use primacy_core::quorum::{
+    Ask, Durable, OrderMessage, OrderNumbers, OrderVerdict, Output, QuorumClient, Voter, VoterId, VoterSet,
+};
 use primacy_core::{CandidateId, Instant, Label, Token};
 
-fn label(name: &str) -> Label { Label::new(name).expect("valid") }
+fn label(name: &str) -> Label {
+    Label::new(name).expect("valid")
+}
 
 /// What a look shows that these voters answer, with the client that has looked.
 fn look(voters: &mut [Voter; 3], who: [usize; 2]) -> (QuorumClient, Option<primacy_core::lease::Record>) {
@@ -22,7 +27,10 @@ fn look(voters: &mut [Voter; 3], who: [usize; 2]) -> (QuorumClient, Option<prima
             client.unheard(id, round, &mut out);
         }
     }
-    let done = out.into_iter().find_map(|output| match output { Output::Done(Ok(Reply::Seen(seen))) => Some(seen), _ => None });
+    let done = out.into_iter().find_map(|output| match output {
+        Output::Done(Ok(Reply::Seen(seen))) => Some(seen),
+        _ => None,
+    });
     (client, done.expect("a majority has answered").record)
 }
 
@@ -41,7 +49,9 @@ fn what_stands_already_with_one_voter_is_told_to_all() {
         // An operator whose order has reached one voter, and who was told that its outcome is unknown, gives it again.
         let order = Order { kind: kind.clone(), token: None };
         let (client, record) = look(&mut voters, [0, 1]);
-        let OrderVerdict::Tell(message) = client.orders().judge(&record.expect("led"), true, &order, 5) else { panic!("{kind:?}") };
+        let OrderVerdict::Tell(message) = client.orders().judge(&record.expect("led"), true, &order, 5) else {
+            panic!("{kind:?}")
+        };
         assert!(voters[2].handle(&Ask::Order { orders: message.orders, token: message.until }, now).answer.accepted);
         let (client, record) = look(&mut voters, [1, 2]);
         let record = record.expect("led");
@@ -60,42 +70,4 @@ fn what_stands_already_with_one_voter_is_told_to_all() {
         let (_, record) = look(&mut voters, [0, 1]);
         assert_eq!(record.expect("led").handover, Some(wanted), "an order that an operator was told to stand is lost");
     }
-}
-
-/// What `depose --now` without a token does among peers: it looks, writes an order, and frees the voters of whom the answers to
-/// the order show. That need not be the leader that was judged.
-#[test]
-fn dismissing_after_an_order_frees_a_leader_that_has_begun_since_the_look() {
-    let now = Instant::ZERO + Duration::from_secs(20);
-    let mut voters: [Voter; 3] = std::array::from_fn(|_| Voter::restarted(Durable::default(), 0, Instant::ZERO));
-    let (first, lease) = (Token::NONE.next(0), Duration::from_secs(10));
-    let claim = |id: u128, term| {
-        let holder = Holder { id: CandidateId::from_bits(id), label: label("x"), data: String::new() };
-        Ask::Claim { term, holder, lease, seen: OrderNumbers::default(), granted: None }
-    };
-    voters.iter_mut().for_each(|voter| assert!(voter.handle(&claim(1, first), now).answer.accepted));
-    let (mut client, record) = look(&mut voters, [0, 1]);
-    let order = Order { kind: OrderKind::Depose { now: true }, token: None };
-    let OrderVerdict::Tell(message) = client.orders().judge(&record.expect("led"), true, &order, 5) else { panic!("it leads") };
-    // The first gives its lease back, and the next is granted it.
-    let release = Ask::Release { term: first, id: CandidateId::from_bits(1), beat: 2, completed_order: 0 };
-    for voter in &mut voters {
-        assert!(voter.handle(&release, now).answer.accepted);
-        assert!(voter.handle(&claim(2, first.next(0)), now).answer.accepted);
-    }
-    let mut tell = |client: &mut QuorumClient, begin: &mut dyn FnMut(&mut QuorumClient, &mut Vec<Output>)| {
-        let mut out = Vec::new();
-        begin(client, &mut out);
-        for output in std::mem::take(&mut out) {
-            if let Output::Send { to, round, ask } = output {
-                let n = usize::try_from(to.to_bits()).expect("few");
-                client.answered(to, round, voters[n].handle(&ask, now).answer, &mut out);
-            }
-        }
-    };
-    tell(&mut client, &mut |client, out| client.order(message.orders.clone(), message.until, out));
-    tell(&mut client, &mut |client, out| client.dismiss(out));
-    let freed = voters.iter().filter(|voter| voter.bound_until(now).is_none()).count();
-    println!("{freed} voters of the second leader are free, and it believes");
-    assert_eq!(freed, 3, "the hazard");
 }
