@@ -17,6 +17,7 @@ mod locks;
 mod logged;
 #[path = "../support/namesakes.rs"]
 mod namesakes;
+mod observers;
 mod registers;
 mod rights;
 mod schema;
@@ -25,3 +26,5 @@ mod support;
 #[cfg(feature = "mysql-tls")]
 mod tls;
 mod waiting_order;
+#[path = "../support/watching.rs"]
+mod watching;

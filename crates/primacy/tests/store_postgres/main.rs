@@ -18,6 +18,7 @@ mod hostile;
 mod logged;
 #[path = "../support/namesakes.rs"]
 mod namesakes;
+mod observers;
 mod outcomes;
 mod register_costs;
 mod registers;
@@ -27,3 +28,5 @@ mod servers;
 mod support;
 #[cfg(feature = "postgres-tls")]
 mod tls;
+#[path = "../support/watching.rs"]
+mod watching;
