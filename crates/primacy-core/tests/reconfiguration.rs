@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallError, Holder, Record, Reply, Request};
 use primacy_core::quorum::{
-    Ask, Ballot, ConfigAcceptor, ConfigReply, ConfigRequest, Durable, OrderNumbers, OrderRegister, Orders, Output,
-    QuorumClient, ReconfigurationAttempt, ReconfigurationOutput, Voter, VoterId, VoterSet,
+    Ask, Ballot, ConfigAcceptor, ConfigReply, ConfigRequest, Durable, GrantProgress, OrderNumbers, OrderRegister,
+    Orders, Output, QuorumClient, ReconfigurationAttempt, ReconfigurationOutput, Voter, VoterId, VoterSet,
 };
 use primacy_core::{CandidateId, ElectionName, Instant, Label, Token};
 
@@ -537,9 +537,41 @@ fn what_was_forgotten_stays_so_if_who_stays_was_bound() {
     let (mut change, said) = peers.change(&[3], 7);
     assert_eq!(said, ReconfigurationOutput::Wait(LEASE / 2));
     peers.now = peers.now + LEASE / 2;
-    assert_eq!(peers.go_on(&mut change), ReconfigurationOutput::Wait(Duration::ZERO), "it is told, and asked again");
     assert_eq!(peers.go_on(&mut change), settled(2, &[3]));
     let Ok(Reply::Seen(seen)) = peers.call(&mut client(&[3]), Request::Look { announce: None }) else {
+        panic!("a majority answers")
+    };
+    assert_eq!((seen.record, seen.remembered), (None, term.next(0)));
+}
+
+/// The only voter that comes is bound by a word of the leader that is gone, which was sent in the joint phase.
+#[test]
+fn what_was_forgotten_stays_so_if_who_comes_was_bound() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let mut a = client(&[1, 2, 3]);
+    let led = peers.lead(&mut a, "a");
+    pause(&mut peers, &led);
+    peers.now = peers.now + LEASE;
+    let term = led.version.token;
+    for voter in [1, 2] {
+        assert!(peers.vote(voter, &Ask::Forget { term: term.next(0) }));
+    }
+    let late = Ask::Claim {
+        term,
+        holder: holder("a"),
+        lease: LEASE,
+        seen: OrderNumbers::default(),
+        granted: Some(GrantProgress { beat: 2, completed_order: 0 }),
+    };
+    assert!(peers.vote(4, &late));
+    let (mut change, said) = peers.change(&[4], 7);
+    assert_eq!(said, ReconfigurationOutput::Wait(LEASE));
+    peers.now = peers.now + LEASE / 2;
+    assert!(!peers.vote(4, &Ask::Renew { term, id: holder("a").id, beat: 3, lease: LEASE, completed_order: 0 }));
+    assert_eq!(peers.go_on(&mut change), ReconfigurationOutput::Wait(LEASE / 2));
+    peers.now = peers.now + LEASE / 2;
+    assert_eq!(peers.go_on(&mut change), settled(2, &[4]));
+    let Ok(Reply::Seen(seen)) = peers.call(&mut client(&[4]), Request::Look { announce: None }) else {
         panic!("a majority answers")
     };
     assert_eq!((seen.record, seen.remembered), (None, term.next(0)));

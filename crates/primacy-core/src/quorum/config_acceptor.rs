@@ -88,6 +88,12 @@ pub enum ConfigRequest<C> {
 pub enum ConfigReply<C> {
     /// It is done, and on disk.
     Done,
+    /// It has inherited, but not that an election was forgotten: it is still bound to somebody from before, and nobody renews that. The
+    /// rest is done, and on disk.
+    Partly {
+        /// For how long it is bound.
+        bound: Duration,
+    },
     /// Nothing of earlier attempts will be taken. This was, by the last of them that reached it.
     Prepared(Option<(Ballot, C)>),
     /// It has heard of this later attempt, and does nothing for earlier ones.
@@ -116,7 +122,7 @@ pub trait VoterPromises {
     fn kept(&self) -> BTreeMap<ElectionName, Durable>;
 
     /// Does [`Voter::inherit`](super::Voter::inherit) in one election.
-    fn inherit(&mut self, election: &ElectionName, given: &Durable, now: Instant);
+    fn inherit(&mut self, election: &ElectionName, given: &Durable, now: Instant) -> Option<Duration>;
 }
 
 /// A voter that knows of one election only.
@@ -129,8 +135,8 @@ impl VoterPromises for (&ElectionName, &mut Voter) {
         [(self.0.clone(), self.1.durable().clone())].into()
     }
 
-    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) {
-        self.1.inherit(given, now);
+    fn inherit(&mut self, _: &ElectionName, given: &Durable, now: Instant) -> Option<Duration> {
+        self.1.inherit(given, now)
     }
 }
 
@@ -231,8 +237,8 @@ impl<C: Configuration> ConfigAcceptor<C> {
                 ConfigReply::Reported(VoterReport { settles_in, elections: elections.kept() })
             }
             ConfigRequest::Inherit { elections: given, .. } => {
-                given.iter().for_each(|(name, given)| elections.inherit(name, given, now));
-                ConfigReply::Done
+                let bound = given.iter().filter_map(|(name, given)| elections.inherit(name, given, now)).max();
+                bound.map_or(ConfigReply::Done, |bound| ConfigReply::Partly { bound })
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Planted bugs of the quorum grant: each drops one of its rules, and each is found.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 #[cfg(feature = "flaws")]
 use super::VoterSet;
-use super::{Ask, Configuration, Durable, QuorumClient, ReconfigurationAttempt, Voter, VoterId};
+use super::{Ask, Configuration, Durable, QuorumClient, ReconfigurationAttempt, Voter};
 #[cfg(feature = "flaws")]
 use crate::Instant;
 use crate::{ElectionName, Token};
@@ -74,7 +74,7 @@ pub enum Flaw {
     SkipsForgotten,
     /// A voter that forgets an election supports nobody in that term any more, to whom it may have been granted.
     ClosesForgotten,
-    /// An exchange does not wait for voters that stay and are bound by what was before an election was forgotten.
+    /// An exchange does not wait for new voters that are bound by what was before an election was forgotten.
     LeavesBound,
     /// What was taken in the smallest attempt is proposed again, not what was taken in the largest.
     ProposesSmallest,
@@ -239,13 +239,13 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
         false
     }
 
-    /// Those that may not have taken over that an election was forgotten.
-    pub(super) fn flawed_behind(&self, behind: BTreeSet<VoterId>) -> BTreeSet<VoterId> {
+    /// For how long a voter does not take over that an election was forgotten.
+    pub(super) fn flawed_bound(&self, bound: Duration) -> Duration {
         #[cfg(feature = "flaws")]
         if self.has(Flaw::LeavesBound) {
-            return BTreeSet::new();
+            return Duration::ZERO;
         }
-        behind
+        bound
     }
 
     pub(super) fn flawed_parts_at_once(&self) -> bool {

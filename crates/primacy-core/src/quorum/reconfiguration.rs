@@ -1,5 +1,8 @@
 //! Exchanges the voters while they vote: into a joint phase, and out of it when the new voters know all that they must.
 
+#[cfg(feature = "flaws")]
+mod search;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -64,8 +67,6 @@ enum Step<C> {
     Inheriting {
         /// How long promises last that the old voters made alone.
         settles_in: Duration,
-        /// Those that may not have taken over that an election was forgotten.
-        behind: BTreeSet<VoterId>,
     },
     /// The new voters shall vote alone.
     Settling(C),
@@ -192,10 +193,10 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
                 }
             }
             Step::Surveying => self.surveyed(&voter_set, out),
-            Step::Inheriting { settles_in, behind } => {
-                let (settles_in, behind) = (*settles_in, behind.clone());
+            Step::Inheriting { settles_in } => {
+                let settles_in = *settles_in;
                 let incoming = voter_set.incoming().cloned().unwrap_or_default();
-                self.inherited(settles_in, &behind, &incoming, out);
+                self.inherited(settles_in, &incoming, out);
             }
             Step::Settling(settled) => {
                 let settled = settled.clone();
@@ -286,36 +287,35 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
         let settles_in = settles.get(voter_set.old().len() / 2).copied().unwrap_or_default();
         let elections = self.flawed_heritage(heritage(&reports, voter_set.old().len()));
         let new: Vec<VoterId> = voter_set.incoming().into_iter().flatten().copied().collect();
-        let behind = self.flawed_behind(behind(&reports, &elections, voter_set));
-        let settling = behind.iter().filter_map(|voter| reports.get(voter)).map(|report| report.settles_in);
-        let settles_in = self.flawed_wait(settles_in.max(settling.max().unwrap_or_default()));
-        self.step = Step::Inheriting { settles_in, behind };
+        self.step = Step::Inheriting { settles_in: self.flawed_wait(settles_in) };
         self.ask(new, &ConfigRequest::Inherit { number: voter_set.number(), elections }, out);
     }
 
-    fn inherited(
-        &mut self,
-        settles_in: Duration,
-        behind: &BTreeSet<VoterId>,
-        new: &BTreeSet<VoterId>,
-        out: &mut Vec<ReconfigurationOutput<C>>,
-    ) {
+    /// Where an election was forgotten, it waits until a majority of the new voters knows that by their own answers: one that is bound to
+    /// who led before may have become so after the reports.
+    fn inherited(&mut self, settles_in: Duration, new: &BTreeSet<VoterId>, out: &mut Vec<ReconfigurationOutput<C>>) {
         if self.is_open(new.iter().copied()) {
             return;
         }
-        let is_done = |voter| self.heard.get(&voter) == Some(&ConfigReply::Done);
-        match self.current.settled() {
-            _ if !is_majority(new, is_done) => self.stuck(out),
-            Some(settled)
-                if settles_in.is_zero() && is_majority(new, |voter| is_done(voter) && !behind.contains(&voter)) =>
-            {
+        let bound = |voter: VoterId| match self.heard.get(&voter) {
+            Some(ConfigReply::Done) => Some(Duration::ZERO),
+            Some(ConfigReply::Partly { bound }) => Some(self.flawed_bound(*bound)),
+            _ => None,
+        };
+        // When a majority has taken over all: those that do soonest.
+        let mut ends: Vec<Duration> = new.iter().filter_map(|voter| bound(*voter)).collect();
+        ends.sort_unstable();
+        let Some(bound) = ends.get(new.len() / 2) else { return self.stuck(out) };
+        let waits = settles_in.max(*bound);
+        match self.current.settled().filter(|_| waits.is_zero()) {
+            Some(settled) => {
                 let ask = ConfigRequest::Adopt(settled.clone());
                 self.step = Step::Settling(settled);
                 let voter_set = self.current.voter_set();
                 let with = |voter: &VoterId| new.contains(voter) || self.flawed_parts_at_once();
                 self.ask(voter_set.voters().filter(with).collect(), &ask, out);
             }
-            _ => self.wait(settles_in, out),
+            None => self.wait(waits, out),
         }
     }
 
@@ -375,26 +375,6 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
 fn parting(voter_set: &VoterSet) -> impl Iterator<Item = VoterId> {
     let stays = |voter: &VoterId| voter_set.incoming().is_none_or(|new| new.contains(voter));
     voter_set.old().iter().copied().filter(move |voter| !stays(voter))
-}
-
-/// Which of the voters that stay may not take over that an election was forgotten: they support somebody in an earlier term, and
-/// do not while they are bound to that one; or they have not said. What they will do is seen by their next reports.
-fn behind(
-    reports: &BTreeMap<VoterId, VoterReport>,
-    given: &BTreeMap<ElectionName, Durable>,
-    voter_set: &VoterSet,
-) -> BTreeSet<VoterId> {
-    let forgotten = || given.iter().filter(|(_, given)| given.is_forgotten());
-    let is_behind = |voter: &&VoterId| {
-        forgotten().any(|(name, given)| {
-            let kept = reports.get(*voter).map(|report| report.elections.get(name));
-            kept.is_none_or(|kept| {
-                kept.is_some_and(|kept| kept.term < given.term && kept.holder.is_some() && kept.released.is_none())
-            })
-        })
-    };
-    let stays = |voter: &&VoterId| voter_set.incoming().is_some_and(|new| new.contains(*voter));
-    voter_set.old().iter().filter(stays).filter(is_behind).copied().collect()
 }
 
 /// What the new voters have to know of what the old ones may have granted, by these reports of a majority of the old voters.

@@ -225,14 +225,19 @@ impl Voter {
     /// Takes over what the voters before it may have granted, so that nothing is granted again: their highest term, and who has led
     /// if that is known and this voter is bound to nobody else, without being bound itself, since nobody believes in what they have
     /// promised any more when this voter votes without them.
-    pub fn inherit(&mut self, given: &Durable, now: Instant) {
+    ///
+    /// For how long it is bound, if that keeps it from taking over that the election was forgotten.
+    pub fn inherit(&mut self, given: &Durable, now: Instant) -> Option<Duration> {
         self.durable.orders.merge(&given.orders);
         self.durable.completed_order = self.durable.completed_order.max(given.completed_order);
         self.durable.highest = self.durable.highest.max(given.highest).max(given.term);
         self.durable.floor = self.durable.floor.max(given.floor);
         let same = given.holder.as_ref().is_some_and(|holder| self.has_supported(holder.id));
-        if given.term <= self.durable.term || (!same && !self.is_free(now)) {
-            return;
+        if given.term <= self.durable.term {
+            return None;
+        }
+        if !same && !self.is_free(now) {
+            return given.is_forgotten().then(|| self.bound_until.since(now));
         }
         if !same {
             self.durable.lease = Duration::ZERO;
@@ -243,6 +248,7 @@ impl Voter {
         (self.durable.term, self.durable.holder, self.durable.seen) = (given.term, given.holder.clone(), given.seen);
         (self.durable.lease, self.durable.released) = (lease, given.released);
         self.beat = given.released.unwrap_or_default();
+        None
     }
 
     /// Whether it may support the holder to whom a majority has granted this term, which it has supported somebody else in, or

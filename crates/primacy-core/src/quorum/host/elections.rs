@@ -230,12 +230,13 @@ impl<T> VoterPromises for VoterElections<T> {
         kept.filter(|(_, durable)| *durable != Durable::default()).collect()
     }
 
-    fn inherit(&mut self, name: &ElectionName, given: &Durable, now: Instant) {
-        if *given != Durable::default() {
-            self.change(name, now, |state| {
-                state.voter.inherit(given, now);
-                ((), state.voter.bound_until(now))
-            });
+    fn inherit(&mut self, name: &ElectionName, given: &Durable, now: Instant) -> Option<Duration> {
+        if *given == Durable::default() {
+            return None;
         }
+        self.change(name, now, |state| {
+            let bound = state.voter.inherit(given, now);
+            (bound, state.voter.bound_until(now))
+        })
     }
 }

@@ -367,7 +367,12 @@ impl ConfigRequests {
                 all.settles_in = all.settles_in.max(settles_in);
                 ConfigReply::Reported(all)
             }
-            (before @ ConfigReply::Elsewhere(_), _) => before,
+            (before @ ConfigReply::Elsewhere(_), _) | (before @ ConfigReply::Partly { .. }, ConfigReply::Done) => {
+                before
+            }
+            (ConfigReply::Partly { bound: one }, ConfigReply::Partly { bound: other }) => {
+                ConfigReply::Partly { bound: one.max(other) }
+            }
             (_, said) => said,
         };
         Ok((own.open == 0).then(|| own.said.clone()))

@@ -79,11 +79,10 @@ enum ConfigRequestBody {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ConfigReplyFrame {
-    #[prost(oneof = "ConfigReplyBody", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "ConfigReplyBody", tags = "1, 2, 3, 4, 5, 6")]
     body: Option<ConfigReplyBody>,
 }
 
-/// The tag 6 is not to be used: of an earlier version it said that a voter cannot take over yet what others have promised.
 #[derive(Clone, PartialEq, Oneof)]
 enum ConfigReplyBody {
     #[prost(bool, tag = "1")]
@@ -96,6 +95,9 @@ enum ConfigReplyBody {
     Elsewhere(OtherConfigEntry),
     #[prost(message, tag = "5")]
     Reported(ReportEntry),
+    /// For how many nanoseconds it is bound.
+    #[prost(uint64, tag = "6")]
+    Partly(u64),
 }
 
 /// What a voter knows of the steps after some number.
@@ -270,6 +272,7 @@ impl ConfigReplyFrame {
     pub(crate) fn of(answer: &ConfigReply<Known>, after: Option<&ElectionName>) -> Self {
         let body = match answer {
             ConfigReply::Done => ConfigReplyBody::Done(true),
+            ConfigReply::Partly { bound } => ConfigReplyBody::Partly(super::ns(*bound)),
             ConfigReply::Prepared(taken) => ConfigReplyBody::Prepared(ProposalEntry::of(taken.as_ref())),
             ConfigReply::Outbid(ballot) => ConfigReplyBody::Outbid((*ballot).into()),
             ConfigReply::Elsewhere(known) => {
@@ -290,6 +293,7 @@ impl ConfigReplyFrame {
         let mut is_more = false;
         let answer = match self.body.ok_or(MalformedFrame("an answer that says nothing"))? {
             ConfigReplyBody::Done(_) => ConfigReply::Done,
+            ConfigReplyBody::Partly(bound) => ConfigReply::Partly { bound: Duration::from_nanos(bound) },
             ConfigReplyBody::Prepared(taken) => ConfigReply::Prepared(taken.checked()?),
             ConfigReplyBody::Outbid(ballot) => ConfigReply::Outbid(ballot.into()),
             ConfigReplyBody::Elsewhere(other) => {
@@ -371,6 +375,7 @@ mod tests {
         let report = VoterReport { settles_in: Duration::from_nanos(5), elections: elections() };
         let answers = [
             ConfigReply::Done,
+            ConfigReply::Partly { bound: Duration::from_nanos(7) },
             ConfigReply::Prepared(None),
             ConfigReply::Prepared(Some((ballot, cluster()))),
             ConfigReply::Outbid(ballot),

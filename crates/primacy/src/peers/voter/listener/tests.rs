@@ -149,8 +149,9 @@ impl Draw {
 
     fn config_reply(&mut self, own: &Cluster) -> ConfigReply<Cluster> {
         let ballot = Ballot { count: self.number(), by: self.0.random() };
-        match self.below(6) {
+        match self.below(7) {
             0 => ConfigReply::Done,
+            4 => ConfigReply::Partly { bound: self.span() },
             1 => ConfigReply::Prepared(self.often().then(|| (ballot, self.cluster(own)))),
             2 => ConfigReply::Outbid(ballot),
             3 => ConfigReply::Elsewhere(self.often().then(|| self.cluster(own))),
@@ -476,7 +477,9 @@ impl VoterPromises for NoElections {
         BTreeMap::new()
     }
 
-    fn inherit(&mut self, _: &ElectionName, _: &Durable, _: Instant) {}
+    fn inherit(&mut self, _: &ElectionName, _: &Durable, _: Instant) -> Option<Duration> {
+        None
+    }
 }
 
 fn begin(client: &mut QuorumClient, draw: &mut Draw) {
