@@ -234,6 +234,7 @@ const LARGEST: &[&str] = &[
     "--except=merged: three, one renews",
     "--except=merged: two of two, a renewal",
     "--except=merged: one, asked twice",
+    "--except=merged: deposed before voters go",
     "--except=voters: another, two ask",
     "--except=registers: the lease moves",
     "--except=registers: stopped, and it moves",

@@ -61,6 +61,15 @@ pub fn catalogue() -> Vec<Setup> {
         },
         Setup { candidates: 1, ..forgotten("voters: forgotten", ASKS) },
         before(bound("voters: forgotten, one is bound")),
+        before(late("voters: forgotten, who comes is bound", OTHER)),
+        before(late("voters: forgotten, two come", OTHERS)),
+        exchanged("voters: two for two", 2, 2, WAITS),
+        exchanged("voters: one for three, one is silent", 3, 2, Budget { losses: 1, ..WAITS }),
+        Setup {
+            begins: Beginning::Led,
+            leases: [1; 2],
+            ..Setup::new("quorum: a renewal is withdrawn", 1, Budget { repeats: 1, ..renewed }).merged()
+        },
     ]
 }
 
@@ -93,6 +102,24 @@ fn forgotten(name: &'static str, budget: Budget) -> Setup {
     }
 }
 
+/// The same, and the voters that come may be bound.
+fn late(name: &'static str, reconfigurations: &'static [&'static [u8]]) -> Setup {
+    Setup { begins: Beginning::LateJoint, reconfigurations, ..bound(name) }
+}
+
+/// Two voters are exchanged for two others, or three for one, under a leader.
+fn exchanged(name: &'static str, voters: u8, candidates: u8, budget: Budget) -> Setup {
+    let reconfigurations = if voters == 2 { TWO } else { OTHER };
+    let setup = Setup { voters, candidates, reconfigurations, ..Setup::new(name, 1, budget).merged() };
+    Setup { begins: Beginning::Led, leases: [1; 2], alike: true, agreed: true, ..setup }
+}
+
+/// Two others for two.
+const TWO: &[&[u8]] = &[&[2, 3]];
+/// One that comes, for three.
+const OTHER: &[&[u8]] = &[&[3]];
+/// One stays, and two come.
+const OTHERS: &[&[u8]] = &[&[2, 3, 4]];
 /// The first stays.
 const ONE: &[&[u8]] = &[&[0]];
 /// The last of three stays.
@@ -120,9 +147,14 @@ pub fn smoke() -> Vec<Setup> {
 pub fn compared() -> Vec<Setup> {
     let restart = Budget { restarts: 1, ..ASKS };
     let all = Budget { releases: 1, ..ALL };
+    let renewed = Budget { renewals: 1, ..ASKS };
     let of = |name, voters, candidates, horizon, budget| {
         let setup = Setup::new(name, horizon, budget).merged();
         Setup { voters, candidates, ..setup }
+    };
+    let led_before = |name, budget| {
+        let setup = Setup { reads: true, begins: Beginning::Lapsed, ..of(name, 3, 2, 1, budget) };
+        Setup { leases: [1; 2], ..setup }
     };
     vec![
         of("merged: three, two ask", 3, 2, 0, ASKS),
@@ -143,6 +175,19 @@ pub fn compared() -> Vec<Setup> {
             ..of("merged: one of two", 2, 1, 0, Budget { renewals: 1, ..ASKS })
         },
         of("merged: one, asked twice", 1, 2, 2, Budget { asks: 2, ..all }),
+        led_before("merged: another asks, reads are lost", ASKS),
+        led_before("merged: a restart, reads are lost", restart),
+        Setup { voters: 2, reconfigurations: &[], ..deposed("merged: two, deposed", renewed) },
+        before(deposed("merged: deposed before voters go", renewed)),
+        Setup { voters: 2, reconfigurations: &[], ..forgotten("merged: two, forgotten", renewed) },
+        Setup {
+            voters: 2,
+            candidates: 1,
+            reconfigurations: &[],
+            ..forgotten("merged: two, forgotten, and claimed", Budget { asks: 2, ..renewed })
+        },
+        Setup { horizon: 0, ..exchanged("merged: two for two", 2, 2, ASKS) },
+        exchanged("merged: one for three", 3, 1, WAITS),
     ]
 }
 
@@ -192,6 +237,7 @@ pub fn canaries() -> Vec<Canary<Setup>> {
         of_words(before(deposed("voters: RenewsBelowFloor", renewed)), Flaw::RenewsBelowFloor, DEPOSED),
         of_words(before(deposed("voters: SkipsFloor", renewed)), Flaw::SkipsFloor, DEPOSED),
         of_words(before(bound("voters: LeavesBound")), Flaw::LeavesBound, FORGOTTEN),
+        of_words(before(late("voters: LeavesBound, who comes", OTHER)), Flaw::LeavesBound, FORGOTTEN),
         of_words(before(forgotten("voters: SkipsForgotten", ASKS)), Flaw::SkipsForgotten, FORGOTTEN),
         of_words(
             Setup { reconfigurations: &[], ..deposed("quorum: ClaimsBelowFloor", renewed) },

@@ -31,5 +31,7 @@ pub(super) fn compare_by(setup: &Setup, forget: impl Fn(&mut World)) -> (usize, 
         !found.contains_key(*print) && !forgotten(world).is_half_heard()
     });
     let invented = found.iter().find(|(print, _)| !plain.classes.contains_key(*print));
-    (plain.states, found.len(), missed.or(invented).map(|(_, world)| format!("not in both: {world:?}")))
+    let missed = missed.map(|(_, world)| format!("missed: {world:?}"));
+    let invented = invented.map(|(_, world)| format!("invented: {world:?}"));
+    (plain.states, found.len(), missed.or(invented))
 }

@@ -3,10 +3,12 @@
 //! *What is forgotten* is what no step looks at again: what a client knows of a call that is over, all of it if its candidate will
 //! make no other; answers that nobody waits for; asks that their voter ignores for ever, once nobody waits for the answers; until
 //! when a promise or a call's lease would have lasted that has ended; of what a voter told, all but yes or no where a claim is the
-//! candidate's last.
+//! candidate's last and nobody orders or forgets anything: its record would tell of that.
 //!
-//! *What is alike*: all candidates, and all voters if none are exchanged. Neither voters nor clients compare their identities but for being equal, and the
-//! first of three who answer decide nothing before the second. A state is hashed in parts, one for each voter with all that candidates
+//! *What is alike*: all candidates, and all voters if none are exchanged; or, if all are and a setup says so, those that go, and those
+//! that come: what the exchange has of each voter is hashed with it, and who is heard late is chosen of each kind. Neither voters nor
+//! clients compare their identities but for being equal, and the first of three who answer decide nothing before the second. A state is
+//! hashed in parts, one for each voter with all that candidates
 //! and messages have of it; the parts are sorted. All of it is hashed in each order of the candidates, and the least counts.
 //!
 //! *Losses*: where time to deliver is unbounded, a lost message is one that is not delivered before the end. What was sent after it
@@ -25,6 +27,7 @@ use primacy_core::lease::Version;
 use primacy_core::quorum::{Ask, QuorumClient, Round, VoterView};
 
 use super::ids::{candidate_of, voter_id};
+use super::reads::late;
 use super::setup::Setup;
 use super::shared::Shared;
 use super::world::{Call, Candidate, Content, Packet, Step, World};
@@ -64,7 +67,7 @@ impl World {
                         if all { Some(&mut **packet) } else { packet.changed() }
                     {
                         answer.view.forget_times();
-                        if candidate.is_last_claim() && !setup.reads {
+                        if candidate.is_last_claim(setup) {
                             answer.view = VoterView::default();
                         }
                     }
@@ -94,15 +97,20 @@ impl World {
         orders.iter().map(|order| self.print_in(&with_operators(order))).min().unwrap_or_default()
     }
 
-    /// Whether all voters are alike: where they are exchanged, one that stays is not like one that goes.
+    /// Whether all voters are alike: where they are exchanged, one that comes is not like one that goes.
     fn has_alike_voters(&self) -> bool {
         self.drivers.is_empty()
+    }
+
+    /// Whether some are alike.
+    fn has_kinds(&self) -> bool {
+        self.kinds.windows(2).any(|two| two[0] == two[1])
     }
 
     fn print_in(&self, order: &[usize]) -> u128 {
         let place = |index: usize| order.iter().position(|own| *own == index);
         // What is no candidate is nobody, if voters are known by their place only.
-        let nobody = |name: u128| if self.has_alike_voters() { 0 } else { name + 1_000 };
+        let nobody = |name: u128| if self.has_kinds() { 0 } else { name + 1_000 };
         let rename = |name| candidate_of(name).and_then(place).map_or(nobody(name), |place| place as u128 + 1);
         let mut voters: Vec<_> = (0..self.posts.len())
             .map(|voter| {
@@ -112,16 +120,28 @@ impl World {
                     self.posts[voter].acceptor.hash(&mut print);
                 }
                 order.iter().for_each(|index| self.hash_of(voter, *index, &mut print));
-                print.print()
+                if self.has_kinds() {
+                    let drivers = self.drivers.iter().flatten();
+                    drivers.for_each(|driver| driver.hash_of(voter_id(voter as u8), &mut print));
+                }
+                (self.kinds[voter], print.print())
             })
             .collect();
-        if self.has_alike_voters() {
+        if self.has_kinds() {
             voters.sort_unstable();
         }
         let mut print = Prints::new(rename);
         // Words, and not numbers that name somebody.
-        voters.iter().for_each(|voter| ((voter >> 64) as u64, *voter as u64).hash(&mut print));
-        (self.tick, self.budget, self.wrong, &self.drivers).hash(&mut print);
+        voters.iter().for_each(|(_, voter)| ((voter >> 64) as u64, *voter as u64).hash(&mut print));
+        (self.tick, self.budget, self.wrong).hash(&mut print);
+        if self.has_kinds() {
+            self.drivers.iter().for_each(|driver| match driver {
+                Some(driver) => driver.hash_beside(&mut print),
+                None => u8::MAX.hash(&mut print),
+            });
+        } else {
+            self.drivers.hash(&mut print);
+        }
         self.told.hash_beside(&mut print);
         self.led.map(|(who, token, until)| (place(usize::from(who)), token, until)).hash(&mut print);
         for index in order {
@@ -148,6 +168,8 @@ impl World {
             // Of three, the last is who makes a difference: the others are a majority.
             let last = (usize::from(*first) + self.posts.len() - 1) % self.posts.len();
             (reads && *first != u8::MAX && self.posts.len() > 2 && last == voter).hash(print);
+        } else if self.has_kinds() {
+            (reads && late(*first).contains(&(voter as u8))).hash(print);
         } else {
             (reads && usize::from(*first) == voter).hash(print);
         }
@@ -214,9 +236,11 @@ impl World {
 }
 
 impl Candidate {
-    /// Whether nothing but yes or no is of use to it: it asks for the last time.
-    const fn is_last_claim(&self) -> bool {
-        self.asks == 0 && matches!(self.call, Some((Call::Acquire, _)))
+    /// Whether nothing but yes or no is of use to it: it asks for the last time, and neither are there orders of which it could hear,
+    /// nor does it wait for answers only to know better.
+    fn is_last_claim(&self, setup: &Setup) -> bool {
+        let is_last = self.asks == 0 && matches!(self.call, Some((Call::Acquire, _)));
+        is_last && !setup.reads && !setup.has_orders()
     }
 
     fn forget(&mut self, tick: u8, may_go_on: bool, setup: &Setup) {
@@ -235,7 +259,7 @@ impl Candidate {
         }
         if self.call.is_some() {
             self.client.forget_times();
-            if self.is_last_claim() {
+            if self.is_last_claim(setup) {
                 self.client.forget_views();
             }
         } else if self.asks > 0 || (may_go_on && self.belief.is_some()) {

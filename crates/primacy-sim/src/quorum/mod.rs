@@ -12,6 +12,7 @@ mod merge;
 mod merge_tests;
 mod operator;
 mod properties;
+mod reads;
 mod reconfiguration;
 mod setup;
 mod shared;

@@ -7,7 +7,7 @@ use primacy_core::{Instant, Token};
 use super::ids::index_of;
 use super::setup::{Beginning, Budget, Setup, Word};
 use super::shown::{DISMISSED, FORGOT};
-use super::world::{Call, Step, World};
+use super::world::{Call, Content, Step, World};
 use crate::search::World as _;
 
 impl World {
@@ -105,12 +105,20 @@ pub(super) fn begin(setup: &Setup, world: &World) -> Vec<World> {
     let reached = (setup.voters / 2 + 1).max(setup.voters - 1)..=setup.voters;
     let mut worlds: Vec<_> = reached.map(|reached| led(setup, world, reached)).collect();
     for world in &mut worlds {
-        if setup.begins == Beginning::Late {
+        if matches!(setup.begins, Beginning::Late | Beginning::LateJoint) {
             let budget = world.budget;
             world.budget = Budget { renewals: 1, ..budget };
+            if setup.begins == Beginning::LateJoint {
+                let joint = setup.joint(0).expect("there are new ones");
+                world.candidates[0].client.moved(joint, &mut Vec::new());
+            }
             *world = world.after(Step::Renew(0), setup).expect("it leads");
             world.budget = budget;
-            world.packets.retain(|packet| packet.voter == setup.voters - 1);
+            if setup.begins == Beginning::Late {
+                world.packets.retain(|packet| packet.voter == setup.voters - 1);
+            } else {
+                ask_new_voters(setup, world);
+            }
             *world = world.after(Step::GiveUp(0), setup).expect("it waits");
         }
         for _ in 0..if setup.begins == Beginning::Led { 0 } else { setup.leases[0] } {
@@ -121,6 +129,21 @@ pub(super) fn begin(setup: &Setup, world: &World) -> Vec<World> {
         }
     }
     worlds
+}
+
+/// The renewal arrives at the new voters that refuse it, and nowhere else, and they are asked to support the leader.
+fn ask_new_voters(setup: &Setup, world: &mut World) {
+    let new = setup.reconfigurations.first().copied().unwrap_or_default();
+    world.packets.retain(|packet| new.contains(&packet.voter));
+    for voter in new {
+        let is_free = world.posts[usize::from(*voter)].voter.durable().holder.is_none();
+        let at = world.packets.iter().position(|packet| packet.voter == *voter).filter(|_| is_free);
+        if let Some(at) = at {
+            world.deliver(at, setup);
+            let answer = world.packets.iter().position(|packet| matches!(packet.content, Content::Answer(_)));
+            world.deliver(answer.expect("it answers"), setup);
+        }
+    }
 }
 
 /// All operators say their words, and all voters but the last hear them.

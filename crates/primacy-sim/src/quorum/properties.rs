@@ -80,7 +80,8 @@ fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
     occurs(several, MOVED, |_, world| world.just.contains(&MOVED));
     occurs(dismisses && !setup.told, DISMISSED, |_, world| world.just.contains(&DISMISSED));
     occurs(forgets && !setup.told, FORGOT, |_, world| world.just.contains(&FORGOT));
-    occurs(several, REFUSED, |_, world| world.just.contains(&REFUSED));
+    // The claims of one who asks are refused where others claim, and not by who is exchanged.
+    occurs(several && !setup.alike, REFUSED, |_, world| world.just.contains(&REFUSED));
     // Who was deposed before it begins renews no more.
     let may_renew = budget.renewals > 0 && !(dismisses && setup.told);
     occurs(may_renew, RENEWED, |_, world| world.just.contains(&RENEWED));

@@ -1,5 +1,7 @@
 //! Voters that are exchanged under way: what each knows of who votes, and the processes that exchange them.
 
+use std::hash::{Hash, Hasher};
+
 use primacy_core::quorum::{
     Answer, Ask, Ballot, ConfigAcceptor, ConfigRequest, Durable, Flaw, ReconfigurationAttempt, ReconfigurationOutput,
     Voter, VoterId, VoterSet,
@@ -99,6 +101,24 @@ impl Driver {
     pub(super) fn resume(&mut self) {
         self.resumes -= 1;
         self.go_on();
+    }
+
+    /// What it knows of one voter, and has asked of it.
+    pub(super) fn hash_of(&self, voter: VoterId, state: &mut impl Hasher) {
+        if let Some(change) = &self.change {
+            change.hash_of(voter, state);
+        }
+        self.asks.iter().filter(|(to, ..)| *to == voter).for_each(|(_, round, ask)| (round, ask).hash(state));
+        u8::MAX.hash(state);
+    }
+
+    /// All that speaks of no single voter.
+    pub(super) fn hash_beside(&self, state: &mut impl Hasher) {
+        let Self { change, ends_begun: _, resumes, is_waiting, is_done, asks: _ } = self;
+        (change.is_some(), resumes, is_waiting, is_done).hash(state);
+        if let Some(change) = change {
+            change.hash_beside(state);
+        }
     }
 
     /// An ask arrives and is answered.

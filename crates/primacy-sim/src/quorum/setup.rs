@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use primacy_core::quorum::Flaw;
+use primacy_core::quorum::{Flaw, VoterSet};
+
+use super::ids::voter_id;
 
 /// How often what may happen, over a whole history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,6 +37,9 @@ pub enum Beginning {
     Lapsed,
     /// The same, and that leader is gone, but a renewal that it sent before is still on its way to the last voter.
     Late,
+    /// The same, but it was sent to the new voters, by the joint phase: what is on its way are that leader's words to those of
+    /// them that do not support it yet.
+    LateJoint,
 }
 
 /// What an operator has voters do, after a look.
@@ -57,6 +62,8 @@ pub struct Setup {
     pub candidates: u8,
     /// Who shall vote instead, for each of those who exchange voters. The first voters are 0, 1 and so on.
     pub reconfigurations: &'static [&'static [u8]],
+    /// Whether those that go are alike, and those that come, and none stays: states that differ in their names only are taken for one.
+    pub alike: bool,
     /// Whether the old voters have agreed on the new ones before, and nobody has heard of that yet.
     pub agreed: bool,
     /// Whether what is read is sent and answered like all else. Otherwise it is read at once.
@@ -86,6 +93,7 @@ impl Setup {
             voters: 3,
             candidates: 2,
             reconfigurations: &[],
+            alike: false,
             agreed: false,
             reads: false,
             begins: Beginning::Blank,
@@ -105,6 +113,34 @@ impl Setup {
 
     pub(super) fn merged(self) -> Self {
         Self { merged: true, ..self }
+    }
+
+    /// Whether there are orders, or an election may be forgotten.
+    pub(super) fn has_orders(&self) -> bool {
+        self.begins != Beginning::Blank || !self.words.is_empty()
+    }
+
+    /// Those who vote first.
+    pub(super) fn first_voters(&self) -> VoterSet {
+        VoterSet::new((0..self.voters).map(voter_id).collect()).expect("there are some")
+    }
+
+    /// The same, and those who this one of those who exchange voters wants.
+    pub(super) fn joint(&self, reconfiguration: usize) -> Option<VoterSet> {
+        let new = self.reconfigurations.get(reconfiguration)?;
+        self.first_voters().joint(new.iter().copied().map(voter_id).collect()).ok()
+    }
+
+    /// For each process of a voter its kind. Those of one kind are alike.
+    pub(super) fn kinds(&self) -> Vec<u8> {
+        match self.reconfigurations {
+            [] => vec![0; usize::from(self.posts())],
+            [new] if self.alike => {
+                assert!(new.iter().all(|voter| *voter >= self.voters), "none stays");
+                (0..self.posts()).map(|voter| u8::from(voter >= self.voters)).collect()
+            }
+            _ => (0..self.posts()).collect(),
+        }
     }
 
     /// How many processes of voters there are, with those that do not vote yet.

@@ -5,6 +5,7 @@ use primacy_core::quorum::{Answer, Ask, Flaw, Output, QuorumClient, Round, Voter
 use primacy_core::{Instant, Token};
 
 use super::ids::{holder, index_of, voter_id};
+use super::reads::turns;
 use super::reconfiguration::{Driver, Post};
 use super::setup::{Budget, Setup};
 use super::shared::Shared;
@@ -63,6 +64,8 @@ pub(super) struct Candidate {
 pub struct World {
     pub(super) tick: u8,
     pub(super) posts: Vec<Shared<Post>>,
+    /// Of which kind each of them is.
+    pub(super) kinds: Shared<Vec<u8>>,
     pub(super) candidates: Vec<Shared<Candidate>>,
     /// How many of them are operators, the last ones.
     pub(super) operators: usize,
@@ -141,7 +144,8 @@ impl World {
         own.first = first;
         own.asks = own.asks.saturating_sub(1);
         // Its greeting tells of the voters.
-        let greeted = if first == u8::MAX { 0 } else { usize::from(first) };
+        let greeted = self.greets(first, setup);
+        let own = &mut self.candidates[usize::from(index)];
         if let Some(known) = self.posts[greeted].acceptor.configuration() {
             own.client.moved(known.clone(), &mut Vec::new());
         }
@@ -180,10 +184,10 @@ impl World {
         let Candidate { first, call, .. } = &*self.candidates[usize::from(index)];
         let is_chosen = matches!(call, Some((Call::Look | Call::Acquire, _)));
         debug_assert!(reads.is_empty() || is_chosen || !setup.merged, "whom it hears first was forgotten");
-        let (first, count) = (usize::from(*first), reads.len());
-        debug_assert!(count == 0 || first != usize::from(u8::MAX), "they are sent");
-        for turn in 0..count {
-            let (to, round) = reads[(first + turn) % count];
+        debug_assert!(reads.is_empty() || *first != u8::MAX, "they are sent");
+        let voters: Vec<_> = reads.iter().map(|(to, _)| index_of(*to) as u8).collect();
+        for turn in turns(*first, &voters, setup) {
+            let (to, round) = reads[turn];
             let now = self.now();
             let client = &mut self.candidates[usize::from(index)].client;
             let mut out = Vec::new();
@@ -359,7 +363,7 @@ impl World {
 
 impl World {
     pub(super) fn start(setup: &Setup) -> Self {
-        let voter_set = VoterSet::new((0..setup.voters).map(voter_id).collect()).expect("there are some");
+        let voter_set = setup.first_voters();
         let post = |index| Shared::new(Post::new((index < setup.voters).then(|| voter_set.clone()), setup));
         let posts = (0..setup.posts()).map(post).collect();
         let candidate = Candidate {
@@ -372,6 +376,7 @@ impl World {
         Self {
             tick: 0,
             posts,
+            kinds: Shared::new(setup.kinds()),
             operators: setup.words.len(),
             drivers: vec![None; setup.reconfigurations.len()],
             candidates: vec![Shared::new(candidate); usize::from(setup.candidates) + setup.words.len()],
@@ -419,15 +424,18 @@ impl search::World for World {
                     // All voters are alike, if none are exchanged: the first that is read is the first.
                     let is_first =
                         index == 0 && candidate.asks == setup.budget.asks && setup.reconfigurations.is_empty();
-                    let firsts = if is_first || setup.reads { 1 } else { setup.posts() };
-                    steps.extend((0..firsts).map(|first| Step::Campaign(index, first)));
+                    let mut orders = self.orders(setup);
+                    if is_first || setup.reads {
+                        orders.truncate(1);
+                    }
+                    steps.extend(orders.into_iter().map(|first| Step::Campaign(index, first)));
                 }
                 None => {}
             }
         }
         for (operator, own) in (0..).zip(&self.candidates[usize::from(setup.candidates)..]) {
             if own.asks > 0 {
-                steps.extend((0..setup.posts()).map(|first| Step::Operate(operator, first)));
+                steps.extend(self.orders(setup).into_iter().map(|first| Step::Operate(operator, first)));
             }
         }
         for (at, packet) in self.packets.iter().enumerate() {
@@ -450,6 +458,10 @@ impl search::World for World {
         }
         if setup.merged {
             self.hearings(setup.reads, steps);
+        } else if setup.reads {
+            // Who waits for no others decides by what it has heard.
+            let may = |index: &u8| self.candidates[usize::from(*index)].client.is_curious();
+            steps.extend((0..setup.candidates).filter(may).map(|index| Step::Conclude(index, Vec::new())));
         }
         if self.budget.restarts > 0 {
             steps.extend((0..setup.posts()).map(Step::Restart));

@@ -12,7 +12,8 @@ pub struct Likeness<S> {
     pub states: usize,
     /// One of each fingerprint.
     pub classes: BTreeMap<u128, S>,
-    /// Two states with one fingerprint that differ in a property, or in where one step leads to.
+    /// Two states with one fingerprint that differ in a property, or in where one step leads to; each with the steps that have no like
+    /// from the other.
     pub differ: Option<(String, String)>,
 }
 
@@ -46,7 +47,19 @@ pub fn alike<M: Searched>(
         let future = print_of(&(shows(&state), leads));
         let other = likeness.classes.entry(own).or_insert_with(|| state.clone());
         if *futures.entry(own).or_insert(future) != future && likeness.differ.is_none() {
-            likeness.differ = Some((format!("{other:?}"), format!("{state:?}")));
+            let ways = |state: &M::State| -> Vec<_> {
+                let mut steps = Vec::new();
+                model.actions(state, &mut steps);
+                let after = steps.into_iter().filter_map(|step| Some((model.next_state(state, step.clone())?, step)));
+                after.map(|(next, step)| ((print(&next), shows(&next)), format!("{step:?}"))).collect()
+            };
+            let (ones, others) = (ways(other), ways(&state));
+            let told = |state: &M::State, own: &[(_, String)], other: &[(_, String)]| {
+                let is_alone = |lead: &_| other.iter().all(|(other, _)| other != lead);
+                let alone: Vec<_> = own.iter().filter(|(lead, _)| is_alone(lead)).map(|(_, step)| step).collect();
+                format!("{state:?}\n    leads elsewhere by {alone:?}")
+            };
+            likeness.differ = Some((told(other, &ones, &others), told(&state, &others, &ones)));
         }
     }
     likeness.states = seen.len();
