@@ -4,12 +4,12 @@
 //! before it, those that go first; or those that come, if of those none is late and one of the others is. So each majority is read, and
 //! each that has one more than it needs. All that an order names is who is late.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use primacy_core::quorum::VoterSet;
 
 use super::setup::Setup;
-use super::world::World;
 
 /// None of that kind is late.
 const NOBODY: u8 = 7;
@@ -24,38 +24,36 @@ pub(super) const fn late(order: u8) -> [u8; 2] {
     [order >> 3 & 7, order & 7]
 }
 
-impl World {
-    /// The orders in which a candidate or operator may hear the voters.
-    pub(super) fn orders(&self, setup: &Setup) -> Vec<u8> {
-        if !setup.alike {
-            return (0..setup.posts()).collect();
-        }
-        let numbers = self.posts.iter().filter_map(|post| Some(post.acceptor.configuration()?.number() as u8));
-        let mut numbers: Vec<_> = numbers.collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let of = |voters: Range<u8>| voters.chain([NOBODY]);
-        let mut orders = Vec::new();
-        for number in numbers {
-            for old in of(0..setup.voters) {
-                orders.extend(of(setup.voters..setup.posts()).map(|new| numbered(number, [old, new])));
-            }
-        }
-        orders
+/// The orders in which a candidate or operator may hear voters that have these configurations.
+pub(super) fn orders<'a>(configurations: impl Iterator<Item = &'a VoterSet>, setup: &Setup) -> Vec<u8> {
+    if !setup.alike {
+        return (0..setup.posts()).collect();
     }
+    let numbers: BTreeSet<u8> = configurations.map(|own| own.number() as u8).collect();
+    let of = |voters: Range<u8>| voters.chain([NOBODY]);
+    let mut orders = Vec::new();
+    for number in numbers {
+        for old in of(0..setup.voters) {
+            orders.extend(of(setup.voters..setup.posts()).map(|new| numbered(number, [old, new])));
+        }
+    }
+    orders
+}
 
-    /// The voter whose greeting tells who votes, in this order.
-    pub(super) fn greets(&self, order: u8, setup: &Setup) -> usize {
-        if order == u8::MAX {
-            return 0;
-        }
-        if !setup.alike {
-            return order.into();
-        }
-        let number = u64::from(order >> 6);
-        let has = |own: &VoterSet| own.number() == number;
-        self.posts.iter().position(|post| post.acceptor.configuration().is_some_and(has)).unwrap_or_default()
+/// The voter whose greeting tells who votes, in this order. `configurations`: those of all voters.
+pub(super) fn greets<'a>(
+    order: u8,
+    mut configurations: impl Iterator<Item = Option<&'a VoterSet>>,
+    setup: &Setup,
+) -> usize {
+    if order == u8::MAX {
+        return 0;
     }
+    if !setup.alike {
+        return order.into();
+    }
+    let number = u64::from(order >> 6);
+    configurations.position(|own| own.is_some_and(|own| own.number() == number)).unwrap_or_default()
 }
 
 /// The turns of these voters.

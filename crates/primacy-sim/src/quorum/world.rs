@@ -5,7 +5,7 @@ use primacy_core::quorum::{Answer, Ask, Flaw, Output, QuorumClient, Round, Voter
 use primacy_core::{Instant, Token};
 
 use super::ids::{holder, index_of, voter_id};
-use super::reads::turns;
+use super::reads::{greets, orders, turns};
 use super::reconfiguration::{Driver, Post};
 use super::setup::{Budget, Setup};
 use super::shared::Shared;
@@ -139,12 +139,17 @@ impl World {
         self.just.push(what);
     }
 
+    /// The orders in which a candidate or operator may hear the voters.
+    fn orders(&self, setup: &Setup) -> Vec<u8> {
+        orders(self.posts.iter().filter_map(|post| post.acceptor.configuration()), setup)
+    }
+
     fn look(&mut self, index: u8, first: u8, setup: &Setup) {
         let own = &mut self.candidates[usize::from(index)];
         own.first = first;
         own.asks = own.asks.saturating_sub(1);
         // Its greeting tells of the voters.
-        let greeted = self.greets(first, setup);
+        let greeted = greets(first, self.posts.iter().map(|post| post.acceptor.configuration()), setup);
         let own = &mut self.candidates[usize::from(index)];
         if let Some(known) = self.posts[greeted].acceptor.configuration() {
             own.client.moved(known.clone(), &mut Vec::new());
