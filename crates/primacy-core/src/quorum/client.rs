@@ -1,5 +1,6 @@
 //! Carries out the calls of the `lease` protocol against voters.
 
+mod flaws;
 mod operator;
 mod renewal;
 #[cfg(feature = "flaws")]
@@ -10,7 +11,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use self::renewal::RecordChange;
-use super::pace::Errand;
 use super::port::{Answer, Ask, OrderNumbers, Orders, VoterView};
 use super::views::{Views, VoterAnswers};
 use super::voter_set::{VoterId, VoterSet};
@@ -20,6 +20,20 @@ use crate::{CandidateId, Token};
 /// Names one question to all voters. An answer counts for the question that it answers, and for no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(pub u64);
+
+/// What a round is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RoundKind {
+    /// None of these.
+    #[default]
+    Other,
+    /// A claim.
+    Claim,
+    /// A renewal.
+    Renewal,
+    /// The withdrawal of a renewal.
+    Withdrawal,
+}
 
 /// What a client wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,12 +235,12 @@ impl QuorumClient {
     }
 
     /// What its present round is for.
-    pub(super) fn errand(&self) -> Errand {
+    pub(super) fn round_kind(&self) -> RoundKind {
         match self.step {
-            Step::Withdrawing => Errand::Withdrawal,
-            _ if self.is_claiming() => Errand::Claim,
-            _ if self.is_renewing() => Errand::Renewal,
-            _ => Errand::Other,
+            Step::Withdrawing => RoundKind::Withdrawal,
+            _ if self.is_claiming() => RoundKind::Claim,
+            _ if self.is_renewing() => RoundKind::Renewal,
+            _ => RoundKind::Other,
         }
     }
 

@@ -10,6 +10,7 @@ mod client;
 mod config_acceptor;
 mod connection;
 mod driver;
+#[cfg(feature = "flaws")]
 mod flaws;
 mod host;
 mod inquiry;

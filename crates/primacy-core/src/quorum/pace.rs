@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::client::{Output, QuorumClient, Round};
+use super::client::{Output, QuorumClient, Round, RoundKind};
 use super::voter_set::VoterId;
 use crate::Instant;
 
@@ -36,23 +36,9 @@ pub struct Pace {
     asked: Instant,
     /// How often they have been asked again in this round.
     again: u32,
-    errand: Errand,
+    kind: RoundKind,
     /// Those whom claims did not wait for any longer.
     late: BTreeMap<VoterId, LateAnswer>,
-}
-
-/// What a round is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Errand {
-    /// None of these.
-    #[default]
-    Other,
-    /// A claim.
-    Claim,
-    /// A renewal.
-    Renewal,
-    /// To withdraw one.
-    Withdrawal,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,13 +54,13 @@ impl Pace {
     /// has done something.
     pub fn due(&mut self, client: &QuorumClient, now: Instant) -> Instant {
         if client.round() != self.round {
-            let errand = client.errand();
-            if (self.errand, errand) == (Errand::Withdrawal, Errand::Renewal) {
+            let kind = client.round_kind();
+            if (self.kind, kind) == (RoundKind::Withdrawal, RoundKind::Renewal) {
                 // Where rounds take longer than was thought, the renewal after one that was withdrawn is waited for longer.
                 self.learn(now);
             }
             (self.round, self.since, self.curious) = (client.round(), Some(now), None);
-            (self.asked, self.again, self.errand) = (now, 0, errand);
+            (self.asked, self.again, self.kind) = (now, 0, kind);
         }
         if client.is_curious() && self.curious.is_none() {
             self.curious = Some(now);
@@ -89,7 +75,7 @@ impl Pace {
         }
         if self.conclude_at(client).is_some_and(|at| at <= now) {
             self.since = None;
-            if self.errand == Errand::Claim {
+            if self.kind == RoundKind::Claim {
                 client.pending().for_each(|voter| self.late.entry(voter).or_default().silent = true);
             }
             client.conclude(out);
@@ -108,7 +94,7 @@ impl Pace {
 
     /// The call is over, and a majority has answered it if it `succeeded`.
     pub fn done(&mut self, succeeded: bool, now: Instant) {
-        if succeeded && self.learn(now) && self.errand == Errand::Claim {
+        if succeeded && self.learn(now) && self.kind == RoundKind::Claim {
             self.late.retain(|_, late| late.silent);
         }
     }
@@ -128,7 +114,7 @@ impl Pace {
 
     /// Whether nobody writes to disk for the present round.
     fn renews(&self) -> bool {
-        matches!(self.errand, Errand::Renewal | Errand::Withdrawal)
+        matches!(self.kind, RoundKind::Renewal | RoundKind::Withdrawal)
     }
 
     /// The next time only after twice as long.
@@ -149,7 +135,7 @@ impl Pace {
         let curious = self.curious?;
         let (base, most) = (moment.max(self.usual * 4), client.lease().map_or(moment, |lease| lease / 6));
         let patience = |voter| match self.late.get(&voter) {
-            _ if self.errand != Errand::Claim => moment,
+            _ if self.kind != RoundKind::Claim => moment,
             Some(LateAnswer { silent: true, .. }) => moment,
             late => (base * (1 << late.map_or(0, |late| late.times.min(6)))).min(most).max(moment),
         };

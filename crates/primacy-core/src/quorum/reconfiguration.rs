@@ -1,5 +1,6 @@
 //! Exchanges the voters while they vote: into a joint phase, and out of it when the new voters know all that they must.
 
+mod flaws;
 #[cfg(feature = "flaws")]
 mod search;
 

@@ -1,5 +1,6 @@
 //! One voter: whom it supports, and until when.
 
+mod flaws;
 #[cfg(feature = "flaws")]
 mod search;
 
