@@ -83,7 +83,8 @@ impl History {
                 log.strike(election, *term);
             }
             Ask::Release { term, .. } if answered.answer.accepted => {
-                self.past.close(*term, reason);
+                // That word hides what was before it, and no candidate may say it.
+                self.past.close(*term, if reason == FORGOTTEN { "" } else { reason });
                 self.past.newest(1).for_each(|term| log.note(election, term));
             }
             Ask::Forget { term } if answered.must_flush => {

@@ -10,8 +10,8 @@ use super::super::watchers;
 use super::*;
 use crate::peers::config::{Cluster, Roster};
 use crate::select::Rank;
-use crate::store::Holder;
 use crate::store::waiting::WaiterInfo;
+use crate::store::{Holder, history};
 use crate::{CandidateId, ElectionName, Label, Token};
 
 const OWN: VoterId = VoterId::from_bits(1);
@@ -190,6 +190,21 @@ fn a_voter_that_comes_back_tells_of_the_leadership_that_goes_on_and_of_no_other(
         HostedElections::restarted(data, voter.folder.path(), 20_000, at(60_001)).expect("it is sound");
     assert_eq!(led(&voter), [(5, false)], "after a restart too");
     assert!(!voter.asks(2, claim(2, 7), Reading::Steady(at(90_000))).expect("an answer").accepted, "not a second time");
+}
+
+#[test]
+fn a_candidate_cannot_say_that_its_election_was_forgotten() {
+    let mut voter = Subject::new();
+    assert!(voter.asks(1, claim(1, 5), Reading::Stepped(at(1))).expect("an answer").accepted);
+    let term = Token::new(5).expect("small");
+    let release = Ask::Release { term, id: CandidateId::from_bits(1), beat: 1, completed_order: 0 };
+    let VoterCommand::Ask { number, mut query, out } = voter.question(name("jobs"), 1, release, false) else {
+        panic!("a question")
+    };
+    query.reason = history::FORGOTTEN.to_owned();
+    voter.takes(VoterCommand::Ask { number, query, out }, at(2));
+    let terms = voter.task.elections.past(&name("jobs"), 10);
+    assert!(terms.iter().all(|term| term.ended.is_some() && !history::is_of_forgetting(term)), "{terms:?}");
 }
 
 /// More than a stranger sent in the test by which this was found.
