@@ -16,7 +16,6 @@ pub(crate) fn run(shell: &Shell) -> Result<(), String> {
         shell.run("cargo", &test, &[("BLESS", "1")])?;
     }
     tidy::lower_ratchets(shell)?;
-    tidy::lower_circles(shell)?;
     tidy::wrap_prose(shell)?;
     say("fix: done; read the difference before you commit it");
     Ok(())

@@ -5,15 +5,11 @@
 //! (`mod.rs`, `lib.rs`) imports is not asked: it is the face of what is in the folder. Tests may import everything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use super::Rule;
 use super::tree::{Problem, Tree};
-use crate::shell::{Shell, say};
 
 const MAP: &str = "ARCHITECTURE.md";
-/// Circles that are there: the folder, a colon, and what is in the circle. A line may only become shorter, or go; `cargo xtask fix` shortens.
-const CIRCLES: &str = "xtask/import-circles.txt";
 /// Whose imports are looked at, and what the map calls them.
 const CRATES: [(&str, &str); 3] =
     [("core", "crates/primacy-core/src"), ("library", "crates/primacy/src"), ("simulator", "crates/primacy-sim/src")];
@@ -175,12 +171,8 @@ fn circles_in(graph: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<Vec<&str>>
     circles
 }
 
-/// A folder, and what in it is in a circle.
-type Circle = (String, BTreeSet<String>);
-
-/// All circles there are.
-fn found(tree: &Tree) -> BTreeSet<Circle> {
-    let mut found = BTreeSet::new();
+fn circles(tree: &Tree) -> Vec<Problem> {
+    let mut found = Vec::new();
     for (_, root) in CRATES {
         let modules = Modules::of(tree, root);
         let imports = modules.imports();
@@ -189,45 +181,11 @@ fn found(tree: &Tree) -> BTreeSet<Circle> {
         for folder in folders {
             let place = [&[root.to_owned()], folder].concat().join("/");
             let graph = within(&imports, folder);
-            let named = |circle: Vec<&str>| (place.clone(), circle.into_iter().map(str::to_owned).collect());
-            found.extend(circles_in(&graph).into_iter().map(named));
+            let told = |circle: Vec<&str>| Problem::of(&place, &format!("import each other: {}", circle.join(" ")));
+            found.extend(circles_in(&graph).into_iter().map(told));
         }
     }
     found
-}
-
-/// Those of the list.
-fn listed(tree: &Tree) -> Vec<Circle> {
-    let lines = tree.file(CIRCLES).into_iter().flat_map(|file| file.text.lines());
-    let circles = lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": "));
-    circles.map(|(place, all)| (place.to_owned(), all.split_whitespace().map(str::to_owned).collect())).collect()
-}
-
-fn circles(tree: &Tree) -> Vec<Problem> {
-    let (found, listed) = (found(tree), listed(tree));
-    let is_within = |(place, small): &Circle, (other, large): &Circle| place == other && small.is_subset(large);
-    let new = found.iter().filter(|circle| !listed.iter().any(|listed| is_within(circle, listed)));
-    let new = new.map(|circle| Problem::of(CIRCLES, &format!("import each other: {}", line(circle))));
-    let gone = listed.iter().filter(|listed| !found.iter().any(|circle| is_within(circle, listed)));
-    let gone = gone.map(|circle| Problem::of(CIRCLES, &format!("is a circle no more: {}", line(circle))));
-    new.chain(gone).collect()
-}
-
-fn line((place, all): &Circle) -> String {
-    format!("{place}: {}", all.iter().map(String::as_str).collect::<Vec<_>>().join(" "))
-}
-
-/// Writes the list anew, if it is kept and longer than it has to be.
-pub(crate) fn lower_circles(shell: &Shell) -> Result<(), String> {
-    let tree = Tree::of_project(shell)?;
-    let Some(file) = tree.file(CIRCLES).filter(|_| circles(&tree).is_empty()) else { return Ok(()) };
-    let reasons = file.text.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n"));
-    let text: String = reasons.chain(found(&tree).iter().map(|circle| line(circle) + "\n")).collect();
-    if text != file.text {
-        fs::write(shell.root().join(CIRCLES), text).map_err(|error| format!("{CIRCLES}: {error}"))?;
-        say(&format!("  {CIRCLES} is lower now"));
-    }
-    Ok(())
 }
 
 /// The drawing of a crate: lists of modules, of which each knows only those in lists after its own, and those in the same

@@ -10,7 +10,6 @@ mod workspace;
 
 use crate::shell::{Shell, say};
 pub(crate) use code::lower_ratchets;
-pub(crate) use imports::lower_circles;
 pub(crate) use prose::wrap_prose;
 use tree::{Problem, Tree};
 
