@@ -381,14 +381,16 @@ impl Candidate {
     fn answered(&mut self, in_flight: &InFlight, reply: Reply, cx: &mut Context<'_>) {
         match (in_flight.kind, reply) {
             (Kind::Look, Reply::Seen(sighting)) => {
-                if self.config.measures_slot {
-                    self.look_times.note(cx.now.since(in_flight.sent_at));
-                }
+                self.note_look_time(cx.now.since(in_flight.sent_at));
                 self.observe(sighting, cx);
                 self.plan_look(cx);
             }
             (Kind::Acquire, Reply::Applied(record)) => self.acquired(in_flight.sent_at, record, cx),
-            (Kind::Acquire, Reply::Conflict(sighting)) => self.lost_race(in_flight.sent_at, sighting, cx),
+            (Kind::Acquire, Reply::Conflict(sighting)) => {
+                // It was a look, for a candidate whose lease is so long that it asks without one in between.
+                self.note_look_time(cx.now.since(in_flight.sent_at));
+                self.lost_race(in_flight.sent_at, sighting, cx);
+            }
             // It is as it was expected, and nobody can have it yet.
             (Kind::Acquire, Reply::Seen(sighting)) => {
                 self.observe(sighting, cx);

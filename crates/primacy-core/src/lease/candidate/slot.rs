@@ -29,6 +29,12 @@ impl LookTimes {
 }
 
 impl Candidate {
+    pub(super) fn note_look_time(&mut self, took: Duration) {
+        if self.config.measures_slot {
+            self.look_times.note(took);
+        }
+    }
+
     /// As long as its own looks take, and [`Config::slot`](super::Config::slot) at least. The candidate before it needs about
     /// that time to be granted the lease. One that asks earlier asks in vain; among peers it takes votes from the other, and
     /// nobody leads in that term.
