@@ -32,6 +32,19 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// The last multiple of `step` since the start of the process that is not later; this point itself, if `step` is zero.
+    #[must_use]
+    pub fn floor(self, step: Duration) -> Self {
+        let step = nanos(step).max(1);
+        Self(self.0 - self.0 % step)
+    }
+
+    /// The first multiple of `step` since the start of the process that is not earlier; this point itself, if `step` is zero.
+    #[must_use]
+    pub fn ceil(self, step: Duration) -> Self {
+        Self(self.0.div_ceil(nanos(step).max(1)).saturating_mul(nanos(step).max(1)))
+    }
+
     /// The earlier of two points in time that may each be absent.
     pub fn earliest(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         a.into_iter().chain(b).min()
@@ -143,6 +156,16 @@ mod tests {
         assert_eq!(Instant::from_nanos(5) + Duration::MAX, Instant::FAR);
         assert_eq!(Instant::from_nanos(5) - Duration::from_secs(1), Instant::ZERO);
         assert_eq!(Instant::from_nanos(5).since(Instant::from_nanos(9)), Duration::ZERO);
+    }
+
+    #[test]
+    fn points_in_time_are_rounded_to_multiples_of_a_step() {
+        let (at, step) = (Instant::from_nanos, Duration::from_nanos(10));
+        assert_eq!([20, 21, 29].map(|nanos| at(nanos).floor(step)), [at(20); 3]);
+        assert_eq!([11, 19, 20].map(|nanos| at(nanos).ceil(step)), [at(20); 3]);
+        assert_eq!(at(7).floor(Duration::ZERO), at(7));
+        assert_eq!(at(7).ceil(Duration::ZERO), at(7));
+        assert_eq!(Instant::FAR.ceil(Duration::from_secs(1)), Instant::FAR);
     }
 
     #[test]

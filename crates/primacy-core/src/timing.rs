@@ -314,9 +314,12 @@ impl Timing {
 
     /// The published bound: how long after the silent loss of a leader another one leads, if `ahead` candidates before
     /// the first healthy one in the waiting order are dead too, each call to the store takes at most `latency`, and
-    /// nothing else fails. Each of those ahead costs a slot, which is as long as a look takes. A candidate that has only just come to be next in line, since others went, has the bound of its
-    /// old place until it hears of the new one ([`bound_from_afar`](Self::bound_from_afar)). A renewal that a [hint](Self::hint_interval) caused comes when nobody expects it: if the leader
-    /// is lost right after that, it takes up to one renewal interval more.
+    /// nothing else fails. Each of those ahead costs a slot, which is as long as a look takes.
+    ///
+    /// A candidate that has only just come to be next in line, since others went, has the bound of its old place until it hears of
+    /// the new one ([`bound_from_afar`](Self::bound_from_afar)). A renewal that a [hint](Self::hint_interval) caused comes when
+    /// nobody expects it, and so does the first one of a leader whose renewals are
+    /// [aligned](crate::lease::Config::aligned): if the leader is lost right after that, it takes up to one renewal interval more.
     pub fn failover_bound(&self, ahead: u32, latency: Duration) -> Duration {
         let standing = Standing { ahead, ..Standing::default() };
         let watch_every = self.watch_every(standing);

@@ -37,7 +37,10 @@ impl World {
         let clock = self.clock_of(n).unwrap_or(Clock::new(self.engine.now, origin, self.nodes[n].ppm));
         let preference =
             self.scenario.chooser.map_or_else(|| preference(id), |chooser| chooser.prefer(n, &mut self.engine.rng));
-        let config = config(id, &self.nodes[n].part, preference, self.scenario.planted);
+        let config = Config {
+            aligned: self.scenario.aligned,
+            ..config(id, &self.nodes[n].part, preference, self.scenario.planted)
+        };
         let candidate = self.candidate(n, config);
         self.nodes[n].process = Some(Process {
             number,

@@ -82,6 +82,8 @@ pub(crate) struct Scenario {
     pub(crate) unspared: bool,
     /// Hints come in bursts this far from each other, on average, although nothing has changed; and what else is drawn for them.
     pub(crate) bursts: Option<(u64, Rng)>,
+    /// Whether the candidates' renewals and looks are [aligned](primacy_core::lease::Config::aligned), as in a fleet.
+    pub(crate) aligned: bool,
     /// How long the leader must stay, whatever packets are lost.
     pub(crate) steady: Option<Steady>,
     /// Who grants the lease, if that is no store.
@@ -293,6 +295,8 @@ impl Scenario {
             company,
             unspared: setup.unspared,
             bursts: draw_bursts(seed, profile, crate::nanos(longest)),
+            // From a stream of its own, as [`draw_opening`].
+            aligned: protocol != Protocol::Registers && Rng::new(seed ^ 0x616c_6967_6e65_6421).chance(250_000),
             steady: setup.steady,
             chooser: setup.chooser,
             peers,

@@ -106,10 +106,10 @@ impl World {
         self.on_slowest_clock(own) + crate::nanos(self.latency() * 8) + self.hinted_bound() + self.opening_bound()
     }
 
-    /// How much later it is noticed that a leader is lost after a renewal that a hint has caused: nobody expects it then
-    /// ([`Timing::failover_bound`]).
+    /// How much later it is noticed that a leader is lost after a renewal that nobody expects: one that a hint has caused, or the
+    /// first that is aligned ([`Timing::failover_bound`]).
     fn hinted_bound(&self) -> u64 {
-        if self.scenario.bursts.is_none() {
+        if self.scenario.bursts.is_none() && !self.scenario.aligned {
             return 0;
         }
         self.on_slowest_clock(self.longest(Timing::renew_every))

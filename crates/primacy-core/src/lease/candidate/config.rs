@@ -31,6 +31,10 @@ pub struct Config {
     /// Whether others may hear of a change as late as a lease after it. Then a successor that an operator names is left a
     /// lease of time, and not [`Timing::window`].
     pub others_hear_late: bool,
+    /// Whether its renewals and looks are made at times that all candidates of its process share: renewals at multiples of the
+    /// renewal interval since the process started, looks at multiples of [`Timing::look_lag`]. So those of many elections
+    /// leave together.
+    pub aligned: bool,
     /// Its timing. Other candidates may have another (HAZARDS 9).
     pub timing: Timing,
     /// A planted bug, for proving that the checkers find it.
@@ -51,6 +55,7 @@ impl Config {
             slot: timing.slot(),
             measures_slot: true,
             others_hear_late: false,
+            aligned: false,
             timing,
             #[cfg(feature = "flaws")]
             flaw: None,

@@ -231,7 +231,8 @@ impl Candidate {
             }
             _ => cadence,
         };
-        self.next_look = cx.now + wait + lag + spread(lag, cx.entropy);
+        let due = cx.now + wait + lag;
+        self.next_look = if self.config.aligned { due.ceil(lag) } else { due + spread(lag, cx.entropy) };
     }
 
     /// At most this long, and less if it would ask before that by what it has seen: the leader may have renewed since, and where

@@ -51,7 +51,12 @@ impl Candidate {
     /// not last until it would be time for the wanted one.
     pub(super) fn renewal_after(&self, sent_at: Instant, lease: Duration, now: Instant) -> Instant {
         let timing = &self.config.timing;
-        if lease < timing.lease() { now } else { sent_at + timing.renew_every() }
+        let due = sent_at + timing.renew_every();
+        match self.config.aligned {
+            _ if lease < timing.lease() => now,
+            true => due.floor(timing.renew_every()),
+            false => due,
+        }
     }
 
     pub(super) fn renewal_due(&self, tenure: &Tenure) -> Instant {
