@@ -1,5 +1,5 @@
 //! What runs one candidate: it feeds the state machine with time, answers and hints, and carries out what it says. On a
-//! thread of its own, or on one that the candidates of a group share.
+//! thread of its own, or on one that the candidates of a group or a fleet share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use tracing::{debug, info, trace, warn};
 use crate::better::BetterWatch;
 use crate::clock::{self, Stride, SuspendWatch};
 use crate::command::Command;
+use crate::driver_thread::DriverThread;
 use crate::group::GroupMessage;
 use crate::leadership::{Belief, Leadership, Phase};
 use crate::measured_preference::MeasuredPreference;
@@ -40,8 +41,8 @@ pub(crate) struct Handles {
     pub(crate) status: watch::Receiver<Status>,
 }
 
-/// Starts a candidate on a thread of its own, with its own runtime, or on that of its group: whatever blocks in the user's
-/// runtime, the lease is renewed.
+/// Starts a candidate on a thread of its own, with its own runtime, or on that of its group or fleet: whatever blocks in the
+/// user's runtime, the lease is renewed.
 ///
 /// # Errors
 /// When the system gives no thread or no runtime.
@@ -51,13 +52,13 @@ pub(crate) fn start(
     core: GroupCandidate,
     fail_back: FailBack,
     group: Option<GroupHandle>,
+    thread: Option<&DriverThread>,
     measured: Option<(MeasuredPreference, Box<dyn LatencyProbe>)>,
 ) -> Result<Handles, std::io::Error> {
     let (commands, command_inbox) = mpsc::unbounded_channel();
     let (leadership_outbox, leaderships) = mpsc::unbounded_channel();
     let waiting = Status::Waiting { why: Why::NotLooked, leader: None, trouble: None };
     let (status_outbox, status) = watch::channel(waiting);
-    let threads = group.as_ref().map(GroupHandle::group);
     let config = core.lease().config();
     let me = Holder { id: config.id, label: config.label.clone(), data: config.data.clone() };
     let (label, own) = (config.label.clone(), me.clone());
@@ -86,8 +87,8 @@ pub(crate) fn start(
         beside.spawn(namesakes::watch(store, election, own, timing, driver.commands.clone()));
         driver.run(command_inbox).await;
     };
-    match threads {
-        Some(threads) => threads.drive(Box::pin(life)),
+    match thread {
+        Some(thread) => thread.run(Box::pin(life)),
         None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             std::thread::Builder::new().name("primacy-driver".into()).spawn(move || runtime.block_on(life))?;

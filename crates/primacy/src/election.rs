@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::candidate::{Candidate, CandidateHandle};
 use crate::driver;
+use crate::fleet::Fleet;
 use crate::group::{GroupSlot, Settings};
 use crate::measured_preference::MeasuredPreference;
 use crate::observer::{self, Observation};
@@ -23,6 +24,8 @@ pub struct Election {
     name: ElectionName,
     /// What the candidates of this process in this election share.
     group: Arc<GroupSlot>,
+    /// The fleet that it belongs to, if it does.
+    fleet: Option<Fleet>,
 }
 
 /// Why an election or a candidate could not be set up. Nothing was changed anywhere.
@@ -113,7 +116,12 @@ pub enum Protocol {
 impl Election {
     /// The election with this name in this store.
     pub fn new(store: Arc<dyn Store>, name: ElectionName) -> Self {
-        Self { store, name, group: Arc::default() }
+        Self { store, name, group: Arc::default(), fleet: None }
+    }
+
+    /// The same as one of a fleet.
+    pub(crate) fn in_fleet(self, fleet: Fleet) -> Self {
+        Self { fleet: Some(fleet), ..self }
     }
 
     /// The election with this name in the store at a URL such as `sqlite:/var/lib/jobs/primacy.db`.
@@ -164,8 +172,16 @@ impl Election {
             flaw: config.flaw,
             ..lease::Config::new(id, config.label, config.timing)
         };
+        // In the `registers` protocol the candidates of a process share what they can by themselves.
+        let fleet = self.fleet.as_ref().filter(|_| matches!(protocol, Protocol::Lease));
+        let mut store = Arc::clone(&self.store);
         let (handle, core) = match protocol {
-            Protocol::Lease => (None, GroupCandidate::alone(config)),
+            Protocol::Lease => {
+                let sharing = fleet.and_then(Fleet::sharing);
+                let config = lease::Config { aligned: sharing.is_some(), ..config };
+                store = sharing.unwrap_or(store);
+                (None, GroupCandidate::alone(config))
+            }
             Protocol::Registers { rounds } => {
                 let timing = config.timing.with_other_lease(rounds.lease(rounds.round()))?;
                 let group = self.group.join(&self.store, &self.name, Settings { rounds, fail_back })?;
@@ -177,7 +193,10 @@ impl Election {
             }
         };
         let group_status = handle.as_ref().map(GroupHandle::group_status);
-        let handles = driver::start(Arc::clone(&self.store), self.name.clone(), core, fail_back, handle, measured)?;
+        let group = handle.as_ref().map(GroupHandle::group);
+        let fleet = fleet.map(Fleet::thread).transpose()?;
+        let thread = group.as_ref().map(|group| group.drivers()).or(fleet.as_deref());
+        let handles = driver::start(store, self.name.clone(), core, fail_back, handle, thread, measured)?;
         let driver::Handles { commands, leaderships, status } = handles;
         Ok(Candidate::new(CandidateHandle::new(id, commands, status, group_status), leaderships)?)
     }

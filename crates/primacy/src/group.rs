@@ -12,10 +12,10 @@ use primacy_core::registers::{
 };
 use primacy_core::select::FailBack;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::clock::{self, Stride, SuspendWatch};
+use crate::driver_thread::DriverThread;
 use crate::opener::{CallTime, Opener};
 use crate::store::{BoxFuture, Registry, Store, StoreError};
 use crate::{CandidateId, ElectionName, Instant, Timing};
@@ -51,7 +51,7 @@ pub(crate) struct GroupSlot(Mutex<Weak<Handle>>);
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) commands: mpsc::UnboundedSender<CandidateMessage>,
-    drivers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
+    drivers: DriverThread,
     group_status: watch::Receiver<GroupStatus>,
 }
 
@@ -73,9 +73,9 @@ impl Handle {
         self.group_status.clone()
     }
 
-    /// Runs a candidate until it ends. Where that thread has gone, the candidate is dropped, which says that it has ended.
-    pub(crate) fn drive(&self, candidate: BoxFuture<'static, ()>) {
-        let _ = self.drivers.send(candidate);
+    /// The thread of its candidates.
+    pub(crate) const fn drivers(&self) -> &DriverThread {
+        &self.drivers
     }
 
     /// Tells it. A group whose thread has gone tells its candidates by closing their channels.
@@ -107,9 +107,8 @@ impl GroupSlot {
 
 fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> Result<Handle, std::io::Error> {
     let (commands, inbox) = mpsc::unbounded_channel();
-    let (drivers, candidates) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let house = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let drivers = DriverThread::start()?;
     let config = registers::Config {
         // R5: random, and new for every group.
         process: ProcessId::from_bits(rand::random()),
@@ -135,25 +134,7 @@ fn start(store: Arc<dyn Store>, election: ElectionName, settings: Settings) -> R
         let mut driver = driver;
         runtime.block_on(driver.run(inbox));
     })?;
-    std::thread::Builder::new().name("primacy-drivers".into()).spawn(move || house.block_on(drive(candidates)))?;
     Ok(Handle { commands, drivers, group_status })
-}
-
-/// Runs all candidates that come, and ends after the last one. One that panics takes no other with it.
-async fn drive(mut candidates: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
-    let mut running = JoinSet::new();
-    let mut open = true;
-    while open || !running.is_empty() {
-        tokio::select! {
-            candidate = candidates.recv(), if open => match candidate {
-                Some(candidate) => {
-                    running.spawn(candidate);
-                }
-                None => open = false,
-            },
-            Some(_) = running.join_next() => {}
-        }
-    }
 }
 
 struct GroupDriver {

@@ -78,8 +78,10 @@ pub mod clock;
 mod command;
 mod dead_leader_release;
 mod driver;
+mod driver_thread;
 mod election;
 pub mod fenced;
+mod fleet;
 mod group;
 mod leadership;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "peers"))]
@@ -101,6 +103,7 @@ pub use dead_leader_release::DeadLeaderRelease;
 
 pub use candidate::{Candidate, CandidateHandle};
 pub use election::{CandidateConfig, Election, Protocol, SetupError};
+pub use fleet::Fleet;
 pub use group::GroupStatus;
 pub use leadership::{Leadership, Phase};
 pub use measured_preference::{MeasuredPreference, MeasuredPreferenceError};

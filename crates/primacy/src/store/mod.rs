@@ -36,6 +36,7 @@ use std::fmt;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::select::Rank;
@@ -101,6 +102,13 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Where it is, for people: the URL without secrets.
     fn location(&self) -> String;
+
+    /// The same store for many candidates of one process, which share its connections: what they ask at the same time leaves
+    /// together, and none waits for another's answer. All of them run in one runtime. `None` if each candidate needs a connection of
+    /// its own here.
+    fn sharing(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
 
     /// Opens a connection of its own for one candidate, creating the schema where it is missing.
     fn session<'a>(

@@ -55,18 +55,25 @@ impl Harness for Trio {
 async fn a_majority_of_peers_conforms() {
     let cluster = Cluster::start(3).await;
     let addresses = cluster.addresses.clone();
-    conforms(cluster, move || PeersStore::new(addresses.clone(), None)).await;
+    conforms(cluster, move || Arc::new(PeersStore::new(addresses.clone(), None))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_majority_of_peers_conforms_through_the_socket_of_one() {
     let cluster = Cluster::start(3).await;
     let socket = cluster.socket(1);
-    conforms(cluster, move || PeersStore::through(&socket)).await;
+    conforms(cluster, move || Arc::new(PeersStore::through(&socket))).await;
 }
 
-async fn conforms(cluster: Cluster, open: impl Fn() -> PeersStore + Send + Sync + 'static) {
-    let trio = Trio { open: Box::new(move || Arc::new(open())), _cluster: cluster };
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_majority_of_peers_conforms_to_candidates_that_share_connections() {
+    let cluster = Cluster::start(3).await;
+    let sharing = PeersStore::new(cluster.addresses.clone(), None).sharing().expect("peers can be shared");
+    conforms(cluster, move || Arc::clone(&sharing)).await;
+}
+
+async fn conforms(cluster: Cluster, open: impl Fn() -> Arc<dyn Store> + Send + Sync + 'static) {
+    let trio = Trio { open: Box::new(open), _cluster: cluster };
     let report = conformance::run(&trio).await.expect("conforms");
     assert!(report.passed.len() >= 26, "{report:?}");
 }

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::distance::{Distance, Site};
 
 /// With ways of its own to all voters.
-fn site(cluster: &Cluster) -> Site {
+pub(crate) fn site(cluster: &Cluster) -> Site {
     let way = |voter: &PeerAddress| Proxy::to(voter.port()).expect("a free port");
     let ways: Vec<Proxy> = cluster.addresses.iter().map(way).collect();
     let names = cluster.addresses.iter().map(PeerAddress::name);

@@ -6,6 +6,7 @@ mod conformance;
 mod distance;
 mod elections;
 mod far;
+mod fleet;
 #[path = "../support/logged.rs"]
 mod logged;
 #[path = "../support/namesakes.rs"]

@@ -1,153 +1,22 @@
-//! The connection to one voter: the sockets and the timer of a [`VoterConnection`].
+//! The connection to one voter: the sockets and the timer of a [`VoterConnection`], for all who ask over it.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{io, mem};
 
-use primacy_core::quorum::{ConnectionEffect, Role, VoterConnection, VoterId};
-use tokio::net::{TcpStream, UnixStream};
+use primacy_core::quorum::{ConnectionEffect, VoterConnection, VoterId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, warn};
 
 use super::copies::CopyDetector;
+use super::dial::{EstablishedConnection, Transport, dial};
 use crate::peers::config::{Cluster, PeerAddress};
-use crate::peers::tls::Tls;
-use crate::peers::wire::channel::{self, HANDSHAKE, Receiver, Sender};
-use crate::peers::wire::{self, Body, Hello, MalformedFrame, VERSION, Welcome};
+use crate::peers::wire::Body;
+use crate::peers::wire::channel::{self, Receiver, Sender};
 use crate::store::BoxFuture;
 use crate::{Instant, clock};
-
-/// A connection whose other end has said who it is.
-pub(crate) struct EstablishedConnection {
-    pub(crate) voter: VoterId,
-    /// Its cluster, once there is one.
-    pub(crate) cluster: Option<Cluster>,
-    /// Whether it knows what an echo is.
-    pub(crate) echoes: bool,
-    /// Its process, and how often its file has been written.
-    pub(crate) process: Vec<u8>,
-    pub(crate) generation: u64,
-    /// Whether it can be told that it is behind, and asked for what it knows of later voters.
-    pub(crate) gives_evidence: bool,
-    /// What the one that connects may do there, if it says that.
-    pub(crate) role: Option<Role>,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
-}
-
-impl EstablishedConnection {
-    /// Which process of which voter it is, and how often its file has been written.
-    pub(crate) fn process(&self) -> (VoterId, &[u8], u64) {
-        (self.voter, &self.process, self.generation)
-    }
-}
-
-/// How voters are reached.
-#[derive(Clone, Debug)]
-pub(crate) enum Transport {
-    /// Over the network. Both sides prove who they are, or speak plain text.
-    Network(Option<Arc<Tls>>),
-    /// Through the peer on this machine that listens on this socket, and passes everything on.
-    Socket(Arc<Path>),
-}
-
-/// Connects to a peer over the network, and makes sure that it is the one.
-pub(crate) async fn connect(peer: &PeerAddress, tls: Option<&Tls>) -> io::Result<Box<dyn channel::Wire>> {
-    let stream = TcpStream::connect(peer.place()).await?;
-    channel::prepare(&stream)?;
-    Ok(match tls {
-        Some(tls) => Box::new(tls.connect(peer.name(), stream).await.map_err(io::Error::other)?),
-        None => Box::new(stream),
-    })
-}
-
-/// Says who comes, and hears who is there.
-pub(crate) async fn greet(wire: Box<dyn channel::Wire>, hello: Hello) -> io::Result<(Welcome, Sender, Receiver)> {
-    let (mut sender, mut receiver) = channel::channel(wire);
-    sender.send(0, Body::Hello(hello)).await?;
-    let welcome = match receiver.first().await? {
-        Body::Welcome(welcome) => welcome,
-        Body::Refused(refused) => return Err(io::Error::other(primacy_core::ids::escape(&refused.why))),
-        _ => return Err(channel::invalid(MalformedFrame("no welcome"))),
-    };
-    if welcome.version != VERSION {
-        let why = format!("it speaks version {} of the peers' protocol, not {VERSION}", welcome.version);
-        return Err(io::Error::other(why));
-    }
-    Ok((welcome, sender, receiver))
-}
-
-async fn in_time<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let in_time = tokio::time::timeout(HANDSHAKE, greeting).await;
-    in_time.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
-}
-
-/// What a peer tells of itself over its socket.
-pub(crate) struct PeerIntroduction {
-    pub(crate) name: String,
-    pub(crate) cluster: Option<Cluster>,
-    /// Whether those who come over the network must prove who they are.
-    pub(crate) proves: bool,
-}
-
-/// Asks the peer behind a socket who it is, and who votes.
-///
-/// # Errors
-/// If nobody answers there in time.
-pub(crate) async fn introduce(socket: &Path, name: &str) -> io::Result<PeerIntroduction> {
-    let hello = Hello { version: VERSION, cluster: Vec::new(), name: name.to_owned(), to: String::new(), role: 0 };
-    let greeting = async { greet(Box::new(UnixStream::connect(socket).await?), hello).await };
-    let (welcome, ..) = in_time(greeting).await?;
-    let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
-    Ok(PeerIntroduction { name: primacy_core::ids::escape(&welcome.name), cluster, proves: welcome.proves })
-}
-
-/// Connects to a peer and greets it. `cluster`: the one that is meant, or empty.
-///
-/// # Errors
-/// If nobody answers there in time, or somebody else than was meant.
-pub(crate) async fn dial(
-    peer: &PeerAddress,
-    transport: &Transport,
-    cluster: Vec<u8>,
-    name: &str,
-) -> io::Result<EstablishedConnection> {
-    let greeting = async {
-        let (wire, to) = match transport {
-            Transport::Network(tls) => (connect(peer, tls.as_deref()).await?, String::new()),
-            Transport::Socket(path) => {
-                let stream = UnixStream::connect(path).await;
-                let stream = stream.map_err(|error| {
-                    io::Error::new(error.kind(), format!("the peer on the way cannot be reached: {error}"))
-                })?;
-                (Box::new(stream) as Box<dyn channel::Wire>, peer.to_string())
-            }
-        };
-        let hello = Hello { version: VERSION, cluster, name: name.to_owned(), to, role: 0 };
-        let (welcome, sender, receiver) = greet(wire, hello).await?;
-        if welcome.name != peer.name() {
-            let other = primacy_core::ids::escape(&welcome.name);
-            return Err(io::Error::other(format!("it is called '{other}', not '{}'", peer.name())));
-        }
-        let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
-        let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
-        let (gives_evidence, role) = (welcome.gives_evidence, wire::role(welcome.role));
-        let Welcome { echoes, process, generation, .. } = welcome;
-        Ok(EstablishedConnection {
-            voter,
-            cluster,
-            echoes,
-            process,
-            generation,
-            gives_evidence,
-            role,
-            sender,
-            receiver,
-        })
-    };
-    in_time(greeting).await
-}
 
 /// The state of the connection to one voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +29,7 @@ pub(crate) enum ConnectionState {
     Down(String),
 }
 
-/// What a connection tells the one that asks.
+/// What a connection tells one that asks over it.
 pub(crate) enum VoterEvent {
     /// Its answer to the question with this tag.
     Answer(VoterId, u64, Box<Body>),
@@ -172,29 +41,7 @@ pub(crate) enum VoterEvent {
     Moved(Cluster),
 }
 
-/// A request to a voter, not sent yet.
-struct OutgoingRequest {
-    /// Behind the address may be another voter by now, which knows nothing of what the right one has promised.
-    voter: VoterId,
-    tag: u64,
-    body: Body,
-}
-
-/// A handle of the task that keeps the connection to one voter. The connection is closed when the handle is dropped.
-pub(crate) struct ConnectionHandle {
-    pub(crate) peer: PeerAddress,
-    state: watch::Receiver<ConnectionState>,
-    questions: mpsc::UnboundedSender<OutgoingRequest>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for ConnectionHandle {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// What a connection is made with: who asks and what it watches; and where its events go.
+/// What a connection is made with.
 #[derive(Clone)]
 pub(crate) struct ConnectionSettings {
     /// For people.
@@ -202,35 +49,124 @@ pub(crate) struct ConnectionSettings {
     pub(crate) transport: Transport,
     /// The cluster that is meant, or empty while none is known.
     pub(crate) cluster: Vec<u8>,
-    /// The election whose hints are wanted.
-    pub(crate) watches: Option<String>,
-    pub(crate) events: mpsc::UnboundedSender<VoterEvent>,
     /// Which processes have answered as which voter.
     pub(crate) seen: Arc<CopyDetector>,
 }
 
-impl ConnectionHandle {
+/// One that asks over a connection: the election whose hints it wants, and where it is told what concerns it.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub(crate) watches: Option<String>,
+    pub(crate) events: mpsc::UnboundedSender<VoterEvent>,
+}
+
+/// Tells those who ask over one connection apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct AskerId(u64);
+
+/// What the task of a connection is told.
+enum ConnectionCommand {
+    /// This one asks from now on.
+    Join(AskerId, Asker),
+    /// A request to a voter. Behind the address may be another by now, which knows nothing of what the right one has promised.
+    Ask { asker: AskerId, voter: VoterId, tag: u64, body: Body },
+    /// It asks no more.
+    Leave(AskerId),
+}
+
+/// How many commands are taken before their requests leave together.
+const BATCH: usize = 256;
+
+/// One asker's handle of the connection to one voter. The connection is closed when the last is dropped.
+pub(crate) struct ConnectionHandle {
+    pub(crate) peer: PeerAddress,
+    id: AskerId,
+    connection: Arc<SharedConnection>,
+}
+
+impl Drop for ConnectionHandle {
+    fn drop(&mut self) {
+        self.connection.tell(ConnectionCommand::Leave(self.id));
+    }
+}
+
+/// The task that keeps a connection.
+#[derive(Debug)]
+struct SharedConnection {
+    state: watch::Receiver<ConnectionState>,
+    commands: mpsc::UnboundedSender<ConnectionCommand>,
+    task: JoinHandle<()>,
+}
+
+impl SharedConnection {
     /// Begins to make the connection, and to make it again whenever it breaks.
-    pub(crate) fn open(peer: PeerAddress, settings: ConnectionSettings) -> Self {
+    fn open(peer: PeerAddress, settings: ConnectionSettings) -> Self {
         let (post, state) = watch::channel(ConnectionState::Begun);
-        let (questions, inbox) = mpsc::unbounded_channel();
-        let task = tokio::spawn(keep(peer.clone(), settings, inbox, post));
-        Self { peer, state, questions, task }
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let task = tokio::spawn(ConnectionTask::new(peer, settings, post).run(inbox));
+        Self { state, commands, task }
+    }
+
+    /// `false` if the task has gone, and the runtime with it.
+    fn tell(&self, command: ConnectionCommand) -> bool {
+        self.commands.send(command).is_ok()
+    }
+}
+
+impl Drop for SharedConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Connections that many askers share, by the addresses of voters. All of them are used in one runtime.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedConnections(Arc<Mutex<BTreeMap<PeerAddress, Weak<SharedConnection>>>>);
+
+impl SharedConnections {
+    /// The connection there, made now if nobody asks over it yet.
+    pub(crate) fn join(&self, peer: PeerAddress, settings: ConnectionSettings, asker: Asker) -> ConnectionHandle {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = all.get(&peer).and_then(Weak::upgrade).filter(|connection| !connection.commands.is_closed());
+        let connection = standing.unwrap_or_else(|| {
+            all.retain(|_, connection| connection.strong_count() > 0);
+            let opened = Arc::new(SharedConnection::open(peer.clone(), settings));
+            all.insert(peer.clone(), Arc::downgrade(&opened));
+            opened
+        });
+        drop(all);
+        ConnectionHandle::join(peer, connection, asker)
+    }
+}
+
+impl ConnectionHandle {
+    /// A connection of the asker's own.
+    pub(crate) fn open(peer: PeerAddress, settings: ConnectionSettings, asker: Asker) -> Self {
+        let connection = Arc::new(SharedConnection::open(peer.clone(), settings));
+        Self::join(peer, connection, asker)
+    }
+
+    fn join(peer: PeerAddress, connection: Arc<SharedConnection>, asker: Asker) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = AskerId(LAST.fetch_add(1, Ordering::Relaxed));
+        connection.tell(ConnectionCommand::Join(id, asker));
+        Self { peer, id, connection }
     }
 
     /// Asks, if this voter is there. An answer, or word that there is none, comes back with this tag; `false` if neither will.
     pub(crate) fn ask(&self, voter: VoterId, tag: u64, body: Body) -> bool {
-        self.questions.send(OutgoingRequest { voter, tag, body }).is_ok()
+        self.connection.tell(ConnectionCommand::Ask { asker: self.id, voter, tag, body })
     }
 
     pub(crate) fn state(&self) -> ConnectionState {
-        self.state.borrow().clone()
+        self.connection.state.borrow().clone()
     }
 
     /// Waits until the connection has been made, or could not be.
-    pub(crate) async fn settled(&mut self) {
+    pub(crate) async fn settled(&self) {
         // If its task is gone, so is the runtime.
-        let _ = self.state.wait_for(|state| *state != ConnectionState::Begun).await;
+        let mut state = self.connection.state.clone();
+        let _ = state.wait_for(|state| *state != ConnectionState::Begun).await;
     }
 }
 
@@ -251,9 +187,15 @@ impl OpenConnection {
         Self { sender, answers, _reader: reader }
     }
 
-    /// Sends, unless the other side has read nothing for so long that an answer would be too late.
-    async fn send(&mut self, number: u64, body: Body) -> io::Result<()> {
-        match tokio::time::timeout(Connection::SILENCE, self.sender.send(number, body)).await {
+    /// Sends these together, unless the other side has read nothing for so long that an answer would be too late.
+    async fn send(&mut self, frames: Vec<(u64, Body)>) -> io::Result<()> {
+        let sending = async {
+            for (number, body) in frames {
+                self.sender.feed(number, body).await?;
+            }
+            self.sender.flush().await
+        };
+        match tokio::time::timeout(Connection::SILENCE, sending).await {
             Ok(sent) => sent,
             Err(_) => Err(silent()),
         }
@@ -273,37 +215,99 @@ fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "it does not answer any more")
 }
 
-type Connection = VoterConnection<u64, Body>;
+type Connection = VoterConnection<(AskerId, u64), Body>;
 
-/// Carries out what a [`VoterConnection`] wants done until nobody asks any more.
-async fn keep(
+/// Carries out what a [`VoterConnection`] wants done.
+struct ConnectionTask {
     peer: PeerAddress,
     settings: ConnectionSettings,
-    mut inbox: mpsc::UnboundedReceiver<OutgoingRequest>,
     state: watch::Sender<ConnectionState>,
-) {
-    #[expect(clippy::disallowed_methods, reason = "it is compared with timers of the same clock")]
-    let began = tokio::time::Instant::now();
-    let now = || Instant::ZERO + began.elapsed();
-    let mut out = Vec::new();
-    let mut connection = Connection::open(&mut out);
-    let mut cluster_id = settings.cluster.clone();
-    let mut open_connection: Option<OpenConnection> = None;
-    let mut dialing: Option<BoxFuture<'_, io::Result<EstablishedConnection>>> = None;
-    // What there is to do comes first, and why the connection has ended, if it has.
-    loop {
-        let mut ended = None;
-        for effect in mem::take(&mut out) {
-            match effect {
-                ConnectionEffect::Connect => dialing = Some(Box::pin(dial_anew(&peer, &settings, cluster_id.clone()))),
-                ConnectionEffect::Send { number, question } => {
-                    // With the connection, all that was asked over it is lost.
-                    let Some(open) = open_connection.as_mut().filter(|_| ended.is_none()) else { continue };
-                    ended = open.send(number, question).await.err();
+    askers: BTreeMap<AskerId, Asker>,
+    connection: Connection,
+    /// What the connection wants done.
+    out: Vec<ConnectionEffect<(AskerId, u64), Body>>,
+    /// The elections whose hints are still to be asked for.
+    unwatched: BTreeSet<String>,
+    open: Option<OpenConnection>,
+}
+
+impl ConnectionTask {
+    fn new(peer: PeerAddress, settings: ConnectionSettings, state: watch::Sender<ConnectionState>) -> Self {
+        let mut out = Vec::new();
+        let connection = Connection::open(&mut out);
+        let (askers, unwatched) = (BTreeMap::new(), BTreeSet::new());
+        Self { peer, settings, state, askers, connection, out, unwatched, open: None }
+    }
+
+    /// Until nobody asks any more.
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ConnectionCommand>) {
+        #[expect(clippy::disallowed_methods, reason = "it is compared with timers of the same clock")]
+        let began = tokio::time::Instant::now();
+        let now = || Instant::ZERO + began.elapsed();
+        let mut dialing: Option<BoxFuture<'static, io::Result<EstablishedConnection>>> = None;
+        let mut commands = Vec::with_capacity(BATCH);
+        loop {
+            // What there is to do comes first, and why the connection has ended, if it has.
+            let mut ended = self.carry_out(&mut dialing).await.err();
+            if ended.is_none() {
+                let tick = self.connection.next_tick();
+                tokio::select! {
+                    // Those who ask at the same time are heard together, and so their requests leave together.
+                    count = inbox.recv_many(&mut commands, BATCH) => {
+                        if count == 0 {
+                            return;
+                        }
+                        commands.drain(..).for_each(|command| self.obey(command, now()));
+                    }
+                    greeted = dialed(dialing.as_mut()) => {
+                        dialing = None;
+                        match greeted {
+                            Ok(established) => self.connected(established, now()),
+                            Err(error) => {
+                                if error.kind() == io::ErrorKind::InvalidData {
+                                    warn!(peer = %self.peer, %error, "something else than a voter answers there");
+                                }
+                                self.state.send_replace(ConnectionState::Down(error.to_string()));
+                                self.connection.failed(now(), &mut self.out);
+                            }
+                        }
+                    }
+                    frame = OpenConnection::next(self.open.as_mut()) => {
+                        ended = frame.and_then(|(number, body)| self.take(number, body)).err();
+                    }
+                    () = tokio::time::sleep(tick.unwrap_or_default().since(now())), if tick.is_some() => {
+                        self.connection.tick(now(), &mut self.out);
+                    }
                 }
+            }
+            if let Some(error) = ended {
+                match error.kind() {
+                    io::ErrorKind::InvalidData => {
+                        warn!(peer = %self.peer, %error, "the connection to a voter has ended")
+                    }
+                    _ => debug!(peer = %self.peer, %error, "the connection to a voter has ended"),
+                }
+                self.open = None;
+                self.state.send_replace(ConnectionState::Down(error.to_string()));
+                self.connection.failed(now(), &mut self.out);
+            }
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        dialing: &mut Option<BoxFuture<'static, io::Result<EstablishedConnection>>>,
+    ) -> io::Result<()> {
+        let mut frames = Vec::new();
+        for effect in mem::take(&mut self.out) {
+            match effect {
+                ConnectionEffect::Connect => {
+                    *dialing = Some(Box::pin(dial_anew(self.peer.clone(), self.settings.clone())));
+                }
+                ConnectionEffect::Send { number, question } => frames.push((number, question)),
                 ConnectionEffect::Close => {
-                    open_connection = None;
-                    state.send_if_modified(|state| {
+                    self.open = None;
+                    self.state.send_if_modified(|state| {
                         let is_up = matches!(state, ConnectionState::Up { .. });
                         if is_up {
                             *state = ConnectionState::Down(silent().to_string());
@@ -311,78 +315,73 @@ async fn keep(
                         is_up
                     });
                 }
-                ConnectionEffect::Lost { voter, tag } => drop(settings.events.send(VoterEvent::Lost(voter, tag))),
+                ConnectionEffect::Lost { voter, tag: (asker, tag) } => self.tell(asker, VoterEvent::Lost(voter, tag)),
             }
         }
-        if ended.is_none() {
-            let tick = connection.next_tick();
-            tokio::select! {
-                request = inbox.recv() => {
-                    let Some(OutgoingRequest { voter, tag, body }) = request else { return };
-                    connection.ask(voter, tag, body, now(), &mut out);
+        // With the connection, all that was asked over it is lost.
+        let Some(open) = &mut self.open else { return Ok(()) };
+        frames.extend(mem::take(&mut self.unwatched).into_iter().map(|election| (0, Body::Watch(election))));
+        if frames.is_empty() { Ok(()) } else { open.send(frames).await }
+    }
+
+    fn obey(&mut self, command: ConnectionCommand, now: Instant) {
+        match command {
+            ConnectionCommand::Join(id, asker) => {
+                // Asked for once more it is answered by a hint, with which listening begins.
+                self.unwatched.extend(asker.watches.clone());
+                self.askers.insert(id, asker);
+            }
+            ConnectionCommand::Ask { asker, voter, tag, body } => {
+                self.connection.ask(voter, (asker, tag), body, now, &mut self.out);
+            }
+            ConnectionCommand::Leave(id) => drop(self.askers.remove(&id)),
+        }
+    }
+
+    fn connected(&mut self, established: EstablishedConnection, now: Instant) {
+        let EstablishedConnection { voter, cluster, echoes, gives_evidence, sender, receiver, .. } = established;
+        if let Some(cluster) = &cluster {
+            self.settings.cluster = cluster.id_bytes();
+        }
+        self.open = Some(OpenConnection::new(sender, receiver));
+        self.unwatched = self.askers.values().filter_map(|asker| asker.watches.clone()).collect();
+        self.state.send_replace(ConnectionState::Up { voter, cluster, echoes, gives_evidence });
+        self.connection.connected(voter, now, &mut self.out);
+    }
+
+    /// What a voter has sent.
+    fn take(&mut self, number: u64, body: Body) -> io::Result<()> {
+        match (number, body) {
+            (0, Body::Hint(election)) => {
+                for asker in self.askers.values().filter(|asker| asker.watches.as_ref() == Some(&election)) {
+                    drop(asker.events.send(VoterEvent::Hint));
                 }
-                greeted = dialed(dialing.as_mut()) => {
-                    dialing = None;
-                    match greeted {
-                        Ok(EstablishedConnection { voter, cluster, echoes, gives_evidence, sender, receiver, .. }) => {
-                            if let Some(cluster) = &cluster {
-                                cluster_id = cluster.id_bytes();
-                            }
-                            let mut open = OpenConnection::new(sender, receiver);
-                            ended = match &settings.watches {
-                                Some(election) => open.send(0, Body::Watch(election.clone())).await.err(),
-                                None => None,
-                            };
-                            open_connection = Some(open);
-                            state.send_replace(ConnectionState::Up { voter, cluster, echoes, gives_evidence });
-                            connection.connected(voter, now(), &mut out);
-                        }
-                        Err(error) => {
-                            if error.kind() == io::ErrorKind::InvalidData {
-                                warn!(%peer, %error, "something else than a voter answers there");
-                            }
-                            state.send_replace(ConnectionState::Down(error.to_string()));
-                            connection.failed(now(), &mut out);
-                        }
-                    }
+            }
+            (0, Body::Moved(cluster)) => {
+                let cluster = Cluster::try_from(cluster).map_err(channel::invalid)?;
+                for asker in self.askers.values() {
+                    drop(asker.events.send(VoterEvent::Moved(cluster.clone())));
                 }
-                frame = OpenConnection::next(open_connection.as_mut()) => {
-                    ended = frame.and_then(|(number, body)| take(number, body, &mut connection, &settings)).err();
-                }
-                () = tokio::time::sleep(tick.unwrap_or_default().since(now())), if tick.is_some() => {
-                    connection.tick(now(), &mut out);
+            }
+            (number, body) => {
+                if let Some((voter, (asker, tag))) = self.connection.answered(number) {
+                    self.tell(asker, VoterEvent::Answer(voter, tag, Box::new(body)));
                 }
             }
         }
-        if let Some(error) = ended {
-            match error.kind() {
-                io::ErrorKind::InvalidData => warn!(%peer, %error, "the connection to a voter has ended"),
-                _ => debug!(%peer, %error, "the connection to a voter has ended"),
-            }
-            open_connection = None;
-            state.send_replace(ConnectionState::Down(error.to_string()));
-            connection.failed(now(), &mut out);
+        Ok(())
+    }
+
+    /// The asker may be gone.
+    fn tell(&self, asker: AskerId, event: VoterEvent) {
+        if let Some(asker) = self.askers.get(&asker) {
+            drop(asker.events.send(event));
         }
     }
 }
 
-/// What a voter has sent.
-fn take(number: u64, body: Body, connection: &mut Connection, settings: &ConnectionSettings) -> io::Result<()> {
-    let events = match (number, body) {
-        (0, Body::Hint(_)) => VoterEvent::Hint,
-        (0, Body::Moved(cluster)) => VoterEvent::Moved(Cluster::try_from(cluster).map_err(channel::invalid)?),
-        (number, body) => match connection.answered(number) {
-            Some((voter, tag)) => VoterEvent::Answer(voter, tag, Box::new(body)),
-            None => return Ok(()),
-        },
-    };
-    // The asker may be gone.
-    drop(settings.events.send(events));
-    Ok(())
-}
-
 async fn dialed(
-    dialing: Option<&mut BoxFuture<'_, io::Result<EstablishedConnection>>>,
+    dialing: Option<&mut BoxFuture<'static, io::Result<EstablishedConnection>>>,
 ) -> io::Result<EstablishedConnection> {
     match dialing {
         Some(dialing) => dialing.await,
@@ -391,14 +390,10 @@ async fn dialed(
 }
 
 /// Connects, and looks whether the one there was another before.
-async fn dial_anew(
-    peer: &PeerAddress,
-    settings: &ConnectionSettings,
-    cluster: Vec<u8>,
-) -> io::Result<EstablishedConnection> {
+async fn dial_anew(peer: PeerAddress, settings: ConnectionSettings) -> io::Result<EstablishedConnection> {
     let began = clock::now();
-    let greeted = dial(peer, &settings.transport, cluster, &settings.name).await?;
-    settings.seen.note(greeted.process(), peer, began).map_err(io::Error::other)?;
+    let greeted = dial(&peer, &settings.transport, settings.cluster, &settings.name).await?;
+    settings.seen.note(greeted.process(), &peer, began).map_err(io::Error::other)?;
     Ok(greeted)
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::connection::{PeerIntroduction, Transport, introduce};
+use super::connection::{Asker, ConnectionHandle, ConnectionSettings, SharedConnections};
 use super::copies::CopyDetector;
+use super::dial::{PeerIntroduction, Transport, introduce};
 use crate::peers::config::{Cluster, PeerAddress};
 use crate::store::StoreError;
 
@@ -18,11 +19,32 @@ pub(super) struct VoterEndpoints {
     known: Arc<Mutex<Option<Cluster>>>,
     /// Which processes have answered as which voter, to anybody here.
     pub(super) seen: Arc<CopyDetector>,
+    /// The connections, if all who ask share them.
+    shared: Option<SharedConnections>,
 }
 
 impl VoterEndpoints {
     pub(super) fn new(peers: Vec<PeerAddress>, transport: Transport) -> Self {
-        Self { peers, transport, known: Arc::default(), seen: Arc::default() }
+        Self { peers, transport, known: Arc::default(), seen: Arc::default(), shared: None }
+    }
+
+    /// The same voters, for those who share connections to them.
+    pub(super) fn sharing(&self) -> Self {
+        Self { shared: Some(SharedConnections::default()), ..self.clone() }
+    }
+
+    /// The connection to the voter there.
+    pub(super) fn connection(
+        &self,
+        peer: PeerAddress,
+        settings: &ConnectionSettings,
+        asker: &Asker,
+    ) -> ConnectionHandle {
+        let (settings, asker) = (settings.clone(), asker.clone());
+        match &self.shared {
+            Some(shared) => shared.join(peer, settings, asker),
+            None => ConnectionHandle::open(peer, settings, asker),
+        }
     }
 
     pub(super) fn known(&self) -> Option<Cluster> {

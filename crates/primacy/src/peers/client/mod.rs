@@ -1,8 +1,9 @@
 //! Clients of voters: the store that a majority of them is, operators and observers, and the connections of all of these.
 
 mod admin;
-pub(super) mod connection;
+mod connection;
 pub(super) mod copies;
+pub(super) mod dial;
 mod endpoints;
 mod errors;
 mod latency;

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 pub(super) use super::connection::VoterEvent;
-use super::connection::{ConnectionHandle, ConnectionSettings, ConnectionState, Transport};
+use super::connection::{Asker, ConnectionHandle, ConnectionSettings, ConnectionState};
+use super::dial::Transport;
 use super::endpoints::{VoterEndpoints, cluster_of};
 use crate::peers::config::{Cluster, PeerAddress};
 use crate::peers::tls::Tls;
@@ -27,6 +28,8 @@ pub(super) struct Pool {
     endpoints: VoterEndpoints,
     /// What each connection is made with.
     settings: ConnectionSettings,
+    /// Who asks.
+    asker: Asker,
     connections: BTreeMap<PeerAddress, ConnectionHandle>,
     /// Which voters have been told that they are behind.
     notices: BehindNotices,
@@ -59,15 +62,10 @@ impl Pool {
         let (outbox, events) = mpsc::unbounded_channel();
         let (transport, watches) = (endpoints.transport.clone(), watches.map(str::to_owned));
         let cluster = endpoints.known().map(|known| known.id_bytes()).unwrap_or_default();
-        let settings = ConnectionSettings {
-            name: name.to_owned(),
-            transport,
-            cluster,
-            watches,
-            events: outbox,
-            seen: Arc::clone(&endpoints.seen),
-        };
-        let connection = |peer: &PeerAddress| ConnectionHandle::open(peer.clone(), settings.clone());
+        let settings =
+            ConnectionSettings { name: name.to_owned(), transport, cluster, seen: Arc::clone(&endpoints.seen) };
+        let asker = Asker { watches, events: outbox };
+        let connection = |peer: &PeerAddress| endpoints.connection(peer.clone(), &settings, &asker);
         let mut connections: Vec<ConnectionHandle> = endpoints.peers.iter().map(connection).collect();
         loop {
             let states: Vec<ConnectionState> = connections.iter().map(ConnectionHandle::state).collect();
@@ -99,6 +97,7 @@ impl Pool {
                     let mut pool = Self {
                         endpoints,
                         settings,
+                        asker,
                         connections,
                         notices,
                         denied,
@@ -113,7 +112,7 @@ impl Pool {
                 }
             }
             let begun: Vec<_> =
-                connections.iter_mut().filter(|connection| connection.state() == ConnectionState::Begun).collect();
+                connections.iter().filter(|connection| connection.state() == ConnectionState::Begun).collect();
             if !begun.is_empty() {
                 select_all(begun.into_iter().map(|connection| Box::pin(connection.settled()))).await;
             } else if states.iter().all(|state| *state != ConnectionState::Begun) && states.len() == connections.len() {
@@ -130,11 +129,9 @@ impl Pool {
     fn connect(&mut self) {
         let addresses = self.endpoints.addresses_of(&self.cluster);
         self.connections.retain(|peer, _| addresses.contains(peer));
+        let Self { endpoints, settings, asker, connections, .. } = self;
         for peer in addresses {
-            let settings = &self.settings;
-            self.connections
-                .entry(peer)
-                .or_insert_with_key(|peer| ConnectionHandle::open(peer.clone(), settings.clone()));
+            connections.entry(peer).or_insert_with_key(|peer| endpoints.connection(peer.clone(), settings, asker));
         }
     }
 
@@ -157,7 +154,7 @@ impl Pool {
     /// Waits until each voter, by the latest that is known here, has been reached or could not be.
     pub(super) async fn settle(&mut self) {
         self.catch_up();
-        for connection in self.connections.values_mut() {
+        for connection in self.connections.values() {
             connection.settled().await;
         }
     }

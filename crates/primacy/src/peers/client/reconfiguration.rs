@@ -9,7 +9,7 @@ use primacy_core::quorum::{
     Role, VoterId, VoterPlan, VoterReport,
 };
 
-use super::connection::{EstablishedConnection, dial};
+use super::dial::{EstablishedConnection, dial};
 use super::pool::{Pool, VoterEvent};
 use super::store::PeersStore;
 use super::voters::{Voters, voters_of};

@@ -9,7 +9,7 @@ use primacy_core::quorum::{Configuration as _, QuorumCalls, QuorumClient};
 use tokio::sync::{Mutex, Notify};
 
 use super::admin::PeersAdmin;
-use super::connection::Transport;
+use super::dial::Transport;
 use super::endpoints::VoterEndpoints;
 use super::errors::{failure, no_registers};
 use super::latency::PeersLatencyProbe;
@@ -147,6 +147,10 @@ impl Store for PeersStore {
                 format!("peers://{}", peers.join(","))
             }
         }
+    }
+
+    fn sharing(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(Self { endpoints: self.endpoints.sharing(), states: StdMutex::default() }))
     }
 
     fn session<'a>(

@@ -13,7 +13,7 @@ use crate::peers::wire::{Body, Page};
 use crate::{CandidateId, ElectionName};
 
 /// Answers of one connection that wait to be sent: their number, and their bytes. A client that reads none of them is cut off.
-pub(super) const ANSWERS_MOST: usize = 1_024;
+pub(super) const ANSWERS_MOST: usize = 16_384;
 const ANSWER_BYTES_MOST: usize = 4 << 20;
 
 /// Sends the answers of one connection.
@@ -37,9 +37,19 @@ pub(super) struct ReplyReceiver {
 impl ReplyReceiver {
     /// The next one, or `None` when there will be none.
     pub(super) async fn next(&mut self) -> Option<(u64, Body)> {
-        let (number, body) = self.inbox.recv().await?;
+        let answer = self.inbox.recv().await?;
+        Some(self.taken(answer))
+    }
+
+    /// The next one, if there is one already.
+    pub(super) fn next_ready(&mut self) -> Option<(u64, Body)> {
+        let answer = self.inbox.try_recv().ok()?;
+        Some(self.taken(answer))
+    }
+
+    fn taken(&self, (number, body): (u64, Body)) -> (u64, Body) {
         self.bytes.fetch_sub(body.encoded_len(), Ordering::Relaxed);
-        Some((number, body))
+        (number, body)
     }
 }
 
@@ -145,7 +155,7 @@ mod tests {
         let posted = (0..ANSWERS_MOST).take_while(|_| out.post(1, list())).count();
         assert!(posted > 1 && posted * list().encoded_len() <= ANSWER_BYTES_MOST, "{posted}");
         let (out, mut answers) = ReplySender::new();
-        for _ in 0..ANSWERS_MOST {
+        for _ in 0..1_000 {
             assert!(out.post(1, list()), "a client that reads its answers gets them all");
             assert!(answers.next().now_or_never().flatten().is_some());
         }

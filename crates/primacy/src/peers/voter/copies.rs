@@ -10,8 +10,8 @@ use tracing::{debug, error};
 use super::process::ProcessIdentity;
 use super::settings::{PeerError, PeerSettings};
 use crate::clock;
-use crate::peers::client::connection::{EstablishedConnection, Transport, dial};
 use crate::peers::client::copies::CopyDetector;
+use crate::peers::client::dial::{EstablishedConnection, Transport, dial};
 use crate::peers::config::{Cluster, PeerAddress};
 
 /// How often all voters are visited.

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use super::command::VoterCommand;
 use super::settings::{PeerError, PeerSettings};
 use crate::clock;
-use crate::peers::client::connection::{EstablishedConnection, Transport, dial};
+use crate::peers::client::dial::{EstablishedConnection, Transport, dial};
 use crate::peers::config::{Cluster, PeerAddress, Roster};
 use crate::peers::wire::channel::invalid;
 use crate::peers::wire::{Body, MalformedFrame};

@@ -445,7 +445,12 @@ fn refused(error: TlsError) -> io::Error {
 
 async fn write(mut sender: Sender, mut answers: ReplyReceiver) -> io::Result<()> {
     while let Some((number, body)) = answers.next().await {
-        sender.send(number, body).await?;
+        sender.feed(number, body).await?;
+        // Those of one flush of the voter's file leave together.
+        while let Some((number, body)) = answers.next_ready() {
+            sender.feed(number, body).await?;
+        }
+        sender.flush().await?;
     }
     Ok(())
 }

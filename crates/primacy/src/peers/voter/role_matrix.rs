@@ -23,7 +23,7 @@ use super::command::ReplySender;
 use super::listener::{AN_ANSWER, Listener};
 use super::principal::{self, Authentication, Principal};
 use super::{Peer, PeerSettings};
-use crate::peers::client::connection::{EstablishedConnection, Transport, connect, dial, greet};
+use crate::peers::client::dial::{EstablishedConnection, Transport, connect, dial, greet};
 use crate::peers::config::{Cluster, PeerAddress, Role, RoleNames, Roster, certs};
 use crate::peers::tls::{Identity, Tls};
 use crate::peers::wire::channel::{self, Receiver, Sender};

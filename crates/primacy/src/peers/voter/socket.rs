@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::listener::{Listener, NAME_MOST, greeting};
 use super::principal::{self, Authentication, Principal};
 use super::settings::PeerError;
-use crate::peers::client::connection::{connect, greet};
+use crate::peers::client::dial::{connect, greet};
 use crate::peers::config::{PeerAddress, Role};
 use crate::peers::disk::try_lock;
 use crate::peers::wire::channel::{self, HANDSHAKE, Receiver, Sender};
@@ -188,7 +188,7 @@ mod tests {
 
     use super::super::{Peer, PeerSettings};
     use super::*;
-    use crate::peers::client::connection::{EstablishedConnection, Transport, dial};
+    use crate::peers::client::dial::{EstablishedConnection, Transport, dial};
     use crate::peers::config::{Cluster, RoleNames, certs};
     use crate::peers::tls::{Identity, Tls};
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::command::ReplySender;
 use crate::ElectionName;
 
-/// Elections that one connection may watch.
-pub(super) const OF_ONE_MOST: usize = 64;
+/// Elections that one connection may watch: those of a whole fleet.
+pub(super) const OF_ONE_MOST: usize = 4_096;
 
 /// What all connections together may watch. Each takes some hundred bytes.
 pub(super) const MOST: usize = 50_000;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{SinkExt, StreamExt as _};
 use prost::Message as _;
 use prost::bytes::{Bytes, BytesMut};
 use socket2::{SockRef, TcpKeepalive};
@@ -110,7 +110,18 @@ impl Receiver {
 
 impl Sender {
     pub(crate) async fn send(&mut self, number: u64, body: Body) -> io::Result<()> {
-        self.0.send(Bytes::from(Frame { number, body: Some(body) }.encode_to_vec())).await
+        self.feed(number, body).await?;
+        self.flush().await
+    }
+
+    /// Takes a frame that leaves with those before it and those that follow, at the next flush at the latest.
+    pub(crate) async fn feed(&mut self, number: u64, body: Body) -> io::Result<()> {
+        self.0.feed(Bytes::from(Frame { number, body: Some(body) }.encode_to_vec())).await
+    }
+
+    /// Returns when all frames have left.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        SinkExt::<Bytes>::flush(&mut self.0).await
     }
 }
 

@@ -1,0 +1,146 @@
+//! Many elections of one process over the connections of one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::store::{Order, OrderKind, Store, Why};
+use primacy::{Candidate, CandidateConfig, Fleet, Label, Leadership, Phase, Status, Timing};
+
+use crate::cluster::{Cluster, within};
+use crate::distance::Site;
+use crate::far::site;
+
+const LEASE: Duration = Duration::from_secs(1);
+
+fn name(n: usize) -> String {
+    format!("e{n}")
+}
+
+/// Campaigns in this many elections.
+fn campaign(fleet: &Fleet, label: &str, elections: usize) -> Vec<Candidate> {
+    let one = |n| {
+        let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+        config.timing = Timing::with_lease(LEASE).expect("valid");
+        fleet.election(&name(n)).expect("valid").campaign_with(config).expect("the system has a thread")
+    };
+    (0..elections).map(one).collect()
+}
+
+async fn all_led(candidates: &mut [Candidate]) -> Vec<Leadership> {
+    let mut led = Vec::new();
+    for candidate in candidates {
+        led.push(within("a leadership", candidate.elected()).await.expect("elected"));
+    }
+    led
+}
+
+async fn all_wait(candidates: &[Candidate]) {
+    for candidate in candidates {
+        let held = |status: &Status| matches!(status, Status::Waiting { why: Why::Held { .. }, .. });
+        within("a place in line", candidate.status().wait_for(held)).await.expect("it takes part");
+    }
+}
+
+/// Until the lease has been renewed this often.
+async fn renewals(led: &Leadership, count: usize) {
+    let mut phases = led.phases();
+    let mut before = None;
+    for _ in 0..=count {
+        let renewed = |phase: &Phase| matches!(phase, Phase::Leading { version, .. } if Some(*version) != before);
+        let phase = within("a renewal", phases.wait_for(renewed)).await.expect("it leads").clone();
+        if let Phase::Leading { version, .. } = phase {
+            before = Some(version);
+        }
+    }
+}
+
+/// The connections of two processes to the voters, and the round trips over them during twelve renewals, when one leads in all of
+/// these elections and the other waits.
+async fn cost(elections: usize) -> (usize, u64) {
+    let cluster = Cluster::start(3).await;
+    let sites = [site(&cluster), site(&cluster)];
+    let [first, second] = sites.each_ref().map(|site| Fleet::new(Arc::clone(&site.store)));
+    let mut leaders = campaign(&first, "a", elections);
+    let led = all_led(&mut leaders).await;
+    let waiting = campaign(&second, "b", elections);
+    all_wait(&waiting).await;
+    // Each has then looked for namesakes, which it does twice at its beginning.
+    renewals(&led[0], 20).await;
+    let flights = || sites.iter().flat_map(|site: &Site| &site.ways).map(primacy_servers::Proxy::flights).sum::<u64>();
+    let before = flights();
+    renewals(&led[0], 12).await;
+    let cost = flights() - before;
+    assert!(led.iter().all(Leadership::is_current), "nobody lost anything");
+    let connections = sites.iter().flat_map(|site| &site.ways).map(primacy_servers::Proxy::connections).sum();
+    (connections, cost)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_elections_take_the_connections_of_one_and_at_most_twice_its_round_trips() {
+    let ((of_one, one), (of_sixteen, sixteen)) = (cost(1).await, cost(16).await);
+    assert_eq!((of_one, of_sixteen), (6, 6), "two processes, three voters");
+    assert!(sixteen <= one * 2, "{sixteen} round trips for sixteen elections, {one} for one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_election_of_a_fleet_has_its_own_end() {
+    const ELECTIONS: usize = 8;
+    let cluster = Cluster::start(3).await;
+    let (first, second) = (Fleet::new(cluster.store()), Fleet::new(cluster.store()));
+    let mut leaders = campaign(&first, "a", ELECTIONS);
+    let mut led = all_led(&mut leaders).await;
+    let mut others = campaign(&second, "b", ELECTIONS);
+    all_wait(&others).await;
+    // One is deposed, and the others do not notice.
+    let order = Order { kind: OrderKind::Depose { now: false }, token: None };
+    let mut admin = cluster.store().admin().await.expect("opens");
+    let election = first.election(&name(3)).expect("valid");
+    admin.order(election.name(), order).await.expect("a majority has it");
+    within("the notice", led[3].lost()).await;
+    drop(led.remove(3));
+    let taken = within("the other process", others[3].elected()).await.expect("elected");
+    assert!(taken.is_current() && led.iter().all(Leadership::is_current));
+    // One candidate goes, and the thread and the connections of the rest stay.
+    drop(leaders.remove(0));
+    within("the notice", led[0].lost()).await;
+    drop(led.remove(0));
+    let taken_too = within("the other process", others[0].elected()).await.expect("elected");
+    renewals(&led[0], 3).await;
+    assert!(taken_too.is_current() && led.iter().all(Leadership::is_current));
+    // A voter goes, and comes again.
+    let mut cluster = cluster;
+    cluster.kill(1).await;
+    renewals(&led[0], 3).await;
+    cluster.run(1).await;
+    cluster.kill(2).await;
+    renewals(&led[0], 3).await;
+    assert!(led.iter().all(Leadership::is_current));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_has_one_thread_which_ends_after_its_last_candidate() {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("Linux lists them");
+        let name =
+            |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+        tasks.filter_map(name).filter(|name| name.starts_with("primacy-driver")).count()
+    };
+    let cluster = Cluster::start(3).await;
+    let fleet = Fleet::new(cluster.store());
+    let mut candidates = campaign(&fleet, "a", 12);
+    let led = all_led(&mut candidates).await;
+    assert_eq!(threads(), 1);
+    drop(led);
+    candidates.truncate(1);
+    drop(fleet);
+    let again = within("a leadership", candidates[0].elected()).await.expect("elected");
+    assert!(again.is_current(), "its candidates outlive the fleet's handle");
+    drop(again);
+    drop(candidates);
+    let gone = async {
+        while threads() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the thread's end", gone).await;
+}
