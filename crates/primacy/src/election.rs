@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::candidate::{Candidate, CandidateHandle};
 use crate::driver;
-use crate::fleet::Fleet;
+use crate::fleet_resources::FleetResources;
 use crate::group::{GroupSlot, Settings};
 use crate::measured_preference::MeasuredPreference;
 use crate::observer::{self, Observation};
@@ -25,7 +25,7 @@ pub struct Election {
     /// What the candidates of this process in this election share.
     group: Arc<GroupSlot>,
     /// The fleet that it belongs to, if it does.
-    fleet: Option<Fleet>,
+    fleet: Option<Arc<FleetResources>>,
 }
 
 /// Why an election or a candidate could not be set up. Nothing was changed anywhere.
@@ -120,7 +120,7 @@ impl Election {
     }
 
     /// The same as one of a fleet.
-    pub(crate) fn in_fleet(self, fleet: Fleet) -> Self {
+    pub(crate) fn in_fleet(self, fleet: Arc<FleetResources>) -> Self {
         Self { fleet: Some(fleet), ..self }
     }
 
@@ -177,7 +177,7 @@ impl Election {
         let mut store = Arc::clone(&self.store);
         let (handle, core) = match protocol {
             Protocol::Lease => {
-                let sharing = fleet.and_then(Fleet::sharing);
+                let sharing = fleet.and_then(|fleet| fleet.sharing());
                 let config = lease::Config { aligned: sharing.is_some(), ..config };
                 store = sharing.unwrap_or(store);
                 (None, GroupCandidate::alone(config))
@@ -194,7 +194,7 @@ impl Election {
         };
         let group_status = handle.as_ref().map(GroupHandle::group_status);
         let group = handle.as_ref().map(GroupHandle::group);
-        let fleet = fleet.map(Fleet::thread).transpose()?;
+        let fleet = fleet.map(|fleet| fleet.thread()).transpose()?;
         let thread = group.as_ref().map(|group| group.drivers()).or(fleet.as_deref());
         let handles = driver::start(store, self.name.clone(), core, fail_back, handle, thread, measured)?;
         let driver::Handles { commands, leaderships, status } = handles;

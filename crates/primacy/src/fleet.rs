@@ -1,11 +1,10 @@
 //! Many elections of one process: one thread for all of their candidates, and one candidate's connections.
 
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::ElectionName;
-use crate::driver_thread::DriverThread;
 use crate::election::{Election, SetupError};
+use crate::fleet_resources::FleetResources;
 use crate::store::{self, Store};
 
 /// The elections of one process in one store, for a process that takes part in many. Cheap to clone; opens nothing until
@@ -31,22 +30,16 @@ use crate::store::{self, Store};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Fleet(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+pub struct Fleet {
     store: Arc<dyn Store>,
-    /// The same store as the candidates share it, if they can.
-    sharing: Option<Arc<dyn Store>>,
-    /// Once there is a candidate. It ends after the last candidate when all handles of the fleet are gone.
-    thread: Mutex<Option<Arc<DriverThread>>>,
+    resources: Arc<FleetResources>,
 }
 
 impl Fleet {
     /// Elections in this store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let sharing = store.sharing();
-        Self(Arc::new(Shared { store, sharing, thread: Mutex::default() }))
+        let resources = Arc::new(FleetResources::new(&*store));
+        Self { store, resources }
     }
 
     /// Elections in the store at a URL, as for [`Election::open`].
@@ -57,33 +50,17 @@ impl Fleet {
         Ok(Self::new(store::from_url(url)?))
     }
 
-    /// The election with this name.
+    /// The election with this name. Observers of it, and operators, have connections of their own.
     ///
     /// # Errors
     /// When the name is refused.
     pub fn election(&self, name: &str) -> Result<Election, SetupError> {
-        let name = ElectionName::new(name)?;
-        Ok(Election::new(Arc::clone(&self.0.store), name).in_fleet(self.clone()))
+        let election = Election::new(Arc::clone(&self.store), ElectionName::new(name)?);
+        Ok(election.in_fleet(Arc::clone(&self.resources)))
     }
 
     /// Its store.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.0.store
-    }
-
-    pub(crate) fn sharing(&self) -> Option<Arc<dyn Store>> {
-        self.0.sharing.clone()
-    }
-
-    /// The thread of its candidates.
-    ///
-    /// # Errors
-    /// When the system gives no thread or no runtime.
-    pub(crate) fn thread(&self) -> io::Result<Arc<DriverThread>> {
-        let mut thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = thread.as_ref().filter(|thread| thread.is_running()) {
-            return Ok(Arc::clone(running));
-        }
-        Ok(Arc::clone(thread.insert(Arc::new(DriverThread::start()?))))
+        &self.store
     }
 }

@@ -82,6 +82,7 @@ mod driver_thread;
 mod election;
 pub mod fenced;
 mod fleet;
+mod fleet_resources;
 mod group;
 mod leadership;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "peers"))]
