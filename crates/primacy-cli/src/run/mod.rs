@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use primacy::{CandidateConfig, Election};
+use primacy::{CandidateConfig, Election, Fleet};
 
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, store_url};
@@ -155,9 +155,11 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         ));
     }
     candidate.measured_preference = measured;
+    // What it asks and the hints that it hears share connections to the voters.
+    let election = Fleet::new(store).election(common.election.as_str());
     Ok(Job {
         common: common.clone(),
-        election: Election::new(store, common.election.clone()),
+        election: election.map_err(|error| Refusal::new(2, error.to_string()))?,
         store_url,
         candidate,
         command: args.command,
