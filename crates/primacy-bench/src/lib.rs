@@ -8,6 +8,7 @@
 
 mod common;
 mod crew;
+mod elections;
 mod entropy;
 mod failover;
 mod fenced;
@@ -82,6 +83,8 @@ enum Instead {
     Hosts(hosts::Options),
     /// A healthy leader under floods of those who may do nothing else, beside a control that burns as much CPU
     Floods(floods::Options),
+    /// Many elections of one process, which share a thread and connections
+    Elections(elections::Options),
 }
 
 impl Options {
@@ -107,6 +110,7 @@ pub fn main() -> Result<()> {
     let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
     match &options.instead {
         Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &common.primacy, &common.out),
+        Some(Instead::Elections(wanted)) => return elections::run(wanted, &machine(), &common.primacy),
         Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &common.primacy),
         None => {}
     }

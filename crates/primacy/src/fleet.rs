@@ -10,8 +10,8 @@ use crate::store::{self, Store};
 /// The elections of one process in one store, for a process that takes part in many. Cheap to clone; opens nothing until
 /// someone campaigns.
 ///
-/// Its candidates share one thread, which belongs to the library. Among peers they also share one connection to each voter, and
-/// their renewals and looks leave together: many elections cost the voters little more than one. Each candidate is otherwise by
+/// Its candidates share one thread, which belongs to the library. On SQLite and among peers they also share connections, and their
+/// renewals and looks leave together: many elections cost little more than one. Each candidate is otherwise by
 /// itself: it has its own lease, its own deadline and its own end, and one that fails takes no other with it.
 ///
 /// ```

@@ -36,7 +36,7 @@ mod sqlite {
     use super::*;
     use primacy::store::sqlite::SqliteStore;
 
-    struct File(tempfile::TempDir);
+    struct File(tempfile::TempDir, Option<Arc<dyn Store>>);
 
     impl File {
         fn path(&self) -> String {
@@ -46,7 +46,7 @@ mod sqlite {
 
     impl Harness for File {
         fn open(&self) -> Arc<dyn Store> {
-            Arc::new(SqliteStore::at(&self.path()).expect("a valid path"))
+            self.1.clone().unwrap_or_else(|| Arc::new(SqliteStore::at(&self.path()).expect("a valid path")))
         }
 
         fn delete_record<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, bool> {
@@ -59,12 +59,20 @@ mod sqlite {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn the_sqlite_store_conforms() {
-        let file = File(tempfile::tempdir().expect("a folder"));
+        let file = File(tempfile::tempdir().expect("a folder"), None);
         // The second run meets what the first one left.
         for _ in 0..2 {
             let report = conformance::run(&file).await.expect("conforms");
             assert_eq!(report.skipped, Vec::<&str>::new());
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_sqlite_store_conforms_to_candidates_that_share_a_connection() {
+        let file = File(tempfile::tempdir().expect("a folder"), None);
+        let shared = file.open().sharing();
+        let report = conformance::run(&File(file.0, shared)).await.expect("conforms");
+        assert_eq!(report.skipped, Vec::<&str>::new());
     }
 }
 

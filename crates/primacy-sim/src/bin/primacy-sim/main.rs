@@ -93,6 +93,8 @@ impl Worlds {
             timing: self.lease,
             latency,
             unspared: self.unspared,
+            // The bound rests on what such a drill takes away.
+            muted: if self.unspared { vec![Oracle::Termination] } else { Vec::new() },
             ..Setup::new(self.profile)
         }
     }

@@ -163,6 +163,11 @@ impl Db {
         meaning.error
     }
 
+    /// Whether it may be used again.
+    pub(super) const fn is_fit(&self) -> bool {
+        !self.poisoned
+    }
+
     fn refuse_if_poisoned(&self) -> Result<(), StoreError> {
         if self.poisoned {
             return Err(self.file.unusable("the disk failed under this connection, which is not used again"));

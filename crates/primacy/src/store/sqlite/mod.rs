@@ -14,8 +14,11 @@ mod probe;
 mod records;
 mod schema;
 mod session;
+mod shared;
 mod url;
 mod worker;
+
+use std::sync::Arc;
 
 use tracing::debug;
 
@@ -25,6 +28,7 @@ use admin::SqliteAdmin;
 use hints::HintFile;
 use members::SqliteRegistry;
 use session::SqliteSession;
+use shared::SharedSqlite;
 use url::DatabaseFile;
 
 /// A SQLite file as a store.
@@ -60,6 +64,10 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn location(&self) -> String {
         self.file.url()
+    }
+
+    fn sharing(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(SharedSqlite::new(self.clone())))
     }
 
     fn session<'a>(

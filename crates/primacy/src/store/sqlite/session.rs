@@ -29,8 +29,8 @@ pub(super) struct SqliteSession(Worker<SessionState>);
 
 impl SqliteSession {
     pub(super) async fn open(file: &DatabaseFile, election: &ElectionName, me: &Holder) -> Result<Self, StoreError> {
-        let (file, election, me) = (file.clone(), election.clone(), me.clone());
-        Worker::start(&file.stuck.clone(), move |abandoned| SessionState::open(&file, election, me, abandoned))
+        let (file, memory) = (file.clone(), SessionMemory::new(file, election, me));
+        Worker::start(&file.stuck.clone(), move |abandoned| SessionState::open(&file, memory, abandoned))
             .await
             .map(Self)
     }
@@ -38,40 +38,51 @@ impl SqliteSession {
 
 impl Session for SqliteSession {
     fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
-        Box::pin(self.0.call(move |steps| steps.take(request)))
+        Box::pin(self.0.call(move |SessionState { db, memory }| Step { db, memory }.take(request)))
     }
 }
 
 /// What the thread of a session owns.
 struct SessionState {
     db: Db,
-    election: ElectionName,
+    memory: SessionMemory,
+}
+
+impl SessionState {
+    fn open(file: &DatabaseFile, memory: SessionMemory, abandoned: &Abandoned) -> Result<Self, StoreError> {
+        Ok(Self { db: Db::create_writable(file, abandoned)?, memory })
+    }
+}
+
+/// What a session remembers from one step to the next.
+pub(super) struct SessionMemory {
+    pub(super) election: ElectionName,
     me: Holder,
     hint_file: HintFile,
     announced_at: Option<Instant>,
     announcement_failure: AnnouncementFailure,
 }
 
-impl SessionState {
-    fn open(
-        file: &DatabaseFile,
-        election: ElectionName,
-        me: Holder,
-        abandoned: &Abandoned,
-    ) -> Result<Self, StoreError> {
-        let db = Db::create_writable(file, abandoned)?;
-        let hint_file = HintFile::of(file.path(), &election);
-        Ok(Self {
-            db,
-            election,
-            me,
-            hint_file,
+impl SessionMemory {
+    pub(super) fn new(file: &DatabaseFile, election: &ElectionName, me: &Holder) -> Self {
+        Self {
+            election: election.clone(),
+            me: me.clone(),
+            hint_file: HintFile::of(file.path(), election),
             announced_at: None,
             announcement_failure: AnnouncementFailure::default(),
-        })
+        }
     }
+}
 
-    fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
+/// A step of a session over a connection, which may be its own.
+pub(super) struct Step<'a> {
+    pub(super) db: &'a mut Db,
+    pub(super) memory: &'a mut SessionMemory,
+}
+
+impl Step<'_> {
+    pub(super) fn take(&mut self, request: Request) -> Result<Reply, StoreError> {
         match request {
             Request::Look { announce } => {
                 if let Some(said) = announce {
@@ -89,7 +100,7 @@ impl SessionState {
     }
 
     fn look(&mut self) -> Result<Sighting, StoreError> {
-        let (election, me, host) = (self.election.clone(), self.me.id, self.db.host);
+        let (election, me, host) = (self.memory.election.clone(), self.memory.me.id, self.db.host);
         let sighting = |conn: &Connection| {
             let stored = records::load(conn, &election)?;
             Ok((stored, records::standing(conn, &election, me, &host)?))
@@ -99,13 +110,13 @@ impl SessionState {
     }
 
     fn sight(&self, stored: StoredState, standing: Standing) -> Sighting {
-        sight(&self.db, &self.hint_file, stored, standing)
+        sight(self.db, &self.memory.hint_file, stored, standing)
     }
 
     /// A store that cannot be written just now can still be looked at.
     fn announce(&mut self, said: &Announcement) {
-        let (election, me, host) = (self.election.clone(), self.me.clone(), self.db.host);
-        let since_last = self.announced_at.map(|at| clock::now().since(at));
+        let (election, me, host) = (self.memory.election.clone(), self.memory.me.clone(), self.db.host);
+        let since_last = self.memory.announced_at.map(|at| clock::now().since(at));
         let written = with_patience(ANNOUNCEMENT_PATIENCE, || {
             self.db.write(Durability::Normal, |conn| {
                 let lease = records::load(conn, &election)?.record().map(|record| record.lease);
@@ -115,10 +126,10 @@ impl SessionState {
         });
         match written {
             Ok(()) => {
-                self.announced_at = Some(clock::now());
-                self.announcement_failure.end();
+                self.memory.announced_at = Some(clock::now());
+                self.memory.announcement_failure.end();
             }
-            Err(error) => self.announcement_failure.tell(&self.election, &error),
+            Err(error) => self.memory.announcement_failure.tell(&self.memory.election, &error),
         }
     }
 
@@ -135,7 +146,7 @@ impl SessionState {
             return Ok(Reply::Conflict(sighting));
         }
         // Opened before the lock is taken: what others may have put there must not keep it.
-        let memory = self.hint_file.memory();
+        let memory = self.memory.hint_file.memory();
         let beside = memory.remembered();
         let reply = self.change(|conn, stored, election, host| {
             let remembered = stored.remembered.max(beside);
@@ -158,11 +169,7 @@ impl SessionState {
     }
 
     fn renew(&mut self, renewal: Renewal) -> Result<Reply, StoreError> {
-        self.change(|conn, stored, election, host| {
-            let Some(new) = row::renew(stored.record(), &renewal) else { return Ok(None) };
-            let swapped = records::swap(conn, election, stored.record(), &new, host, StampChange::Renewed)?;
-            Ok(swapped.then_some(new))
-        })
+        self.change(|conn, stored, election, host| renew(conn, stored, election, host, &renewal))
     }
 
     fn release(&mut self, id: CandidateId, version: Version, reason: &EndReason) -> Result<Reply, StoreError> {
@@ -179,7 +186,7 @@ impl SessionState {
     }
 
     fn leave(&mut self) -> Result<Reply, StoreError> {
-        let (election, me) = (self.election.clone(), self.me.id);
+        let (election, me) = (self.memory.election.clone(), self.memory.me.id);
         if self.db.read(|conn| records::is_announced(conn, &election, me))? {
             self.db.write(Durability::Normal, |conn| records::withdraw(conn, &election, me).map(End::Commit))?;
         }
@@ -191,7 +198,7 @@ impl SessionState {
     where
         F: FnOnce(&Connection, &StoredState, &ElectionName, &Host) -> Result<Option<Record>, Fault>,
     {
-        let (election, me, host) = (self.election.clone(), self.me.id, self.db.host);
+        let (election, me, host) = (self.memory.election.clone(), self.memory.me.id, self.db.host);
         let changed = self.db.write(Durability::Full, |conn| {
             let stored = records::load(conn, &election)?;
             match change(conn, &stored, &election, &host)? {
@@ -210,9 +217,22 @@ impl SessionState {
 
     fn ring_if_applied(&self, reply: &Reply) {
         if matches!(reply, Reply::Applied(_)) {
-            self.hint_file.ring();
+            self.memory.hint_file.ring();
         }
     }
+}
+
+/// Renews within a transaction that is open; nothing, if the row is not as the renewal expects it.
+pub(super) fn renew(
+    conn: &Connection,
+    stored: &StoredState,
+    election: &ElectionName,
+    host: &Host,
+    renewal: &Renewal,
+) -> Result<Option<Record>, Fault> {
+    let Some(new) = row::renew(stored.record(), renewal) else { return Ok(None) };
+    let swapped = records::swap(conn, election, stored.record(), &new, host, StampChange::Renewed)?;
+    Ok(swapped.then_some(new))
 }
 
 /// What was read, and what follows from it on this host.

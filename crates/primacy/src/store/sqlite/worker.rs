@@ -117,6 +117,12 @@ impl<S: 'static> Worker<S> {
         }
     }
 
+    /// Begins a task that lasts until the worker is dropped, in the place of all others.
+    pub(super) fn devote(&mut self, task: impl FnOnce(&mut S) + Send + 'static) -> Result<(), StoreError> {
+        self.unfit = true;
+        self.tasks.send(Box::new(task)).map_err(|_| StoreError::Unreachable(DIED.into()))
+    }
+
     /// Runs one task. Once its future was dropped unfinished, every further call is refused.
     pub(super) async fn call<T, F>(&mut self, task: F) -> Result<T, StoreError>
     where
@@ -141,7 +147,7 @@ impl<S: 'static> Worker<S> {
     }
 }
 
-const DIED: &str = "the thread of this connection has died";
+pub(super) const DIED: &str = "the thread of this connection has died";
 
 impl<S> fmt::Debug for Worker<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,6 +189,11 @@ impl Wait {
         clock::now() >= self.limit.map_or(self.until, |limit| limit.min(self.until))
             || self.abandoned.as_ref().is_some_and(|abandoned| abandoned.is_set())
     }
+}
+
+/// A part of the task begins that may wait for locks for as long as a whole one.
+pub(super) fn wait_anew() {
+    WAIT.with_borrow_mut(|wait| wait.until = clock::now() + PATIENCE);
 }
 
 /// Runs a part of the task that may wait for locks no longer than `most`.
