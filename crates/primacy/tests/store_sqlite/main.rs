@@ -4,6 +4,7 @@
 mod actor;
 mod copies;
 mod files;
+mod fleet;
 mod hints;
 mod hostile_hints;
 mod locks;

@@ -26,6 +26,9 @@ pub(crate) const HANDSHAKE: Duration = Duration::from_secs(2);
 /// are waited for over connections on which nobody asks anything.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// Frames that leave together, in bytes: those that hundreds of elections send in one moment.
+const TOGETHER_MOST: usize = 64 << 10;
+
 /// Makes a connection's messages leave at once, and its silent end be noticed.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -82,7 +85,9 @@ const TLS_MAJOR: u8 = 3;
 /// Both ends of a connection.
 pub(crate) fn channel(wire: Box<dyn Wire>) -> (Sender, Receiver) {
     let (read, write) = tokio::io::split(wire);
-    (Sender(FramedWrite::new(write, codec())), Receiver(FramedRead::new(read, Frames(codec()))))
+    let mut write = FramedWrite::new(write, codec());
+    write.set_backpressure_boundary(TOGETHER_MOST);
+    (Sender(write), Receiver(FramedRead::new(read, Frames(codec()))))
 }
 
 impl Receiver {
