@@ -65,6 +65,7 @@ pub(crate) struct Asker {
 struct AskerId(u64);
 
 /// What the task of a connection is told.
+#[expect(clippy::large_enum_variant, reason = "nearly all are requests")]
 enum ConnectionCommand {
     /// This one asks from now on.
     Join(AskerId, Asker),
