@@ -13,7 +13,7 @@ use crate::store::{Admin, Store, StoreError};
 use crate::{CandidateId, ElectionName, Timing, Token};
 
 /// Looks from time to time who waits, and tells the driver, until it is dropped. What it asks goes over a connection of its
-/// own: a slow answer is in no renewal's way.
+/// own, or over one on which no question waits for another's answer: a slow answer is in no renewal's way.
 pub(crate) struct BetterWatch(AbortHandle);
 
 impl BetterWatch {

@@ -73,6 +73,8 @@ pub struct VoterConnection<T, Q> {
     numbers: u64,
     pending: BTreeMap<u64, Pending<T>>,
     queued: Vec<(VoterId, T, Q)>,
+    /// When something was last heard over it.
+    heard_at: Instant,
     #[cfg(feature = "flaws")]
     flaw: Option<Flaw>,
 }
@@ -80,6 +82,9 @@ pub struct VoterConnection<T, Q> {
 impl<T: Copy, Q> VoterConnection<T, Q> {
     /// A question that is not answered after this ends the connection.
     pub const SILENCE: Duration = Duration::from_secs(1);
+
+    /// A question is not late before this: less than a call may take with the shortest lease.
+    pub const LATE: Duration = Duration::from_millis(20);
 
     /// The pause before a connection that has broken is made anew. It doubles with each attempt that fails, up to
     /// [`PAUSE_MAX`](Self::PAUSE_MAX).
@@ -97,6 +102,7 @@ impl<T: Copy, Q> VoterConnection<T, Q> {
             numbers: 0,
             pending: BTreeMap::new(),
             queued: Vec::new(),
+            heard_at: Instant::ZERO,
             #[cfg(feature = "flaws")]
             flaw: None,
         }
@@ -125,7 +131,7 @@ impl<T: Copy, Q> VoterConnection<T, Q> {
 
     /// The connection stands, and this voter answers there.
     pub fn connected(&mut self, voter: VoterId, now: Instant, out: &mut Vec<ConnectionEffect<T, Q>>) {
-        (self.state, self.pause) = (State::Open(voter), Self::PAUSE_MIN);
+        (self.state, self.pause, self.heard_at) = (State::Open(voter), Self::PAUSE_MIN, now);
         for (voter, tag, question) in mem::take(&mut self.queued) {
             self.ask(voter, tag, question, now, out);
         }
@@ -151,6 +157,22 @@ impl<T: Copy, Q> VoterConnection<T, Q> {
     pub fn answered(&mut self, number: u64) -> Option<(VoterId, T)> {
         let State::Open(voter) = self.state else { return None };
         self.pending.remove(&number).map(|Pending { tag, .. }| (voter, tag))
+    }
+
+    /// Something has come over it: an answer, or what nobody asked for.
+    pub const fn heard(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+
+    /// Nobody waits any longer for the answers to these questions. If nothing has been [heard](Self::heard) since the first of them
+    /// was asked, for [a while](Self::LATE) at least, the connection may be dead, and is made anew: the next question must not wait
+    /// behind one that is known to be late (rule R8). A connection that serves others goes on.
+    pub fn give_up(&mut self, which: impl Fn(T) -> bool, now: Instant, out: &mut Vec<ConnectionEffect<T, Q>>) {
+        let asked = self.pending.values().filter(|pending| which(pending.tag)).map(|pending| pending.since).min();
+        let is_dead = |asked| self.heard_at <= asked && now.since(asked) >= Self::LATE;
+        if matches!(self.state, State::Open(_)) && asked.is_some_and(is_dead) {
+            self.failed(now, out);
+        }
     }
 
     /// When [`tick`](Self::tick) is to be called next, if it is.

@@ -100,3 +100,22 @@ fn a_question_that_is_not_answered_ends_the_connection_also_after_it_was_made_an
         assert_eq!(connection.next_tick(), None, "nothing is open");
     }
 }
+
+#[test]
+fn a_question_that_is_given_up_ends_the_connection_if_nothing_was_heard_since() {
+    let given_up = |heard: Option<u64>, tag: u64, at_millis: u64| {
+        let (mut connection, mut out) = (opened(), Vec::new());
+        connection.ask(A, 7, "one", at(10), &mut out);
+        connection.ask(A, 8, "of another", at(11), &mut out);
+        heard.into_iter().for_each(|millis| connection.heard(at(millis)));
+        out.clear();
+        connection.give_up(|asked| asked == tag, at(at_millis), &mut out);
+        out
+    };
+    let ended = [ConnectionEffect::Close, lost(A, 7), lost(A, 8)];
+    assert_eq!(given_up(None, 7, 40), ended, "the other asks anew, too");
+    assert_eq!(given_up(Some(10), 7, 40), ended, "what came before it was asked says nothing");
+    assert_eq!(given_up(Some(12), 7, 40), [], "it serves others");
+    assert_eq!(given_up(None, 7, 20), [], "it is not late");
+    assert_eq!(given_up(None, 9, 40), [], "who has asked nothing knows nothing");
+}

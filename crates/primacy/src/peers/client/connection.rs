@@ -94,7 +94,7 @@ impl Drop for ConnectionHandle {
 /// The task that keeps a connection.
 #[derive(Debug)]
 struct SharedConnection {
-    state: watch::Receiver<ConnectionState>,
+    state: Arc<watch::Sender<ConnectionState>>,
     commands: mpsc::UnboundedSender<ConnectionCommand>,
     task: JoinHandle<()>,
 }
@@ -102,9 +102,9 @@ struct SharedConnection {
 impl SharedConnection {
     /// Begins to make the connection, and to make it again whenever it breaks.
     fn open(peer: PeerAddress, settings: ConnectionSettings) -> Self {
-        let (post, state) = watch::channel(ConnectionState::Begun);
+        let state = Arc::new(watch::Sender::new(ConnectionState::Begun));
         let (commands, inbox) = mpsc::unbounded_channel();
-        let task = tokio::spawn(ConnectionTask::new(peer, settings, post).run(inbox));
+        let task = tokio::spawn(ConnectionTask::new(peer, settings, Arc::clone(&state)).run(inbox));
         Self { state, commands, task }
     }
 
@@ -150,6 +150,14 @@ impl ConnectionHandle {
     fn join(peer: PeerAddress, connection: Arc<SharedConnection>, asker: Asker) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = AskerId(LAST.fetch_add(1, Ordering::Relaxed));
+        // It waits for the next attempt, as for a first one.
+        connection.state.send_if_modified(|state| {
+            let is_down = matches!(state, ConnectionState::Down(_));
+            if is_down {
+                *state = ConnectionState::Begun;
+            }
+            is_down
+        });
         connection.tell(ConnectionCommand::Join(id, asker));
         Self { peer, id, connection }
     }
@@ -166,7 +174,7 @@ impl ConnectionHandle {
     /// Waits until the connection has been made, or could not be.
     pub(crate) async fn settled(&self) {
         // If its task is gone, so is the runtime.
-        let mut state = self.connection.state.clone();
+        let mut state = self.connection.state.subscribe();
         let _ = state.wait_for(|state| *state != ConnectionState::Begun).await;
     }
 }
@@ -202,6 +210,11 @@ impl OpenConnection {
         }
     }
 
+    /// What has come and was not taken yet.
+    fn next_ready(&mut self) -> Option<io::Result<(u64, Body)>> {
+        self.answers.try_recv().ok()
+    }
+
     async fn next(this: Option<&mut Self>) -> io::Result<(u64, Body)> {
         match this {
             Some(open_connection) => {
@@ -222,8 +235,10 @@ type Connection = VoterConnection<(AskerId, u64), Body>;
 struct ConnectionTask {
     peer: PeerAddress,
     settings: ConnectionSettings,
-    state: watch::Sender<ConnectionState>,
+    state: Arc<watch::Sender<ConnectionState>>,
     askers: BTreeMap<AskerId, Asker>,
+    /// The same by what they watch.
+    watchers: BTreeMap<String, BTreeSet<AskerId>>,
     connection: Connection,
     /// What the connection wants done.
     out: Vec<ConnectionEffect<(AskerId, u64), Body>>,
@@ -233,11 +248,11 @@ struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    fn new(peer: PeerAddress, settings: ConnectionSettings, state: watch::Sender<ConnectionState>) -> Self {
+    fn new(peer: PeerAddress, settings: ConnectionSettings, state: Arc<watch::Sender<ConnectionState>>) -> Self {
         let mut out = Vec::new();
         let connection = Connection::open(&mut out);
-        let (askers, unwatched) = (BTreeMap::new(), BTreeSet::new());
-        Self { peer, settings, state, askers, connection, out, unwatched, open: None }
+        let (askers, watchers, unwatched) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { peer, settings, state, askers, watchers, connection, out, unwatched, open: None }
     }
 
     /// Until nobody asks any more.
@@ -253,12 +268,8 @@ impl ConnectionTask {
             if ended.is_none() {
                 let tick = self.connection.next_tick();
                 tokio::select! {
-                    // Those who ask at the same time are heard together, and so their requests leave together.
-                    count = inbox.recv_many(&mut commands, BATCH) => {
-                        if count == 0 {
-                            return;
-                        }
-                        commands.drain(..).for_each(|command| self.obey(command, now()));
+                    frame = OpenConnection::next(self.open.as_mut()) => {
+                        ended = frame.and_then(|(number, body)| self.take(number, body, now())).err();
                     }
                     greeted = dialed(dialing.as_mut()) => {
                         dialing = None;
@@ -273,10 +284,20 @@ impl ConnectionTask {
                             }
                         }
                     }
-                    frame = OpenConnection::next(self.open.as_mut()) => {
-                        ended = frame.and_then(|(number, body)| self.take(number, body)).err();
+                    // Those who ask at the same time are heard together, and so their requests leave together.
+                    count = inbox.recv_many(&mut commands, BATCH) => {
+                        if count == 0 {
+                            return;
+                        }
+                        commands.drain(..).for_each(|command| self.obey(command, now()));
                     }
                     () = tokio::time::sleep(tick.unwrap_or_default().since(now())), if tick.is_some() => {
+                        // This process may have been stopped meanwhile: what has come is not late.
+                        while ended.is_none()
+                            && let Some(frame) = self.open.as_mut().and_then(OpenConnection::next_ready)
+                        {
+                            ended = frame.and_then(|(number, body)| self.take(number, body, now())).err();
+                        }
                         self.connection.tick(now(), &mut self.out);
                     }
                 }
@@ -328,14 +349,28 @@ impl ConnectionTask {
     fn obey(&mut self, command: ConnectionCommand, now: Instant) {
         match command {
             ConnectionCommand::Join(id, asker) => {
-                // Asked for once more it is answered by a hint, with which listening begins.
-                self.unwatched.extend(asker.watches.clone());
+                if let Some(election) = asker.watches.clone() {
+                    self.watchers.entry(election.clone()).or_default().insert(id);
+                    // Asked for once more it is answered by a hint, with which listening begins.
+                    self.unwatched.insert(election);
+                }
                 self.askers.insert(id, asker);
             }
             ConnectionCommand::Ask { asker, voter, tag, body } => {
                 self.connection.ask(voter, (asker, tag), body, now, &mut self.out);
             }
-            ConnectionCommand::Leave(id) => drop(self.askers.remove(&id)),
+            ConnectionCommand::Leave(id) => {
+                let watched = self.askers.remove(&id).and_then(|asker| asker.watches);
+                if let Some(election) = watched
+                    && let Some(watchers) = self.watchers.get_mut(&election)
+                {
+                    watchers.remove(&id);
+                    if watchers.is_empty() {
+                        self.watchers.remove(&election);
+                    }
+                }
+                self.connection.give_up(|(asker, _)| asker == id, now, &mut self.out);
+            }
         }
     }
 
@@ -345,17 +380,18 @@ impl ConnectionTask {
             self.settings.cluster = cluster.id_bytes();
         }
         self.open = Some(OpenConnection::new(sender, receiver));
-        self.unwatched = self.askers.values().filter_map(|asker| asker.watches.clone()).collect();
+        self.unwatched = self.watchers.keys().cloned().collect();
         self.state.send_replace(ConnectionState::Up { voter, cluster, echoes, gives_evidence });
         self.connection.connected(voter, now, &mut self.out);
     }
 
     /// What a voter has sent.
-    fn take(&mut self, number: u64, body: Body) -> io::Result<()> {
+    fn take(&mut self, number: u64, body: Body, now: Instant) -> io::Result<()> {
+        self.connection.heard(now);
         match (number, body) {
             (0, Body::Hint(election)) => {
-                for asker in self.askers.values().filter(|asker| asker.watches.as_ref() == Some(&election)) {
-                    drop(asker.events.send(VoterEvent::Hint));
+                for asker in self.watchers.get(&election).into_iter().flatten() {
+                    self.tell(*asker, VoterEvent::Hint);
                 }
             }
             (0, Body::Moved(cluster)) => {

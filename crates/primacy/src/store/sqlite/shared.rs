@@ -115,10 +115,21 @@ impl QueuedStep {
         }
     }
 
-    fn take(mut self, db: &mut Db) {
+    /// Nobody believes what becomes of a step that was given up (rule R8), so it is not begun.
+    fn take(mut self, db: &mut Db, fitness: &Fitness) {
+        if self.answer.is_closed() {
+            return;
+        }
         wait_anew();
         let result = Step { db, memory: &mut self.memory }.take(self.request.clone());
+        fitness.note(db);
         self.end(result);
+    }
+
+    /// The connection has failed before it was begun.
+    fn refuse(self) {
+        let why = "the disk failed under this connection; open another";
+        self.end(Err(StoreError::Unreachable(why.into())));
     }
 
     /// The asker may be gone.
@@ -142,16 +153,32 @@ impl SharedConnection {
         let opened = file.clone();
         let mut worker = Worker::start(&file.stuck, move |abandoned| Db::create_writable(&opened, abandoned)).await?;
         let is_fit = Arc::new(AtomicBool::new(true));
-        let fit = Arc::clone(&is_fit);
-        worker.devote(move |db| serve(db, &queue, &fit))?;
+        let fitness = Fitness(Arc::clone(&is_fit));
+        worker.devote(move |db| serve(db, &queue, &fitness))?;
         Ok(Self { steps, is_fit, _worker: worker })
     }
 }
 
-/// Takes the steps as they come, but renewals before all others that wait: leases depend on them.
-fn serve(db: &mut Db, queue: &mpsc::Receiver<QueuedStep>, is_fit: &AtomicBool) {
+/// Whether the connection may be used again, for those who would join it. Not any more when its thread has ended.
+struct Fitness(Arc<AtomicBool>);
+
+impl Fitness {
+    /// Before anybody hears of a failure: who opens another session then must not join this connection.
+    fn note(&self, db: &Db) {
+        self.0.store(db.is_fit(), Ordering::Release);
+    }
+}
+
+impl Drop for Fitness {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Takes the steps as they come: renewals before all others that wait, for leases depend on them, and looks last.
+fn serve(db: &mut Db, queue: &mpsc::Receiver<QueuedStep>, fitness: &Fitness) {
     let mut others = VecDeque::new();
-    loop {
+    while db.is_fit() {
         let first = if others.is_empty() {
             let Ok(step) = queue.recv() else { return };
             Some(step)
@@ -159,22 +186,25 @@ fn serve(db: &mut Db, queue: &mpsc::Receiver<QueuedStep>, is_fit: &AtomicBool) {
             None
         };
         let together = first.into_iter().chain(queue.try_iter()).take(BATCH);
-        // Nobody believes what becomes of a step that was given up (rule R8), so it is not begun.
-        let wanted = together.filter(|step| !step.answer.is_closed());
-        let (renewals, rest): (Vec<_>, Vec<_>) = wanted.partition(|step| step.renewal().is_some());
-        renew_all(db, renewals);
+        let (renewals, rest): (Vec<_>, Vec<_>) =
+            together.filter(|step| !step.answer.is_closed()).partition(|step| step.renewal().is_some());
+        renew_all(db, renewals, fitness);
         others.extend(rest);
-        if let Some(step) = others.pop_front() {
-            step.take(db);
+        let is_look = |step: &QueuedStep| matches!(step.request, Request::Look { .. });
+        let next = others.iter().position(|step| !is_look(step)).unwrap_or_default();
+        if db.is_fit()
+            && let Some(step) = others.remove(next)
+        {
+            step.take(db, fitness);
         }
-        is_fit.store(db.is_fit(), Ordering::Release);
     }
+    others.into_iter().chain(queue.try_iter()).for_each(QueuedStep::refuse);
 }
 
 /// In one transaction. What does not go as expected goes by itself: a row that has changed, and each, if the row of one is damaged.
-fn renew_all(db: &mut Db, steps: Vec<QueuedStep>) {
+fn renew_all(db: &mut Db, steps: Vec<QueuedStep>, fitness: &Fitness) {
     if steps.len() < 2 {
-        return steps.into_iter().for_each(|step| step.take(db));
+        return steps.into_iter().for_each(|step| step.take(db, fitness));
     }
     wait_anew();
     let host = db.host;
@@ -190,17 +220,22 @@ fn renew_all(db: &mut Db, steps: Vec<QueuedStep>) {
         }
         Ok(End::Commit(renewed))
     });
+    fitness.note(db);
+    let mut alone = Vec::new();
     match renewed {
         Ok(renewed) => {
             for (step, renewed) in steps.into_iter().zip(renewed) {
                 match renewed {
                     Some(record) => step.end(Ok(Reply::Applied(record))),
-                    None => step.take(db),
+                    None => alone.push(step),
                 }
             }
         }
-        Err(StoreError::Unusable(_)) if db.is_fit() => steps.into_iter().for_each(|step| step.take(db)),
+        Err(StoreError::Unusable(_)) if db.is_fit() => alone = steps,
         Err(error) => steps.into_iter().for_each(|step| step.end(Err(error.clone()))),
+    }
+    for step in alone {
+        if db.is_fit() { step.take(db, fitness) } else { step.refuse() }
     }
 }
 
@@ -257,7 +292,7 @@ mod tests {
         let opened = store.clone();
         let mut worker =
             Worker::start(&store.stuck, move |abandoned| Db::create_writable(&opened, abandoned)).await.expect("opens");
-        worker.devote(move |db| serve(db, &queue, &AtomicBool::new(true))).expect("it runs");
+        worker.devote(move |db| serve(db, &queue, &Fitness(Arc::default()))).expect("it runs");
         let mut results = Vec::new();
         for answered in answers {
             results.push(answered.await.expect("each is answered").1);
@@ -292,5 +327,37 @@ mod tests {
         // Each once.
         let again = renew_together(&store.file, &records[..1]).await;
         assert!(matches!(&again[0], Ok(Reply::Conflict(_))), "{again:?}");
+    }
+
+    #[tokio::test]
+    async fn a_step_that_was_given_up_while_it_waited_is_not_begun() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::at(folder.path().join("primacy.db").to_str().expect("text")).expect("valid");
+        let shared = store.sharing().expect("it can be shared");
+        let (me, e) = (holder(7), election(7));
+        let mut session = shared.session(&e, &me).await.expect("opens");
+        // Many looks come before it, and all are taken up together.
+        let (steps, queue) = mpsc::channel();
+        let mut answers = Vec::new();
+        for n in 0..BATCH {
+            let look = n + 1 < BATCH;
+            let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
+            let request = if look { Request::Look { announce: None } } else { acquire };
+            let (answer, answered) = oneshot::channel();
+            let memory = SessionMemory::new(&store.file, &e, &me);
+            steps.send(QueuedStep { memory, request, answer }).expect("it is kept");
+            answers.push(answered);
+        }
+        drop(answers.pop());
+        drop(steps);
+        let opened = store.file.clone();
+        let open = move |abandoned: &super::super::worker::Abandoned| Db::create_writable(&opened, abandoned);
+        let mut worker = Worker::start(&store.file.stuck, open).await.expect("opens");
+        worker.devote(move |db| serve(db, &queue, &Fitness(Arc::default()))).expect("it runs");
+        for answered in answers {
+            assert!(answered.await.expect("each is answered").1.is_ok());
+        }
+        let seen = session.step(Request::Look { announce: None }).await.expect("looks");
+        assert!(matches!(&seen, Reply::Seen(seen) if seen.record.is_none()), "{seen:?}");
     }
 }

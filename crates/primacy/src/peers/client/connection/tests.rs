@@ -71,7 +71,7 @@ async fn questions_are_lost_to_a_voter_that_reads_or_answers_nothing_each_time_t
     assert_eq!(connection.state(), ConnectionState::Down("it does not answer any more".to_owned()));
     let (_sender, mut receiver) = greeted(&listener).await;
     let up = |state: &ConnectionState| matches!(state, ConnectionState::Up { .. });
-    let mut state = connection.connection.state.clone();
+    let mut state = connection.connection.state.subscribe();
     tokio::time::timeout(PATIENCE, state.wait_for(up)).await.expect("in time").expect("it is kept");
     assert!(connection.ask(VOTER, 40, Body::Probe(true)));
     assert!(matches!(receiver.next().await, Ok(Some((_, Body::Probe(true))))));
@@ -127,4 +127,31 @@ async fn a_shared_connection_tells_each_asker_what_concerns_it_and_is_closed_aft
     drop(one);
     let end = tokio::time::timeout(PATIENCE, receiver.next()).await.expect("it is closed");
     assert!(!matches!(end, Ok(Some(_))), "{end:?}");
+}
+
+#[tokio::test]
+async fn who_joins_a_connection_that_is_made_anew_waits_for_it_and_a_dead_one_is_not_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let shared = SharedConnections::default();
+    let (one, _of_one) = {
+        let (asker, heard) = asker(None);
+        (shared.join(address(&listener), settings(), asker), heard)
+    };
+    let first = greeted(&listener).await;
+    one.settled().await;
+    // A question stays without an answer; the one that asked leaves, and the other is still there.
+    let (asker_of_two, _of_two) = asker(None);
+    let two = shared.join(address(&listener), settings(), asker_of_two);
+    assert!(two.ask(VOTER, 1, Body::Probe(true)));
+    let (_sender, mut receiver) = first;
+    assert!(matches!(receiver.next().await, Ok(Some((_, Body::Probe(true))))));
+    tokio::time::sleep(Connection::LATE).await;
+    drop(two);
+    let end = tokio::time::timeout(PATIENCE, receiver.next()).await.expect("it is given up");
+    assert!(!matches!(end, Ok(Some(_))), "{end:?}");
+    let (asker_of_three, _of_three) = asker(None);
+    let three = shared.join(address(&listener), settings(), asker_of_three);
+    let _second = greeted(&listener).await;
+    tokio::time::timeout(PATIENCE, three.settled()).await.expect("it is made anew");
+    assert!(matches!(three.state(), ConnectionState::Up { .. }), "{:?}", three.state());
 }

@@ -311,7 +311,7 @@ fn what_connections_watch_is_bounded_and_ends_with_them() {
     let mut voter = Subject::new();
     for n in 0..FLOOD {
         // Connections of which each watches more than it may.
-        if n.is_multiple_of(100) {
+        if n.is_multiple_of(watchers::OF_ONE_MOST + 36) {
             (voter.out, voter.answers) = ReplySender::new();
         }
         let watch = VoterCommand::Watch { election: name(&format!("unknown-{n}")), out: voter.out.clone() };
