@@ -309,7 +309,7 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
 #[test]
 fn what_connections_watch_is_bounded_and_ends_with_them() {
     let mut voter = Subject::new();
-    for n in 0..FLOOD {
+    for n in 0..FLOOD as usize {
         // Connections of which each watches more than it may.
         if n.is_multiple_of(watchers::OF_ONE_MOST + 36) {
             (voter.out, voter.answers) = ReplySender::new();
