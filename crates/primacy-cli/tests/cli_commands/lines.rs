@@ -146,7 +146,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo xtask bench floods", No(BUILDS)),
     ("cargo xtask bench papers mysql-lease", No(BUILDS)),
     ("cargo xtask bench papers registers", No(BUILDS)),
-    ("cargo xtask bench papers registers --zookeeper 10 --candidates 5,50,200", No(BUILDS)),
+    ("cargo xtask bench papers registers --zookeeper 30", No(BUILDS)),
     ("cargo xtask bench papers peers", No(BUILDS)),
     ("cargo xtask bench papers peers --lease 60", No(BUILDS)),
     ("cargo xtask bench papers peers --paper", No(BUILDS)),
