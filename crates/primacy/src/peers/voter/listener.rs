@@ -251,6 +251,7 @@ impl Listener {
             () = end.notified() => Err(io::Error::other("it does not read its answers")),
             ended = write(sender, answers) => ended,
             ended = self.read(receiver, out, (&who, &principal)) => ended,
+            why = self.comes_to_object(&hello) => Err(io::Error::other(why)),
         };
         // If the voter answers nothing more, nobody needs to hear of it.
         let _ = self.post.send(VoterCommand::Gone { id }).await;
@@ -278,6 +279,20 @@ impl Listener {
                  the folder that it had there"
             )
         })
+    }
+
+    /// Waits until this voter comes to belong to a cluster that the one that greeted like this does not mean. It is refused when it
+    /// comes again.
+    async fn comes_to_object(&self, hello: &Hello) -> String {
+        let mut cluster = self.cluster.clone();
+        loop {
+            if let Some(why) = self.objection(hello) {
+                return why;
+            }
+            if cluster.changed().await.is_err() {
+                return std::future::pending().await; // the voter answers nothing more
+            }
+        }
     }
 
     async fn read(&self, mut receiver: Receiver, out: ReplySender, who: (&str, &Principal)) -> io::Result<()> {
