@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::{crew, fleet};
+use crate::{crew, runners};
 
 /// How long a round of the registers protocol lasts at first, where nothing else is said.
 const ROUND: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ impl CommonOptions {
     /// When the part fails, or the folder cannot be made.
     pub fn run_part(&self, round: Option<u64>) -> Result<bool> {
         if self.sentry {
-            return fleet::sentry().map(|()| true);
+            return runners::sentry().map(|()| true);
         }
         if let Some(each) = self.crew {
             return crew::campaign(each, round.map_or(ROUND, Duration::from_millis)).map(|()| true);

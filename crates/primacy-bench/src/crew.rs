@@ -1,4 +1,4 @@
-//! One process of many candidates that uses the library: what a fleet of crews is made of.
+//! One process of many candidates that uses the library: a crew.
 
 use std::io::Write as _;
 use std::path::Path;

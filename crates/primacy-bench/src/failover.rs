@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use primacy::clock;
 use serde::Serialize;
 
-use crate::fleet::{Fleet, Manner, Start, send};
 use crate::place::{BenchStore, Kind};
+use crate::runners::{Manner, Runners, Start, send};
 use crate::spread::Spread;
 
 /// What happens to a leader.
@@ -65,7 +65,7 @@ pub struct Gaps {
 }
 
 impl Failover {
-    /// Starts a fleet, and measures this many events in it.
+    /// Starts runners, and measures this many events among them.
     pub(crate) fn measure(
         primacy: &Path,
         place: &BenchStore,
@@ -74,19 +74,19 @@ impl Failover {
         repeats: usize,
         manner: Manner,
     ) -> Result<Self> {
-        let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
-        let leader = fleet.await_start(0)?;
+        let mut runners = Runners::launch(primacy, place.site(), processes, manner)?;
+        let leader = runners.await_start(0)?;
         let repeats = u32::try_from(repeats)?;
-        let gaps = gaps(&mut fleet, leader, event, processes, repeats, |_| Duration::ZERO)?;
+        let gaps = gaps(&mut runners, leader, event, processes, repeats, |_| Duration::ZERO)?;
         let candidates = processes * manner.each();
         Ok(Self { store: place.kind, event, candidates, manner, gaps })
     }
 }
 
-/// How long nobody led after each of this many events. Before each the fleet is whole again, and then left alone for as long as
+/// How long nobody led after each of this many events. Before each the runners are complete again, and then left alone for as long as
 /// `pause` says of the nth.
 pub fn gaps(
-    fleet: &mut Fleet,
+    runners: &mut Runners,
     mut leader: Start,
     event: Event,
     processes: usize,
@@ -95,29 +95,29 @@ pub fn gaps(
 ) -> Result<Gaps> {
     let mut gaps = Gaps::default();
     for nth in 0..repeats {
-        fleet.await_waiting(processes)?;
+        runners.await_waiting(processes)?;
         std::thread::sleep(pause(nth));
-        leader = fleet.latest(leader);
+        leader = runners.latest(leader);
         let at = clock::boot_nanos().unwrap_or(0);
-        let next = strike(fleet, event, &leader)?;
+        let next = strike(runners, event, &leader)?;
         gaps.gaps_nanos.push(next.nanos.saturating_sub(at));
-        gaps.grants_nanos.extend(fleet.granted(&next)?.map(|granted| granted.saturating_sub(at)));
+        gaps.grants_nanos.extend(runners.granted(&next)?.map(|granted| granted.saturating_sub(at)));
         leader = next;
-        while fleet.runners.len() < processes {
-            fleet.add()?;
+        while runners.all.len() < processes {
+            runners.add()?;
         }
     }
     Ok(gaps)
 }
 
-fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
-    let [runner, warden, program] = fleet.processes_of(leader)?;
+fn strike(runners: &mut Runners, event: Event, leader: &Start) -> Result<Start> {
+    let [runner, warden, program] = runners.processes_of(leader)?;
     match event {
         Event::GracefulStop => send(runner, Signal::SIGTERM),
         Event::ProgramDeath => send(program, Signal::SIGKILL),
         Event::RunnerDeath => send(runner, Signal::SIGKILL),
         Event::Depose => {
-            let ordered = fleet.primacy().args(["depose", "--no-wait", "--quiet"]).output()?;
+            let ordered = runners.primacy().args(["depose", "--no-wait", "--quiet"]).output()?;
             if !ordered.status.success() {
                 let why = String::from_utf8_lossy(&ordered.stderr);
                 bail!("the order was refused ({}): {}", ordered.status, why.trim());
@@ -125,15 +125,15 @@ fn strike(fleet: &mut Fleet, event: Event, leader: &Start) -> Result<Start> {
         }
         Event::SilentLoss => [runner, warden, program].into_iter().for_each(|pid| send(pid, Signal::SIGSTOP)),
     }
-    let next = fleet.await_start(leader.token)?;
+    let next = runners.await_start(leader.token)?;
     match event {
         Event::Depose => {}
         Event::SilentLoss => {
             // Gone for good: a lost host does not come back to campaign.
             [runner, warden, program].into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
-            fleet.remove(&leader.name)?;
+            runners.remove(&leader.name)?;
         }
-        _ => fleet.remove(&leader.name)?,
+        _ => runners.remove(&leader.name)?,
     }
     Ok(next)
 }

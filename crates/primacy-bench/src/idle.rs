@@ -1,4 +1,4 @@
-//! What a fleet costs while nothing happens, and whether its leader renews in time meanwhile.
+//! What runners cost while nothing happens, and whether its leader renews in time meanwhile.
 
 use std::path::Path;
 use std::thread;
@@ -9,8 +9,8 @@ use primacy::ElectionName;
 use primacy::store::{Admin, Version, from_url};
 use tokio::runtime::Runtime;
 
-use crate::fleet::{Fleet, Manner};
 use crate::place::{BenchStore, Site};
+use crate::runners::{Manner, Runners};
 
 /// How often the row is looked at. What is measured is exact to this.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -25,14 +25,14 @@ pub(crate) fn measure(
     manner: Manner,
     seconds: u64,
 ) -> Result<String> {
-    let fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
-    fleet.await_start(0)?;
-    fleet.await_waiting(candidates)?;
+    let runners = Runners::launch(primacy, place.site(), candidates, manner)?;
+    runners.await_start(0)?;
+    runners.await_waiting(candidates)?;
     // What starting up has left to do is not idling. While hundreds start on a few cores, the lead may change.
     thread::sleep(manner.lease());
-    let cost = || -> Result<_> { Ok((fleet.cpu(), place.cpu(), place.statements()?)) };
+    let cost = || -> Result<_> { Ok((runners.cpu(), place.cpu(), place.statements()?)) };
     let (begin, before) = (Instant::now(), cost()?);
-    let Renewals { seen, longest, glances } = watch(&fleet.site, Duration::from_secs(seconds))?;
+    let Renewals { seen, longest, glances } = watch(&runners.site, Duration::from_secs(seconds))?;
     let (elapsed, after) = (begin.elapsed(), cost()?);
     let mean = elapsed.checked_div(u32::try_from(seen)?).context("no renewal was seen")?;
     if longest >= mean * 2 {
@@ -41,8 +41,8 @@ pub(crate) fn measure(
         );
     }
     let share = |used: Duration| used.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
-    let site = fleet.site.clone();
-    drop(fleet);
+    let site = runners.site.clone();
+    drop(runners);
     let at_rest = server_at_rest(&site, place, Duration::from_secs(seconds))?;
     let statements = match after.2.zip(before.2) {
         Some((after, before)) => {
@@ -110,7 +110,7 @@ fn watch(site: &Site, span: Duration) -> Result<Renewals> {
         thread::sleep(GLANCE);
         let now = watcher.glance()?;
         if now.token != last.token {
-            bail!("the leadership changed while the fleet was idle: {last}, then {now}");
+            bail!("the leadership changed while the runners were idle: {last}, then {now}");
         }
         renewals.glances += 1;
         renewals.longest = renewals.longest.max(since.elapsed());

@@ -1,6 +1,6 @@
 //! Measures primacy on this machine and prints what came out, good or bad: `cargo xtask bench`.
 //!
-//! [`main`] is the command. The rest is what other benchmarks measure with: servers of their own, fleets of runners, losses of
+//! [`main`] is the command. The rest is what other benchmarks measure with: servers of their own, groups of runners, losses of
 //! leaders, and what came of them.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
@@ -12,7 +12,6 @@ mod elections;
 mod entropy;
 mod failover;
 mod fenced;
-mod fleet;
 mod floods;
 mod hosts;
 mod idle;
@@ -22,6 +21,7 @@ mod peers;
 mod place;
 mod plot;
 mod proc;
+mod runners;
 mod spread;
 
 use std::fs;
@@ -33,10 +33,10 @@ pub use crate::common::CommonOptions;
 pub use crate::entropy::Entropy;
 use crate::failover::Failover;
 pub use crate::failover::{Event, Gaps, gaps};
-pub use crate::fleet::{Fleet, Manner, Start};
 pub use crate::place::{BenchStore, Kind, Site};
 pub use crate::plot::steps;
 pub use crate::proc::cpu;
+pub use crate::runners::{Manner, Runners, Start};
 pub use crate::spread::Spread;
 
 /// What primacy costs and how fast it fails over, on real processes and real stores.
@@ -65,7 +65,7 @@ struct Options {
     /// Only these parts: is-current, renewal, capacity, fence, failover, idle.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// For how many seconds an idle fleet is watched.
+    /// For how many seconds idle runners are watched.
     #[arg(long, default_value_t = 30)]
     idle_seconds: u64,
     /// With `--round`, and for failover: instead of runners, processes that use the library, with this many candidates in each. They

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use primacy::clock;
 
-use crate::fleet::Start;
+use crate::runners::Start;
 
 /// When the lease was granted by which this program runs, by its candidate's log: the machine's boot clock, in nanoseconds.
 pub(crate) fn granted(log: &Path, start: &Start) -> Result<u64> {

@@ -12,8 +12,8 @@ use primacy_core::Timing;
 use tempfile::TempDir;
 
 use super::net::{Net, address};
-use crate::fleet::{Start, starts};
 use crate::log;
+use crate::runners::{Start, starts};
 
 /// Where voters listen.
 const PORT: u16 = 7400;

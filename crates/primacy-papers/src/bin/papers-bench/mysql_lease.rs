@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use primacy_bench::{BenchStore, Event, Fleet, Kind, Manner, Spread, gaps};
+use primacy_bench::{BenchStore, Event, Kind, Manner, Runners, Spread, gaps};
 use tokio::task::JoinHandle;
 
 /// What is measured. The defaults are the text's, but for the time-out of 20 seconds.
@@ -94,9 +94,9 @@ async fn published(place: &BenchStore, options: &Options, candidates: usize) -> 
 /// Runners of primacy's command whose leader is lost without a word.
 fn beside(primacy: &Path, place: &BenchStore, options: &Options, candidates: usize) -> Result<()> {
     let manner = Manner::Lease(options.timeout * 1_000);
-    let mut fleet = Fleet::launch(primacy, place.site(), candidates, manner)?;
-    let leader = fleet.await_start(0)?;
-    let gaps = gaps(&mut fleet, leader, Event::SilentLoss, candidates, options.losses, |nth| {
+    let mut runners = Runners::launch(primacy, place.site(), candidates, manner)?;
+    let leader = runners.await_start(0)?;
+    let gaps = gaps(&mut runners, leader, Event::SilentLoss, candidates, options.losses, |nth| {
         Duration::from_secs(options.timeout) * nth / options.losses.max(1) / 5
     })?;
     let grants = gaps.grants_nanos.into_iter().map(Duration::from_nanos).collect();

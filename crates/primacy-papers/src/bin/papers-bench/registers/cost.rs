@@ -15,7 +15,7 @@ use super::published::{self, Process, ROUND, Tally};
 use primacy_bench::Spread;
 use primacy_bench::{BenchStore, Kind};
 use primacy_bench::{Event, gaps};
-use primacy_bench::{Fleet, Manner};
+use primacy_bench::{Manner, Runners};
 
 /// By which protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -177,21 +177,21 @@ impl<'a> Meter<'a> {
 pub(super) fn primacy(primacy: &Path, place: &BenchStore, each: usize, plan: &Plan) -> Result<Cost> {
     let processes = plan.candidates / each;
     let manner = Manner::Crew { round: u64::try_from(ROUND.as_millis())?, each };
-    let mut fleet = Fleet::launch(primacy, place.site(), processes, manner)?;
-    let leader = fleet.await_start(0)?;
-    fleet.await_waiting(processes)?;
+    let mut runners = Runners::launch(primacy, place.site(), processes, manner)?;
+    let leader = runners.await_start(0)?;
+    runners.await_waiting(processes)?;
     std::thread::sleep(plan.settle);
-    let election = Election::open(&fleet.site.url, &fleet.site.election)?;
+    let election = Election::open(&runners.site.url, &runners.site.election)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let vars = || -> Result<Vars> { Ok(runtime.block_on(election.members())?.context("there are no members")?.vars) };
     let before = vars()?;
-    let (meter, own) = (Meter::start(place)?, fleet.cpu());
+    let (meter, own) = (Meter::start(place)?, runners.cpu());
     std::thread::sleep(plan.watch);
-    let own = fleet.cpu().saturating_sub(own);
+    let own = runners.cpu().saturating_sub(own);
     let mut cost = meter.stop(Form::Primacy, plan.candidates, processes)?;
-    let (memory, threads) = fleet.memory_and_threads();
+    let (memory, threads) = runners.memory_and_threads();
     cost.fleet = Some(Upkeep { cpu: rounded(own.as_secs_f64() / cost.seconds), memory, threads });
-    let gaps = gaps(&mut fleet, leader, Event::SilentLoss, processes, plan.losses, |nth| plan.pause(nth))?;
+    let gaps = gaps(&mut runners, leader, Event::SilentLoss, processes, plan.losses, |nth| plan.pause(nth))?;
     cost.gaps_ms = gaps.gaps_nanos.into_iter().map(|nanos| nanos / 1_000_000).collect();
     let after = vars()?;
     // Who was evicted although it lived has come back.

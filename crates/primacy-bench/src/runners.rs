@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::place::Site;
 use crate::{crew, log, proc};
 
-/// How a fleet's runners take part.
+/// How runners take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Manner {
@@ -68,14 +68,14 @@ impl fmt::Display for Manner {
 }
 
 /// Runners, or crews, that campaign in one election.
-pub struct Fleet {
+pub struct Runners {
     /// Where they campaign.
     pub site: Site,
     primacy: PathBuf,
     manner: Manner,
     lines: Receiver<Start>,
     writer: PipeWriter,
-    pub(crate) runners: BTreeMap<String, Child>,
+    pub(crate) all: BTreeMap<String, Child>,
     started: usize,
     logs: TempDir,
 }
@@ -123,7 +123,7 @@ pub(crate) fn starts() -> Result<(PipeWriter, Receiver<Start>)> {
     Ok((writer, lines))
 }
 
-impl Fleet {
+impl Runners {
     /// Starts this many processes with the binary `primacy`.
     ///
     /// # Errors
@@ -133,15 +133,15 @@ impl Fleet {
         let primacy = primacy
             .canonicalize()
             .with_context(|| format!("{} is not there; build it with cargo build --release", primacy.display()))?;
-        let (runners, logs) = (BTreeMap::new(), tempfile::tempdir()?);
-        let mut fleet = Self { site, primacy, manner, lines, writer, runners, started: 0, logs };
+        let (all, logs) = (BTreeMap::new(), tempfile::tempdir()?);
+        let mut runners = Self { site, primacy, manner, lines, writer, all, started: 0, logs };
         for _ in 0..candidates {
-            fleet.add()?;
+            runners.add()?;
         }
-        Ok(fleet)
+        Ok(runners)
     }
 
-    /// `primacy` on this fleet's election.
+    /// `primacy` on the election of these.
     pub(crate) fn primacy(&self) -> Command {
         let mut command = Command::new(&self.primacy);
         command.env("PRIMACY_STORE", &self.site.url).env("PRIMACY_ELECTION", &self.site.election);
@@ -166,7 +166,7 @@ impl Fleet {
             Manner::Crew { round, each } => crew::command(&own, &self.site, &name, round, each),
         };
         command.stdout(self.writer.try_clone()?).stderr(File::create(self.log_of(&name))?);
-        self.runners.insert(name, command.spawn()?);
+        self.all.insert(name, command.spawn()?);
         Ok(())
     }
 
@@ -237,14 +237,14 @@ impl Fleet {
         if let Manner::Crew { .. } = self.manner {
             return Ok([start.pid; 3]);
         }
-        let runner = self.runners.get(&start.name).context("a program that nobody runs")?.id();
+        let runner = self.all.get(&start.name).context("a program that nobody runs")?.id();
         let warden = proc::children(runner).first().copied().context("a runner without a warden")?;
         Ok([runner as i32, warden as i32, start.pid])
     }
 
     /// Forgets a runner, and waits until it is gone.
     pub(crate) fn remove(&mut self, name: &str) -> Result<()> {
-        if let Some(mut runner) = self.runners.remove(name) {
+        if let Some(mut runner) = self.all.remove(name) {
             runner.wait()?;
         }
         Ok(())
@@ -254,23 +254,23 @@ impl Fleet {
     pub fn cpu(&self) -> Duration {
         // The warden is the runner's child, the program the warden's.
         let of_two = |runner| proc::cpu(runner) + proc::children(runner).into_iter().map(proc::cpu).sum::<Duration>();
-        self.runners.values().map(Child::id).map(of_two).sum()
+        self.all.values().map(Child::id).map(of_two).sum()
     }
 
     /// Memory that all runners, or crews, keep for themselves, in bytes; and their threads.
     pub fn memory_and_threads(&self) -> (u64, usize) {
-        let each = self.runners.values().map(|child| (proc::memory(child.id()), proc::threads(child.id())));
+        let each = self.all.values().map(|child| (proc::memory(child.id()), proc::threads(child.id())));
         each.fold((0, 0), |(memory, threads), (more, others)| (memory + more, threads + others))
     }
 }
 
-impl Drop for Fleet {
+impl Drop for Runners {
     fn drop(&mut self) {
-        for runner in self.runners.values_mut() {
+        for runner in self.all.values_mut() {
             send(runner.id() as i32, Signal::SIGCONT);
             send(runner.id() as i32, Signal::SIGTERM);
         }
-        for runner in self.runners.values_mut() {
+        for runner in self.all.values_mut() {
             let _ = runner.wait();
         }
     }
