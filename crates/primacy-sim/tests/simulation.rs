@@ -54,8 +54,11 @@ fn a_calm_world_tells_what_failover_costs() {
     let report = run(0..20, 1, &setup, &|_| {});
     assert!(report.is_clean(), "{:#?}", report.failures);
     assert_eq!(report.tally.failovers.len(), 20, "one silent loss in every seed");
+    // Where renewals are aligned, the first may come early by the time between two.
+    let (alone, aligned) = (11_000_000_000, 14_400_000_000);
+    assert!(report.tally.failovers.iter().any(|(_, bound)| *bound <= alone), "{:?}", report.tally.failovers);
     for (took, bound) in &report.tally.failovers {
-        assert!(took <= bound && *bound <= 11_000_000_000, "{took} {bound}");
+        assert!(took <= bound && *bound <= aligned, "{took} {bound}");
         // The leader was lost at most one renewal after it had renewed.
         assert!(*took > 6_500_000_000, "nobody may lead before the lease is over: {took}");
     }

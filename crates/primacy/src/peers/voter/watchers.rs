@@ -20,14 +20,16 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
-    /// Hints of this election go there from now on. `false` if it would be one too many: a watcher looks by itself too, only
-    /// less often.
+    /// Hints of this election go there from now on. `false` if it would be one too many for this connection: a watcher looks by
+    /// itself too, only less often. Where there is no room left, the connection that watches most gives one of its own up: few
+    /// connections cannot take the hints from all others.
     pub(super) fn add(&mut self, election: ElectionName, out: ReplySender) -> bool {
         let of_one = self.connections.get(&out.id);
         if of_one.is_some_and(|watched| watched.contains(&election)) {
             return true;
         }
-        if self.count >= MOST || of_one.map_or(0, BTreeSet::len) >= OF_ONE_MOST {
+        let own = of_one.map_or(0, BTreeSet::len);
+        if own >= OF_ONE_MOST || self.count >= MOST && !self.make_room(own) {
             return false;
         }
         self.count += 1;
@@ -36,15 +38,28 @@ impl Watchers {
         true
     }
 
+    /// Takes an election from the connection that watches most, if that is more than one that watches this many would then have.
+    fn make_room(&mut self, own: usize) -> bool {
+        let most = self.connections.iter_mut().max_by_key(|(_, watched)| watched.len());
+        let Some((&id, watched)) = most.filter(|(_, watched)| watched.len() > own + 1) else { return false };
+        let Some(election) = watched.pop_last() else { return false };
+        self.forget(&election, id);
+        true
+    }
+
     /// A connection has ended.
     pub(super) fn remove(&mut self, id: u64) {
         for election in self.connections.remove(&id).unwrap_or_default() {
-            self.count -= 1;
-            if let Some(watchers) = self.elections.get_mut(&election) {
-                watchers.remove(&id);
-                if watchers.is_empty() {
-                    self.elections.remove(&election);
-                }
+            self.forget(&election, id);
+        }
+    }
+
+    fn forget(&mut self, election: &ElectionName, id: u64) {
+        self.count -= 1;
+        if let Some(watchers) = self.elections.get_mut(election) {
+            watchers.remove(&id);
+            if watchers.is_empty() {
+                self.elections.remove(election);
             }
         }
     }

@@ -309,16 +309,17 @@ fn claims_of_ever_more_elections_are_refused_and_those_that_are_kept_go_on() {
 #[test]
 fn what_connections_watch_is_bounded_and_ends_with_them() {
     let mut voter = Subject::new();
+    let each = watchers::OF_ONE_MOST + 36;
     for n in 0..FLOOD as usize {
         // Connections of which each watches more than it may.
-        if n.is_multiple_of(watchers::OF_ONE_MOST + 36) {
+        if n.is_multiple_of(each) {
             (voter.out, voter.answers) = ReplySender::new();
         }
         let watch = VoterCommand::Watch { election: name(&format!("unknown-{n}")), out: voter.out.clone() };
         assert!(matches!(voter.takes(watch, at(2))[..], [Body::Hint(_)]));
     }
     let (watched, connections) = voter.task.watchers.counts();
-    assert_eq!((watched, connections), (watchers::MOST, watchers::MOST.div_ceil(watchers::OF_ONE_MOST)));
+    assert_eq!((watched, connections), (watchers::MOST, (FLOOD as usize).div_ceil(each)), "the last has room too");
     for id in 0..=voter.out.id {
         voter.takes(VoterCommand::Gone { id }, at(3));
     }
