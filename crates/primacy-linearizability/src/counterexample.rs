@@ -3,22 +3,18 @@
 use std::fmt;
 
 use crate::search::search;
-use crate::{Model, Operation, Outcome, Verdict};
+use crate::{Model, Operation, OperationOf, Outcome, Verdict};
 
 /// A part of a history that is not linearizable by itself.
 pub struct Counterexample<M: Model> {
     /// The operations by the time of their call. The one that was answered last cannot have been answered as it was. All writes are
     /// among them that were called before that, and the reads that are needed.
-    pub operations: Vec<Operation<M::Request, M::Answer>>,
+    pub operations: Vec<OperationOf<M>>,
 }
 
 /// The shortest beginning of a history that is not linearizable, without the reads that are not needed for that.
-pub(crate) fn smallest<M: Model>(
-    model: &M,
-    history: &[Operation<M::Request, M::Answer>],
-    budget: usize,
-) -> Counterexample<M> {
-    let fails = |part: &[Operation<M::Request, M::Answer>]| search(model, part, budget) == Verdict::Violation(());
+pub(crate) fn smallest<M: Model>(model: &M, history: &[OperationOf<M>], budget: usize) -> Counterexample<M> {
+    let fails = |part: &[OperationOf<M>]| search(model, part, budget) == Verdict::Violation(());
     let mut returns: Vec<u64> = history.iter().filter_map(Operation::returned).collect();
     returns.sort_unstable();
     returns.dedup();
@@ -41,7 +37,7 @@ pub(crate) fn smallest<M: Model>(
 }
 
 /// What was known then.
-fn before<M: Model>(history: &[Operation<M::Request, M::Answer>], until: u64) -> Vec<Operation<M::Request, M::Answer>> {
+fn before<M: Model>(history: &[OperationOf<M>], until: u64) -> Vec<OperationOf<M>> {
     let known = history.iter().filter(|operation| operation.called <= until).cloned();
     known
         .map(|operation| match operation.outcome {

@@ -103,8 +103,11 @@ impl<C> Verdict<C> {
     }
 }
 
+/// An operation of a model.
+pub type OperationOf<M> = Operation<<M as Model>::Request, <M as Model>::Answer>;
+
 /// A history of a model's operations, in any order.
-pub type History<M> = Vec<Operation<<M as Model>::Request, <M as Model>::Answer>>;
+pub type History<M> = Vec<OperationOf<M>>;
 
 /// Whether a history is linearizable. The search visits this many configurations at most, and again as many to make a counterexample
 /// small.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Model, Operation, Verdict};
+use crate::{Model, OperationOf, Verdict};
 
 /// Which operations have happened, and what the data is then. Of those that were answered, all before `low` have happened, and those
 /// of `beyond`; of the others, those of `unknown`. So its size is that of the concurrency, not that of the history.
@@ -36,12 +36,12 @@ impl<S: Clone> Configuration<S> {
 /// The operations of a history by the time of their call.
 struct Sorted<'a, M: Model> {
     model: &'a M,
-    answered: Vec<(&'a Operation<M::Request, M::Answer>, u64)>,
-    unknown: Vec<&'a Operation<M::Request, M::Answer>>,
+    answered: Vec<(&'a OperationOf<M>, u64)>,
+    unknown: Vec<&'a OperationOf<M>>,
 }
 
 impl<'a, M: Model> Sorted<'a, M> {
-    fn new(model: &'a M, history: &'a [Operation<M::Request, M::Answer>]) -> Self {
+    fn new(model: &'a M, history: &'a [OperationOf<M>]) -> Self {
         let mut answered = Vec::new();
         let mut unknown = Vec::new();
         for operation in history {
@@ -97,7 +97,7 @@ impl<'a, M: Model> Sorted<'a, M> {
 }
 
 /// Whether there is an order.
-pub(crate) fn search<M: Model>(model: &M, history: &[Operation<M::Request, M::Answer>], budget: usize) -> Verdict<()> {
+pub(crate) fn search<M: Model>(model: &M, history: &[OperationOf<M>], budget: usize) -> Verdict<()> {
     let sorted = Sorted::new(model, history);
     let first = Configuration { low: 0, beyond: Vec::new(), unknown: Vec::new(), state: model.initial() };
     let mut seen = HashSet::from([first.clone()]);
