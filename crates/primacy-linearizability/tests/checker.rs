@@ -131,7 +131,8 @@ fn a_value_may_go_when_its_time_is_over_and_not_before() {
         request: Request::Get,
         outcome: Outcome::Answered(called + 5, Answer::Value(value.map(<[u8]>::to_vec))),
     };
-    let verdict = |reads: &[KeyOperation]| check(&Key, &[&[set.clone()], reads].concat(), BUDGET).map(|_| ());
+    let verdict =
+        |reads: &[KeyOperation]| check(&Key, &[std::slice::from_ref(&set), reads].concat(), BUDGET).map(|_| ());
     assert_eq!(verdict(&[get(104, None)]), Verdict::Violation(()), "109 is before 110");
     assert_eq!(verdict(&[get(105, None)]), Verdict::Linearizable);
     assert_eq!(verdict(&[get(900, Some(b"v"))]), Verdict::Linearizable, "it may be kept for longer");
