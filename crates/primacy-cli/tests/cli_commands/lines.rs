@@ -144,6 +144,7 @@ const LINES: &[(&str, Way)] = &[
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),
     ("cargo xtask bench floods", No(BUILDS)),
+    ("cargo xtask bench elections --apart", No(BUILDS)),
     ("cargo xtask bench papers mysql-lease", No(BUILDS)),
     ("cargo xtask bench papers registers", No(BUILDS)),
     ("cargo xtask bench papers registers --zookeeper 30", No(BUILDS)),
