@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use primacy_sim::group_model;
 use primacy_sim::model::{canaries, smoke};
 use primacy_sim::quorum;
 use primacy_sim::search::{Canary, Model, Outcome, hunt, hunts, search, searches};
+use primacy_sim::{group_model, log_model};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -20,7 +20,7 @@ fn assert_found(outcome: &Outcome) {
 
 #[test]
 fn small_searches_are_complete_and_hold() {
-    for search in searches(smoke(), 0).chain(searches(quorum::smoke(), 0)) {
+    for search in searches(smoke(), 0).chain(searches(quorum::smoke(), 0)).chain(searches(log_model::smoke(), 0)) {
         assert_good(&search.run(2), 1_000);
     }
     for search in searches(group_model::smoke(), 0) {
@@ -33,7 +33,8 @@ fn every_planted_bug_is_found() {
     // Three voters take a minute without optimisation: `primacy-model` hunts those too.
     let small = |canary: &Canary<quorum::Setup>| canary.setup.voters < 3;
     let quorum = quorum::canaries().into_iter().filter(small).map(Canary::hunt);
-    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum) {
+    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum).chain(hunts(log_model::canaries()))
+    {
         assert_found(&bug.run(PATIENCE));
     }
 }

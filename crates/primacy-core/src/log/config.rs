@@ -45,10 +45,7 @@ impl Config {
     ///
     /// # Errors
     /// If nobody keeps the log, before the change or after it.
-    pub fn read(
-        replicas: BTreeSet<ReplicaId>,
-        incoming: Option<BTreeSet<ReplicaId>>,
-    ) -> Result<Self, ConfigError> {
+    pub fn read(replicas: BTreeSet<ReplicaId>, incoming: Option<BTreeSet<ReplicaId>>) -> Result<Self, ConfigError> {
         if replicas.is_empty() || incoming.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err(ConfigError::Empty);
         }

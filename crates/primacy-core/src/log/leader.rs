@@ -3,6 +3,8 @@
 mod followers;
 mod opening;
 mod reads;
+#[cfg(feature = "flaws")]
+mod search;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -141,9 +143,8 @@ impl Leader {
 
     /// Whether its opening entry is applied: then the state machine has all that was committed before it.
     fn has_opened<B: Payload>(&self, replica: &Replica<B>) -> bool {
-        self.opening().is_some_and(|opening| {
-            replica.applied() >= opening || self.planted.is(Flaw::ReadsBeforeOpeningEntry)
-        })
+        self.opening()
+            .is_some_and(|opening| replica.applied() >= opening || self.planted.is(Flaw::ReadsBeforeOpeningEntry))
     }
 
     fn ask<B>(&self, to: ReplicaId, request: Request<B>, out: &mut Vec<Effect<B>>) {
@@ -313,10 +314,11 @@ impl Leader {
             // Its own replica learns what is committed as any other does.
             self.tell(self.own, out);
         }
-        if opening <= self.commit
-            && let Some(config) = replica.config()
-        {
-            self.change(config, replica.log().config_index(), out);
+        if let Some(config) = replica.config() {
+            config.replicas().for_each(|member| self.follow(member, out));
+            if opening <= self.commit {
+                self.change(config, replica.log().config_index(), out);
+            }
         }
         if let Some((successor, false)) = self.successor
             && self.commit == self.end.index
@@ -371,11 +373,7 @@ impl Leader {
     }
 
     /// Asks this replica anew: what was under way to it may be lost.
-    pub(super) fn reconnected<B: Payload>(
-        &mut self,
-        to: ReplicaId,
-        out: &mut Vec<Effect<B>>,
-    ) {
+    pub(super) fn reconnected<B: Payload>(&mut self, to: ReplicaId, out: &mut Vec<Effect<B>>) {
         let Some(follower) = self.followers.get_mut(&to).filter(|_| to != self.own) else { return };
         follower.progress = Progress::Unopened;
         let is_open = follower.is_open;

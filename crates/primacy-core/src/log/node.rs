@@ -1,5 +1,7 @@
 //! One process's part in one log: its replica, the leader while it leads, and which answers may leave.
 
+#[cfg(feature = "flaws")]
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -315,6 +317,11 @@ impl<B: Payload> LogNode<B> {
         Some(mem::take(&mut self.unwritten))
     }
 
+    /// What has changed since the last write began.
+    pub fn unwritten(&self) -> &[Write<B>] {
+        &self.unwritten
+    }
+
     /// What was to be written is on disk. A process whose write has failed ends, since nobody knows what its disk has.
     pub fn written(&mut self, out: &mut Vec<Effect<B>>) {
         self.is_writing = false;
@@ -339,11 +346,7 @@ impl<B: Payload> LogNode<B> {
     }
 
     /// The same, for what is nothing to one that does not lead.
-    fn lead_on(
-        &mut self,
-        out: &mut Vec<Effect<B>>,
-        does: impl FnOnce(&mut Leader, &Replica<B>, &mut Vec<Effect<B>>),
-    ) {
+    fn lead_on(&mut self, out: &mut Vec<Effect<B>>, does: impl FnOnce(&mut Leader, &Replica<B>, &mut Vec<Effect<B>>)) {
         let led = self.lead(out, |leader, replica, effects| {
             does(leader, replica, effects);
             Ok(())

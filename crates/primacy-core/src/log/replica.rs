@@ -133,11 +133,7 @@ impl<B: Payload> Replica<B> {
     // ---- what it is asked ----
 
     /// Does what it is asked, if it may. `writes` gets what changes on disk, in order.
-    pub(super) fn handle(
-        &mut self,
-        request: &Request<B>,
-        writes: &mut Vec<Write<B>>,
-    ) -> Result<Outcome<B>, Diverged> {
+    pub(super) fn handle(&mut self, request: &Request<B>, writes: &mut Vec<Write<B>>) -> Result<Outcome<B>, Diverged> {
         let promised = self.promised();
         let verdict = match request {
             Request::Open { ballot } => self.open(*ballot, writes),
@@ -291,11 +287,5 @@ impl<B: Payload> Replica<B> {
         let snapshot = Snapshot { position, config, time, chunks };
         self.write(Write::Compact(snapshot.clone()), writes);
         Some(snapshot)
-    }
-
-    /// Forgets what no step looks at again: a promise's matches, once its leader is gone.
-    #[cfg(feature = "flaws")]
-    pub(super) fn forget_matched(&mut self) {
-        self.matched = 0;
     }
 }

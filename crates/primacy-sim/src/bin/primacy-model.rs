@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use primacy_sim::search::{Hunt, Search, hunts, print_hunts, print_searches, searches, timed};
-use primacy_sim::{group_model, model, quorum};
+use primacy_sim::{group_model, log_model, model, quorum};
 
 const EXCEPT: &str = "--except=";
 
@@ -43,9 +43,9 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
     let mut good = print_searches(out, all_searches(quick, longer).filter(|search| is_wanted(search.name)))?;
 
     writeln!(out, "{:<40} {:>9} {:>9} {:>7}", "merged and not", "states", "merged", "time")?;
-    for setup in quorum::compared().into_iter().filter(|setup| is_wanted(setup.name)) {
-        let ((states, merged, differ), took) = timed(|| quorum::compare(&setup));
-        writeln!(out, "{:<40} {states:>9} {merged:>9} {:>6.1}s", setup.name, took.as_secs_f64())?;
+    for (name, compare) in comparisons().filter(|(name, _)| is_wanted(name)) {
+        let ((states, merged, differ), took) = timed(compare);
+        writeln!(out, "{name:<40} {states:>9} {merged:>9} {:>6.1}s", took.as_secs_f64())?;
         if let Some(differ) = differ {
             writeln!(out, "    DIFFER\n{differ}")?;
             good = false;
@@ -62,12 +62,25 @@ fn all_searches(quick: bool, longer: i8) -> impl Iterator<Item = Search> {
     let lease = searches(if quick { model::smoke() } else { model::catalogue() }, longer);
     let registers = searches(if quick { group_model::smoke() } else { group_model::catalogue() }, longer);
     let quorum = searches(if quick { quorum::smoke() } else { quorum::catalogue() }, longer);
-    lease.chain(registers).chain(quorum)
+    let log = searches(if quick { log_model::smoke() } else { log_model::catalogue() }, longer);
+    lease.chain(registers).chain(quorum).chain(log)
+}
+
+/// A search that is done with states merged and without: how many states there are, how many are left, and how they differ.
+type Comparison = Box<dyn FnOnce() -> (usize, usize, Option<String>)>;
+
+/// The searches that are done with states merged and without.
+fn comparisons() -> impl Iterator<Item = (&'static str, Comparison)> {
+    let quorum = quorum::compared().into_iter();
+    let quorum = quorum.map(|setup| (setup.name, Box::new(move || quorum::compare(&setup)) as Comparison));
+    let log = log_model::compared().into_iter();
+    quorum.chain(log.map(|setup| (setup.name, Box::new(move || log_model::compare(&setup)) as Comparison)))
 }
 
 /// The planted bugs.
 fn bugs() -> impl Iterator<Item = Hunt> {
-    hunts(model::canaries()).chain(hunts(group_model::canaries())).chain(hunts(quorum::canaries()))
+    let others = hunts(model::canaries()).chain(hunts(group_model::canaries()));
+    others.chain(hunts(quorum::canaries())).chain(hunts(log_model::canaries()))
 }
 
 fn is_number(text: &str) -> bool {

@@ -105,12 +105,7 @@ impl Leader {
     }
 
     /// It has nothing: it gets the snapshot first.
-    pub(super) fn install<B: Payload>(
-        &mut self,
-        from: ReplicaId,
-        replica: &Replica<B>,
-        out: &mut Vec<Effect<B>>,
-    ) {
+    pub(super) fn install<B: Payload>(&mut self, from: ReplicaId, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
         let position = replica.log().start();
         if self.opening().is_some()
             && let Some(follower) = self.followers.get_mut(&from)

@@ -122,12 +122,7 @@ impl Leader {
     }
 
     /// Its own replica has some more of it on disk.
-    pub(super) fn fetched<B: Payload>(
-        &mut self,
-        verdict: &Verdict<B>,
-        replica: &Replica<B>,
-        out: &mut Vec<Effect<B>>,
-    ) {
+    pub(super) fn fetched<B: Payload>(&mut self, verdict: &Verdict<B>, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
         let Phase::Fetching { source, end, prev } = self.phase else { return };
         match verdict {
             Verdict::Wants { chunk, .. } => self.fetch(source, end, prev, *chunk, out),
@@ -149,11 +144,8 @@ impl Leader {
         self.phase = Phase::Serving { opening: self.end.index + 1 };
         out.push(Effect::Serves { opening: self.end.index + 1 });
         self.append([Content::Opening].into(), out);
-        let told: Vec<_> = self
-            .followers
-            .iter_mut()
-            .filter_map(|(id, follower)| Some((*id, follower.standing.take()?)))
-            .collect();
+        let told: Vec<_> =
+            self.followers.iter_mut().filter_map(|(id, follower)| Some((*id, follower.standing.take()?))).collect();
         for (id, standing) in told {
             self.start(id, &standing, replica);
         }

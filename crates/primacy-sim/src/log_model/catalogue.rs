@@ -1,0 +1,125 @@
+//! The searches, and the planted bugs that they find.
+
+use primacy_core::log::{Flaw, Reading};
+
+use super::properties::{FRESH, KEPT, ONE, PREFIX, PROMISED, SHARED, STILL};
+use super::setup::{Beginning, Budget, Setup};
+use crate::search::Canary;
+
+const NONE: Budget = Budget {
+    writes: 0,
+    restarts: 0,
+    beats: 0,
+    reads: 0,
+    snapshots: 0,
+    changes: 0,
+    handovers: 0,
+    silences: 0,
+    reconnects: 0,
+};
+const WRITE: Budget = Budget { writes: 1, ..NONE };
+const RESTART: Budget = Budget { restarts: 1, ..WRITE };
+
+/// One comes for the last of three.
+const OTHER: &[u8] = &[0, 1, 3];
+
+/// The complete searches.
+pub fn catalogue() -> Vec<Setup> {
+    vec![
+        Setup::new("log: two ballots, two writes", 2, Budget { writes: 2, ..NONE }),
+        Setup::new("log: three ballots, a write", 3, WRITE),
+        Setup::new("log: two ballots, a write, a restart", 2, RESTART),
+        Setup { one_by_one: true, ..Setup::new("log: four ballots", 4, NONE) },
+        reads("log: reads by leases", 3, Reading::Lease, Budget { reads: 1, ..WRITE }),
+        reads("log: reads by quorums", 2, Reading::Quorum, Budget { reads: 1, beats: 1, ..WRITE }),
+        change("log: one for another", 3, Budget { changes: 1, ..NONE }),
+        snapshots("log: snapshots", 3, Budget { snapshots: 2, ..NONE }),
+        handover("log: a hand-over", 3, Budget { handovers: 1, ..WRITE }),
+    ]
+}
+
+fn reads(name: &'static str, ballots: u8, reading: Reading, budget: Budget) -> Setup {
+    Setup { reading: Some(reading), ..Setup::new(name, ballots, budget) }
+}
+
+fn change(name: &'static str, ballots: u8, budget: Budget) -> Setup {
+    Setup { incoming: OTHER, begins: Beginning::Led, ..Setup::new(name, ballots, budget) }
+}
+
+fn snapshots(name: &'static str, ballots: u8, budget: Budget) -> Setup {
+    Setup { begins: Beginning::Written(2), ..Setup::new(name, ballots, budget) }
+}
+
+fn handover(name: &'static str, ballots: u8, budget: Budget) -> Setup {
+    Setup { begins: Beginning::Led, ..Setup::new(name, ballots, budget) }
+}
+
+/// Those that take seconds.
+pub fn smoke() -> Vec<Setup> {
+    vec![
+        Setup::new("log: two ballots", 2, NONE),
+        Setup { replicas: 2, ..Setup::new("log: two of two, a restart", 2, RESTART) },
+    ]
+}
+
+/// Searches that are done with states merged and without.
+pub fn compared() -> Vec<Setup> {
+    let of = |name, replicas, ballots, budget| Setup { replicas, ends: true, ..Setup::new(name, ballots, budget) };
+    vec![of("merged: a log of one", 1, 2, RESTART), of("merged: a log of two", 2, 2, NONE)]
+}
+
+/// The planted bugs.
+pub fn canaries() -> Vec<Canary<Setup>> {
+    let of = |setup, flaw, breaks| Canary { setup: Setup { flaw: Some(flaw), ..setup }, breaks };
+    let seen = |setup| Setup { symptoms: true, ..setup };
+    let plain = |name, ballots, budget| seen(Setup::new(name, ballots, budget));
+    vec![
+        of(plain("log: AdoptsOwnLog", 2, NONE), Flaw::AdoptsOwnLog, ONE),
+        of(Setup { one_by_one: true, ..plain("log: CountsOlder", 4, NONE) }, Flaw::CountsOlder, ONE),
+        of(plain("log: ForgetsPromise", 2, Budget { writes: 0, ..RESTART }), Flaw::ForgetsPromise, ONE),
+        of(Setup::new("log: ForgetsPromise, as promised", 2, RESTART), Flaw::ForgetsPromise, PROMISED),
+        of(
+            Setup { flushes: true, ..plain("log: AnswersBeforeFlush", 2, Budget { writes: 0, ..RESTART }) },
+            Flaw::AnswersBeforeFlush,
+            ONE,
+        ),
+        of(plain("log: CutsWithoutConflict", 2, Budget { writes: 1, ..NONE }), Flaw::CutsWithoutConflict, ONE),
+        of(
+            seen(reads("log: ReadsBeforeOpeningEntry", 2, Reading::Lease, Budget { reads: 1, ..NONE })),
+            Flaw::ReadsBeforeOpeningEntry,
+            FRESH,
+        ),
+        of(
+            seen(reads("log: ChecksBeforeArrival", 2, Reading::Lease, Budget { reads: 2, ..NONE })),
+            Flaw::ChecksBeforeArrival,
+            FRESH,
+        ),
+        of(
+            seen(reads("log: RoundConfirmsLaterReads", 2, Reading::Quorum, Budget { reads: 1, beats: 1, ..NONE })),
+            Flaw::RoundConfirmsLaterReads,
+            FRESH,
+        ),
+        of(seen(change("log: SkipsJoint", 3, Budget { changes: 1, ..NONE })), Flaw::SkipsJoint, ONE),
+        of(seen(change("log: SettlesEarly", 3, Budget { changes: 1, ..NONE })), Flaw::SettlesEarly, ONE),
+        of(seen(change("log: StaleConfigOpens", 3, Budget { changes: 1, ..NONE })), Flaw::StaleConfigOpens, ONE),
+        of(seen(snapshots("log: InstallsOlder", 2, Budget { snapshots: 1, ..WRITE })), Flaw::InstallsOlder, PREFIX),
+        of(
+            seen(snapshots("log: InstallsUnflushed", 2, Budget { snapshots: 1, restarts: 1, ..NONE })),
+            Flaw::InstallsUnflushed,
+            ONE,
+        ),
+        of(seen(snapshots("log: MixesChunks", 2, Budget { snapshots: 2, ..NONE })), Flaw::MixesChunks, PREFIX),
+        of(Setup::new("log: FetchesBeyond", 3, NONE), Flaw::FetchesBeyond, SHARED),
+        of(Setup::new("log: OpensTwice", 2, NONE), Flaw::OpensTwice, SHARED),
+        of(plain("log: CountsOwnUnfenced", 2, NONE), Flaw::CountsOwnUnfenced, ONE),
+        of(plain("log: AppliesUncommitted", 2, NONE), Flaw::AppliesUncommitted, PREFIX),
+        of(plain("log: CommitsUnmatched", 3, NONE), Flaw::CommitsUnmatched, ONE),
+        of(plain("log: TellsItsEnd", 3, NONE), Flaw::TellsItsEnd, ONE),
+        of(
+            seen(handover("log: WritesWhileHandingOver", 1, Budget { handovers: 1, ..WRITE })),
+            Flaw::WritesWhileHandingOver,
+            STILL,
+        ),
+        of(plain("log: ForgetsPromise, and cuts", 3, Budget { writes: 0, ..RESTART }), Flaw::ForgetsPromise, KEPT),
+    ]
+}

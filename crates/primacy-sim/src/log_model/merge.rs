@@ -1,0 +1,186 @@
+//! States that are the same for all that follows, taken for one.
+//!
+//! *What is forgotten*: requests of a ballot below what their replica has promised on its disk, since nothing but "outbid" is answered, and
+//! a leader that ends by that does no more than one whose messages do not arrive; answers to a leader that is over; answers that
+//! change nothing at their leader; requests that change nothing at their replica, and are answered with nothing new, if no process
+//! restarts any more, which would forget what they have brought; by whom a ballot was opened; what a read must see whose leader is over.
+//!
+//! *What is flushed at once*: all but what a leader appends. An answer waits for the flush, so whoever restarts before it has not been
+//! heard to have done anything: as if the request had not arrived. What a leader has appended others may have, although its own
+//! replica loses it.
+//!
+//! *What is alike*: the replicas of one [kind](Setup::kinds). Replicas compare identities but for being equal in one place only, where of
+//! two equal logs the source is chosen. A state is hashed in parts: each replica's process, what it knows of each other, and what is
+//! under way between the two. All of it is put together in each order of those that are alike, and the least counts.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use primacy_core::log::{Effect, Flaw, Message, Request};
+
+use super::ids::{Numbers, replica_id, replica_of};
+use super::post::Post;
+use super::setup::Setup;
+use super::world::{Packet, Slot, World};
+use crate::search::Prints;
+
+/// Which replicas are alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Alike {
+    /// For each its kind.
+    pub(super) kinds: Vec<u8>,
+    /// All orders in which one is only in the place of another of its kind.
+    orders: Vec<Vec<usize>>,
+}
+
+impl Alike {
+    pub(super) fn new(kinds: Vec<u8>) -> Self {
+        let mut orders = vec![Vec::new()];
+        for kind in &kinds {
+            let longer = orders.into_iter().flat_map(|order: Vec<usize>| {
+                let free: Vec<_> =
+                    (0..kinds.len()).filter(|index| kinds[*index] == *kind && !order.contains(index)).collect();
+                free.into_iter().map(move |index| order.iter().copied().chain([index]).collect())
+            });
+            orders = longer.collect();
+        }
+        Self { kinds, orders }
+    }
+}
+
+/// Names the replicas of one kind alike: which one is meant is hashed apart.
+pub(super) fn rename(kinds: &[u8]) -> impl Fn(u128) -> u128 {
+    move |name| replica_of(name).and_then(|replica| kinds.get(replica)).map_or(name, |kind| u128::from(*kind))
+}
+
+impl World {
+    /// Forgets what makes no difference.
+    pub(super) fn forget(&mut self, setup: &Setup) {
+        if setup.flaw != Some(Flaw::OpensTwice) && setup.reading.is_none() {
+            let is_opened = |slot: &&mut Slot| matches!(slot, Slot::Opened(_));
+            self.slots.iter_mut().filter(is_opened).for_each(|slot| *slot = Slot::Spent);
+        }
+        if setup.reading.is_none() {
+            self.ledger.shown = 0;
+        }
+        let posts = &self.posts;
+        for read in &mut self.reads {
+            *read = read.filter(|read| posts[usize::from(read.post)].node.leads() == Some(read.by));
+        }
+        self.packets.retain(|packet| {
+            let (own, target) = (&posts[usize::from(packet.from)], &posts[usize::from(packet.to)]);
+            match &*packet.message {
+                Message::Request(request) => {
+                    let is_fetch = matches!(request, Request::Fetch { .. });
+                    let forgets = match setup.flaw {
+                        Some(Flaw::ForgetsPromise) => true,
+                        Some(Flaw::FetchesBeyond) => is_fetch,
+                        _ => false,
+                    };
+                    // Only a leader that lives has a use for what it fetches.
+                    let waits = !is_fetch || own.node.leads() == Some(request.ballot());
+                    waits && (forgets || request.ballot() >= target.promised_on_disk())
+                }
+                Message::Answer(answer) => target.node.leads() == Some(answer.ballot),
+            }
+        });
+        self.forget_packets(|world, packet| matches!(&*packet.message, Message::Answer(_)) && world.is_idle(packet));
+        if self.budget.restarts == 0 && self.budget.reconnects == 0 {
+            self.forget_packets(Self::is_done);
+        }
+        for index in 0..self.posts.len() {
+            if self.posts[index].prints.is_empty() {
+                let kinds = self.alike.kinds.clone();
+                self.posts[index].print(&kinds);
+            }
+        }
+    }
+
+    fn forget_packets(&mut self, is_idle: impl Fn(&Self, &Packet) -> bool) {
+        let idle: Vec<bool> = self.packets.iter().map(|packet| is_idle(self, packet)).collect();
+        let mut idle = idle.into_iter();
+        self.packets.retain(|_| idle.next() == Some(false));
+    }
+
+    /// What follows at once if this message arrives; `None` if it changes something where it does.
+    fn echo(&self, packet: &Packet) -> Option<Vec<Effect<Numbers>>> {
+        let target = &self.posts[usize::from(packet.to)].node;
+        let mut node = target.clone();
+        let mut out = Vec::new();
+        node.receive(replica_id(packet.from), (*packet.message).clone(), &mut out);
+        (node == *target).then_some(out)
+    }
+
+    /// Whether nothing follows if this message arrives.
+    fn is_idle(&self, packet: &Packet) -> bool {
+        self.echo(packet).is_some_and(|out| out.is_empty())
+    }
+
+    /// Whether this request has brought all that it can. An answer to a beat changes with what has come since.
+    fn is_done(&self, packet: &Packet) -> bool {
+        let is_request =
+            matches!(&*packet.message, Message::Request(request) if !matches!(request, Request::Beat { .. }));
+        let is_known = |effect| match effect {
+            Effect::Send { message: message @ Message::Answer(_), .. } => {
+                let answer = Packet { from: packet.to, to: packet.from, print: 0, message: Arc::new(message) };
+                let is_there = |other: &Packet| {
+                    (other.from, other.to, &other.message) == (answer.from, answer.to, &answer.message)
+                };
+                self.packets.iter().any(is_there) || self.is_idle(&answer)
+            }
+            _ => false,
+        };
+        is_request && self.echo(packet).is_some_and(|out| out.into_iter().all(is_known))
+    }
+
+    /// The same for worlds of which all that can follow is the same but for the names of replicas.
+    pub(super) fn least_print(&self) -> u128 {
+        let count = self.posts.len();
+        let mut between = vec![0_u128; count * count];
+        for packet in &self.packets {
+            let sum = &mut between[usize::from(packet.from) * count + usize::from(packet.to)];
+            *sum = sum.wrapping_add(packet.print);
+        }
+        self.alike.orders.iter().map(|order| self.print_in(order, &between)).min().unwrap_or_default()
+    }
+
+    fn print_in(&self, order: &[usize], between: &[u128]) -> u128 {
+        let count = self.posts.len();
+        let place = |post: u8| order.iter().position(|own| *own == usize::from(post)).map(|at| at as u8);
+        let mut print = Prints::new(|name| name);
+        for one in order {
+            let prints = &self.posts[*one].prints;
+            print.write_u128(prints[0]);
+            for other in order {
+                print.write_u128(prints[1 + other]);
+                print.write_u128(between[one * count + other]);
+            }
+        }
+        for slot in &self.slots {
+            match slot {
+                Slot::Free => 0_u8.hash(&mut print),
+                Slot::Granted(post) => (1_u8, place(*post)).hash(&mut print),
+                Slot::Opened(post) => (2_u8, place(*post)).hash(&mut print),
+                Slot::Spent => 3_u8.hash(&mut print),
+            }
+        }
+        self.reads.iter().for_each(|read| read.map(|read| (place(read.post), read.floor)).hash(&mut print));
+        (self.believed, self.budget, self.wrong, &*self.ledger).hash(&mut print);
+        print.print()
+    }
+}
+
+impl Post {
+    /// Notes fingerprints of its parts: itself, and what it knows of each replica.
+    fn print(&mut self, kinds: &[u8]) {
+        let mut own = Prints::new(rename(kinds));
+        self.hash_beside(&mut own);
+        let mut prints = vec![own.print()];
+        for other in (0..).map(replica_id).take(kinds.len()) {
+            let mut print = Prints::new(rename(kinds));
+            self.node.hash_of(other, &mut print);
+            prints.push(print.print());
+        }
+        self.prints = prints;
+    }
+}
