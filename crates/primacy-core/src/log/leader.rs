@@ -164,6 +164,35 @@ impl Leader {
         }
     }
 
+    /// The same, for one that may not be in the config.
+    pub(super) fn learn<B>(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
+        self.follow(replica, out);
+        if let Some(follower) = self.followers.get_mut(&replica) {
+            follower.is_learner = true;
+        }
+    }
+
+    /// Sends that replica nothing more, if it is not in the config.
+    pub(super) fn unfollow<B: Payload>(&mut self, id: ReplicaId, replica: &Replica<B>) {
+        if id != self.own && !replica.config().is_some_and(|config| config.has(id)) {
+            self.followers.remove(&id);
+        }
+    }
+
+    /// Brings all up to date that are in the config since this entry, and those that were taken out until they know that.
+    fn follow_all<B>(&mut self, config: &Config, since: u64, out: &mut Vec<Effect<B>>) {
+        for member in config.replicas() {
+            self.follow(member, out);
+            if let Some(follower) = self.followers.get_mut(&member) {
+                follower.is_learner = false;
+            }
+        }
+        if since <= self.commit {
+            let (own, knows) = (self.own, |follower: &Follower| follower.matched >= since && !follower.is_learner);
+            self.followers.retain(|id, follower| *id == own || config.has(*id) || !knows(follower));
+        }
+    }
+
     /// Appends these.
     pub(super) fn propose<B: Payload>(
         &mut self,
@@ -315,7 +344,7 @@ impl Leader {
             self.tell(self.own, out);
         }
         if let Some(config) = replica.config() {
-            config.replicas().for_each(|member| self.follow(member, out));
+            self.follow_all(config, replica.log().config_index(), out);
             if opening <= self.commit {
                 self.change(config, replica.log().config_index(), out);
             }

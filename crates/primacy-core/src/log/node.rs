@@ -238,7 +238,12 @@ impl<B: Payload> LogNode<B> {
 
     /// Its leader brings this replica up to date from now on, whether or not it is one of the log's.
     pub fn follow(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
-        self.lead_on(out, |leader, _, effects| leader.follow(replica, effects));
+        self.lead_on(out, |leader, _, effects| leader.learn(replica, effects));
+    }
+
+    /// Its leader sends that replica nothing more, if it is not one of the log's.
+    pub fn unfollow(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
+        self.lead_on(out, |leader, own, _| leader.unfollow(replica, own));
     }
 
     /// Its leader asks all replicas whether its ballot is still the highest, and tells them what is committed.

@@ -21,6 +21,8 @@ pub(super) struct Follower {
     /// The last beat that it has answered.
     pub(super) round: u64,
     pub(super) progress: Progress,
+    /// It is brought up to date although it is not in the config.
+    pub(super) is_learner: bool,
 }
 
 /// What is sent to it next.
