@@ -1,7 +1,7 @@
 //! States that are the same for all that follows, taken for one.
 //!
 //! *What is forgotten*: requests of a ballot below what their replica has promised on its disk, since nothing but "outbid" is answered, and
-//! a leader that ends by that does no more than one whose messages do not arrive; answers to a leader that is over; answers that
+//! that answer: a leader that ends by it does no more than one whose messages do not arrive; answers to a leader that is over; answers that
 //! change nothing at their leader; requests that change nothing at their replica, and are answered with nothing new, if no process
 //! restarts any more, which would forget what they have brought; by whom a ballot was opened; what a read must see whose leader is over.
 //!
@@ -14,11 +14,10 @@
 //! under way between the two. All of it is put together in each order of those that are alike, and the least counts.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
-use primacy_core::log::{Effect, Flaw, Message, Request};
+use primacy_core::log::{Answer, Effect, Flaw, Message, Request, Verdict};
 
-use super::ids::{Numbers, replica_id, replica_of};
+use super::ids::{Numbers, index_of, replica_id, replica_of};
 use super::post::Post;
 use super::setup::Setup;
 use super::world::{Packet, Slot, World};
@@ -81,13 +80,28 @@ impl World {
                     let waits = !is_fetch || own.node.leads() == Some(request.ballot());
                     waits && (forgets || request.ballot() >= target.promised_on_disk())
                 }
+                Message::Answer(Answer { ballot, verdict: Verdict::Outbid(promised) }) if promised > ballot => false,
                 Message::Answer(answer) => target.node.leads() == Some(answer.ballot),
             }
         });
-        self.forget_packets(|world, packet| matches!(&*packet.message, Message::Answer(_)) && world.is_idle(packet));
-        if self.budget.restarts == 0 && self.budget.reconnects == 0 {
-            self.forget_packets(Self::is_done);
+        let is_changed: Vec<bool> = self.posts.iter_mut().map(|post| post.changed().is_some()).collect();
+        let is_changed = |packet: &Packet| {
+            packet.is_new || is_changed[usize::from(packet.from)] || is_changed[usize::from(packet.to)]
+        };
+        let is_idle: Vec<bool> = self
+            .packets
+            .iter()
+            .map(|packet| if is_changed(packet) { self.is_idle(packet) } else { packet.is_idle })
+            .collect();
+        for (packet, is_idle) in self.packets.iter_mut().zip(is_idle) {
+            (packet.is_idle, packet.is_new) = (is_idle, false);
         }
+        // A restart forgets what a request has brought, and an answer has none to forget: its leader is gone with it.
+        let may_return = self.budget.restarts > 0 || self.budget.reconnects > 0;
+        self.packets.retain(|packet| {
+            let is_request = matches!(&*packet.message, Message::Request(_));
+            !packet.is_idle || (is_request && may_return)
+        });
         for index in 0..self.posts.len() {
             if self.posts[index].prints.is_empty() {
                 let kinds = self.alike.kinds.clone();
@@ -96,41 +110,34 @@ impl World {
         }
     }
 
-    fn forget_packets(&mut self, is_idle: impl Fn(&Self, &Packet) -> bool) {
-        let idle: Vec<bool> = self.packets.iter().map(|packet| is_idle(self, packet)).collect();
-        let mut idle = idle.into_iter();
-        self.packets.retain(|_| idle.next() == Some(false));
-    }
-
     /// What follows at once if this message arrives; `None` if it changes something where it does.
-    fn echo(&self, packet: &Packet) -> Option<Vec<Effect<Numbers>>> {
-        let target = &self.posts[usize::from(packet.to)].node;
+    fn echo(&self, from: u8, to: u8, message: Message<Numbers>) -> Option<Vec<Effect<Numbers>>> {
+        let target = &self.posts[usize::from(to)].node;
         let mut node = target.clone();
         let mut out = Vec::new();
-        node.receive(replica_id(packet.from), (*packet.message).clone(), &mut out);
+        node.receive(replica_id(from), message, &mut out);
         (node == *target).then_some(out)
     }
 
-    /// Whether nothing follows if this message arrives.
+    /// Whether nothing follows if this message arrives: nothing changes, and what is answered is under way already, or would do nothing. An
+    /// answer to a beat changes with what has come since, so beats are none.
     fn is_idle(&self, packet: &Packet) -> bool {
-        self.echo(packet).is_some_and(|out| out.is_empty())
-    }
-
-    /// Whether this request has brought all that it can. An answer to a beat changes with what has come since.
-    fn is_done(&self, packet: &Packet) -> bool {
-        let is_request =
-            matches!(&*packet.message, Message::Request(request) if !matches!(request, Request::Beat { .. }));
+        let Packet { from, to, message, .. } = packet;
+        if matches!(&**message, Message::Request(Request::Beat { .. })) {
+            return false;
+        }
+        let is_there = |from: u8, to: u8, message: &Message<Numbers>| {
+            self.packets.iter().any(|other| (other.from, other.to, &*other.message) == (from, to, message))
+        };
         let is_known = |effect| match effect {
-            Effect::Send { message: message @ Message::Answer(_), .. } => {
-                let answer = Packet { from: packet.to, to: packet.from, print: 0, message: Arc::new(message) };
-                let is_there = |other: &Packet| {
-                    (other.from, other.to, &other.message) == (answer.from, answer.to, &answer.message)
-                };
-                self.packets.iter().any(is_there) || self.is_idle(&answer)
+            Effect::Send { to: other, message } => {
+                let is_answer = matches!(message, Message::Answer(_));
+                is_there(*to, index_of(other), &message)
+                    || (is_answer && self.echo(*to, *from, message).is_some_and(|out| out.is_empty()))
             }
             _ => false,
         };
-        is_request && self.echo(packet).is_some_and(|out| out.into_iter().all(is_known))
+        self.echo(*from, *to, (**message).clone()).is_some_and(|out| out.into_iter().all(is_known))
     }
 
     /// The same for worlds of which all that can follow is the same but for the names of replicas.

@@ -22,6 +22,10 @@ pub(super) struct Packet {
     /// Of the message, with the replicas of one kind named alike.
     pub(super) print: u128,
     pub(super) message: Arc<Message<Numbers>>,
+    /// It does nothing where it goes, as both processes are now.
+    pub(super) is_idle: bool,
+    /// It is not known yet whether it does anything.
+    pub(super) is_new: bool,
 }
 
 /// What has become of a ballot.
@@ -117,6 +121,7 @@ impl World {
         let done = does(&mut self.posts[index], &mut out);
         self.carry_out(post, &mut out);
         self.posts[index].apply(&mut out);
+        self.posts[index].node.forget_repeats();
         self.carry_out(post, &mut out);
         // What a leader has appended reaches others before it is on its own disk.
         let node = &self.posts[index].node;
@@ -168,7 +173,8 @@ impl World {
         }
         let mut print = Prints::new(rename(&self.alike.kinds));
         message.hash(&mut print);
-        let packet = Packet { from, to, print: print.print(), message: Arc::new(message) };
+        let packet =
+            Packet { from, to, print: print.print(), message: Arc::new(message), is_idle: false, is_new: true };
         let key = |packet: &Packet| (packet.from, packet.to, packet.print);
         if let Err(at) = self.packets.binary_search_by_key(&key(&packet), key) {
             self.packets.insert(at, packet);
@@ -405,9 +411,8 @@ impl search::World for World {
                 steps.extend(posts.clone().filter(|to| *to != post).map(|to| Step::HandOver(post, to)));
             }
         }
-        steps.extend(
-            self.packets.iter().map(|packet| Step::Deliver(packet.from, packet.to, Arc::clone(&packet.message))),
-        );
+        let busy = self.packets.iter().filter(|packet| !packet.is_idle);
+        steps.extend(busy.map(|packet| Step::Deliver(packet.from, packet.to, Arc::clone(&packet.message))));
     }
 
     fn after(&self, step: Step, setup: &Setup) -> Option<Self> {

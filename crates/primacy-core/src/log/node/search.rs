@@ -1,5 +1,6 @@
 //! What a search needs of a node beside what it does: its state in parts, one for each replica.
 
+use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use super::super::ballot::ReplicaId;
@@ -12,6 +13,17 @@ impl<B: Payload> LogNode<B> {
         if let Some(leader) = &self.leader {
             leader.hash_of(replica, state);
         }
+    }
+
+    /// Holds each answer once: said twice it says nothing more.
+    pub fn forget_repeats(&mut self) {
+        let mut held: Vec<_> = Vec::new();
+        for one in self.held.drain(..) {
+            if !held.contains(&one) {
+                held.push(one);
+            }
+        }
+        self.held = held;
     }
 
     /// All that is of no single replica, but for what only tells which grant to ask for.
