@@ -30,10 +30,10 @@ pub enum Flaw {
     FetchesBeyond,
     /// One ballot is opened twice.
     OpensTwice,
-    /// A leader counts its own replica without asking it.
-    CountsOwnUnfenced,
-    /// A snapshot counts before it is on disk.
-    InstallsUnflushed,
+    /// A leader counts its own entries before they are on its disk.
+    CountsOwnUnflushed,
+    /// A leader goes on when its own replica has promised itself to another.
+    GoesOnUnfenced,
     /// A replica applies what it has, committed or not.
     AppliesUncommitted,
     /// A replica keeps the chunks of a snapshot that another leader has begun to send.

@@ -301,7 +301,7 @@ impl Leader {
             return;
         }
         match answer.verdict {
-            Verdict::Outbid(_) if from == self.own && self.planted.is(Flaw::CountsOwnUnfenced) => {}
+            Verdict::Outbid(_) if from == self.own && self.planted.is(Flaw::GoesOnUnfenced) => {}
             Verdict::Outbid(promised) if promised > self.ballot => self.end(EndReason::Outbid(promised), out),
             Verdict::Outbid(_) => self.ask(from, Request::Open { ballot: self.ballot }, out),
             Verdict::Leap => {}
@@ -334,7 +334,7 @@ impl Leader {
     pub(super) fn tend<B: Payload>(&mut self, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
         let Some(opening) = self.opening() else { return };
         self.send_all(replica, out);
-        if self.planted.is(Flaw::CountsOwnUnfenced)
+        if self.planted.is(Flaw::CountsOwnUnflushed)
             && let Some(own) = self.followers.get_mut(&self.own)
         {
             own.matched = self.end.index;

@@ -389,7 +389,7 @@ impl<B: Payload> LogNode<B> {
     fn tend(&mut self, effects: &mut Vec<Effect<B>>) {
         let Some(leader) = &mut self.leader else { return };
         let promised = self.replica.promised();
-        if promised != leader.ballot() && !self.planted.is(Flaw::CountsOwnUnfenced) {
+        if promised != leader.ballot() && !self.planted.is(Flaw::GoesOnUnfenced) {
             // Its own replica's log is another's from now on.
             leader.end(EndReason::Outbid(promised), effects);
         }
@@ -425,8 +425,7 @@ impl<B: Payload> LogNode<B> {
             _ => None,
         }));
         self.unwritten.extend(writes);
-        let is_early = self.planted.is(Flaw::AnswersBeforeFlush)
-            || (self.planted.is(Flaw::InstallsUnflushed) && matches!(request, Request::Install { .. }));
+        let is_early = self.planted.is(Flaw::AnswersBeforeFlush);
         if is_early || (self.unwritten.is_empty() && !self.is_writing) {
             queue.push_back((self.own, effect));
         } else {

@@ -150,8 +150,11 @@ impl<B: Payload> Replica<B> {
             }
             Request::Beat { round, commit, time, .. } => {
                 self.time = self.time.max(*time);
-                self.commit = self.commit.max(self.matched.min(*commit));
-                Verdict::Beaten { round: *round, matched: self.matched }
+                let end = self.durable.last().index;
+                let shown = if self.planted.is(Flaw::CommitsUnmatched) { end } else { self.matched };
+                self.commit = self.commit.max(shown.min(*commit));
+                let matched = if self.planted.is(Flaw::TellsItsEnd) { end } else { self.matched };
+                Verdict::Beaten { round: *round, matched }
             }
             Request::Fetch { prev, end, chunk, .. } => return Ok(self.fetch(*prev, *end, *chunk)),
         };
@@ -228,11 +231,7 @@ impl<B: Payload> Replica<B> {
             self.write(Write::Append { after: end, entries: Vec::new() }, writes);
         }
         self.matched = self.matched.max(end);
-        if self.planted.is(Flaw::TellsItsEnd) {
-            self.matched = self.durable.last().index;
-        }
-        let shown = if self.planted.is(Flaw::CommitsUnmatched) { self.durable.last().index } else { end };
-        self.commit = self.commit.max(shown.min(commit));
+        self.commit = self.commit.max(end.min(commit));
         Ok(Verdict::Matched(self.matched))
     }
 

@@ -3,7 +3,7 @@
 use std::hash::Hash as _;
 use std::sync::Arc;
 
-use primacy_core::log::{Ballot, Effect, GroupTime, Message, Position, Reading, Request, Verdict};
+use primacy_core::log::{Ballot, Effect, Flaw, GroupTime, Message, Position, Reading, Request, Verdict};
 
 use super::ids::{Numbers, ballot, index_of, replica_id};
 use super::ledger::{Ledger, Wrong, share_all_before};
@@ -249,7 +249,9 @@ impl World {
         }
         self.posts[index].restart(kept, setup);
         for slot in &mut self.slots {
-            if matches!(slot, Slot::Granted(owner) | Slot::Opened(owner) if *owner == post) {
+            // Where it has its identity again, its ballots are still its own.
+            let is_own = matches!(slot, Slot::Granted(owner) | Slot::Opened(owner) if *owner == post);
+            if is_own && setup.flaw != Some(Flaw::OpensTwice) {
                 *slot = Slot::Spent;
             }
         }
