@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 
 use super::ballot::{Ballot, GroupTime, Position, ReplicaId};
 use super::config::{Config, ConfigError};
+use super::effect::{Effect, EndReason};
 use super::flaws::{Flaw, Planted};
-use super::node::{Effect, EndReason};
 use super::port::{Answer, Content, Entry, Message, Payload, Request, Verdict};
 use super::replica::{Limits, Replica};
 use crate::Token;

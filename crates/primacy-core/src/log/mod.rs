@@ -8,6 +8,7 @@
 mod ballot;
 mod config;
 mod durable;
+mod effect;
 mod flaws;
 mod leader;
 mod node;
@@ -17,9 +18,10 @@ mod replica;
 pub use ballot::{Ballot, GroupTime, Position, ReplicaId};
 pub use config::{Config, ConfigError};
 pub use durable::{DurableLog, Write};
+pub use effect::{Diverged, Effect, EndReason};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use leader::{ProposeError, Reading};
-pub use node::{Effect, EndReason, LogNode, OpenError};
+pub use node::{LogNode, OpenError};
 pub use port::{Answer, ChunkOrder, Content, Entry, Message, Payload, Request, Snapshot, Standing, Verdict};
-pub use replica::{Diverged, Limits, Replica};
+pub use replica::{Limits, Replica};

@@ -11,55 +11,14 @@ use core::mem;
 
 use super::ballot::{Ballot, GroupTime, ReplicaId};
 use super::durable::{DurableLog, Write};
+use super::effect::{Diverged, Effect, EndReason};
 #[cfg(feature = "flaws")]
 use super::flaws::Flaw as PlantedFlaw;
 use super::flaws::{Flaw, Planted};
 use super::leader::{Leader, ProposeError, Reading};
 use super::port::{Answer, ChunkOrder, Entry, Message, Payload, Request, Snapshot, Verdict};
-use super::replica::{Diverged, Limits, Outcome, Replica};
+use super::replica::{Limits, Outcome, Replica};
 use crate::Token;
-
-/// Something that the driver of a [`LogNode`] is to do. Effects are carried out in order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Effect<B> {
-    /// Tell this to that replica's process. It may be lost, come late, or come twice.
-    Send {
-        /// To whom.
-        to: ReplicaId,
-        /// What.
-        message: Message<B>,
-    },
-    /// Tell it this chunk of the snapshot that is kept here.
-    SendChunk(ChunkOrder),
-    /// The chunks of this snapshot have all come, in the [writes](LogNode::begin_write): the state machine goes on from it. Nothing of
-    /// what it had counts any more.
-    Restore(Snapshot),
-    /// The leader appends from now on. It answers reads when this entry, its first, is applied.
-    Serves {
-        /// The index of that entry.
-        opening: u64,
-    },
-    /// The read with this number may be answered from what is applied by now.
-    Read(u64),
-    /// The successor has all that this leader has ever appended, and nothing follows: the lease is to be given back.
-    HandedOver(ReplicaId),
-    /// The leader is over. What it has appended and does not know to be committed may be or not, and is answered as unknown.
-    Ended(EndReason),
-}
-
-/// Why a leader is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EndReason {
-    /// A replica has promised itself to this larger ballot.
-    Outbid(Ballot),
-    /// Its belief has ended, or its process gives up.
-    Told,
-    /// Its replica is no longer one of the log's.
-    Removed,
-    /// Its own replica is to be made anew.
-    Diverged(Diverged),
-}
 
 /// Why a ballot is not opened. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

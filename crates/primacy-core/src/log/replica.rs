@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::ballot::{Ballot, GroupTime, Position};
 use super::config::Config;
 use super::durable::{DurableLog, Write};
+use super::effect::Diverged;
 use super::flaws::{Flaw, Planted};
 use super::port::{Entry, Payload, Request, Snapshot, Standing, Verdict};
 
@@ -27,14 +28,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { message_bytes: 1 << 20, window_bytes: 4 << 20 }
     }
-}
-
-/// Two logs differ in what is committed: some disk has lost what it had flushed, or a rule was broken. The replica ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("entry {index} is committed here, and a leader has another in its place: this replica is to be made anew")]
-pub struct Diverged {
-    /// Where they differ.
-    pub index: u64,
 }
 
 /// What a replica does about a request.

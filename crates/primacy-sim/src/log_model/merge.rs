@@ -5,7 +5,7 @@
 //! change nothing at their leader; requests that change nothing at their replica, and are answered with nothing new, if no process
 //! restarts any more, which would forget what they have brought; by whom a ballot was opened; what a read must see whose leader is over.
 //!
-//! *What is flushed at once*: all but what a leader appends. An answer waits for the flush, so whoever restarts before it has not been
+//! *What is flushed at once*: all but what a leader appends. An answer waits for the flush, so a process that restarts before it has not been
 //! heard to have done anything: as if the request had not arrived. What a leader has appended others may have, although its own
 //! replica loses it.
 //!
@@ -17,40 +17,12 @@ use std::hash::{Hash, Hasher};
 
 use primacy_core::log::{Answer, Effect, Flaw, Message, Request, Verdict};
 
-use super::ids::{Numbers, index_of, replica_id, replica_of};
+use super::alike::rename;
+use super::ids::{Numbers, index_of, replica_id};
 use super::post::Post;
 use super::setup::Setup;
 use super::world::{Packet, Slot, World};
 use crate::search::Prints;
-
-/// Which replicas are alike.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Alike {
-    /// For each its kind.
-    pub(super) kinds: Vec<u8>,
-    /// All orders in which one is only in the place of another of its kind.
-    orders: Vec<Vec<usize>>,
-}
-
-impl Alike {
-    pub(super) fn new(kinds: Vec<u8>) -> Self {
-        let mut orders = vec![Vec::new()];
-        for kind in &kinds {
-            let longer = orders.into_iter().flat_map(|order: Vec<usize>| {
-                let free: Vec<_> =
-                    (0..kinds.len()).filter(|index| kinds[*index] == *kind && !order.contains(index)).collect();
-                free.into_iter().map(move |index| order.iter().copied().chain([index]).collect())
-            });
-            orders = longer.collect();
-        }
-        Self { kinds, orders }
-    }
-}
-
-/// Names the replicas of one kind alike: which one is meant is hashed apart.
-pub(super) fn rename(kinds: &[u8]) -> impl Fn(u128) -> u128 {
-    move |name| replica_of(name).and_then(|replica| kinds.get(replica)).map_or(name, |kind| u128::from(*kind))
-}
 
 impl World {
     /// Forgets what makes no difference.

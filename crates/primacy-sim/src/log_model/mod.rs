@@ -5,6 +5,7 @@
 //! lead is not asked: any process opens any ballot, since writes rest on no grant. Where reads rest on leases, ballots are granted in
 //! order, and one is believed in at a time.
 
+mod alike;
 mod catalogue;
 mod compare;
 mod ids;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use primacy_core::log::{Ballot, Effect, Flaw, GroupTime, Message, Position, Reading, Request, Verdict};
 
+use super::alike::{Alike, rename};
 use super::ids::{Numbers, ballot, index_of, replica_id};
 use super::ledger::{Ledger, Wrong, share_all_before};
-use super::merge::{Alike, rename};
 use super::post::Post;
 use super::setup::{Beginning, Budget, Setup};
 use super::shown::{COMPACTED, CUT, FETCHED, HANDED_OVER, INSTALLED, KEPT_OUT, LOST, READ, TOOK_OVER};

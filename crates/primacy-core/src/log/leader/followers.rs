@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::super::ballot::{Position, ReplicaId};
 use super::super::durable::DurableLog;
-use super::super::node::Effect;
+use super::super::effect::Effect;
 use super::super::port::{ChunkOrder, Entry, Payload, Request, Standing};
 use super::super::replica::Replica;
 use super::{Leader, Phase};

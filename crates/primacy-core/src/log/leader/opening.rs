@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::super::ballot::{Position, ReplicaId};
+use super::super::effect::Effect;
 use super::super::flaws::Flaw;
-use super::super::node::Effect;
 use super::super::port::{Content, Entry, Payload, Request, Standing, Verdict};
 use super::super::replica::Replica;
 use super::followers::probe;
@@ -31,7 +31,7 @@ impl Leader {
                 self.ask(*to, Request::Open { ballot: self.ballot }, out);
             }
         }
-        // Whoever any of these logs names may be needed.
+        // All that any of these logs names may be needed.
         for member in standing.config.iter().flat_map(|config| config.replicas()) {
             self.follow(member, out);
         }
