@@ -184,7 +184,7 @@ impl<B: Payload> Replica<B> {
         Verdict::Opened(self.standing())
     }
 
-    fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> Standing {
         Standing {
             last: self.durable.last(),
             commit: self.commit,

@@ -65,7 +65,25 @@ pub fn smoke() -> Vec<Setup> {
 /// Searches that are done with states merged and without.
 pub fn compared() -> Vec<Setup> {
     let of = |name, replicas, ballots, budget| Setup { replicas, ends: true, ..Setup::new(name, ballots, budget) };
-    vec![of("merged: a log of one", 1, 2, RESTART), of("merged: a log of two", 2, 2, NONE)]
+    vec![
+        of("merged: a log of one", 1, 2, RESTART),
+        of("merged: a log of two", 2, 2, NONE),
+        of("merged: a log of two, a write", 2, 1, WRITE),
+        of("merged: a log of two, a restart", 2, 1, Budget { writes: 0, ..RESTART }),
+        of("merged: a log of three", 3, 1, NONE),
+        Setup {
+            reading: Some(Reading::Quorum),
+            ..of("merged: reads by quorums", 2, 2, Budget { reads: 1, beats: 1, ..NONE })
+        },
+        Setup { reading: Some(Reading::Lease), ..of("merged: reads by leases", 2, 2, Budget { reads: 1, ..NONE }) },
+        Setup {
+            incoming: &[1],
+            begins: Beginning::Led,
+            ..of("merged: one for another", 1, 2, Budget { changes: 1, ..NONE })
+        },
+        Setup { begins: Beginning::Written(2), ..of("merged: snapshots", 2, 2, Budget { snapshots: 1, ..NONE }) },
+        Setup { begins: Beginning::Led, ..of("merged: a hand-over", 2, 2, Budget { handovers: 1, ..NONE }) },
+    ]
 }
 
 /// The planted bugs.

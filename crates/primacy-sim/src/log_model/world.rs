@@ -248,12 +248,22 @@ impl World {
             self.saw(LOST);
         }
         self.posts[index].restart(kept, setup);
-        for slot in &mut self.slots {
-            // Where it has its identity again, its ballots are still its own.
-            let is_own = matches!(slot, Slot::Granted(owner) | Slot::Opened(owner) if *owner == post);
-            if is_own && setup.flaw != Some(Flaw::OpensTwice) {
-                *slot = Slot::Spent;
-            }
+        let promised = self.posts[index].promised_on_disk();
+        for (slot, number) in self.slots.iter_mut().zip(0..) {
+            *slot = match slot {
+                // Where it has its identity again, its ballots are still its own.
+                Slot::Granted(owner) | Slot::Opened(owner)
+                    if *owner == post && setup.flaw == Some(Flaw::OpensTwice) =>
+                {
+                    continue;
+                }
+                // Nobody has heard of it.
+                Slot::Opened(owner) if *owner == post && setup.flaw.is_none() && ballot(number) > promised => {
+                    Slot::Free
+                }
+                Slot::Granted(owner) | Slot::Opened(owner) if *owner == post => Slot::Spent,
+                _ => continue,
+            };
         }
         self.believed = self.believed.filter(|number| self.slots[usize::from(*number)] != Slot::Spent);
         for read in &mut self.reads {
@@ -394,7 +404,8 @@ impl search::World for World {
             }
             let owns =
                 |number: u8| [Slot::Granted(post), Slot::Opened(post)].contains(&self.slots[usize::from(number)]);
-            if of_leases && self.believed.is_some_and(owns) {
+            let reads = self.reads.iter().flatten().any(|read| read.post == post);
+            if of_leases && reads && self.believed.is_some_and(owns) {
                 steps.push(Step::Check(post));
             }
             if budget.beats > 0 {

@@ -47,6 +47,10 @@ impl Leader {
     ///
     /// Of all such sets the one with the greatest log: what is not committed is then kept, too, if it can be.
     pub(super) fn choose<B: Payload>(&mut self, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
+        // What its own replica has answered with may be gone: it has taken a part of another log since, if that was fetched.
+        if let Some(own) = self.followers.get_mut(&self.own).and_then(|own| own.standing.as_mut()) {
+            *own = replica.standing();
+        }
         let last_of = |id: ReplicaId| {
             self.followers.get(&id).and_then(|follower| follower.standing.as_ref()).map(|standing| standing.last)
         };

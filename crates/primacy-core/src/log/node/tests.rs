@@ -26,6 +26,7 @@ fn ballot(token: u64) -> Ballot {
 
 #[derive(Default)]
 struct Net {
+    limits: Limits,
     nodes: BTreeMap<u128, LogNode<Bytes>>,
     /// What each has applied.
     states: BTreeMap<u128, Vec<u8>>,
@@ -40,14 +41,18 @@ struct Net {
 
 impl Net {
     fn of(count: u128) -> Self {
+        Self::with(count, Limits::default())
+    }
+
+    fn with(count: u128, limits: Limits) -> Self {
         let config = Config::new((1..=count).map(id).collect()).expect("there are some");
-        let mut net = Self::default();
+        let mut net = Self { limits, ..Self::default() };
         (1..=count).for_each(|own| net.add(own, DurableLog::founding(config.clone())));
         net
     }
 
     fn add(&mut self, own: u128, disk: DurableLog<Bytes>) {
-        self.nodes.insert(own, LogNode::restarted(id(own), disk, Limits::default()));
+        self.nodes.insert(own, LogNode::restarted(id(own), disk, self.limits));
         self.states.insert(own, Vec::new());
     }
 
@@ -422,7 +427,41 @@ fn a_leader_that_fetches_from_one_that_is_gone_fetches_from_another() {
     assert_eq!((net.nodes[&3].opening(), &net.states[&3]), (Some(3), &vec![7]));
 }
 
+#[test]
+fn a_leader_whose_source_is_gone_halfway_goes_on_from_what_its_own_replica_has_by_then() {
+    let mut net = Net::with(3, Limits { message_bytes: 0, ..Limits::default() });
+    let last = |net: &Net, own: u128| net.nodes[&own].replica().log().last();
+    net.open(3, 1);
+    net.run_to(|net| net.nodes[&3].opening().is_some());
+    net.packets.clear();
+    net.away.insert(3);
+    net.open(1, 2);
+    net.run_to(|net| net.nodes[&1].opening().is_some());
+    net.write(1, 7);
+    net.flush(1);
+    net.packets.clear();
+    net.away.clear();
+    assert_eq!((last(&net, 1).index, last(&net, 2).index, last(&net, 3).index), (2, 0, 1));
+    net.open(3, 3);
+    net.run_to(|net| last(net, 3).ballot == ballot(2));
+    assert_eq!(last(&net, 3).index, 1, "it has the first entry instead of its own");
+    net.away.insert(1);
+    net.run();
+    net.act(3, |node, out| node.lost(id(1), out));
+    net.run();
+    assert_eq!((net.nodes[&3].opening(), net.nodes[&3].committed()), (Some(2), Some(2)));
+}
+
 impl Net {
+    /// Flushes and delivers, until that is so.
+    fn run_to(&mut self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            let owns: Vec<_> = self.nodes.keys().copied().collect();
+            owns.into_iter().for_each(|own| self.flush(own));
+            assert!(is_so(self) || self.deliver(), "nothing follows");
+        }
+    }
+
     fn run_without(&mut self, gone: u128) {
         self.away.insert(gone);
         self.run();
