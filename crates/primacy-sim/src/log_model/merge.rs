@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 use primacy_core::log::{Answer, Effect, Flaw, Message, Request, Verdict};
 
 use super::alike::rename;
-use super::ids::{Numbers, index_of, replica_id};
+use super::ids::{Numbers, ballot, index_of, replica_id};
 use super::post::Post;
 use super::setup::Setup;
 use super::world::{Packet, Slot, World};
@@ -28,8 +28,13 @@ impl World {
     /// Forgets what makes no difference.
     pub(super) fn forget(&mut self, setup: &Setup) {
         if setup.flaw != Some(Flaw::OpensTwice) && setup.reading.is_none() {
-            let is_opened = |slot: &&mut Slot| matches!(slot, Slot::Opened(_));
-            self.slots.iter_mut().filter(is_opened).for_each(|slot| *slot = Slot::Spent);
+            let posts = &self.posts;
+            let is_heard = |owner: u8, number: u8| posts[usize::from(owner)].promised_on_disk() >= ballot(number);
+            for (slot, number) in self.slots.iter_mut().zip(0..) {
+                if matches!(slot, Slot::Opened(owner) if is_heard(*owner, number)) {
+                    *slot = Slot::Spent;
+                }
+            }
         }
         if setup.reading.is_none() {
             self.ledger.shown = 0;

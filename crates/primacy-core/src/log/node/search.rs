@@ -4,12 +4,18 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use super::super::ballot::ReplicaId;
-use super::super::port::Payload;
+use super::super::effect::Effect;
+use super::super::port::{ChunkOrder, Payload};
 use super::LogNode;
 
 impl<B: Payload> LogNode<B> {
-    /// What its leader knows of that replica.
+    /// What its leader knows of that replica, and what it will answer it.
     pub fn hash_of(&self, replica: ReplicaId, state: &mut impl Hasher) {
+        let is_meant = |effect: &Effect<B>| match effect {
+            Effect::Send { to, .. } | Effect::SendChunk(ChunkOrder { to, .. }) => *to == replica,
+            _ => false,
+        };
+        self.held.iter().filter(|(_, effect)| is_meant(effect)).for_each(|held| held.hash(state));
         if let Some(leader) = &self.leader {
             leader.hash_of(replica, state);
         }
@@ -28,9 +34,19 @@ impl<B: Payload> LogNode<B> {
 
     /// All that is of no single replica, but for what only tells which grant to ask for.
     pub fn hash_beside(&self, state: &mut impl Hasher) {
-        let Self { own: _, replica, leader, held, unwritten, is_writing, outbid: _, diverged, limits: _, planted: _ } =
-            self;
-        (replica, leader.is_some(), held, unwritten, is_writing, diverged).hash(state);
+        let Self {
+            own: _,
+            replica,
+            leader,
+            held: _,
+            unwritten,
+            is_writing,
+            outbid: _,
+            diverged,
+            limits: _,
+            planted: _,
+        } = self;
+        (replica, leader.is_some(), unwritten, is_writing, diverged).hash(state);
         if let Some(leader) = leader {
             leader.hash_beside(state);
         }
