@@ -142,7 +142,7 @@ impl<B: Payload> DurableLog<B> {
         &self.entries
     }
 
-    /// The entries from this index to that one, as far as they are kept, until they have so many bytes; one at least.
+    /// The entries from this index to that one, as far as they are kept, until they have this many bytes; one at least.
     pub(super) fn range(&self, from: u64, to: u64, bytes_most: usize) -> Vec<Entry<B>> {
         let mut bytes = 0;
         let mut entries = Vec::new();

@@ -138,7 +138,8 @@ impl<B: Payload> Replica<B> {
             Request::Install { snapshot, chunk, data, .. } => self.install(snapshot, *chunk, data, writes),
             _ if self.durable.snapshot().is_none() => Verdict::Blank,
             Request::Append { prev, entries, commit, time, .. } => {
-                self.time = self.time.max(*time);
+                let last = entries.last().map_or(*time, |entry| entry.time);
+                self.time = self.time.max(*time).max(last);
                 self.append(*prev, entries, *commit, writes)?
             }
             Request::Beat { round, commit, time, .. } => {

@@ -1,6 +1,8 @@
 //! Which replicas are alike, so that states that differ in their names only are taken for one.
 
 use super::ids::replica_of;
+use super::setup::Setup;
+use crate::search::print_of;
 
 /// Which replicas are alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,10 +11,13 @@ pub(super) struct Alike {
     pub(super) kinds: Vec<u8>,
     /// All orders in which one is only in the place of another of its kind.
     pub(super) orders: Vec<Vec<usize>>,
+    /// Another one for each kind of search.
+    pub(super) salt: u64,
 }
 
 impl Alike {
-    pub(super) fn new(kinds: Vec<u8>) -> Self {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let kinds = setup.kinds();
         let mut orders = vec![Vec::new()];
         for kind in &kinds {
             let longer = orders.into_iter().flat_map(|order: Vec<usize>| {
@@ -22,7 +27,9 @@ impl Alike {
             });
             orders = longer.collect();
         }
-        Self { kinds, orders }
+        let flaw = setup.flaw.map(|flaw| flaw as u8);
+        let salt = print_of(&(&kinds, setup.one_by_one, flaw)) as u64;
+        Self { kinds, orders, salt }
     }
 }
 

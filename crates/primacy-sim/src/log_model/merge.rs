@@ -15,10 +15,10 @@
 
 use std::hash::{Hash, Hasher};
 
-use primacy_core::log::{Answer, Effect, Flaw, Message, Request, Verdict};
+use primacy_core::log::{Answer, Flaw, Message, Request, Verdict};
 
 use super::alike::rename;
-use super::ids::{Numbers, ballot, index_of, replica_id};
+use super::ids::{ballot, replica_id};
 use super::post::Post;
 use super::setup::Setup;
 use super::world::{Packet, Slot, World};
@@ -61,15 +61,14 @@ impl World {
                 Message::Answer(answer) => target.node.leads() == Some(answer.ballot),
             }
         });
+        self.note_prints();
         let is_changed: Vec<bool> = self.posts.iter_mut().map(|post| post.changed().is_some()).collect();
         let is_changed = |packet: &Packet| {
             packet.is_new || is_changed[usize::from(packet.from)] || is_changed[usize::from(packet.to)]
         };
-        let is_idle: Vec<bool> = self
-            .packets
-            .iter()
-            .map(|packet| if is_changed(packet) { self.is_idle(packet) } else { packet.is_idle })
-            .collect();
+        let is_idle = self.packets.iter();
+        let is_idle = is_idle.map(|packet| if is_changed(packet) { self.is_idle(packet) } else { packet.is_idle });
+        let is_idle: Vec<bool> = is_idle.collect();
         for (packet, is_idle) in self.packets.iter_mut().zip(is_idle) {
             (packet.is_idle, packet.is_new) = (is_idle, false);
         }
@@ -79,44 +78,24 @@ impl World {
             let is_request = matches!(&*packet.message, Message::Request(_));
             !packet.is_idle || (is_request && may_return)
         });
-        for index in 0..self.posts.len() {
-            if self.posts[index].prints.is_empty() {
-                let kinds = self.alike.kinds.clone();
-                self.posts[index].print(&kinds);
-            }
-        }
-    }
-
-    /// What follows at once if this message arrives; `None` if it changes something where it does.
-    fn echo(&self, from: u8, to: u8, message: Message<Numbers>) -> Option<Vec<Effect<Numbers>>> {
-        let target = &self.posts[usize::from(to)].node;
-        let mut node = target.clone();
-        let mut out = Vec::new();
-        node.receive(replica_id(from), message, &mut out);
-        (node == *target).then_some(out)
     }
 
     /// Whether nothing follows if this message arrives: nothing changes, and what is answered is under way already, or would do nothing. An
     /// answer to a beat changes with what has come since, so beats are none.
     fn is_idle(&self, packet: &Packet) -> bool {
-        let Packet { from, to, message, .. } = packet;
-        if matches!(&**message, Message::Request(Request::Beat { .. })) {
+        if matches!(&*packet.message, Message::Request(Request::Beat { .. })) {
             return false;
         }
-        let is_there = |from: u8, to: u8, message: &Message<Numbers>| {
-            self.packets.iter().any(|other| (other.from, other.to, &*other.message) == (from, to, message))
+        let is_there = |echo: &Packet| {
+            self.packets.iter().any(|other| (other.from, other.to, other.print) == (echo.from, echo.to, echo.print))
         };
-        let is_known = |effect| match effect {
-            Effect::Send { to: other, message } => {
-                let is_answer = matches!(message, Message::Answer(_));
-                is_there(*to, index_of(other), &message)
-                    || (is_answer && self.echo(*to, *from, message).is_some_and(|out| out.is_empty()))
-            }
-            _ => false,
+        let is_known = |echo: &Packet| {
+            let is_answer = matches!(&*echo.message, Message::Answer(_));
+            is_there(echo) || (is_answer && self.echoes(echo, |echoes| echoes.is_some_and(|all| all.is_empty())))
         };
-        self.echo(*from, *to, (**message).clone()).is_some_and(|out| out.into_iter().all(is_known))
+        let echoes = self.echoes(packet, |echoes| echoes.cloned());
+        echoes.is_some_and(|echoes| echoes.iter().all(is_known))
     }
-
     /// The same for worlds of which all that can follow is the same but for the names of replicas.
     pub(super) fn least_print(&self) -> u128 {
         let count = self.posts.len();
@@ -151,6 +130,17 @@ impl World {
         self.reads.iter().for_each(|read| read.map(|read| (place(read.post), read.floor)).hash(&mut print));
         (self.believed, self.budget, self.wrong, &*self.ledger).hash(&mut print);
         print.print()
+    }
+}
+
+impl World {
+    fn note_prints(&mut self) {
+        for index in 0..self.posts.len() {
+            if self.posts[index].prints.is_empty() {
+                let kinds = self.alike.kinds.clone();
+                self.posts[index].print(&kinds);
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 mod alike;
 mod catalogue;
 mod compare;
+mod echo;
 mod ids;
 mod ledger;
 mod merge;

@@ -326,7 +326,7 @@ impl World {
     pub(super) fn start(setup: &Setup) -> Self {
         let world = Self {
             posts: (0..setup.posts()).map(|index| Shared::new(Post::new(index, setup))).collect(),
-            alike: Shared::new(Alike::new(setup.kinds())),
+            alike: Shared::new(Alike::new(setup)),
             packets: Vec::new(),
             slots: vec![Slot::Free; usize::from(setup.ballots)],
             believed: None,

@@ -452,6 +452,22 @@ fn a_leader_whose_source_is_gone_halfway_goes_on_from_what_its_own_replica_has_b
     assert_eq!((net.nodes[&3].opening(), net.nodes[&3].committed()), (Some(2), Some(2)));
 }
 
+#[test]
+fn the_time_of_a_group_never_goes_back() {
+    let mut net = Net::of(3);
+    net.away.insert(3);
+    net.open(1, 1);
+    net.run();
+    net.act(1, |node, out| node.propose(vec![vec![7]], GroupTime::from_millis(50), out)).expect("it leads");
+    net.run();
+    net.away = [1].into();
+    net.act(3, |node, out| node.open(ballot(2), GroupTime::from_millis(10), out)).expect("a larger one");
+    net.run();
+    let log = net.nodes[&3].replica().log();
+    let times: Vec<u64> = log.entries().iter().map(|entry| entry.time.millis()).collect();
+    assert_eq!((times, net.nodes[&3].replica().time().millis()), (vec![0, 50, 50], 50));
+}
+
 impl Net {
     /// Flushes and delivers, until that is so.
     fn run_to(&mut self, is_so: impl Fn(&Self) -> bool) {
