@@ -28,7 +28,7 @@ pub(super) fn compare_by(setup: &Setup, forget: impl Fn(&mut World)) -> (usize, 
     let found = alike(&merged, |world| world.just.clear(), |world| forgotten(world).fingerprint()).classes;
     let missed = all.classes.iter().find(|(print, world)| {
         // All but a leader's entries is flushed at once, so there is no such state.
-        !found.contains_key(*print) && !forgotten(world).waits_for_disks(setup)
+        !found.contains_key(*print) && !forgotten(world).waits_in_vain(&merged.0)
     });
     let invented = found.iter().find(|(print, _)| !all.classes.contains_key(*print));
     let missed = missed.map(|(_, world)| format!("missed: {world:?}"));
@@ -38,8 +38,8 @@ pub(super) fn compare_by(setup: &Setup, forget: impl Fn(&mut World)) -> (usize, 
 
 impl World {
     /// Whether something is on its way to a disk that the merged search flushes at once.
-    fn waits_for_disks(&self, setup: &Setup) -> bool {
-        let waits = |node: &primacy_core::log::LogNode<_>| node.opening().is_none() && !node.unwritten().is_empty();
-        !setup.flushes && self.posts.iter().any(|post| waits(&post.node))
+    fn waits_in_vain(&self, merged: &Setup) -> bool {
+        let waits = |post: &u8| !self.posts[usize::from(*post)].node.unwritten().is_empty();
+        (0..merged.posts()).filter(waits).any(|post| !self.may_wait(post, merged))
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! *What is flushed at once*: all but what a leader appends. An answer waits for the flush, so a process that restarts before it has not been
 //! heard to have done anything: as if the request had not arrived. What a leader has appended others may have, although its own
-//! replica loses it.
+//! replica loses it. If no process restarts any more, that is flushed at once, too: nothing but its own answer waits for it, and what that
+//! brings waits for another's answer as well, which may be late.
 //!
 //! *What is alike*: the replicas of one [kind](Setup::kinds). Replicas compare identities but for being equal in one place only, where of
 //! two equal logs the source is chosen. A state is hashed in parts: each replica's process, what it knows of each other, and what is

@@ -123,10 +123,7 @@ impl World {
         self.posts[index].apply(&mut out);
         self.posts[index].node.forget_repeats();
         self.carry_out(post, &mut out);
-        // What a leader has appended reaches others before it is on its own disk.
-        let node = &self.posts[index].node;
-        let may_wait = setup.has_flushes() || node.opening().is_some();
-        if !may_wait && !node.unwritten().is_empty() {
+        if !self.may_wait(post, setup) && !self.posts[index].node.unwritten().is_empty() {
             self.act(post, setup, Post::flush);
         }
         if before != self.posts[index] {
@@ -134,6 +131,13 @@ impl World {
         }
         self.judge(post, &before, setup);
         done
+    }
+
+    /// Whether it matters when this process's disk has what was written. What a leader has appended reaches others before it is on its own
+    /// disk, and a restart may lose it.
+    pub(super) fn may_wait(&self, post: u8, setup: &Setup) -> bool {
+        let appends = self.posts[usize::from(post)].node.opening().is_some();
+        setup.has_flushes() || (self.budget.restarts > 0 && appends)
     }
 
     fn carry_out(&mut self, post: u8, effects: &mut Vec<Effect<Numbers>>) {
@@ -269,7 +273,11 @@ impl World {
         for read in &mut self.reads {
             *read = read.filter(|read| read.post != post);
         }
-        self.act(post, setup, |_, _| ());
+        for any in 0..setup.posts() {
+            if any == post || !self.may_wait(any, setup) {
+                self.act(any, setup, |_, _| ());
+            }
+        }
     }
 
     /// Whether this process's leader has opened and is not over.
