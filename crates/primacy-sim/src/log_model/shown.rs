@@ -8,4 +8,4 @@ pub(super) const INSTALLED: &str = "a snapshot takes the place of a log";
 pub(super) const COMPACTED: &str = "a replica takes a snapshot";
 pub(super) const READ: &str = "a read is answered";
 pub(super) const HANDED_OVER: &str = "a leader hands over";
-pub(super) const TOOK_OVER: &str = "a successor opens with nothing to fetch";
+pub(super) const TOOK_OVER: &str = "a successor opens that has all that was handed over";

@@ -153,14 +153,13 @@ impl World {
                     self.saw(INSTALLED);
                     self.posts[usize::from(post)].restore();
                 }
-                Effect::Serves { .. } => self.serves(post),
                 Effect::Read(number) => self.answer(post, number as usize),
                 Effect::HandedOver(_) => {
                     self.saw(HANDED_OVER);
                     let last = self.posts[usize::from(post)].node.replica().log().last();
                     self.ledger.handed_over = Some(last);
                 }
-                Effect::Ended(_) => {}
+                Effect::Serves { .. } | Effect::Ended(_) => {}
             }
         }
     }
@@ -182,19 +181,6 @@ impl World {
         let key = |packet: &Packet| (packet.from, packet.to, packet.print);
         if let Err(at) = self.packets.binary_search_by_key(&key(&packet), key) {
             self.packets.insert(at, packet);
-        }
-    }
-
-    /// A leader begins to append.
-    fn serves(&mut self, post: u8) {
-        let node = &self.posts[usize::from(post)].node;
-        let own = node.leads();
-        let has_fetched = self.packets.iter().any(|packet| match &*packet.message {
-            Message::Request(request @ Request::Fetch { .. }) => Some(request.ballot()) == own,
-            _ => false,
-        });
-        if self.ledger.handed_over.is_some_and(|end| own.is_some_and(|own| own > end.ballot)) && !has_fetched {
-            self.saw(TOOK_OVER);
         }
     }
 
@@ -243,6 +229,10 @@ impl World {
     fn open(&mut self, post: u8, number: u8, setup: &Setup) -> Option<()> {
         self.act(post, setup, |post, out| post.node.open(ballot(number), NO_TIME, out)).ok()?;
         self.slots[usize::from(number)] = Slot::Opened(post);
+        let last = self.posts[usize::from(post)].node.replica().log().last();
+        if self.ledger.handed_over == Some(last) {
+            self.saw(TOOK_OVER);
+        }
         Some(())
     }
 
