@@ -25,16 +25,34 @@ const OTHER: &[u8] = &[0, 1, 3];
 
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
+    let only = |restarts| Budget { restarts, ..NONE };
     vec![
         Setup::new("log: two ballots, two writes", 2, Budget { writes: 2, ..NONE }),
-        Setup::new("log: three ballots, a write", 3, WRITE),
         Setup::new("log: two ballots, a write, a restart", 2, RESTART),
+        Setup { flushes: true, ..Setup::new("log: two ballots, a restart, flushes", 2, only(1)) },
+        Setup::new("log: three ballots, a write", 3, WRITE),
+        Setup::new("log: three ballots, a restart", 3, only(1)),
+        Setup::new("log: three ballots, a write, a restart", 3, RESTART),
         Setup { one_by_one: true, ..Setup::new("log: four ballots", 4, NONE) },
-        reads("log: reads by leases", 3, Reading::Lease, Budget { reads: 1, ..WRITE }),
+        Setup::new("log: a source goes silent", 3, Budget { silences: 1, ..NONE }),
+        Setup::new("log: asked anew", 2, Budget { reconnects: 1, ..WRITE }),
+        reads("log: reads by leases", 3, Reading::Lease, Budget { reads: 1, ..NONE }),
+        reads("log: reads by leases, a write", 3, Reading::Lease, Budget { reads: 1, ..WRITE }),
         reads("log: reads by quorums", 2, Reading::Quorum, Budget { reads: 1, beats: 1, ..WRITE }),
-        change("log: one for another", 3, Budget { changes: 1, ..NONE }),
-        snapshots("log: snapshots", 3, Budget { snapshots: 2, ..NONE }),
-        handover("log: a hand-over", 3, Budget { handovers: 1, ..WRITE }),
+        Setup { replicas: 1, incoming: &[1], ..change("log: another for one", 3, Budget { changes: 1, ..RESTART }) },
+        Setup {
+            replicas: 2,
+            incoming: &[0, 2],
+            ..change("log: another for one of two", 3, Budget { changes: 1, ..WRITE })
+        },
+        change("log: another for one of three", 3, Budget { changes: 1, ..NONE }),
+        change("log: another for one, a write", 3, Budget { changes: 1, ..WRITE }),
+        change("log: another for one, a restart", 3, Budget { changes: 1, ..only(1) }),
+        change("log: another for one, a write, a restart", 3, Budget { changes: 1, ..RESTART }),
+        snapshots("log: a snapshot", 2, Budget { snapshots: 1, ..only(1) }),
+        snapshots("log: two snapshots", 3, Budget { snapshots: 2, ..NONE }),
+        handover("log: a hand-over", 2, Budget { handovers: 1, ..RESTART }),
+        handover("log: a hand-over, three ballots", 3, Budget { handovers: 1, ..WRITE }),
     ]
 }
 
