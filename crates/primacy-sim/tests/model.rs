@@ -40,6 +40,20 @@ fn every_planted_bug_is_found() {
 }
 
 #[test]
+fn walks_through_a_log_break_nothing() {
+    for setup in log_model::walked() {
+        let mut committed = 0;
+        for seed in 0..100 {
+            match log_model::walk(&setup, seed, 600) {
+                Ok((_, entries)) => committed += entries,
+                Err(history) => panic!("{}, seed {seed}:\n{history}", setup.name),
+            }
+        }
+        assert!(committed > 100, "{}: {committed} entries were committed", setup.name);
+    }
+}
+
+#[test]
 fn merged_searches_find_what_others_find() {
     let kinds = |outcome: &Outcome| -> Vec<_> {
         outcome.verdicts.iter().map(|(name, verdict)| (*name, std::mem::discriminant(verdict))).collect()

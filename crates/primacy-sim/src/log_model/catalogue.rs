@@ -21,7 +21,7 @@ const WRITE: Budget = Budget { writes: 1, ..NONE };
 const RESTART: Budget = Budget { restarts: 1, ..WRITE };
 
 /// One comes for the last of three.
-const OTHER: &[u8] = &[0, 1, 3];
+const OTHER: &[&[u8]] = &[&[0, 1, 3]];
 
 /// The complete searches.
 pub fn catalogue() -> Vec<Setup> {
@@ -39,10 +39,10 @@ pub fn catalogue() -> Vec<Setup> {
         reads("log: reads by leases", 3, Reading::Lease, Budget { reads: 1, ..NONE }),
         reads("log: reads by leases, a write", 3, Reading::Lease, Budget { reads: 1, ..WRITE }),
         reads("log: reads by quorums", 2, Reading::Quorum, Budget { reads: 1, beats: 1, ..WRITE }),
-        Setup { replicas: 1, incoming: &[1], ..change("log: another for one", 3, Budget { changes: 1, ..RESTART }) },
+        Setup { replicas: 1, changes: &[&[1]], ..change("log: another for one", 3, Budget { changes: 1, ..RESTART }) },
         Setup {
             replicas: 2,
-            incoming: &[0, 2],
+            changes: &[&[0, 2]],
             ..change("log: another for one of two", 3, Budget { changes: 1, ..WRITE })
         },
         change("log: another for one of three", 3, Budget { changes: 1, ..NONE }),
@@ -61,7 +61,7 @@ fn reads(name: &'static str, ballots: u8, reading: Reading, budget: Budget) -> S
 }
 
 fn change(name: &'static str, ballots: u8, budget: Budget) -> Setup {
-    Setup { incoming: OTHER, begins: Beginning::Led, ..Setup::new(name, ballots, budget) }
+    Setup { changes: OTHER, begins: Beginning::Led, ..Setup::new(name, ballots, budget) }
 }
 
 fn snapshots(name: &'static str, ballots: u8, budget: Budget) -> Setup {
@@ -80,6 +80,35 @@ pub fn smoke() -> Vec<Setup> {
     ]
 }
 
+/// What is too large to be searched, and walked through at random: five replicas, two changes of which the second takes up the first, all
+/// that may happen several times, and each flush a step.
+pub fn walked() -> Vec<Setup> {
+    let all = Budget {
+        writes: 4,
+        restarts: 3,
+        beats: 2,
+        reads: 2,
+        snapshots: 2,
+        changes: 3,
+        handovers: 1,
+        silences: 2,
+        reconnects: 4,
+    };
+    let of = |name, replicas, changes| Setup {
+        replicas,
+        changes,
+        reading: Some(Reading::Quorum),
+        flushes: true,
+        ends: true,
+        ..Setup::new(name, 6, all)
+    };
+    vec![
+        of("log: walks of three", 3, &[&[0, 1, 3], &[0, 3, 4], &[0, 1, 2]]),
+        of("log: walks of four", 4, &[&[0, 1, 2], &[0, 1, 4], &[0, 1, 2, 3]]),
+        Setup { one_by_one: true, ..of("log: walks of five", 5, &[&[0, 1, 2, 3, 5], &[0, 1, 2, 3]]) },
+    ]
+}
+
 /// Searches that are done with states merged and without.
 pub fn compared() -> Vec<Setup> {
     let of = |name, replicas, ballots, budget| Setup { replicas, ends: true, ..Setup::new(name, ballots, budget) };
@@ -95,7 +124,7 @@ pub fn compared() -> Vec<Setup> {
         },
         Setup { reading: Some(Reading::Lease), ..of("merged: reads by leases", 2, 2, Budget { reads: 1, ..NONE }) },
         Setup {
-            incoming: &[1],
+            changes: &[&[1]],
             begins: Beginning::Led,
             ..of("merged: one for another", 1, 2, Budget { changes: 1, ..NONE })
         },

@@ -18,9 +18,11 @@ mod post;
 mod properties;
 mod setup;
 mod shown;
+mod walk;
 mod world;
 
-pub use catalogue::{canaries, catalogue, compared, smoke};
+pub use catalogue::{canaries, catalogue, compared, smoke, walked};
 pub use compare::compare;
 pub use setup::{Beginning, Budget, Setup};
+pub use walk::walk;
 pub use world::{Step, World};

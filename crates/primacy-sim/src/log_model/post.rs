@@ -14,6 +14,8 @@ pub(super) struct Post {
     disk: DurableLog<Numbers>,
     /// What is in its snapshot, in memory and on disk.
     snapshots: [Numbers; 2],
+    /// What is in those that are on their way to the disk.
+    coming: Vec<Numbers>,
     /// The chunks beside, on disk.
     aside: Vec<Numbers>,
     /// What was applied.
@@ -36,6 +38,7 @@ impl Post {
             node: LogNode::flawed(replica_id(index), disk.clone(), setup.limits(), setup.flaw),
             disk,
             snapshots: [Numbers::default(); 2],
+            coming: Vec::new(),
             aside: Vec::new(),
             state: Numbers::default(),
             told: Ballot::NONE,
@@ -47,6 +50,7 @@ impl Post {
     pub(super) fn compact(&mut self) -> Option<Snapshot> {
         let snapshot = self.node.compact(2)?;
         self.snapshots[0] = self.state;
+        self.coming.push(self.state);
         Some(snapshot)
     }
 
@@ -61,6 +65,7 @@ impl Post {
         self.node.unwritten().iter().for_each(|write| keep_aside(&mut chunks, write));
         self.state = chunks.into_iter().fold(Numbers::default(), Numbers::and);
         self.snapshots[0] = self.state;
+        self.coming.push(self.state);
     }
 
     /// The state machine does what is committed.
@@ -86,7 +91,7 @@ impl Post {
             self.disk.apply(write);
             keep_aside(&mut self.aside, write);
             if matches!(write, Write::Install(_) | Write::Compact(_)) {
-                self.snapshots[1] = self.snapshots[0];
+                self.snapshots[1] = self.coming.remove(0);
             }
         }
     }
@@ -97,6 +102,7 @@ impl Post {
         self.write(&writes);
         self.node = LogNode::flawed(self.node.id(), self.disk.clone(), setup.limits(), setup.flaw);
         self.aside.clear();
+        self.coming.clear();
         self.snapshots[0] = self.snapshots[1];
         self.state = self.snapshots[1];
     }
@@ -109,9 +115,9 @@ impl Post {
 
     /// All but what it knows of others.
     pub(super) fn hash_beside(&self, state: &mut impl Hasher) {
-        let Self { node, disk, snapshots, aside, state: applied, told, prints: _ } = self;
+        let Self { node, disk, snapshots, coming, aside, state: applied, told, prints: _ } = self;
         node.hash_beside(state);
-        (disk, snapshots, aside, applied, told).hash(state);
+        (disk, snapshots, coming, aside, applied, told).hash(state);
     }
 }
 

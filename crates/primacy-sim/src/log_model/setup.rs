@@ -46,8 +46,8 @@ pub struct Setup {
     pub replicas: u8,
     /// How many ballots may be opened.
     pub ballots: u8,
-    /// Who shall keep it instead. The first replicas are 0, 1 and so on.
-    pub incoming: &'static [u8],
+    /// Who shall keep it instead, for each change that may be begun. The first replicas are 0, 1 and so on.
+    pub changes: &'static [&'static [u8]],
     /// How it begins.
     pub begins: Beginning,
     /// What may happen.
@@ -75,7 +75,7 @@ impl Setup {
             name,
             replicas: 3,
             ballots,
-            incoming: &[],
+            changes: &[],
             begins: Beginning::Blank,
             budget,
             reading: None,
@@ -90,7 +90,7 @@ impl Setup {
 
     /// How many processes there are, with those that do not keep the log yet.
     pub(super) fn posts(&self) -> u8 {
-        let last = self.incoming.iter().map(|replica| replica + 1).max();
+        let last = self.changes.iter().copied().flatten().map(|replica| replica + 1).max();
         last.unwrap_or_default().max(self.replicas)
     }
 
@@ -102,11 +102,11 @@ impl Setup {
             if self.budget.snapshots > 0 {
                 return post;
             }
-            let comes = self.incoming.contains(&post) && post >= self.replicas;
-            let goes = !self.incoming.is_empty() && !self.incoming.contains(&post);
+            let sets = self.changes.iter().map(|change| change.contains(&post));
+            let sets = sets.chain([post < self.replicas]).fold(0, |sets, is_in| sets << 1 | u8::from(is_in));
             let is_first = post == 0 && !is_blank;
             let is_last = post + 1 == self.replicas && matches!(self.begins, Beginning::Written(_));
-            u8::from(comes) | u8::from(goes) << 1 | u8::from(is_first) << 2 | u8::from(is_last) << 3
+            sets << 2 | u8::from(is_first) << 1 | u8::from(is_last)
         };
         (0..self.posts()).map(kind).collect()
     }

@@ -81,8 +81,8 @@ pub enum Step {
     Read(u8),
     /// A leader believes in its lease at this moment.
     Check(u8),
-    /// A leader begins to change the replicas.
-    Reconfigure(u8),
+    /// A leader begins to change the replicas, to the ones of this change.
+    Reconfigure(u8, u8),
     /// A leader begins to hand over to that replica.
     HandOver(u8, u8),
     /// A leader hears nothing of the replica that it fetches from.
@@ -416,7 +416,7 @@ impl search::World for World {
                 steps.push(Step::Write(post));
             }
             if budget.changes > 0 {
-                steps.push(Step::Reconfigure(post));
+                steps.extend((0..setup.changes.len()).map(|change| Step::Reconfigure(post, change as u8)));
             }
             if budget.handovers > 0 {
                 steps.extend(posts.clone().filter(|to| *to != post).map(|to| Step::HandOver(post, to)));
@@ -459,9 +459,9 @@ impl search::World for World {
                 let believed = world.believed.map(|number| ballot(number).token);
                 world.act(post, setup, |post, out| post.node.check(believed, out));
             }
-            Step::Reconfigure(post) => {
+            Step::Reconfigure(post, change) => {
                 world.budget.changes -= 1;
-                let incoming = setup.incoming.iter().copied().map(replica_id).collect();
+                let incoming = setup.changes[usize::from(change)].iter().copied().map(replica_id).collect();
                 world.act(post, setup, |post, out| post.node.reconfigure(incoming, out)).ok()?;
             }
             Step::HandOver(post, to) => {
