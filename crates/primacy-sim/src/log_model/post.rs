@@ -90,6 +90,9 @@ impl Post {
         for write in writes {
             self.disk.apply(write);
             keep_aside(&mut self.aside, write);
+            if matches!(write, Write::Install(_)) {
+                self.aside.clear();
+            }
             if matches!(write, Write::Install(_) | Write::Compact(_)) {
                 self.snapshots[1] = self.coming.remove(0);
             }
