@@ -2,7 +2,7 @@
 
 use primacy_core::log::{Flaw, Reading};
 
-use super::properties::{FRESH, KEPT, ONE, PREFIX, PROMISED, SHARED, STILL};
+use super::properties::{FRESH, KEPT, ONE, PREFIX, PROMISED, RISES, SHARED, STILL};
 use super::setup::{Beginning, Budget, Setup};
 use crate::search::Canary;
 
@@ -49,6 +49,8 @@ pub fn catalogue() -> Vec<Setup> {
         change("log: another for one, a write", 3, Budget { changes: 1, ..WRITE }),
         change("log: another for one, a restart", 3, Budget { changes: 1, ..only(1) }),
         change("log: another for one, a write, a restart", 3, Budget { changes: 1, ..RESTART }),
+        Setup { begins: Beginning::Changed, ..change("log: another came for one", 3, WRITE) },
+        Setup { begins: Beginning::Changed, ..change("log: another came for one, a restart", 3, only(1)) },
         snapshots("log: a snapshot", 2, Budget { snapshots: 1, ..only(1) }),
         snapshots("log: two snapshots", 3, Budget { snapshots: 2, ..NONE }),
         handover("log: a hand-over", 2, Budget { handovers: 1, ..RESTART }),
@@ -166,10 +168,15 @@ pub fn canaries() -> Vec<Canary<Setup>> {
         ),
         of(seen(change("log: SkipsJoint", 3, Budget { changes: 1, ..NONE })), Flaw::SkipsJoint, ONE),
         of(seen(change("log: SettlesEarly", 3, Budget { changes: 1, ..NONE })), Flaw::SettlesEarly, ONE),
-        of(seen(change("log: StaleConfigOpens", 3, Budget { changes: 1, ..NONE })), Flaw::StaleConfigOpens, ONE),
+        of(
+            Setup { begins: Beginning::Changed, ..seen(change("log: StaleConfigOpens", 2, NONE)) },
+            Flaw::StaleConfigOpens,
+            ONE,
+        ),
         of(seen(snapshots("log: InstallsOlder", 3, Budget { snapshots: 1, ..NONE })), Flaw::InstallsOlder, ONE),
         of(seen(snapshots("log: MixesChunks", 3, Budget { snapshots: 2, ..NONE })), Flaw::MixesChunks, PREFIX),
-        of(Setup::new("log: FetchesBeyond", 3, NONE), Flaw::FetchesBeyond, SHARED),
+        of(Setup::new("log: FetchesBeyond", 3, NONE), Flaw::FetchesBeyond, RISES),
+        of(Setup::new("log: GoesOnUnfenced", 3, WRITE), Flaw::GoesOnUnfenced, SHARED),
         of(Setup::new("log: OpensTwice", 1, RESTART), Flaw::OpensTwice, SHARED),
         of(plain("log: CountsOwnUnflushed", 2, Budget { writes: 0, ..RESTART }), Flaw::CountsOwnUnflushed, ONE),
         of(plain("log: AppliesUncommitted", 2, NONE), Flaw::AppliesUncommitted, PREFIX),

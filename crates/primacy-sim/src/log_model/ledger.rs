@@ -15,6 +15,8 @@ pub(super) struct Wrong {
     pub(super) breaks_promise: bool,
     /// Two logs share an entry and not all before it.
     pub(super) parts: bool,
+    /// An entry is behind one of a larger ballot.
+    pub(super) falls: bool,
     /// A replica was to cut what is committed.
     pub(super) has_diverged: bool,
     /// A read missed what was shown before it came.
@@ -77,6 +79,12 @@ impl Ledger {
             numbers.fold(Numbers::default(), Numbers::and) == state
         })
     }
+}
+
+/// Whether an entry of this log is behind one of a larger ballot.
+pub(super) fn falls(log: &DurableLog<Numbers>) -> bool {
+    let ballots = [log.start().ballot].into_iter().chain(log.entries().iter().map(|entry| entry.ballot));
+    !ballots.is_sorted()
 }
 
 /// Whether two logs that share an entry share all before it.

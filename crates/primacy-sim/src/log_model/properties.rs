@@ -15,6 +15,8 @@ pub(super) const PREFIX: &str = "what is applied is what is committed, from the 
 pub(super) const PROMISED: &str = "a replica keeps what it has said that it has promised";
 /// L3.
 pub(super) const SHARED: &str = "two logs that share an entry share all before it";
+/// L3, of one log.
+pub(super) const RISES: &str = "no entry of a log is behind one of a larger ballot";
 /// L5, as replicas see it.
 pub(super) const KEPT: &str = "no leader asks a replica to cut what is committed";
 /// L6.
@@ -58,6 +60,7 @@ fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
         Property::always(PREFIX, |_, world: &World| !world.wrong.is_no_prefix),
         Property::always(PROMISED, |_, world: &World| !world.wrong.breaks_promise),
         Property::always(SHARED, |_, world: &World| !world.wrong.parts),
+        Property::always(RISES, |_, world: &World| !world.wrong.falls),
         Property::always(KEPT, |_, world: &World| !world.wrong.has_diverged),
         Property::always(FRESH, |_, world: &World| !world.wrong.is_stale),
         Property::always(STILL, |_, world: &World| !world.wrong.writes_on),

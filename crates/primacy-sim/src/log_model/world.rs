@@ -3,11 +3,11 @@
 use std::hash::Hash as _;
 use std::sync::Arc;
 
-use primacy_core::log::{Ballot, Effect, Flaw, GroupTime, Message, Position, Reading, Request, Verdict};
+use primacy_core::log::{Ballot, Content, Effect, Flaw, GroupTime, Message, Position, Reading, Request, Verdict};
 
 use super::alike::{Alike, rename};
 use super::ids::{Numbers, ballot, index_of, replica_id};
-use super::ledger::{Ledger, Wrong, share_all_before};
+use super::ledger::{Ledger, Wrong, falls, share_all_before};
 use super::post::Post;
 use super::setup::{Beginning, Budget, Setup};
 use super::shown::{COMPACTED, CUT, FETCHED, HANDED_OVER, INSTALLED, KEPT_OUT, LOST, READ, TOOK_OVER};
@@ -213,6 +213,7 @@ impl World {
         if kept_out {
             self.saw(KEPT_OUT);
         }
+        self.wrong.falls |= !setup.symptoms && falls(log);
         let mut logs = self.posts.iter().map(|post| post.node.replica().log());
         self.wrong.parts |= !setup.symptoms && !logs.all(|other| share_all_before(log, other));
     }
@@ -301,21 +302,43 @@ impl World {
         self
     }
 
+    /// The world after the first change: the second replica has heard nothing of it, and the last one, which goes, not of its end.
+    fn change(mut self, setup: &Setup) -> Self {
+        let incoming = setup.changes[0].iter().copied().map(replica_id).collect();
+        self.act(0, setup, |post, out| post.node.reconfigure(incoming, out)).ok();
+        let goes = setup.replicas - 1;
+        let is_end = |packet: &Packet| match &*packet.message {
+            Message::Request(Request::Append { entries, .. }) => {
+                entries.iter().any(|entry| matches!(&entry.content, Content::Config(config) if !config.is_joint()))
+            }
+            _ => false,
+        };
+        self.settle_if(|packet| packet.to != 1 && packet.from != 1 && !(packet.to == goes && is_end(packet)), setup);
+        self.packets.clear();
+        self.just.clear();
+        self
+    }
+
     /// Delivers all, but to `deaf` nothing beside the ballot.
     fn settle(&mut self, deaf: Option<u8>, setup: &Setup) {
+        let is_heard = |packet: &Packet| {
+            let is_open = matches!(&*packet.message, Message::Request(Request::Open { .. }));
+            is_open || (Some(packet.to) != deaf && Some(packet.from) != deaf)
+        };
+        self.settle_if(is_heard, setup);
+    }
+
+    /// Delivers what is heard, until nothing is.
+    fn settle_if(&mut self, is_heard: impl Fn(&Packet) -> bool, setup: &Setup) {
         loop {
             for post in 0..setup.posts() {
                 self.act(post, setup, Post::flush);
             }
-            let is_heard = |packet: &Packet| {
-                let is_open = matches!(&*packet.message, Message::Request(Request::Open { .. }));
-                is_open || (Some(packet.to) != deaf && Some(packet.from) != deaf)
-            };
-            let (open, _): (Vec<_>, Vec<_>) = std::mem::take(&mut self.packets).into_iter().partition(is_heard);
-            if open.is_empty() {
+            let heard: Vec<_> = std::mem::take(&mut self.packets).into_iter().filter(&is_heard).collect();
+            if heard.is_empty() {
                 return;
             }
-            for packet in open {
+            for packet in heard {
                 self.deliver(packet.from, packet.to, &packet.message, setup);
             }
         }
@@ -338,6 +361,7 @@ impl World {
             Beginning::Blank => world,
             Beginning::Led => world.lead(None, setup),
             Beginning::Written(writes) => world.lead(Some(writes), setup),
+            Beginning::Changed => world.lead(None, setup).change(setup),
         };
         world.tidy(setup);
         world
