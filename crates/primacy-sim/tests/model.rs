@@ -33,8 +33,10 @@ fn every_planted_bug_is_found() {
     // Three voters take a minute without optimisation: `primacy-model` hunts those too.
     let small = |canary: &Canary<quorum::Setup>| canary.setup.voters < 3;
     let quorum = quorum::canaries().into_iter().filter(small).map(Canary::hunt);
-    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum).chain(hunts(log_model::canaries()))
-    {
+    let few = |setup: &log_model::Setup| setup.ballots < 3 && setup.budget.restarts + setup.budget.beats < 2;
+    let log = log_model::canaries().into_iter().filter(|canary| few(&canary.setup) && !canary.setup.flushes);
+    let log = log.map(Canary::hunt);
+    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum).chain(log) {
         assert_found(&bug.run(PATIENCE));
     }
 }
