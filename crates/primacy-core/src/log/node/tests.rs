@@ -77,7 +77,8 @@ impl Net {
                 Effect::Send { to, message } => self.packets.push_back((own, to.to_bits(), message)),
                 Effect::SendChunk(order) => {
                     let bytes = self.snapshots.get(&own).cloned().unwrap_or_default();
-                    let half = bytes.len() / 2;
+                    // Each cuts in its own way.
+                    let half = bytes.len() / 2 + own as usize % 2;
                     let data = match order.chunk {
                         _ if order.snapshot.chunks == 1 => bytes,
                         0 => bytes[..half].to_vec(),
@@ -466,6 +467,90 @@ fn the_time_of_a_group_never_goes_back() {
     let log = net.nodes[&3].replica().log();
     let times: Vec<u64> = log.entries().iter().map(|entry| entry.time.millis()).collect();
     assert_eq!((times, net.nodes[&3].replica().time().millis()), (vec![0, 50, 50], 50));
+}
+
+#[test]
+fn what_was_taken_of_a_log_that_is_not_adopted_counts_for_nothing() {
+    let mut net = Net::with(3, Limits { message_bytes: 0, ..Limits::default() });
+    let last = |net: &Net, own: u128| net.nodes[&own].replica().log().last();
+    net.open(1, 1);
+    net.run();
+    net.away = [2, 3].into();
+    for says in 1..=4 {
+        net.write(1, says);
+    }
+    net.run();
+    // 2 has one entry of its own, and 1 another behind its many.
+    for (leader, token, away) in [(2, 2, 1), (1, 3, 2)] {
+        net.away = [away].into();
+        net.open(leader, token);
+        net.run_to(|net| net.nodes[&leader].opening().is_some());
+        net.flush(leader);
+        net.packets.clear();
+    }
+    let lasts = [1, 2, 3].map(|own| (last(&net, own).ballot.token.get(), last(&net, own).index));
+    assert_eq!(lasts, [(3, 6), (2, 2), (1, 1)]);
+    // 3 fetches from 1, until nothing but the last entry is missing, and then from 2.
+    net.open(3, 4);
+    net.run_to(|net| last(net, 3).index == 5);
+    net.away = [1].into();
+    net.run();
+    net.act(3, |node, out| node.lost(id(1), out));
+    net.act(3, |node, out| node.reconnected(id(2), out));
+    net.run();
+    assert_eq!((net.nodes[&3].opening(), net.nodes[&3].committed()), (Some(3), Some(3)));
+    assert_eq!(net.nodes[&3].matched(id(3)), 3);
+    net.write(3, 8);
+    while net.deliver() {
+        net.flush(2);
+    }
+    assert_eq!(net.nodes[&3].committed(), Some(3), "one of three has it on disk");
+    net.run();
+    assert_eq!(net.nodes[&3].committed(), Some(4));
+}
+
+#[test]
+fn chunks_of_two_sources_are_not_put_together() {
+    let mut net = Net::of(3);
+    net.away.insert(3);
+    net.open(1, 1);
+    net.run();
+    for says in [1, 2, 3] {
+        net.write(1, says);
+    }
+    net.run();
+    net.beat(1);
+    net.run();
+    for own in [1, 2] {
+        let snapshot = net.nodes.get_mut(&own).expect("is there").compact(2).expect("something is applied");
+        assert_eq!(snapshot.position.index, 4);
+        net.snapshots.insert(own, net.states[&own].clone());
+    }
+    net.away.clear();
+    net.open(3, 2);
+    net.run_to(|net| net.aside.get(&3).is_some_and(|state| !state.is_empty()));
+    let sources = net.packets.iter().filter(|(_, _, message)| matches!(message, Message::Request(Request::Fetch { .. })));
+    let source = sources.map(|(_, to, _)| *to).next_back().expect("it asks for the next chunk");
+    net.away.insert(source);
+    net.run();
+    assert_eq!(net.nodes[&3].opening(), None);
+    net.act(3, |node, out| node.lost(id(source), out));
+    net.run();
+    assert_eq!((net.nodes[&3].opening(), &net.states[&3]), (Some(5), &vec![1, 2, 3]));
+}
+
+#[test]
+fn a_replica_that_restarts_applies_all_again_although_nothing_is_written() {
+    let mut net = Net::of(3);
+    net.open(1, 1);
+    net.run();
+    net.write(1, 7);
+    net.run();
+    let disk = net.nodes[&2].replica().log().clone();
+    net.add(2, disk);
+    net.act(1, |node, out| node.reconnected(id(2), out));
+    net.run();
+    assert_eq!(net.states[&2], [7]);
 }
 
 impl Net {
