@@ -127,9 +127,9 @@ impl<B: Payload> DurableLog<B> {
         self.entry(index).map(|entry| Position { ballot: entry.ballot, index })
     }
 
-    /// Its last position at or before this index, if that is kept.
-    pub fn position_up_to(&self, index: u64) -> Option<Position> {
-        self.position_at(index.min(self.last().index))
+    /// Its last position at or before this index, or the one before the first entry that is kept.
+    pub fn position_up_to(&self, index: u64) -> Position {
+        self.position_at(index.min(self.last().index)).unwrap_or(self.start())
     }
 
     /// The entry with this index, if it is kept.
@@ -180,15 +180,5 @@ impl<B: Payload> DurableLog<B> {
     pub fn time(&self) -> GroupTime {
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.time).unwrap_or_default();
         self.entries.last().map_or(snapshot, |entry| entry.time)
-    }
-
-    /// About how many bytes its entries have.
-    pub fn bytes(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.size() as u64).sum()
-    }
-
-    /// The same as if its promise had been forgotten.
-    pub(super) fn without_promise(self) -> Self {
-        Self { promised: Ballot::NONE, ..self }
     }
 }

@@ -34,6 +34,8 @@ pub enum Flaw {
     CountsOwnUnflushed,
     /// A leader goes on when its own replica has promised itself to another.
     GoesOnUnfenced,
+    /// What the leader's own replica had of a log that was not adopted is counted.
+    CountsNotAdopted,
     /// A replica applies what it has, committed or not.
     AppliesUncommitted,
     /// A replica keeps the chunks of a snapshot that another leader has begun to send.

@@ -42,9 +42,7 @@ pub enum ProposeError {
 /// How far a leader is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// Its own replica's promise is on its way to the disk; nobody else has heard of the ballot.
-    Promising,
-    /// It waits for the answers of a quorum.
+    /// It waits for the answers of a quorum; first for that of its own replica, before which nobody else hears of the ballot.
     Opening,
     /// It fetches what its own replica lacks of the log that it has adopted.
     Fetching {
@@ -99,7 +97,7 @@ impl Leader {
         let mut leader = Self {
             ballot,
             own,
-            phase: Phase::Promising,
+            phase: Phase::Opening,
             end: Position::START,
             commit: 0,
             followers: BTreeMap::new(),
@@ -157,15 +155,15 @@ impl Leader {
     pub(super) fn follow<B>(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
         if !self.followers.contains_key(&replica) {
             self.followers.insert(replica, Follower::default());
-            // Nobody hears of the ballot before its own replica's promise is on disk.
-            if self.phase != Phase::Promising || replica == self.own {
-                self.ask(replica, Request::Open { ballot: self.ballot }, out);
-            }
+            self.ask(replica, Request::Open { ballot: self.ballot }, out);
         }
     }
 
-    /// The same, for one that may not be in the config.
+    /// The same, for one that may not be in the config, once it serves.
     pub(super) fn learn<B>(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
+        if self.opening().is_none() {
+            return;
+        }
         self.follow(replica, out);
         if let Some(follower) = self.followers.get_mut(&replica) {
             follower.is_learner = true;
@@ -307,7 +305,10 @@ impl Leader {
             Verdict::Leap => {}
             Verdict::Opened(standing) => self.opened(from, standing, replica, out),
             Verdict::Beaten { round, matched } => {
-                self.matched_by(from, matched, replica);
+                // What its own replica has is told by `Matched` alone, in order, and never lost.
+                if from != self.own {
+                    self.matched_by(from, matched, replica);
+                }
                 if let Some(follower) = self.followers.get_mut(&from) {
                     follower.round = follower.round.max(round);
                 }
@@ -406,9 +407,7 @@ impl Leader {
         let Some(follower) = self.followers.get_mut(&to).filter(|_| to != self.own) else { return };
         follower.progress = Progress::Unopened;
         let is_open = follower.is_open;
-        if self.phase != Phase::Promising {
-            self.ask(to, Request::Open { ballot: self.ballot }, out);
-        }
+        self.ask(to, Request::Open { ballot: self.ballot }, out);
         if let Phase::Fetching { source, end, prev } = self.phase
             && source == to
             && is_open

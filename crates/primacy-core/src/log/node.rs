@@ -195,7 +195,7 @@ impl<B: Payload> LogNode<B> {
         self.lead(out, |leader, replica, effects| leader.reconfigure(incoming, replica, effects))
     }
 
-    /// Its leader brings this replica up to date from now on, whether or not it is one of the log's.
+    /// Its leader, if it serves, brings this replica up to date from now on, whether or not it is one of the log's.
     pub fn follow(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
         self.lead_on(out, |leader, _, effects| leader.learn(replica, effects));
     }
@@ -240,6 +240,9 @@ impl<B: Payload> LogNode<B> {
 
     /// Nothing is heard of that replica: if its leader fetches from it, it fetches from another.
     pub fn lost(&mut self, of: ReplicaId, out: &mut Vec<Effect<B>>) {
+        if self.leader.is_some() {
+            self.replica.drop_chunks();
+        }
         self.lead_on(out, |leader, replica, effects| leader.lost(of, replica, effects));
     }
 

@@ -203,10 +203,6 @@ pub struct Standing {
     pub last: Position,
     /// All up to here is committed, as far as it knows.
     pub commit: u64,
-    /// The first entry that it keeps. What is before is in its snapshot.
-    pub first: u64,
-    /// About how many bytes its entries have.
-    pub bytes: u64,
     /// The replicas by its log. `None` if it has neither log nor snapshot.
     pub config: Option<Config>,
 }

@@ -68,9 +68,10 @@ pub struct Replica<B> {
 
 impl<B: Payload> Replica<B> {
     /// The replica with what its disk has kept, as its process starts.
-    pub(super) fn restarted(durable: DurableLog<B>, limits: Limits, planted: Planted) -> Self {
-        let forgets = planted.is(Flaw::ForgetsPromise);
-        let durable = if forgets { durable.without_promise() } else { durable };
+    pub(super) fn restarted(mut durable: DurableLog<B>, limits: Limits, planted: Planted) -> Self {
+        if planted.is(Flaw::ForgetsPromise) {
+            durable.apply(&Write::Promise(Ballot::NONE));
+        }
         let commit = durable.start().index;
         let time = durable.time();
         Self { durable, commit, applied: commit, matched: 0, time, aside: None, limits, planted }
@@ -130,9 +131,8 @@ impl<B: Payload> Replica<B> {
         let promised = self.promised();
         let verdict = match request {
             Request::Open { ballot } => self.open(*ballot, writes),
-            Request::Fetch { prev, end, chunk, .. } if self.planted.is(Flaw::FetchesBeyond) => {
-                let end = self.durable.last().max(*end);
-                return Ok(self.fetch(*prev, end, *chunk));
+            Request::Fetch { prev, chunk, .. } if self.planted.is(Flaw::FetchesBeyond) => {
+                return Ok(self.fetch(*prev, self.durable.last(), *chunk));
             }
             request if request.ballot() != promised => Verdict::Outbid(promised),
             Request::Install { snapshot, chunk, data, .. } => self.install(snapshot, *chunk, data, writes),
@@ -177,22 +177,20 @@ impl<B: Payload> Replica<B> {
             }
             self.write(Write::Promise(ballot), writes);
             self.matched = 0;
-            if !self.planted.is(Flaw::MixesChunks) {
-                // Another leader's snapshot up to the same entry may be cut into other chunks.
-                self.aside = None;
-            }
+            self.drop_chunks();
         }
         Verdict::Opened(self.standing())
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        Standing {
-            last: self.durable.last(),
-            commit: self.commit,
-            first: self.durable.start().index + 1,
-            bytes: self.durable.bytes(),
-            config: self.config().cloned(),
+    /// The chunks that are beside count for nothing: another's snapshot up to the same entry may be cut otherwise.
+    pub(super) fn drop_chunks(&mut self) {
+        if !self.planted.is(Flaw::MixesChunks) {
+            self.aside = None;
         }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        Standing { last: self.durable.last(), commit: self.commit, config: self.config().cloned() }
     }
 
     fn append(
@@ -219,6 +217,8 @@ impl<B: Payload> Replica<B> {
             let after = index - 1;
             let entries = entries[(after - prev.index) as usize..].to_vec();
             self.write(Write::Append { after, entries }, writes);
+            // A leader's own replica may have a part of a log that is not adopted after all.
+            self.matched = self.matched.min(if self.planted.is(Flaw::CountsNotAdopted) { u64::MAX } else { after });
             break;
         }
         if self.planted.is(Flaw::CutsWithoutConflict) && end < self.durable.last().index && end >= self.commit {
@@ -230,8 +230,7 @@ impl<B: Payload> Replica<B> {
     }
 
     fn behind(&self, index: u64) -> Verdict<B> {
-        let last = self.durable.position_up_to(index).unwrap_or(self.durable.start());
-        Verdict::Behind { commit: self.commit, last }
+        Verdict::Behind { commit: self.commit, last: self.durable.position_up_to(index) }
     }
 
     fn fetch(&self, prev: Position, end: Position, chunk: u32) -> Outcome<B> {

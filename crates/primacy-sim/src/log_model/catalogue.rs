@@ -2,7 +2,7 @@
 
 use primacy_core::log::{Flaw, Reading};
 
-use super::properties::{FRESH, KEPT, ONE, PREFIX, PROMISED, RISES, SHARED, STILL};
+use super::properties::{COUNTED, FENCED, FRESH, KEPT, ONE, PREFIX, PROMISED, SHARED, STILL};
 use super::setup::{Beginning, Budget, Setup};
 use crate::search::Canary;
 
@@ -35,6 +35,7 @@ pub fn catalogue() -> Vec<Setup> {
         Setup::new("log: three ballots, a write and a restart", 3, RESTART),
         Setup { one_by_one: true, ..Setup::new("log: four ballots", 4, NONE) },
         Setup::new("log: a source goes silent", 3, Budget { silences: 1, ..NONE }),
+        parted("log: a source goes silent halfway", Budget { silences: 1, ..NONE }),
         Setup::new("log: asked anew", 2, Budget { reconnects: 1, ..WRITE }),
         reads("log: reads by leases", 3, Reading::Lease, Budget { reads: 1, ..NONE }),
         reads("log: writes and reads by leases", 3, Reading::Lease, Budget { reads: 1, ..WRITE }),
@@ -57,6 +58,7 @@ pub fn catalogue() -> Vec<Setup> {
         Setup { begins: Beginning::Changed, ..change("log: a restart after a change", 3, only(1)) },
         snapshots("log: a snapshot and a restart", 2, Budget { snapshots: 1, ..only(1) }),
         snapshots("log: two snapshots", 3, Budget { snapshots: 2, ..NONE }),
+        snapshots("log: two snapshots, a source goes silent", 2, Budget { snapshots: 2, silences: 1, ..NONE }),
         handover("log: a hand-over and a restart", 2, Budget { handovers: 1, ..RESTART }),
         handover("log: a hand-over, three ballots", 3, Budget { handovers: 1, ..WRITE }),
     ]
@@ -72,6 +74,10 @@ fn change(name: &'static str, ballots: u8, budget: Budget) -> Setup {
 
 fn snapshots(name: &'static str, ballots: u8, budget: Budget) -> Setup {
     Setup { begins: Beginning::Written(2), ..Setup::new(name, ballots, budget) }
+}
+
+fn parted(name: &'static str, budget: Budget) -> Setup {
+    Setup { begins: Beginning::Parted(3), one_by_one: true, ..Setup::new(name, 4, budget) }
 }
 
 fn handover(name: &'static str, ballots: u8, budget: Budget) -> Setup {
@@ -154,7 +160,14 @@ pub fn canaries() -> Vec<Canary<Setup>> {
             Flaw::AnswersBeforeFlush,
             ONE,
         ),
-        of(plain("log: CutsWithoutConflict", 2, Budget { writes: 1, ..NONE }), Flaw::CutsWithoutConflict, ONE),
+        of(
+            seen(Setup {
+                begins: Beginning::Led,
+                ..Setup::new("log: CutsWithoutConflict", 2, Budget { writes: 2, ..NONE })
+            }),
+            Flaw::CutsWithoutConflict,
+            ONE,
+        ),
         of(
             seen(reads("log: ReadsBeforeOpeningEntry", 2, Reading::Lease, Budget { reads: 1, ..NONE })),
             Flaw::ReadsBeforeOpeningEntry,
@@ -179,8 +192,14 @@ pub fn canaries() -> Vec<Canary<Setup>> {
         ),
         of(seen(snapshots("log: InstallsOlder", 3, Budget { snapshots: 1, ..NONE })), Flaw::InstallsOlder, ONE),
         of(seen(snapshots("log: MixesChunks", 3, Budget { snapshots: 2, ..NONE })), Flaw::MixesChunks, PREFIX),
-        of(Setup::new("log: FetchesBeyond", 3, NONE), Flaw::FetchesBeyond, RISES),
-        of(Setup::new("log: GoesOnUnfenced", 3, WRITE), Flaw::GoesOnUnfenced, SHARED),
+        of(
+            seen(snapshots("log: MixesChunks, of two", 2, Budget { snapshots: 2, silences: 1, ..NONE })),
+            Flaw::MixesChunks,
+            PREFIX,
+        ),
+        of(parted("log: CountsNotAdopted", Budget { silences: 1, ..NONE }), Flaw::CountsNotAdopted, COUNTED),
+        of(Setup { flushes: true, ..Setup::new("log: FetchesBeyond", 3, NONE) }, Flaw::FetchesBeyond, FENCED),
+        of(Setup::new("log: GoesOnUnfenced", 2, NONE), Flaw::GoesOnUnfenced, FENCED),
         of(Setup::new("log: OpensTwice", 1, RESTART), Flaw::OpensTwice, SHARED),
         of(plain("log: CountsOwnUnflushed", 2, Budget { writes: 0, ..RESTART }), Flaw::CountsOwnUnflushed, ONE),
         of(plain("log: AppliesUncommitted", 2, NONE), Flaw::AppliesUncommitted, PREFIX),

@@ -15,8 +15,10 @@ pub(super) struct Wrong {
     pub(super) breaks_promise: bool,
     /// Two logs share an entry and not all before it.
     pub(super) parts: bool,
-    /// An entry is behind one of a larger ballot.
-    pub(super) falls: bool,
+    /// A replica has an entry of a larger ballot than it has promised itself to.
+    pub(super) is_ahead: bool,
+    /// A leader counts on what a replica has not on disk.
+    pub(super) miscounts: bool,
     /// A replica was to cut what is committed.
     pub(super) has_diverged: bool,
     /// A read missed what was shown before it came.
@@ -81,10 +83,10 @@ impl Ledger {
     }
 }
 
-/// Whether an entry of this log is behind one of a larger ballot.
-pub(super) fn falls(log: &DurableLog<Numbers>) -> bool {
+/// Whether this log has an entry of a larger ballot than its replica has promised itself to, or behind one of a larger ballot.
+pub(super) fn is_ahead(log: &DurableLog<Numbers>) -> bool {
     let ballots = [log.start().ballot].into_iter().chain(log.entries().iter().map(|entry| entry.ballot));
-    !ballots.is_sorted()
+    !ballots.chain([log.promised()]).is_sorted()
 }
 
 /// Whether two logs that share an entry share all before it.

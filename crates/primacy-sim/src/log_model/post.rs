@@ -116,6 +116,15 @@ impl Post {
         self.disk.promised()
     }
 
+    /// Whether the leader here counts that one to have what is not on its disk.
+    pub(super) fn miscounts(&self, other: &Self) -> bool {
+        let (log, matched) = (self.node.replica().log(), self.node.matched(other.node.id()));
+        let is_leader = self.node.opening().is_some() && self.node.leads() == Some(other.disk.promised());
+        let is_kept = matched > log.start().index.max(other.disk.start().index);
+        let has = || log.position_at(matched).is_some_and(|at| other.disk.position_at(matched) == Some(at));
+        is_leader && is_kept && !has()
+    }
+
     /// All but what it knows of others.
     pub(super) fn hash_beside(&self, state: &mut impl Hasher) {
         let Self { node, disk, snapshots, coming, aside, state: applied, told, prints: _ } = self;

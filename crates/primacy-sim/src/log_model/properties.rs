@@ -16,7 +16,10 @@ pub(super) const PROMISED: &str = "a replica keeps what it has said that it has 
 /// L3.
 pub(super) const SHARED: &str = "two logs that share an entry share all before it";
 /// L3, of one log.
-pub(super) const RISES: &str = "no entry of a log is behind one of a larger ballot";
+pub(super) const FENCED: &str =
+    "no entry has a larger ballot than one behind it, or than its replica has promised itself to";
+/// What commits rest on.
+pub(super) const COUNTED: &str = "what a leader counts is on that replica's disk";
 /// L5, as replicas see it.
 pub(super) const KEPT: &str = "no leader asks a replica to cut what is committed";
 /// L6.
@@ -60,7 +63,8 @@ fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
         Property::always(PREFIX, |_, world: &World| !world.wrong.is_no_prefix),
         Property::always(PROMISED, |_, world: &World| !world.wrong.breaks_promise),
         Property::always(SHARED, |_, world: &World| !world.wrong.parts),
-        Property::always(RISES, |_, world: &World| !world.wrong.falls),
+        Property::always(FENCED, |_, world: &World| !world.wrong.is_ahead),
+        Property::always(COUNTED, |_, world: &World| !world.wrong.miscounts),
         Property::always(KEPT, |_, world: &World| !world.wrong.has_diverged),
         Property::always(FRESH, |_, world: &World| !world.wrong.is_stale),
         Property::always(STILL, |_, world: &World| !world.wrong.writes_on),

@@ -35,6 +35,9 @@ pub enum Beginning {
     /// The same, and that many writes are committed, too, and known to all but the last replica, which has heard of nothing but the
     /// ballot.
     Written(u8),
+    /// As `Led`, and each replica's log is another by now: the first has that many writes and an opening entry by the third ballot behind, the
+    /// second an opening entry by the second ballot, the last neither.
+    Parted(u8),
     /// As `Led`, and the first change is finished: but the second replica has heard nothing of it, and the last one, which goes, not of
     /// its end.
     Changed,
@@ -109,7 +112,7 @@ impl Setup {
             let sets = sets.chain([post < self.replicas]).fold(0, |sets, is_in| sets << 1 | u8::from(is_in));
             let is_first = post == 0 && !is_blank;
             let is_last = post + 1 == self.replicas && matches!(self.begins, Beginning::Written(_));
-            let is_deaf = post == 1 && self.begins == Beginning::Changed;
+            let is_deaf = post == 1 && matches!(self.begins, Beginning::Changed | Beginning::Parted(_));
             sets << 2 | u8::from(is_first) << 1 | u8::from(is_last || is_deaf)
         };
         (0..self.posts()).map(kind).collect()

@@ -7,7 +7,7 @@ use primacy_core::log::{Ballot, Content, Effect, Flaw, GroupTime, Message, Posit
 
 use super::alike::{Alike, rename};
 use super::ids::{Numbers, ballot, index_of, replica_id};
-use super::ledger::{Ledger, Wrong, falls, share_all_before};
+use super::ledger::{Ledger, Wrong, is_ahead, share_all_before};
 use super::post::Post;
 use super::setup::{Beginning, Budget, Setup};
 use super::shown::{COMPACTED, CUT, FETCHED, HANDED_OVER, INSTALLED, KEPT_OUT, LOST, READ, TOOK_OVER};
@@ -213,9 +213,13 @@ impl World {
         if kept_out {
             self.saw(KEPT_OUT);
         }
-        self.wrong.falls |= !setup.symptoms && falls(log);
+        if setup.symptoms {
+            return;
+        }
+        self.wrong.is_ahead |= is_ahead(log);
         let mut logs = self.posts.iter().map(|post| post.node.replica().log());
-        self.wrong.parts |= !setup.symptoms && !logs.all(|other| share_all_before(log, other));
+        self.wrong.parts |= !logs.all(|other| share_all_before(log, other));
+        self.wrong.miscounts |= self.posts.iter().any(|other| own.miscounts(other) || other.miscounts(&own));
     }
 
     /// In which states nothing follows any more.
@@ -319,6 +323,25 @@ impl World {
         self
     }
 
+    /// The world after that many writes by the first leader that nobody else has heard of, an opening entry of the second replica, and one
+    /// of the first again that each were heard by nobody either. The last replica has promised itself to all of them.
+    fn part(mut self, writes: u8, setup: &Setup) -> Self {
+        for number in 1..=writes {
+            self.act(0, setup, |post, out| post.node.propose(vec![Numbers::one(number)], NO_TIME, out)).ok();
+        }
+        self.ledger.count = writes;
+        let is_append = |packet: &Packet| matches!(&*packet.message, Message::Request(Request::Append { .. }));
+        for (opens, number, deaf) in [(1, 1, 0), (0, 2, 1)] {
+            self.act(0, setup, Post::flush);
+            self.packets.clear();
+            self.open(opens, number, setup);
+            self.settle_if(|packet| packet.to != deaf && packet.from != deaf && !is_append(packet), setup);
+        }
+        self.packets.clear();
+        self.just.clear();
+        self
+    }
+
     /// Delivers all, but to `deaf` nothing beside the ballot.
     fn settle(&mut self, deaf: Option<u8>, setup: &Setup) {
         let is_heard = |packet: &Packet| {
@@ -362,6 +385,7 @@ impl World {
             Beginning::Led => world.lead(None, setup),
             Beginning::Written(writes) => world.lead(Some(writes), setup),
             Beginning::Changed => world.lead(None, setup).change(setup),
+            Beginning::Parted(writes) => world.lead(None, setup).part(writes, setup),
         };
         world.tidy(setup);
         world

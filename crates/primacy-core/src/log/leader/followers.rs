@@ -31,7 +31,8 @@ pub(super) enum Progress {
     /// Nothing, until it has promised itself to the leader.
     #[default]
     Unopened,
-    /// What is behind this entry, if it has that: it is not known yet.
+    /// What is behind this entry, if it has that: it is not known yet. If nothing is, that much is said: one that has restarted
+    /// does not know what it has matched.
     Probing { prev: u64, is_sent: bool },
     /// This entry, and all behind it, without waiting for answers.
     Following { next: u64, bytes: usize },
@@ -59,13 +60,15 @@ impl Leader {
     pub(super) fn start<B: Payload>(&mut self, to: ReplicaId, standing: &Standing, replica: &Replica<B>) {
         let Some(follower) = self.followers.get_mut(&to) else { return };
         if to != self.own && follower.progress == Progress::Unopened {
-            follower.progress = toward(replica.log(), standing.last, standing.commit, None);
+            let prev = probe(replica.log(), standing.last, standing.commit, None);
+            follower.progress = Progress::Probing { prev, is_sent: false };
         }
     }
 
     /// It has all up to here.
     pub(super) fn matched_by<B: Payload>(&mut self, from: ReplicaId, matched: u64, replica: &Replica<B>) {
-        let Some(follower) = self.followers.get_mut(&from) else { return };
+        let is_serving = self.opening().is_some();
+        let Some(follower) = self.followers.get_mut(&from).filter(|_| is_serving) else { return };
         let before = follower.matched;
         follower.matched = before.max(matched);
         let next = follower.matched + 1;
@@ -103,7 +106,8 @@ impl Leader {
             Progress::Following { .. } => None,
             _ => return,
         };
-        follower.progress = toward(replica.log(), last, commit, failed);
+        let prev = probe(replica.log(), last, commit, failed);
+        follower.progress = Progress::Probing { prev, is_sent: false };
     }
 
     /// It has nothing: it gets the snapshot first.
@@ -147,10 +151,11 @@ impl Leader {
 
     /// Sends it one message, if any may be sent.
     fn send<B: Payload>(&mut self, to: ReplicaId, replica: &Replica<B>, out: &mut Vec<Effect<B>>) -> bool {
-        let Self { ballot, commit, time, end, .. } = *self;
+        let Self { ballot, commit, time, .. } = *self;
+        let end = replica.log().last().index;
         let Some(follower) = self.followers.get_mut(&to) else { return false };
         let prev = match follower.progress {
-            Progress::Following { next, bytes } if next <= end.index && bytes < self.limits.window_bytes => next - 1,
+            Progress::Following { next, bytes } if next <= end && bytes < self.limits.window_bytes => next - 1,
             Progress::Probing { prev, is_sent: false } => prev,
             _ => return false,
         };
@@ -161,7 +166,7 @@ impl Leader {
             self.send_chunk(to, position, 0, replica, out);
             return false;
         };
-        let entries = replica.log().range(prev.index + 1, end.index, self.limits.message_bytes);
+        let entries = replica.log().range(prev.index + 1, end, self.limits.message_bytes);
         match &mut follower.progress {
             Progress::Following { next, bytes } => {
                 *next += entries.len() as u64;
@@ -172,15 +177,5 @@ impl Leader {
         }
         self.ask(to, Request::Append { ballot, prev, entries, commit, time }, out);
         true
-    }
-}
-
-/// How to go on with a replica whose last entry, up to some place, is `last`.
-fn toward<B: Payload>(log: &DurableLog<B>, last: Position, commit: u64, failed: Option<u64>) -> Progress {
-    let prev = probe(log, last, commit, failed);
-    if prev <= commit || log.position_at(prev) == Some(last) {
-        Progress::Following { next: prev + 1, bytes: 0 }
-    } else {
-        Progress::Probing { prev, is_sent: false }
     }
 }

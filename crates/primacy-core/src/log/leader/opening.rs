@@ -24,13 +24,6 @@ impl Leader {
         if self.opening().is_some() {
             return self.start(from, &standing, replica);
         }
-        if self.phase == Phase::Promising {
-            // Its own promise is on disk: from now on others may hear of the ballot.
-            self.phase = Phase::Opening;
-            for (to, _) in self.followers.iter().filter(|(to, _)| **to != self.own) {
-                self.ask(*to, Request::Open { ballot: self.ballot }, out);
-            }
-        }
         // All that any of these logs names may be needed.
         for member in standing.config.iter().flat_map(|config| config.replicas()) {
             self.follow(member, out);
@@ -69,7 +62,7 @@ impl Leader {
         if replica.holds(end) {
             return self.serve(end, replica, out);
         }
-        let prev = replica.log().position_up_to(end.index).unwrap_or(replica.log().start());
+        let prev = replica.log().position_up_to(end.index);
         self.fetch(source, end, prev, 0, out);
     }
 
@@ -109,16 +102,13 @@ impl Leader {
         &mut self,
         from: ReplicaId,
         prev: Position,
-        mut entries: Vec<Entry<B>>,
+        entries: Vec<Entry<B>>,
         replica: &Replica<B>,
         out: &mut Vec<Effect<B>>,
     ) {
-        let Phase::Fetching { source, end, prev: asked } = self.phase else { return };
+        let Phase::Fetching { source, prev: asked, .. } = self.phase else { return };
         if source != from || prev != asked || !replica.holds(prev) || entries.is_empty() {
             return;
-        }
-        if !self.planted.is(Flaw::FetchesBeyond) {
-            entries.truncate(usize::try_from(end.index.saturating_sub(prev.index)).unwrap_or(usize::MAX));
         }
         let standing = self.followers.get(&from).and_then(|follower| follower.standing.as_ref());
         let commit = standing.map_or(0, |standing| standing.commit);
@@ -132,7 +122,7 @@ impl Leader {
             Verdict::Wants { chunk, .. } => self.fetch(source, end, prev, *chunk, out),
             Verdict::Matched(_) if replica.holds(end) => self.serve(end, replica, out),
             Verdict::Matched(matched) => {
-                let next = replica.log().position_up_to(*matched).unwrap_or(replica.log().start());
+                let next = replica.log().position_up_to(*matched);
                 self.fetch(source, end, next, 0, out);
             }
             _ => {}
@@ -141,8 +131,7 @@ impl Leader {
 
     /// Its own replica has the log that it has adopted: the opening entry follows.
     fn serve<B: Payload>(&mut self, end: Position, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
-        let beyond = Some(replica.log().last()).filter(|_| self.planted.is(Flaw::FetchesBeyond));
-        self.end = beyond.unwrap_or(end);
+        self.end = end;
         self.commit = replica.commit();
         self.time = self.time.max(replica.time());
         self.phase = Phase::Serving { opening: self.end.index + 1 };

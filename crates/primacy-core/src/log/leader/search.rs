@@ -18,7 +18,6 @@ impl Leader {
         let Self { ballot, own: _, phase, end, commit, followers: _, round, reads, successor, .. } = self;
         match phase {
             Phase::Fetching { source: _, end, prev } => (3, end, prev).hash(state),
-            Phase::Promising => 0.hash(state),
             Phase::Opening => 1.hash(state),
             Phase::Serving { opening } => (2, opening).hash(state),
             Phase::Over => 4.hash(state),

@@ -342,6 +342,24 @@ fn one_replica_comes_for_another_by_snapshot_and_a_joint_phase() {
 }
 
 #[test]
+fn a_learner_is_sent_what_is_written_until_its_leader_is_told_otherwise() {
+    let mut net = Net::of(3);
+    net.open(1, 1);
+    net.run();
+    net.add(4, DurableLog::blank());
+    net.act(1, |node, out| node.follow(id(4), out));
+    net.write(1, 7);
+    net.run();
+    assert_eq!((net.nodes[&1].matched(id(4)), net.nodes[&1].matched(id(2))), (2, 2));
+    for other in [2, 4] {
+        net.act(1, |node, out| node.unfollow(id(other), out));
+    }
+    net.write(1, 8);
+    net.run();
+    assert_eq!((net.nodes[&4].replica().log().last().index, net.nodes[&2].replica().log().last().index), (2, 3));
+}
+
+#[test]
 fn a_leader_that_is_taken_out_ends_when_that_is_committed() {
     let mut net = Net::of(4);
     net.open(1, 1);
@@ -529,7 +547,8 @@ fn chunks_of_two_sources_are_not_put_together() {
     net.away.clear();
     net.open(3, 2);
     net.run_to(|net| net.aside.get(&3).is_some_and(|state| !state.is_empty()));
-    let sources = net.packets.iter().filter(|(_, _, message)| matches!(message, Message::Request(Request::Fetch { .. })));
+    let sources =
+        net.packets.iter().filter(|(_, _, message)| matches!(message, Message::Request(Request::Fetch { .. })));
     let source = sources.map(|(_, to, _)| *to).next_back().expect("it asks for the next chunk");
     net.away.insert(source);
     net.run();
