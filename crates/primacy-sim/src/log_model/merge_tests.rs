@@ -16,7 +16,7 @@ fn assert_told(setup: &Setup, forget: impl Fn(&mut World)) {
 }
 
 #[test]
-fn states_that_are_taken_for_one_lead_to_the_same() {
+fn a_merged_search_shows_what_others_show() {
     let (all, left, differ) = compare_by(&named("merged: a log of two"), |_| {});
     assert_eq!(differ, None);
     assert!(all > 500 && left < all, "{all} states, {left} of them left");
@@ -30,7 +30,7 @@ fn it_is_told_if_requests_are_forgotten_that_a_replica_may_still_do() {
 }
 
 #[test]
-fn it_is_told_if_a_promise_is_forgotten() {
+fn it_is_told_if_states_are_taken_for_one_that_differ_in_what_their_replicas_have() {
     assert_told(&named("merged: a log of two"), |world| {
         world.posts.iter_mut().for_each(|post| post.prints[0] = 0);
     });
