@@ -1,9 +1,9 @@
 //! `primacy-model`: tries all that the protocols can do within stated bounds, and prints what it found.
 //!
-//! `primacy-model` runs every search, compares those that merge states with those that do not, and hunts every planted bug; `--quick`
-//! does the small searches only; a word runs those whose name contains it, and `--except=NAME` leaves the one with that name out;
-//! `--longer=N` lets every search go on for N more ticks, which is a matter of patience and memory. Build it with `--profile sim`:
-//! it lives on speed.
+//! `primacy-model` runs every search, compares those that merge states with those that do not, walks at random where there is too much
+//! to search, and hunts every planted bug; `--quick` does the small searches only; a word runs those whose name contains it, and
+//! `--except=NAME` leaves the one with that name out; `--longer=N` lets every search go on for N more ticks, which is a matter of
+//! patience and memory. Build it with `--profile sim`: it lives on speed.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -53,6 +53,21 @@ fn run(arguments: &[String], out: &mut impl Write) -> io::Result<bool> {
         out.flush()?;
     }
 
+    writeln!(out, "\n{:<40} {:>9} {:>9} {:>7}", "walks at random", "steps", "committed", "time")?;
+    for setup in log_model::walked().into_iter().filter(|setup| is_wanted(setup.name)) {
+        let (walked, took) = timed(|| walks(&setup));
+        match walked {
+            Ok((steps, committed)) => {
+                writeln!(out, "{:<40} {steps:>9} {committed:>9} {:>6.1}s", setup.name, took.as_secs_f64())?;
+            }
+            Err(history) => {
+                writeln!(out, "{:<40}\n{history}", setup.name)?;
+                good = false;
+            }
+        }
+        out.flush()?;
+    }
+
     writeln!(out)?;
     Ok(good & print_hunts(out, bugs().filter(|bug| is_wanted(bug.name)))?)
 }
@@ -75,6 +90,14 @@ fn comparisons() -> impl Iterator<Item = (&'static str, Comparison)> {
     let quorum = quorum.map(|setup| (setup.name, Box::new(move || quorum::compare(&setup)) as Comparison));
     let log = log_model::compared().into_iter();
     quorum.chain(log.map(|setup| (setup.name, Box::new(move || log_model::compare(&setup)) as Comparison)))
+}
+
+/// A thousand walks through this: how many steps there were, and how many entries were committed; or what broke something.
+fn walks(setup: &log_model::Setup) -> Result<(usize, usize), String> {
+    (0..1_000).try_fold((0, 0), |(steps, committed), seed| {
+        let (more, entries) = log_model::walk(setup, seed, 1_000).map_err(|told| format!("seed {seed}:\n{told}"))?;
+        Ok((steps + more, committed + entries))
+    })
 }
 
 /// The planted bugs.

@@ -141,6 +141,10 @@ pub fn compared() -> Vec<Setup> {
             ..of("merged: one for another", 1, 2, Budget { changes: 1, ..NONE })
         },
         Setup { begins: Beginning::Written(2), ..of("merged: snapshots", 2, 2, Budget { snapshots: 1, ..NONE }) },
+        Setup {
+            begins: Beginning::Written(1),
+            ..of("merged: a source goes silent", 3, 2, Budget { silences: 1, ..NONE })
+        },
         Setup { begins: Beginning::Led, ..of("merged: a hand-over", 2, 2, Budget { handovers: 1, ..NONE }) },
     ]
 }

@@ -2,8 +2,8 @@
 //!
 //! *What is forgotten*: requests of a ballot below what their replica has promised on its disk, since nothing but "outbid" is answered, and
 //! that answer: a leader that ends by it does no more than one whose messages do not arrive; answers to a leader that is over; answers that
-//! change nothing at their leader; requests that change nothing at their replica, and are answered with nothing new, if no process
-//! restarts any more, which would forget what they have brought; by whom a ballot was opened; what a read must see whose leader is over.
+//! change nothing at their leader; requests that change nothing at their replica, and are answered with nothing new, if nobody will forget
+//! any more what they have brought; by whom a ballot was opened; what a read must see whose leader is over.
 //!
 //! *What is flushed at once*: all but what a leader appends. An answer waits for the flush, so a process that restarts before it has not been
 //! heard to have done anything: as if the request had not arrived. What a leader has appended others may have, although its own
@@ -21,7 +21,7 @@ use primacy_core::log::{Answer, Flaw, Message, Request, Verdict};
 use super::alike::rename;
 use super::ids::{ballot, replica_id};
 use super::post::Post;
-use super::setup::Setup;
+use super::setup::{Budget, Setup};
 use super::world::{Packet, Slot, World};
 use crate::search::Prints;
 
@@ -73,8 +73,10 @@ impl World {
         for (packet, is_idle) in self.packets.iter_mut().zip(is_idle) {
             (packet.is_idle, packet.is_new) = (is_idle, false);
         }
-        // A restart forgets what a request has brought, and an answer has none to forget: its leader is gone with it.
-        let may_return = self.budget.restarts > 0 || self.budget.reconnects > 0;
+        // A restart forgets what a request has brought, and so does a leader that gives up its source. An answer has none to forget: its
+        // leader is gone with it, or is answered again.
+        let Budget { restarts, reconnects, silences, .. } = self.budget;
+        let may_return = restarts + reconnects + silences > 0;
         self.packets.retain(|packet| {
             let is_request = matches!(&*packet.message, Message::Request(_));
             !packet.is_idle || (is_request && may_return)
