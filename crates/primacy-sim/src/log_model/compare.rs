@@ -1,11 +1,14 @@
 //! Whether a search that takes states for one shows all that happens, and nothing else.
 //!
 //! What is taken for one here is not alike in every step: a state may stand for others that can do less, such as those in which a ballot
-//! was used up and nobody has heard of it. So what is compared is what there is to see: the replicas, their disks and state machines, their
-//! leaders, and what was committed. A search without merging must see nothing that the merged one does not, and the other way round.
+//! was used up and nobody has heard of it. So what is compared is what there is to see whenever all is on disk: the replicas, their state
+//! machines, their leaders, and what was committed. A search without merging must see nothing that the merged one does not, and the other
+//! way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash as _, Hasher as _};
+
+use primacy_core::log::Ballot;
 
 use super::setup::Setup;
 use super::world::World;
@@ -38,7 +41,7 @@ fn go_through(setup: &Setup, merged: &Setup, forget: impl Fn(&mut World)) -> (us
         if !known.insert(if setup.merged { world.fingerprint() } else { print_of(&world) }) {
             continue;
         }
-        if !world.waits_in_vain(merged) {
+        if world.is_written() {
             seen.entry(world.looks(merged)).or_insert_with(|| world.clone());
         }
         world.steps(setup, &mut steps);
@@ -48,16 +51,19 @@ fn go_through(setup: &Setup, merged: &Setup, forget: impl Fn(&mut World)) -> (us
 }
 
 impl World {
-    /// Whether something is on its way to a disk that the merged search flushes at once: it has no such state.
-    fn waits_in_vain(&self, merged: &Setup) -> bool {
-        let waits = |post: &u8| !self.posts[usize::from(*post)].node.unwritten().is_empty();
-        (0..merged.posts()).filter(waits).any(|post| !self.may_wait(post, merged))
+    /// Whether all is on disk that was written.
+    fn is_written(&self) -> bool {
+        self.posts.iter().all(|post| post.node.unwritten().is_empty())
     }
 
     /// A fingerprint of all but what is under way, and what leaders know of others; the same if only names differ.
     fn looks(&self, merged: &Setup) -> u128 {
         let mut world = self.clone();
-        world.posts.iter_mut().for_each(|post| post.prints.clear());
+        for post in &mut world.posts {
+            // Who restarts with a promise that it has not told is like one whose answer is lost.
+            post.told = Ballot::NONE;
+            post.prints.clear();
+        }
         world.forget(merged);
         let looks = |order: &Vec<usize>| {
             let mut print = Prints::new(|name| name);

@@ -5,10 +5,9 @@
 //! change nothing at their leader; requests that change nothing at their replica, and are answered with nothing new, if nobody will forget
 //! any more what they have brought; by whom a ballot was opened; what a read must see whose leader is over.
 //!
-//! *What is flushed at once*: all but what a leader appends. An answer waits for the flush, so a process that restarts before it has not been
-//! heard to have done anything: as if the request had not arrived. What a leader has appended others may have, although its own
-//! replica loses it. If no process restarts any more, that is flushed at once, too: nothing but its own answer waits for it, and what that
-//! brings waits for another's answer as well, which may be late.
+//! *What is flushed at once*: all that the replica of a process writes that does not lead. An answer waits for the flush, so a process that restarts before it
+//! has not been heard to have done anything: as if the request had not arrived. What a leader has fetched or appended others may have,
+//! although its own replica loses it, so there each flush is a step.
 //!
 //! *What is alike*: the replicas of one [kind](Setup::kinds). Replicas compare identities but for being equal in one place only, where of
 //! two equal logs the source is chosen. A state is hashed in parts: each replica's process, what it knows of each other, and what is

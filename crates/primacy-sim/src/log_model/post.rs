@@ -51,6 +51,7 @@ impl Post {
         let snapshot = self.node.compact(2)?;
         self.snapshots[0] = self.state;
         self.coming.push(self.state);
+        self.prints.clear();
         Some(snapshot)
     }
 
@@ -108,6 +109,7 @@ impl Post {
         self.coming.clear();
         self.snapshots[0] = self.snapshots[1];
         self.state = self.snapshots[1];
+        self.prints.clear();
     }
 }
 

@@ -64,8 +64,7 @@ pub struct Setup {
     pub one_by_one: bool,
     /// Whether leaders end by themselves at any time.
     pub ends: bool,
-    /// Whether only a leader's own entries wait for their flush, all else is flushed at once, and what is forgotten, or alike, is taken
-    /// for one. Otherwise each flush is a step.
+    /// Whether each flush is a step only where a process leads, and what is forgotten, or alike, is taken for one.
     pub merged: bool,
     /// Whether each flush is a step, although states are merged.
     pub flushes: bool,

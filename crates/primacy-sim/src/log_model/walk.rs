@@ -1,8 +1,11 @@
 //! Histories at random, where there are too many to go through.
 
 use super::setup::Setup;
-use super::world::World;
+use super::world::{Step, World};
 use crate::search::{Setup as _, World as _};
+
+/// One step of this many is something else than a message that arrives or a disk that has written.
+const OTHERS: usize = 20;
 
 /// Goes on from the beginning by steps that this seed chooses, this many at most: how many there were, and how many entries were committed.
 ///
@@ -23,7 +26,12 @@ pub fn walk(setup: &Setup, seed: u64, most: usize) -> Result<(usize, usize), Str
         world.steps(setup, &mut steps);
         let mut next = None;
         while next.is_none() && !steps.is_empty() {
-            let step = steps.swap_remove(draw(steps.len()));
+            // Mostly what is under way goes on: else all that may happen has happened before anything is committed.
+            let is_under_way = |step: &Step| matches!(step, Step::Deliver(..) | Step::Flush(_));
+            let count = steps.iter().filter(|step| is_under_way(step)).count();
+            let goes_on = count > 0 && (count == steps.len() || draw(OTHERS) > 0);
+            let among: Vec<usize> = (0..steps.len()).filter(|index| is_under_way(&steps[*index]) == goes_on).collect();
+            let step = steps.swap_remove(among[draw(among.len())]);
             history.push(format!("{step:?}"));
             next = world.after(step, setup);
             if next.is_none() {

@@ -133,11 +133,10 @@ impl World {
         done
     }
 
-    /// Whether it matters when this process's disk has what was written. What a leader has appended reaches others before it is on its own
-    /// disk, and a restart may lose it.
-    pub(super) fn may_wait(&self, post: u8, setup: &Setup) -> bool {
-        let appends = self.posts[usize::from(post)].node.opening().is_some();
-        setup.has_flushes() || (self.budget.restarts > 0 && appends)
+    /// Whether it matters when this process's disk has what was written. What a leader fetches or appends reaches others before it is on its
+    /// own disk.
+    fn may_wait(&self, post: u8, setup: &Setup) -> bool {
+        setup.has_flushes() || self.leads(post)
     }
 
     fn carry_out(&mut self, post: u8, effects: &mut Vec<Effect<Numbers>>) {
@@ -268,11 +267,7 @@ impl World {
         for read in &mut self.reads {
             *read = read.filter(|read| read.post != post);
         }
-        for any in 0..setup.posts() {
-            if any == post || !self.may_wait(any, setup) {
-                self.act(any, setup, |_, _| ());
-            }
-        }
+        self.act(post, setup, |_, _| ());
     }
 
     /// Whether this process's leader has opened and is not over.
