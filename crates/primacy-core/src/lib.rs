@@ -11,6 +11,7 @@ pub mod contest;
 pub mod fence;
 pub mod ids;
 pub mod lease;
+pub mod log;
 pub mod opening;
 pub mod quorum;
 pub mod registers;

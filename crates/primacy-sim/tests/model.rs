@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use primacy_sim::group_model;
 use primacy_sim::model::{canaries, smoke};
 use primacy_sim::quorum;
 use primacy_sim::search::{Canary, Model, Outcome, hunt, hunts, search, searches};
+use primacy_sim::{group_model, log_model};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -20,7 +20,7 @@ fn assert_found(outcome: &Outcome) {
 
 #[test]
 fn small_searches_are_complete_and_hold() {
-    for search in searches(smoke(), 0).chain(searches(quorum::smoke(), 0)) {
+    for search in searches(smoke(), 0).chain(searches(quorum::smoke(), 0)).chain(searches(log_model::smoke(), 0)) {
         assert_good(&search.run(2), 1_000);
     }
     for search in searches(group_model::smoke(), 0) {
@@ -33,8 +33,25 @@ fn every_planted_bug_is_found() {
     // Three voters take a minute without optimisation: `primacy-model` hunts those too.
     let small = |canary: &Canary<quorum::Setup>| canary.setup.voters < 3;
     let quorum = quorum::canaries().into_iter().filter(small).map(Canary::hunt);
-    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum) {
+    let few = |setup: &log_model::Setup| setup.ballots < 3 && setup.budget.restarts + setup.budget.beats < 2;
+    let log = log_model::canaries().into_iter().filter(|canary| few(&canary.setup) && !canary.setup.flushes);
+    let log = log.map(Canary::hunt);
+    for bug in hunts(canaries()).chain(hunts(group_model::canaries())).chain(quorum).chain(log) {
         assert_found(&bug.run(PATIENCE));
+    }
+}
+
+#[test]
+fn walks_through_a_log_break_nothing() {
+    for setup in log_model::walked() {
+        let mut committed = 0;
+        for seed in 0..100 {
+            match log_model::walk(&setup, seed, 600) {
+                Ok((_, entries)) => committed += entries,
+                Err(history) => panic!("{}, seed {seed}:\n{history}", setup.name),
+            }
+        }
+        assert!(committed > 100, "{}: {committed} entries were committed", setup.name);
     }
 }
 

@@ -29,9 +29,9 @@ use primacy_core::quorum::{Ask, QuorumClient, Round, VoterView};
 use super::ids::{candidate_of, voter_id};
 use super::reads::late;
 use super::setup::Setup;
-use super::shared::Shared;
 use super::world::{Call, Candidate, Content, Packet, Step, World};
 use crate::search::Prints;
+use crate::search::Shared;
 
 impl World {
     /// Forgets what makes no difference. `all`: also in parts that have not changed.

@@ -15,7 +15,6 @@ mod properties;
 mod reads;
 mod reconfiguration;
 mod setup;
-mod shared;
 mod shown;
 mod told;
 mod world;

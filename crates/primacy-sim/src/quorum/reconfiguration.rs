@@ -10,7 +10,7 @@ use primacy_core::{ElectionName, Instant};
 
 use super::ids::{index_of, voter_id};
 use super::setup::Setup;
-use super::shared::Shared;
+use crate::search::Shared;
 
 /// A voter's process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -8,10 +8,10 @@ use super::ids::{holder, index_of, voter_id};
 use super::reads::{greets, orders, turns};
 use super::reconfiguration::{Driver, Post};
 use super::setup::{Budget, Setup};
-use super::shared::Shared;
 use super::shown::{CAME_BACK, CAME_OVER, CAUGHT_UP, KEPT_ON, MOVED, REFUSED, RELEASED, RENEWED, WITHDRAWN};
 use super::told::Told;
 use crate::search;
+use crate::search::Shared;
 
 /// A message under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

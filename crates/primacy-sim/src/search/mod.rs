@@ -13,6 +13,7 @@ mod merged;
 mod outcome;
 mod prints;
 mod setup;
+mod shared;
 mod visit;
 mod way;
 
@@ -22,5 +23,6 @@ pub use outcome::{Outcome, Searched, Verdict};
 pub(crate) use prints::Prints;
 pub use prints::print_of;
 pub use setup::{Canary, Model, Setup, World, hunts, searches};
+pub(crate) use shared::Shared;
 pub use visit::{hunt, search};
 pub use way::{Way, gets_there, way};

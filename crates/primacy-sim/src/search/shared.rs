@@ -4,19 +4,19 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Shared<T>(Arc<T>);
+pub(crate) struct Shared<T>(Arc<T>);
 
 impl<T: Clone> Shared<T> {
-    pub(super) fn new(part: T) -> Self {
+    pub(crate) fn new(part: T) -> Self {
         Self(Arc::new(part))
     }
 
-    pub(super) fn take(self) -> T {
+    pub(crate) fn take(self) -> T {
         Arc::unwrap_or_clone(self.0)
     }
 
     /// If it has changed since the state before, which is still there.
-    pub(super) fn changed(&mut self) -> Option<&mut T> {
+    pub(crate) fn changed(&mut self) -> Option<&mut T> {
         Arc::get_mut(&mut self.0)
     }
 }
