@@ -148,7 +148,7 @@ fn example_store(shell: &Shell) -> Result<(), String> {
 pub(crate) const SHIPPED: &[&str] = &["--package", "primacy-core", "--package", "primacy", "--package", "primacy-cli"];
 
 fn clippy(shell: &Shell) -> Result<(), String> {
-    let variants: [&[&str]; 4] = [
+    let variants: [&[&str]; 5] = [
         &["--workspace", "--all-targets", "--all-features"],
         // A workspace build turns on the planted bugs of the simulator for everybody; users build without. Tests so are a
         // step of the night.
@@ -156,6 +156,8 @@ fn clippy(shell: &Shell) -> Result<(), String> {
         // As programs build it. The other stores alone are a step of the night.
         &["--package", "primacy"],
         &["--package", "primacy", "--features", "sqlite"],
+        // Without I/O.
+        &["--package", "primacy-kv"],
     ];
     for variant in variants {
         let args = [&["clippy", "--locked"], variant, &["--", "--deny", "warnings"]].concat();
@@ -171,9 +173,9 @@ fn docs(shell: &Shell) -> Result<(), String> {
 }
 
 /// Fences for drivers that nothing of the workspace uses, the planted bugs of chaos, which do nothing until they are
-/// asked for, and the benchmarks of the papers. Whatever runs tests or chaos is built with these and the whole workspace, and so only once.
+/// asked for, the benchmarks of the papers, and the files of the key-value store. Whatever runs tests or chaos is built with these and the whole workspace, and so only once.
 pub(crate) const FEATURES: &str =
-    "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,primacy-chaos/canary,primacy-papers/bench";
+    "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,primacy-kv/server,primacy-chaos/canary,primacy-papers/bench";
 
 /// Tests that need just any server share one of each kind; those that kill servers start their own.
 fn test(shell: &Shell) -> Result<(), String> {

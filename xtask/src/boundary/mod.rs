@@ -62,6 +62,10 @@ fn check_trees(shell: &Shell) -> Result<(), String> {
     if let Some(other) = sim.iter().find(|name| ["tokio", "mio", "rusqlite", "primacy"].contains(&name.as_str())) {
         return Err(format!("primacy-sim depends on {other}; it may only know the core"));
     }
+    let kv = below(shell, &["--package", "primacy-kv", "--edges", "normal"])?;
+    if let Some(other) = kv.iter().find(|name| *name != "primacy-kv" && !BELOW_CORE.contains(&name.as_str())) {
+        return Err(format!("primacy-kv without features depends on {other}; it may only know the core"));
+    }
     let shipped = shell.read(
         "cargo",
         &["tree", "--locked", "--package", "primacy-cli", "--all-features", "--edges", "normal,features"],

@@ -6,7 +6,7 @@ use super::tree::{Problem, Source, Tree, has_word};
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const FAILURES: &str = "docs/manual/past-failures.md";
 /// Sources whose documentation is read outside of this repository.
-const PUBLISHED: [&str; 2] = ["crates/primacy/src/", "crates/primacy-core/src/"];
+const PUBLISHED: [&str; 3] = ["crates/primacy/src/", "crates/primacy-core/src/", "crates/primacy-kv/src/"];
 /// A map that is longer is not read.
 const MAP_LINES_MAX: usize = 250;
 /// How many hazards and rules there are; the code cites them by number.

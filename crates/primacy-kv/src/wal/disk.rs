@@ -1,0 +1,145 @@
+//! What the log needs of a folder. Names are those of files in it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+/// A folder with the log's files, and nothing else.
+pub(super) trait Disk: Send + Sync + 'static {
+    /// Where a file is, for people.
+    fn path(&self, name: &str) -> PathBuf;
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// All that is in a file.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// Makes a file that must not be there, for this user alone.
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a file to write to it.
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+    /// Gives a file another name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Returns when the names are on the disk.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file that is written to.
+pub(super) trait DiskFile: Send {
+    /// Writes all of that, beginning there.
+    fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()>;
+    /// Returns when what was written is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The lock's name.
+pub(super) const LOCK: &str = "lock";
+
+/// A folder of the real disk, which no other process has as long as this one has it.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    handle: File,
+    /// Locked until this is dropped.
+    _lock: Option<File>,
+}
+
+impl Folder {
+    /// Opens the folder for this process alone.
+    pub(super) fn lock(path: PathBuf) -> Result<Self, TryLockError> {
+        let handle = File::open(&path).map_err(TryLockError::Error)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = plain(&options, &path.join(LOCK)).map_err(TryLockError::Error)?;
+        lock.try_lock()?;
+        Ok(Self { path, handle, _lock: Some(lock) })
+    }
+
+    /// Opens the folder for some who only read.
+    pub(super) fn share(path: PathBuf) -> Result<Self, TryLockError> {
+        let handle = File::open(&path).map_err(TryLockError::Error)?;
+        let lock = match plain(OpenOptions::new().read(true), &path.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            lock => Some(lock.map_err(TryLockError::Error)?),
+        };
+        lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
+        Ok(Self { path, handle, _lock: lock })
+    }
+}
+
+/// Opens an ordinary file, and nothing else that someone may have put there.
+fn plain(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    // A pipe would wait for who writes to it.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let opened = options.clone().custom_flags(flags.bits()).open(path);
+    let is_link = || fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    match opened {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Err(error) if !is_link() => Err(error),
+        _ => {
+            Err(io::Error::other("this is no ordinary file, and nobody but this program should write here: remove it"))
+        }
+    }
+}
+
+/// Makes a folder and those above it, for this user alone and so that they outlast a crash.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = folder.parent().unwrap_or(Path::new("/"));
+    make_folder(parent)?;
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => File::open(parent)?.sync_all(),
+    }
+}
+
+impl Disk for Folder {
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        plain(OpenOptions::new().read(true), &self.path.join(name))?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(plain(OpenOptions::new().write(true).create_new(true).mode(0o600), &self.path.join(name))?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(plain(OpenOptions::new().write(true), &self.path.join(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()> {
+        self.write_all_at(bytes, u64::from(offset))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

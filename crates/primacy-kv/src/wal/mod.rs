@@ -1,0 +1,347 @@
+//! The write-ahead log of a node: one stream for the replicas of all groups, and one flush for all that waits.
+//!
+//! [`Wal::open`] makes the log of each replica again, as [`DurableLog`]. What replicas change from then on is [appended](Wal::append),
+//! and is on the disk when the answer comes. What was never acknowledged may be torn by a crash, and is cut off; what had been on the
+//! disk and is not there any more is damage, and the log is refused. The design page on the write-ahead log has the format byte by byte.
+//!
+//! Snapshots themselves are kept elsewhere: the log has their heads. A snapshot has to be on the disk before
+//! [`Write::Install`] or [`Write::Compact`] of it is appended.
+//!
+//! ```
+//! use primacy_core::log::{Ballot, ReplicaId, Write};
+//! use primacy_core::{CandidateId, Token};
+//! use primacy_kv::wal::{GroupId, Settings, Wal};
+//!
+//! # let place = tempfile::tempdir()?;
+//! # let folder = place.path().join("wal");
+//! let settings = Settings::new(7).creating().segments_of(1 << 20);
+//! let opened = Wal::open::<Vec<u8>>(&folder, settings)?;
+//! let (wal, group) = (opened.wal, GroupId(1));
+//! wal.begin(group, ReplicaId::from_bits(1), None, |begun| assert!(begun.is_ok()))?;
+//! let promise = Ballot { token: Token::new(3).expect("small"), id: CandidateId::from_bits(2) };
+//! wal.append::<Vec<u8>>(group, &[Write::Promise(promise)], |written| assert!(written.is_ok()))?;
+//! drop(wal);
+//!
+//! let again = Wal::open::<Vec<u8>>(&folder, settings)?;
+//! assert_eq!(again.replicas[0].log.promised(), promise);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod disk;
+mod error;
+mod group;
+mod keeper;
+mod queue;
+mod record;
+mod recovery;
+mod report;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::TryLockError;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use disk::{Disk, Folder, LOCK};
+pub use error::{AppendError, DiskFailure, OpenError};
+use keeper::{Keeper, SPARE, Trouble};
+use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
+use queue::{Item, Queue};
+pub use report::{Report, SegmentReport, Tail};
+use segment::{Header, Kind};
+use writer::{Active, Standing, Writer};
+
+/// The number of a group: of one replicated log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    node: u128,
+    create: bool,
+    segment_bytes: u32,
+    queue_bytes: usize,
+}
+
+impl Settings {
+    /// Those of a node that has been there before. `node`: random bits that were drawn when it was made. A folder of another node is
+    /// refused.
+    pub const fn new(node: u128) -> Self {
+        Self { node, create: false, segment_bytes: 64 << 20, queue_bytes: 64 << 20 }
+    }
+
+    /// The same, and a log is made if there is none. A node that has been there before must not do that: it would have forgotten its
+    /// promises.
+    #[must_use]
+    pub const fn creating(self) -> Self {
+        Self { create: true, ..self }
+    }
+
+    /// The same, and the files that are made from now on have this length: 64 MiB, unless it is for a test. One record has at most a
+    /// quarter of it.
+    #[must_use]
+    pub const fn segments_of(self, segment_bytes: u32) -> Self {
+        Self { segment_bytes, ..self }
+    }
+
+    /// The same, and this many bytes may wait for the writer before who appends has to wait too.
+    #[must_use]
+    pub const fn queue_of(self, queue_bytes: usize) -> Self {
+        Self { queue_bytes, ..self }
+    }
+
+    fn check(&self) -> Result<(), OpenError> {
+        if !(1 << 12..=1 << 30).contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(8) {
+            return Err(OpenError::Settings("segments have 4 KiB to 1 GiB, and a multiple of 8 bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// A replica that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered<B> {
+    /// Its group.
+    pub group: GroupId,
+    /// Its identity.
+    pub replica: ReplicaId,
+    /// What it has kept.
+    pub log: DurableLog<B>,
+}
+
+/// A log that was opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Opened<B> {
+    /// To go on with.
+    pub wal: Wal,
+    /// The replicas, in the order of their groups.
+    pub replicas: Vec<Recovered<B>>,
+    /// What was found before. A torn tail that is named in it is cut off by now.
+    pub report: Report,
+}
+
+/// How a log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// How many segments there are.
+    pub segments: u64,
+    /// The groups that need the oldest one. It goes when they have a snapshot, or their entries are in later segments.
+    pub holding: Vec<GroupId>,
+    /// Why no file could be allocated ahead or removed, if so. Nothing is lost by it yet, but what is appended fails when the room that was
+    /// allocated is used up.
+    pub trouble: Option<String>,
+}
+
+/// The write-ahead log of a node. When it is dropped, what was appended is still written, and the folder is free for another process.
+pub struct Wal {
+    queue: Arc<Queue>,
+    standing: Arc<Mutex<Standing>>,
+    trouble: Trouble,
+    largest_record: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Wal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wal").finish_non_exhaustive()
+    }
+}
+
+/// Reads the log in a folder without changing it, and says what is there. No process may have it open.
+///
+/// # Errors
+/// If there is no log, another process has it open, or the folder cannot be read. What is wrong with the log is in the report.
+pub fn check(folder: &Path) -> Result<Report, OpenError> {
+    let folder = absolute(folder)?;
+    let disk = Folder::share(folder.clone()).map_err(|error| refused(&folder, error))?;
+    let mut report = Report::default();
+    match recovery::scan::<Vec<u8>>(&disk, None, &mut report) {
+        Ok(None) => return Err(OpenError::Missing { folder }),
+        Ok(Some(scan)) => report.damage = finish(&disk, scan.oldest, scan.groups).err(),
+        Err(error) => report.damage = Some(error),
+    }
+    Ok(report)
+}
+
+impl Wal {
+    /// Opens the log in this folder, and makes what its replicas have kept again.
+    ///
+    /// # Errors
+    /// If there is none and none is to be made, another process has it, or it is not what was written.
+    pub fn open<B: Payload + From<Vec<u8>>>(folder: &Path, settings: Settings) -> Result<Opened<B>, OpenError> {
+        settings.check()?;
+        let folder = absolute(folder)?;
+        if settings.create {
+            disk::make_folder(&folder).map_err(|source| OpenError::Disk { path: folder.clone(), source })?;
+        } else if !folder.is_dir() {
+            return Err(OpenError::Missing { folder });
+        }
+        let disk = Folder::lock(folder.clone()).map_err(|error| refused(&folder, error))?;
+        Self::open_on(Arc::new(disk), settings)
+    }
+
+    fn open_on<B: Payload + From<Vec<u8>>>(disk: Arc<dyn Disk>, settings: Settings) -> Result<Opened<B>, OpenError> {
+        let at = |name: &str| {
+            let path = disk.path(name);
+            |source| OpenError::Disk { path, source }
+        };
+        let mut report = Report::default();
+        let (segment, oldest, groups) = match recovery::scan(&*disk, Some(settings.node), &mut report)? {
+            Some(scan) => {
+                let (header, end, oldest) = (scan.header, scan.end, scan.oldest);
+                let rewritten = (scan.rewrite, scan.is_unlinked);
+                let groups = finish(&*disk, oldest, scan.groups)?;
+                let name = segment::name(header.sequence);
+                let file = go_on(&*disk, header, rewritten).map_err(at(&name))?;
+                (Active::new(file, header, end), oldest, groups)
+            }
+            None if !settings.create => return Err(OpenError::Missing { folder: disk.path("") }),
+            None => {
+                let others = disk.list().map_err(at(""))?.into_iter().find(|name| name != LOCK && name != SPARE);
+                if let Some(other) = others {
+                    let why = "a log is made in an empty folder, and nothing else is kept in it".to_owned();
+                    return Err(OpenError::Foreign { path: disk.path(&other), why });
+                }
+                let Settings { node, segment_bytes: bytes, .. } = settings;
+                let file = keeper::allocate(&*disk, bytes).map_err(at(SPARE))?;
+                let header = Header { node, sequence: 1, bytes, previous_end: 0, previous_tag: 0 };
+                let begun = Active::begin(&*disk, file, header, &BTreeMap::new());
+                (begun.map_err(|failure| at(SPARE)(io::Error::other(failure)))?, 1, Vec::new())
+            }
+        };
+        let (trouble, standing) = (Trouble::default(), Arc::new(Mutex::default()));
+        let keeper = Keeper::start(Arc::clone(&disk), settings.segment_bytes, Arc::clone(&trouble)).map_err(at(""))?;
+        let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
+        let path = at("");
+        let bytes = settings.segment_bytes;
+        let writer = Writer { disk, keeper, bytes, groups, oldest, standing: Arc::clone(&standing), segment };
+        writer.tell();
+        let queue = Arc::new(Queue::new(settings.queue_bytes));
+        let own = Arc::clone(&queue);
+        let thread = Builder::new().name("primacy-kv-wal".into()).spawn(move || writer.run(&own)).map_err(path)?;
+        let largest_record = settings.segment_bytes as usize / 4;
+        Ok(Opened { wal: Self { queue, standing, trouble, largest_record, thread: Some(thread) }, replicas, report })
+    }
+
+    /// Begins a replica. What its group had here before is gone then. `founding`: it is one of the first replicas of a log.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn begin(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        founding: Option<Config>,
+        done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
+    ) -> Result<(), AppendError> {
+        let founding = founding.and_then(|config| DurableLog::<Vec<u8>>::founding(config).snapshot().cloned());
+        let records = vec![record::begin(replica, founding)];
+        self.queue.put(Item { group, records, done: Box::new(done) })
+    }
+
+    /// Writes what a replica changes. `done` is called when it is on the disk, or when nobody knows whether it is; in the order of what
+    /// was appended, by the thread that writes, which waits for it: it is to hand that on, and must not append.
+    /// [`Write::Aside`] is not written, since chunks of snapshots are kept elsewhere.
+    ///
+    /// Blocks while too much waits already.
+    ///
+    /// # Errors
+    /// If the log is closed or has failed, or it is too large. Nothing was written, and `done` is not called.
+    pub fn append<B: AsRef<[u8]>>(
+        &self,
+        group: GroupId,
+        writes: &[Write<B>],
+        done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
+    ) -> Result<(), AppendError> {
+        let (mut records, most) = (Vec::new(), self.largest_record);
+        for write in writes {
+            record::records(write, most, &mut records).map_err(|bytes| AppendError::TooLarge { bytes, most })?;
+        }
+        self.queue.put(Item { group, records, done: Box::new(done) })
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        let Standing { segments, holding } = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Status { segments, holding, trouble }
+    }
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // Who waits when it panics sees the answer dropped.
+            let _: Result<(), _> = thread.join();
+        }
+    }
+}
+
+/// The process may change its working directory later.
+fn absolute(folder: &Path) -> Result<PathBuf, OpenError> {
+    std::path::absolute(folder).map_err(|source| OpenError::Disk { path: folder.to_path_buf(), source })
+}
+
+fn refused(folder: &Path, error: TryLockError) -> OpenError {
+    let folder = folder.to_path_buf();
+    match error {
+        TryLockError::WouldBlock => OpenError::InUse { folder },
+        TryLockError::Error(source) if source.kind() == io::ErrorKind::NotFound => OpenError::Missing { folder },
+        TryLockError::Error(source) => OpenError::Disk { path: folder.join(LOCK), source },
+    }
+}
+
+type Finished<B> = Vec<(group::Group, Recovered<B>)>;
+
+/// What the groups have kept.
+fn finish<B: Payload>(
+    disk: &dyn Disk,
+    oldest: u64,
+    groups: BTreeMap<GroupId, group::Replay<B>>,
+) -> Result<Finished<B>, OpenError> {
+    let finish = |(group, replay): (GroupId, group::Replay<B>)| match replay.finish() {
+        Ok((known, log)) => {
+            let replica = known.head().replica;
+            Ok((known, Recovered { group, replica, log }))
+        }
+        Err((first, last)) => {
+            let why = format!("group {} needs its entries {first} to {last}, which are in no other file", group.0);
+            Err(OpenError::SegmentMissing { path: disk.path(&segment::name(oldest.saturating_sub(1))), why })
+        }
+    };
+    groups.into_iter().map(finish).collect()
+}
+
+/// Makes the last segment fit to be written to: what may be in memory alone is written once more and flushed, since an error of the
+/// disk may have been told to the process before; a torn tail becomes zeros; and the segment before it says that it goes on.
+fn go_on(
+    disk: &dyn Disk,
+    header: Header,
+    ((start, bytes), is_unlinked): ((u32, Vec<u8>), bool),
+) -> io::Result<Box<dyn disk::DiskFile>> {
+    if is_unlinked {
+        let mut end = Vec::new();
+        let at = header.previous_end;
+        segment::put_frame(&mut end, (header.previous_tag, at, at), GroupId(0), Kind::End, &[]);
+        let mut before = disk.open(&segment::name(header.sequence - 1))?;
+        before.write_at(&end, at)?;
+        before.sync()?;
+    }
+    let mut file = disk.open(&segment::name(header.sequence))?;
+    file.write_at(&bytes, start)?;
+    file.sync()?;
+    // What an earlier process has named may be in memory alone too.
+    disk.sync()?;
+    Ok(file)
+}

@@ -1,0 +1,142 @@
+//! Disks that fail without losing power.
+
+use std::sync::mpsc::channel;
+
+use primacy_core::log::ReplicaId;
+
+use super::memory_disk::Fault;
+use super::script::Random;
+use super::*;
+
+#[test]
+fn a_write_or_flush_that_fails_ends_the_log_for_good_and_is_told_to_all() {
+    for fault in [Fault::Write, Fault::ShortWrite, Fault::Flush] {
+        let mut failed = 0;
+        for operation in 0.. {
+            let (disk, mut script) = (MemoryDisk::default(), Script::new(40));
+            disk.fail_at(operation, fault);
+            let Ok(opened) = open(&disk) else { continue };
+            let is_over = script.drive(&opened.wal, 70);
+            if is_over && disk.operations() < operation {
+                break;
+            }
+            if !is_over {
+                failed += 1;
+                // It has failed once, and would work again.
+                let (tell, told) = channel();
+                let again = opened.wal.begin(GroupId(9), ReplicaId::from_bits(1), None, move |done| {
+                    tell.send(done.is_ok()).expect("it is awaited");
+                });
+                assert!(matches!(again, Err(AppendError::Failed(_))), "{again:?}");
+                assert!(told.recv().is_err(), "what was refused is not answered");
+            }
+            drop(opened);
+            // Another process finds more than is on the disk, believes it, and answers for it: then power is lost.
+            disk.restarted();
+            let context = format!("{fault:?} at {operation}");
+            let opened = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+            script.check(&opened.replicas).unwrap_or_else(|why| panic!("{context}: {why}"));
+            let believed = opened.replicas.clone();
+            let survivors = disk.survivors(&mut Random::new(operation as u64));
+            drop(opened);
+            let found = recover(&survivors).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!(found, believed, "{context}");
+        }
+        assert!(failed > 20, "{fault:?}: {failed}");
+    }
+}
+
+/// A log on a disk that is full.
+fn full() -> (MemoryDisk, Opened<Vec<u8>>) {
+    let disk = MemoryDisk::default();
+    drop(open(&disk).expect("a new log"));
+    disk.fill(Some(keeper::SPARE));
+    let opened = open(&disk).expect("it is there");
+    (disk, opened)
+}
+
+#[test]
+fn without_room_for_the_next_segment_the_log_goes_on_until_it_needs_it() {
+    let ((disk, opened), mut script) = (full(), Script::new(41));
+    assert!(script.drive(&opened.wal, 3), "what was allocated is enough for that");
+    while script.drive(&opened.wal, 1) {}
+    let status = opened.wal.status();
+    assert!(status.trouble.is_some_and(|trouble| trouble.contains("space")), "it says why");
+    let error = opened.wal.append::<Vec<u8>>(GroupId(1), &[], |_| ()).expect_err("it has ended");
+    for part in ["allocated", "has room", "0000000000000002.wal"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    drop(opened);
+    disk.fill(None);
+    let opened = open(&disk).expect("there is room again");
+    script.check(&opened.replicas).expect("all that was acknowledged");
+    script.resume(&opened.replicas);
+    assert!(script.drive(&opened.wal, 100));
+}
+
+#[test]
+fn room_that_comes_in_time_is_enough() {
+    let ((disk, opened), mut script) = (full(), Script::new(42));
+    assert!(script.drive(&opened.wal, 5));
+    disk.fill(None);
+    assert!(script.drive(&opened.wal, 200));
+    assert_eq!(opened.wal.status().trouble, None);
+}
+
+#[test]
+fn what_cannot_follow_is_refused_and_harms_nobody() {
+    let disk = MemoryDisk::default();
+    let opened = open(&disk).expect("a new log");
+    let (tell, told) = channel();
+    let append = |group: u32, after: u64| {
+        let tell = tell.clone();
+        let write = Write::Append::<Vec<u8>> { after, entries: Vec::new() };
+        let done =
+            move |done: Result<(), AppendError>| tell.send(done.map_err(|error| error.to_string())).expect("awaited");
+        opened.wal.append(GroupId(group), &[write], done).expect("open");
+        told.recv().expect("an answer")
+    };
+    assert_eq!(append(1, 0), Err("group 1: this group has no replica here".to_owned()));
+    opened.wal.begin(GroupId(1), ReplicaId::from_bits(1), None, |done| assert!(done.is_ok())).expect("open");
+    assert_eq!(append(1, 5), Err("group 1: entries before these are missing".to_owned()));
+    assert_eq!(append(1, 0), Ok(()));
+    let large = Write::Append {
+        after: 0,
+        entries: vec![primacy_core::log::Entry {
+            ballot: primacy_core::log::Ballot::NONE,
+            time: primacy_core::log::GroupTime::default(),
+            content: primacy_core::log::Content::Payload(vec![0; 2000]),
+        }],
+    };
+    let refused = opened.wal.append(GroupId(1), &[large], |_| ());
+    assert!(matches!(refused, Err(AppendError::TooLarge { most: 1024, .. })), "{refused:?}");
+    drop(opened);
+    assert_eq!(recover(&disk.image()).expect("sound").len(), 1);
+}
+
+#[test]
+fn who_appends_waits_while_too_much_waits_already() {
+    let queue = Arc::new(Queue::new(100));
+    let item = |bytes: usize| Item {
+        group: GroupId(1),
+        records: vec![record::Record {
+            kind: Kind::Promise,
+            body: vec![0; bytes],
+            change: group::Change::Promise(primacy_core::log::Ballot::NONE),
+        }],
+        done: Box::new(|_| ()),
+    };
+    queue.put(item(1000)).expect("nothing else waits");
+    let (tell, told) = channel();
+    let other = Arc::clone(&queue);
+    let small = item(1);
+    let waits = std::thread::spawn(move || {
+        other.put(small).expect("open");
+        tell.send(()).expect("it is awaited");
+    });
+    assert!(told.try_recv().is_err(), "there is no room");
+    assert_eq!(queue.take().len(), 1);
+    told.recv().expect("there is room");
+    waits.join().expect("it ends");
+    assert_eq!(queue.take().len(), 1);
+}

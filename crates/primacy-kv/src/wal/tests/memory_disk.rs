@@ -1,0 +1,262 @@
+//! A disk in memory that keeps apart what a process sees and what survives a loss of power.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use super::script::Random;
+use crate::wal::disk::{Disk, DiskFile};
+
+/// What is in a folder.
+pub(super) type Image = BTreeMap<String, Vec<u8>>;
+
+const SECTOR: usize = 512;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// From then on nothing works.
+    PowerLoss,
+    /// A write does nothing, and says so.
+    Write,
+    /// A write does half, and says that it failed.
+    ShortWrite,
+    /// A flush fails, and the disk takes what was to be flushed for written.
+    Flush,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct MemoryDisk(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    files: Vec<Content>,
+    names: BTreeMap<String, usize>,
+    names_on_disk: BTreeMap<String, usize>,
+    renamings: Vec<Naming>,
+    operations: usize,
+    /// The operation at which it happens, or the next one at which it can.
+    fault: Option<(usize, Fault)>,
+    /// Files with this name have no room.
+    full: Option<&'static str>,
+}
+
+#[derive(Default)]
+struct Content {
+    seen: Vec<u8>,
+    on_disk: Vec<u8>,
+    /// What the process has written since the last flush.
+    pending: Vec<(usize, Vec<u8>)>,
+}
+
+enum Naming {
+    Create(String, usize),
+    Rename(String, String),
+    Remove(String),
+}
+
+impl Naming {
+    fn carry_out(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Self::Create(name, file) => drop(names.insert(name.clone(), *file)),
+            Self::Remove(name) => drop(names.remove(name)),
+            Self::Rename(from, to) => {
+                if let Some(file) = names.remove(from) {
+                    names.insert(to.clone(), file);
+                }
+            }
+        }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
+    bytes.resize(bytes.len().max(offset + new.len()), 0);
+    bytes[offset..offset + new.len()].copy_from_slice(new);
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+impl State {
+    /// Counts an operation, and says what goes wrong at it.
+    fn next(&mut self, possible: &[Fault]) -> io::Result<Option<Fault>> {
+        self.operations += 1;
+        let due = self.fault.filter(|(at, fault)| *at < self.operations && possible.contains(fault));
+        if due.is_some_and(|(_, fault)| fault != Fault::PowerLoss) {
+            self.fault = None;
+        }
+        match due {
+            Some((_, Fault::PowerLoss)) => Err(io::Error::other("no power")),
+            due => Ok(due.map(|(_, fault)| fault)),
+        }
+    }
+
+    fn power(&mut self) -> io::Result<()> {
+        self.next(&[Fault::PowerLoss]).map(|_| ())
+    }
+
+    fn name(&mut self, naming: Naming) -> io::Result<()> {
+        self.power()?;
+        naming.carry_out(&mut self.names);
+        self.renamings.push(naming);
+        Ok(())
+    }
+}
+
+impl MemoryDisk {
+    /// One on which that is.
+    pub(super) fn of(image: &Image) -> Self {
+        let mut state = State::default();
+        for (name, bytes) in image {
+            state.names.insert(name.clone(), state.files.len());
+            state.files.push(Content { seen: bytes.clone(), on_disk: bytes.clone(), pending: Vec::new() });
+        }
+        state.names_on_disk = state.names.clone();
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// That goes wrong at this operation, or the next one at which it can.
+    pub(super) fn fail_at(&self, operation: usize, fault: Fault) {
+        self.0.lock().unwrap().fault = Some((operation, fault));
+    }
+
+    /// There is no room for files with this name, or is again.
+    pub(super) fn fill(&self, name: Option<&'static str>) {
+        self.0.lock().unwrap().full = name;
+    }
+
+    /// How many operations there were.
+    pub(super) fn operations(&self) -> usize {
+        self.0.lock().unwrap().operations
+    }
+
+    /// What a process sees.
+    pub(super) fn image(&self) -> Image {
+        let state = self.0.lock().unwrap();
+        state.names.iter().map(|(name, file)| (name.clone(), state.files[*file].seen.clone())).collect()
+    }
+
+    /// Another process opens it, and has power.
+    pub(super) fn restarted(&self) {
+        self.0.lock().unwrap().fault = None;
+    }
+
+    /// What is there after a loss of power: of what was not flushed any sectors, and any names.
+    pub(super) fn survivors(&self, random: &mut Random) -> Image {
+        let state = self.0.lock().unwrap();
+        let mut names = state.names_on_disk.clone();
+        for naming in &state.renamings {
+            if random.below(2) == 0 {
+                naming.carry_out(&mut names);
+            }
+        }
+        names.into_iter().map(|(name, file)| (name, state.files[file].survivor(random))).collect()
+    }
+}
+
+impl Content {
+    fn survivor(&self, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.on_disk.clone();
+        for sector in 0..self.seen.len().div_ceil(SECTOR) {
+            let range = sector * SECTOR..(sector + 1) * SECTOR;
+            let touching = self.pending.iter().filter(|(at, new)| *at < range.end && at + new.len() > range.start);
+            let touching: Vec<_> = touching.collect();
+            // The disk was told of it after any of the writes.
+            for (at, new) in &touching[..random.below(touching.len() + 1)] {
+                let (from, to) = (range.start.max(*at), range.end.min(at + new.len()));
+                put(&mut bytes, from, &new[from - at..to - at]);
+            }
+        }
+        bytes
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from("/memory").join(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.0.lock().unwrap().names.keys().cloned().collect())
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let state = self.0.lock().unwrap();
+        let file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(state.files[*file].seen.clone())
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.0.lock().unwrap();
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = state.files.len();
+        state.files.push(Content::default());
+        state.name(Naming::Create(name.to_owned(), file))?;
+        Ok(Box::new(MemoryFile(self.clone(), file, name.to_owned())))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let state = self.0.lock().unwrap();
+        let file = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(MemoryFile(self.clone(), file, name.to_owned())))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.lock().unwrap().name(Naming::Rename(from.to_owned(), to.to_owned()))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        if !state.names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.name(Naming::Remove(name.to_owned()))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        if state.next(&[Fault::PowerLoss, Fault::Flush])?.is_some() {
+            return Err(eio());
+        }
+        state.renamings.clear();
+        state.names_on_disk = state.names.clone();
+        Ok(())
+    }
+}
+
+struct MemoryFile(MemoryDisk, usize, String);
+
+impl DiskFile for MemoryFile {
+    fn write_at(&mut self, bytes: &[u8], offset: u32) -> io::Result<()> {
+        let mut state = self.0.0.lock().unwrap();
+        if state.full == Some(self.2.as_str()) {
+            return Err(io::Error::from_raw_os_error(28));
+        }
+        let fault = state.next(&[Fault::PowerLoss, Fault::Write, Fault::ShortWrite])?;
+        let written = match fault {
+            None => bytes,
+            Some(Fault::ShortWrite) => &bytes[..bytes.len() / 2],
+            Some(_) => &[],
+        };
+        let content = &mut state.files[self.1];
+        put(&mut content.seen, offset as usize, written);
+        content.pending.push((offset as usize, written.to_vec()));
+        if fault.is_some() { Err(eio()) } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.0.0.lock().unwrap();
+        let fault = state.next(&[Fault::PowerLoss, Fault::Flush])?;
+        let content = &mut state.files[self.1];
+        let pending = std::mem::take(&mut content.pending);
+        if fault.is_some() {
+            return Err(eio());
+        }
+        pending.iter().for_each(|(at, new)| put(&mut content.on_disk, *at, new));
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! The one thread that writes: all that waits, one write, one flush, then the answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::disk::{Disk, DiskFile};
+use super::error::{AppendError, DiskFailure};
+use super::group::{Change, Group, Head};
+use super::keeper::{Keeper, SPARE};
+use super::queue::{Item, Queue};
+use super::segment::{self, FRAME, HEADER, Header, Kind, frame_length, put_frame};
+use super::{GroupId, record};
+
+/// What others may ask of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standing {
+    pub(super) segments: u64,
+    pub(super) holding: Vec<GroupId>,
+}
+
+pub(super) struct Writer {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) keeper: Keeper,
+    /// How long new segments are.
+    pub(super) bytes: u32,
+    pub(super) groups: BTreeMap<GroupId, Group>,
+    pub(super) oldest: u64,
+    pub(super) standing: Arc<Mutex<Standing>>,
+    pub(super) segment: Active,
+}
+
+/// The segment that is written to.
+pub(super) struct Active {
+    file: Box<dyn DiskFile>,
+    header: Header,
+    tag: u32,
+    /// All before here is on the disk.
+    flushed: u32,
+    /// All before here was written.
+    written: u32,
+    /// What is to be written next.
+    pending: Vec<u8>,
+}
+
+impl Active {
+    /// One that goes on where it ends.
+    pub(super) fn new(file: Box<dyn DiskFile>, header: Header, end: u32) -> Self {
+        Self { file, header, tag: header.tag(), flushed: end, written: end, pending: Vec::new() }
+    }
+
+    /// Makes the file that is allocated a segment, in one step.
+    pub(super) fn begin(
+        disk: &dyn Disk,
+        mut file: Box<dyn DiskFile>,
+        header: Header,
+        groups: &BTreeMap<GroupId, Group>,
+    ) -> Result<Self, Arc<DiskFailure>> {
+        let name = segment::name(header.sequence);
+        let heads = record::heads(groups.iter().map(|(group, known)| (*group, known.head())));
+        if HEADER as usize + frame_length(heads.len()) > header.bytes as usize / 2 {
+            let source = io::Error::other("there are too many groups for segments of this size");
+            return Err(failure(disk, &name, "begun")(source));
+        }
+        let mut bytes = header.to_bytes();
+        put_frame(&mut bytes, (header.tag(), 0, HEADER), GroupId(0), Kind::Heads, &heads);
+        file.write_at(&bytes, 0).and_then(|()| file.sync()).map_err(failure(disk, SPARE, "written"))?;
+        disk.rename(SPARE, &name).and_then(|()| disk.sync()).map_err(failure(disk, &name, "begun"))?;
+        Ok(Self::new(file, header, bytes.len() as u32))
+    }
+
+    fn end(&self) -> u32 {
+        self.written + self.pending.len() as u32
+    }
+
+    /// Whether such a frame still fits, and the last one behind it.
+    fn has_room(&self, body: usize) -> bool {
+        self.end() as usize + frame_length(body) + FRAME as usize <= self.header.bytes as usize
+    }
+
+    fn add(&mut self, group: GroupId, kind: Kind, body: &[u8]) {
+        put_frame(&mut self.pending, (self.tag, self.written, self.flushed), group, kind, body);
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if !self.pending.is_empty() {
+            self.file.write_at(&self.pending, self.written)?;
+            self.written = self.end();
+            self.pending.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Says what happened to which file.
+pub(super) fn failure(disk: &dyn Disk, name: &str, what: &'static str) -> impl FnOnce(io::Error) -> Arc<DiskFailure> {
+    let path = disk.path(name);
+    move |source| Arc::new(DiskFailure { path, what, source })
+}
+
+impl Writer {
+    /// Writes until the queue is closed and empty, or the disk fails.
+    pub(super) fn run(mut self, queue: &Queue) {
+        let _ends = Ends(queue, self.disk.as_ref().path(""));
+        self.retire();
+        let failed = loop {
+            let items = queue.take();
+            if items.is_empty() {
+                break self.flush();
+            }
+            let refused: Vec<Option<AppendError>> = match self.write_all(&items) {
+                Ok(refused) => refused,
+                Err(failure) => {
+                    // Nobody may append once one has been told.
+                    queue.fail(&failure);
+                    items.into_iter().for_each(|item| (item.done)(Err(Arc::clone(&failure).into())));
+                    return;
+                }
+            };
+            for (item, refused) in items.into_iter().zip(refused) {
+                (item.done)(refused.map_or(Ok(()), Err));
+            }
+            self.retire();
+            if queue.is_empty()
+                && let Err(failure) = self.mark()
+            {
+                break Err(failure);
+            }
+        };
+        if let Err(failure) = failed {
+            queue.fail(&failure);
+        }
+    }
+
+    /// Writes and flushes that, but for what cannot follow.
+    fn write_all(&mut self, items: &[Item]) -> Result<Vec<Option<AppendError>>, Arc<DiskFailure>> {
+        let mut refused = Vec::new();
+        for item in items {
+            let unfit = self.check(item).err();
+            if unfit.is_none() {
+                for record in &item.records {
+                    if !self.segment.has_room(record.body.len()) {
+                        self.roll()?;
+                    }
+                    self.segment.add(item.group, record.kind, &record.body);
+                    self.note(item.group, &record.change);
+                }
+            }
+            refused.push(unfit.map(|why| AppendError::Unfit { group: item.group, why }));
+        }
+        self.flush()?;
+        Ok(refused)
+    }
+
+    /// Whether all of it can follow.
+    fn check(&self, item: &Item) -> Result<(), &'static str> {
+        let mut head = self.groups.get(&item.group).map(|group| group.head().clone());
+        for record in &item.records {
+            match (&mut head, &record.change) {
+                (Some(head), change) => head.apply(change)?,
+                (None, Change::Begin(replica, snapshot)) => head = Some(Head::begun(*replica, snapshot.clone())),
+                (None, _) => return Err("this group has no replica here"),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, group: GroupId, change: &Change) {
+        let sequence = self.segment.header.sequence;
+        match (self.groups.get_mut(&group), change) {
+            (Some(known), change) => {
+                let noted = known.apply(change, sequence);
+                debug_assert_eq!(noted, Ok(()), "it was checked");
+            }
+            (None, Change::Begin(replica, snapshot)) => {
+                self.groups.insert(group, Group::new(Head::begun(*replica, snapshot.clone())));
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Returns when all that was added is on the disk.
+    fn flush(&mut self) -> Result<(), Arc<DiskFailure>> {
+        let Self { disk, segment, .. } = self;
+        let name = segment::name(segment.header.sequence);
+        segment.write().map_err(failure(&**disk, &name, "written"))?;
+        if segment.flushed < segment.written {
+            segment.file.sync().map_err(failure(&**disk, &name, "flushed"))?;
+            segment.flushed = segment.written;
+        }
+        Ok(())
+    }
+
+    /// Nothing waits: says that all before is on the disk, so that damage of the last records can be told from a torn tail. That is
+    /// not flushed by itself.
+    fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
+        let Self { disk, segment, .. } = self;
+        if segment.flushed < segment.written || !segment.has_room(0) {
+            return Ok(());
+        }
+        segment.add(GroupId(0), Kind::Mark, &[]);
+        segment.write().map_err(failure(&**disk, &segment::name(segment.header.sequence), "written"))
+    }
+
+    /// Goes on in the next segment.
+    fn roll(&mut self) -> Result<(), Arc<DiskFailure>> {
+        self.flush()?;
+        let Header { node, sequence, .. } = self.segment.header;
+        let next = segment::name(sequence + 1);
+        let file = self.keeper.spare().map_err(failure(&*self.disk, &next, "allocated"))?;
+        let header = Header {
+            node,
+            sequence: sequence + 1,
+            bytes: self.bytes,
+            previous_end: self.segment.end(),
+            previous_tag: self.segment.tag,
+        };
+        let begun = Active::begin(&*self.disk, file, header, &self.groups)?;
+        // Only now, and before anything is written to the new one: so the last segment says that it is the last.
+        self.segment.add(GroupId(0), Kind::End, &[]);
+        self.flush()?;
+        self.segment = begun;
+        self.keeper.used();
+        self.tell();
+        Ok(())
+    }
+
+    /// Has the segments removed that no group needs.
+    fn retire(&mut self) {
+        let active = self.segment.header.sequence;
+        let needed = self.groups.values().filter_map(Group::oldest).min().unwrap_or(active);
+        if needed > self.oldest {
+            (self.oldest..needed).for_each(|sequence| self.keeper.remove(sequence));
+            self.oldest = needed;
+            self.tell();
+        }
+    }
+
+    /// Brings up to date what others may ask.
+    pub(super) fn tell(&self) {
+        let holds = |group: &Group| group.oldest() == Some(self.oldest);
+        let holding = self.groups.iter().filter(|(_, group)| holds(group)).map(|(group, _)| *group).collect();
+        let segments = self.segment.header.sequence - self.oldest + 1;
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Standing { segments, holding };
+    }
+}
+
+/// Says it to all who wait if the writer ends in any other way, a panic too.
+struct Ends<'a>(&'a Queue, std::path::PathBuf);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let source = io::Error::other("the writer has panicked");
+            self.0.fail(&Arc::new(DiskFailure { path: self.1.clone(), what: "written", source }));
+        }
+    }
+}
