@@ -174,8 +174,8 @@ fn docs(shell: &Shell) -> Result<(), String> {
 
 /// Fences for drivers that nothing of the workspace uses, the planted bugs of chaos, which do nothing until they are
 /// asked for, the benchmarks of the papers, and the files of the key-value store. Whatever runs tests or chaos is built with these and the whole workspace, and so only once.
-pub(crate) const FEATURES: &str =
-    "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,primacy-kv/server,primacy-chaos/canary,primacy-papers/bench";
+pub(crate) const FEATURES: &str = "primacy/sqlx-postgres,primacy/sqlx-mysql,primacy/sqlx-sqlite,\
+     primacy-kv/server,primacy-chaos/canary,primacy-papers/bench";
 
 /// Tests that need just any server share one of each kind; those that kill servers start their own.
 fn test(shell: &Shell) -> Result<(), String> {
