@@ -195,25 +195,30 @@ fn a_newer_format_is_told_from_damage() {
 
 #[test]
 fn what_is_left_of_a_torn_tail_is_never_read_again() {
-    let (image, mut script) = closed(10, 40);
+    let (image, script) = closed(10, 6);
     let last = segments(&image).pop().expect("some");
     let tag = Header::read(&image[&last]).expect("sound").tag();
     let (mark, _) = frames(&image[&last])[0];
-    // A batch of which the first record is lost, and the second one survives where a later record may end.
-    let mut torn = image.clone();
-    let bytes = torn.get_mut(&last).expect("it is there");
-    for place in (mark + 24..4096 - 32).step_by(32) {
-        let mut stale = Vec::new();
-        segment::put_frame(&mut stale, (tag, place, mark), GroupId(1), Kind::Promise, &[1]);
-        bytes[place as usize..place as usize + stale.len()].copy_from_slice(&stale);
+    // A batch of which the first record is lost, and others survive: at each place where a new record may end, in one of the cases.
+    for (shift, steps) in (0..4).flat_map(|shift| (1..4).map(move |steps| (shift, steps))) {
+        let mut torn = image.clone();
+        let bytes = torn.get_mut(&last).expect("it is there");
+        bytes[mark as usize + 4] ^= 1;
+        for place in (mark + 24 + 8 * shift..4096 - 32).step_by(32) {
+            let mut stale = Vec::new();
+            segment::put_frame(&mut stale, (tag, place, mark), GroupId(1), Kind::Promise, &[1]);
+            bytes[place as usize..place as usize + stale.len()].copy_from_slice(&stale);
+        }
+        let disk = MemoryDisk::of(&torn);
+        let opened = open(&disk).expect("a torn tail is cut off");
+        assert_eq!(opened.report.tail.map(|tail| tail.position), Some(mark));
+        assert!(script.is_whole(&opened.replicas));
+        let mut further = script.clone();
+        further.resume(&opened.replicas);
+        assert!(further.drive(&opened.wal, steps));
+        drop(opened);
+        let image = disk.image();
+        assert_eq!(segments(&image).pop(), Some(last.clone()), "there is room in it");
+        assert!(further.is_whole(&recover(&image).expect("sound")), "{shift}, {steps}");
     }
-    bytes[mark as usize + 4] ^= 1;
-    let disk = MemoryDisk::of(&torn);
-    let opened = open(&disk).expect("a torn tail is cut off");
-    assert_eq!(opened.report.tail.map(|tail| tail.position), Some(mark));
-    assert!(script.is_whole(&opened.replicas));
-    script.resume(&opened.replicas);
-    assert!(script.drive(&opened.wal, 20));
-    drop(opened);
-    assert!(script.is_whole(&recover(&disk.image()).expect("sound")));
 }
