@@ -18,6 +18,8 @@ const TWO_PANIC_HANDLERS: &str = "E0152";
 /// All that may be below the core: one derive macro, which is gone after compilation.
 const BELOW_CORE: &[&str] =
     &["primacy-core", "thiserror", "thiserror-impl", "proc-macro2", "quote", "syn", "unicode-ident"];
+/// All that may be below the pure parts of the key-value store, beside what is below the core: sums and hashes.
+const BELOW_KV: &[&str] = &["primacy-kv", "crc", "crc-catalog", "siphasher"];
 /// Targets without an operating system on which the core should run.
 const BARE: &[&str] =
     &["thumbv7em-none-eabihf", "riscv32imac-unknown-none-elf", "x86_64-unknown-none", "aarch64-unknown-none"];
@@ -61,6 +63,10 @@ fn check_trees(shell: &Shell) -> Result<(), String> {
     let sim = below(shell, &["--package", "primacy-sim", "--edges", "normal", "--all-features"])?;
     if let Some(other) = sim.iter().find(|name| ["tokio", "mio", "rusqlite", "primacy"].contains(&name.as_str())) {
         return Err(format!("primacy-sim depends on {other}; it may only know the core"));
+    }
+    let kv = below(shell, &["--package", "primacy-kv", "--edges", "normal", "--no-default-features"])?;
+    if let Some(other) = kv.iter().find(|name| ![BELOW_CORE, BELOW_KV].concat().contains(&name.as_str())) {
+        return Err(format!("primacy-kv without features depends on {other}; it may only know {BELOW_KV:?} and the core"));
     }
     let shipped = shell.read(
         "cargo",

@@ -1,0 +1,27 @@
+//! The parts of primacy's replicated key-value store that do no I/O: what clients say, what a log entry holds, and the
+//! table that entries are applied to.
+//!
+//! Nothing here has a clock, randomness or threads: a driver passes them in, and a simulator can be the driver.
+//!
+//! * [`resp`]: bytes of a client into requests, and replies into bytes.
+//! * [`command`]: the arguments of a request into a checked [`command::Command`].
+//! * [`entry`]: the [`entry::Batch`] of commands that is the payload of one log entry, and its bytes.
+//! * [`table`]: the state of one group, changed by batches alone.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod command;
+pub mod entry;
+mod glob;
+mod number;
+pub mod resp;
+pub mod slot;
+pub mod table;
+#[cfg(test)]
+mod testing;
+pub mod wire;
+
+pub use glob::glob_matches;
