@@ -1,8 +1,31 @@
-//! The parts of primacy's replicated key-value store.
+//! The parts of primacy's replicated key-value store: what clients say, what a log entry holds, the table that entries are
+//! applied to, and the log's files.
 //!
-//! Without features the crate does no I/O, and has nothing yet. The feature `server` has what a node needs of files and threads: the
-//! [write-ahead log](wal), in which all replicas of a node keep what they must not forget.
+//! Without the feature `server` nothing here does I/O or has a clock, randomness or threads: a driver passes them in, and a simulator
+//! can be the driver.
+//!
+//! * [`resp`]: bytes of a client into requests, and replies into bytes.
+//! * [`command`]: the arguments of a request into a checked [`command::Command`].
+//! * [`entry`]: the [`entry::Batch`] of commands that is the payload of one log entry, and its bytes.
+//! * [`table`]: the state of one group, changed by batches alone.
+//! * `wal`, with the feature `server`: the write-ahead log, in which all replicas of a node keep what they must not forget.
 #![cfg_attr(not(feature = "server"), no_std)]
 
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod command;
+pub mod entry;
+mod glob;
+mod number;
+pub mod resp;
+pub mod slot;
+pub mod table;
+#[cfg(test)]
+mod testing;
 #[cfg(feature = "server")]
 pub mod wal;
+pub mod wire;
+
+pub use glob::glob_matches;

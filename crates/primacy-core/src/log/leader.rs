@@ -153,10 +153,11 @@ impl Leader {
 
     /// Brings a replica up to date, whether it is in the config or not.
     pub(super) fn follow<B>(&mut self, replica: ReplicaId, out: &mut Vec<Effect<B>>) {
-        if !self.followers.contains_key(&replica) {
-            self.followers.insert(replica, Follower::default());
-            self.ask(replica, Request::Open { ballot: self.ballot }, out);
+        if self.followers.contains_key(&replica) {
+            return;
         }
+        self.followers.insert(replica, Follower::default());
+        self.ask(replica, Request::Open { ballot: self.ballot }, out);
     }
 
     /// The same, for one that may not be in the config, once it serves.

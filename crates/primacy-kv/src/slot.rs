@@ -1,0 +1,74 @@
+//! Hash slots: the 16,384 parts of the key space, by the rule that clients of Redis Cluster know.
+
+use crc::{CRC_16_XMODEM, Crc};
+
+const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
+/// The number of a hash slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// How many there are.
+    pub const COUNT: u16 = 16_384;
+
+    /// The slot with this number. `None` from [`Slot::COUNT`] on.
+    pub const fn new(number: u16) -> Option<Self> {
+        if number < Self::COUNT { Some(Self(number)) } else { None }
+    }
+
+    /// The slot of a key: CRC-16 of its tag, or of all of it.
+    pub fn of(key: &[u8]) -> Self {
+        Self(CRC16.checksum(tag(key)) % Self::COUNT)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// What stands between the first `{` and the next `}`, unless that is nothing.
+fn tag(key: &[u8]) -> &[u8] {
+    let inside = || {
+        let open = key.iter().position(|byte| *byte == b'{')? + 1;
+        let length = key[open..].iter().position(|byte| *byte == b'}')?;
+        (length > 0).then(|| &key[open..open + length])
+    };
+    inside().unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        // The check value of CRC-16/XMODEM, and slots that `CLUSTER KEYSLOT` answers.
+        assert_eq!(Slot::of(b"123456789").number(), 0x31c3);
+        for (key, slot) in [(&b"foo"[..], 12182), (b"bar", 5061), (b"hello", 866), (b"", 0), (b"user:1000", 1649)] {
+            assert_eq!(Slot::of(key).number(), slot, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_decides_alone() {
+        for (key, same) in [
+            (&b"{user1000}.following"[..], &b"user1000"[..]),
+            (b"a{foo}b{bar}", b"foo"),
+            (b"foo{{bar}}zap", b"{bar"),
+            (b"foo{bar}{zap}", b"bar"),
+        ] {
+            assert_eq!(Slot::of(key), Slot::of(same), "{key:?}");
+        }
+        for whole in [&b"foo{}{bar}"[..], b"foo{bar", b"foo}bar{"] {
+            assert_eq!(tag(whole), whole);
+        }
+    }
+
+    #[test]
+    fn numbers_are_bounded() {
+        assert_eq!(Slot::new(16_383).map(Slot::number), Some(16_383));
+        assert_eq!(Slot::new(16_384), None);
+    }
+}

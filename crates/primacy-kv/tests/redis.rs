@@ -1,0 +1,383 @@
+//! Random commands, asked of a table and of a real Redis: both give the same answers.
+//!
+//! A real server and a client in this process take seconds, and a machine without `redis-server` has none:
+//! `cargo test -p primacy-kv --test redis -- --ignored`. `PRIMACY_KV_SEQUENCES` says how many sequences, and
+//! `PRIMACY_KV_SEED` where they begin.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command as Program, Stdio};
+
+use primacy_kv::command::{Command, CommandError, KeyspaceCommand, Limits, Operation, TransactionCommand};
+use primacy_kv::entry::{Batch, Change, GroupTime, Request};
+use primacy_kv::resp::{Protocol, Reply};
+use primacy_kv::table::{Answer, Outcome, Table};
+use redis_protocol::resp2::{
+    decode::decode,
+    types::{OwnedFrame, Resp2Frame as _},
+};
+
+/// A server that ends with the test.
+struct Server {
+    process: Child,
+    connection: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Server {
+    /// Starts a server, and waits until it listens.
+    fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"];
+        let mut program = Program::new("redis-server");
+        program.args(["--port", &port.to_string(), "--set-proc-title", "no"]).args(settings);
+        let mut process = program.stdout(Stdio::piped()).spawn().expect("Debian's package redis-server is installed");
+        let mut log = process.stdout.take().unwrap();
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains("Ready to accept connections") {
+            let mut piece = [0; 1024];
+            let length = log.read(&mut piece).unwrap();
+            assert!(length > 0, "{}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&piece[..length]);
+        }
+        // The pipe stays open: a server that cannot log ends.
+        std::mem::forget(log);
+        let connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        Self { process, connection, unread: Vec::new() }
+    }
+
+    fn ask(&mut self, arguments: &[&[u8]]) -> OwnedFrame {
+        let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+        for argument in arguments {
+            bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+            bytes.extend_from_slice(argument);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.connection.write_all(&bytes).unwrap();
+        loop {
+            if let Some((frame, length)) = decode(&self.unread).unwrap() {
+                self.unread.drain(..length);
+                return frame;
+            }
+            let mut piece = [0; 4096];
+            let length = self.connection.read(&mut piece).unwrap();
+            assert!(length > 0, "the server has closed the connection");
+            self.unread.extend_from_slice(&piece[..length]);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A leader with one connection, as simple as can be: its clock stands still.
+struct Node {
+    table: Table,
+    queue: Option<Vec<Operation>>,
+    is_spoilt: bool,
+    watched: Vec<(Box<[u8]>, u64)>,
+}
+
+const NOW: GroupTime = GroupTime(1_000);
+
+impl Node {
+    fn new() -> Self {
+        Self { table: Table::new(0..16_384, [1; 16]), queue: None, is_spoilt: false, watched: Vec::new() }
+    }
+
+    fn log(&mut self, change: Change, time_of_day: i64) -> Reply {
+        let requests = vec![Request { forwarded: None, change }];
+        let batch = Batch { time: NOW, time_of_day, requests, ..Batch::default() };
+        match self.table.apply(self.table.applied() + 1, batch).unwrap().pop() {
+            Some(Outcome::Done(reply)) => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ask(&mut self, arguments: &[&[u8]], time_of_day: i64) -> Reply {
+        let command = Command::parse(arguments, &Limits::default());
+        self.answer(command, time_of_day).unwrap_or_else(|error| {
+            self.is_spoilt = true;
+            error.reply()
+        })
+    }
+
+    fn answer(&mut self, command: Result<Command, CommandError>, time_of_day: i64) -> Result<Reply, CommandError> {
+        Ok(match command? {
+            Command::Operation(operation) => match &mut self.queue {
+                Some(queue) => {
+                    queue.push(operation);
+                    Reply::Simple("QUEUED".into())
+                }
+                None if operation.is_write() => self.log(Change::Operation(operation), time_of_day),
+                None => match self.table.read(&operation, NOW) {
+                    Answer::Reply(reply) => reply,
+                    Answer::Expired(keys) => panic!("time stands still: {keys:?}"),
+                },
+            },
+            Command::Keyspace(KeyspaceCommand::Size) => Reply::count(self.table.len()),
+            Command::Keyspace(KeyspaceCommand::Keys(filter)) => {
+                Reply::Array(self.table.keys(&filter).into_iter().map(Reply::bulk).collect())
+            }
+            Command::Transaction(TransactionCommand::Begin) if self.queue.is_some() => {
+                Reply::error("ERR MULTI calls can not be nested")
+            }
+            Command::Transaction(TransactionCommand::Begin) => {
+                (self.queue, self.is_spoilt) = (Some(Vec::new()), false);
+                Reply::OK
+            }
+            Command::Transaction(TransactionCommand::Execute) => match self.queue.take() {
+                None => Reply::error("ERR EXEC without MULTI"),
+                Some(_) if self.is_spoilt => {
+                    self.watched.clear();
+                    Reply::error("EXECABORT Transaction discarded because of previous errors.")
+                }
+                Some(operations) => {
+                    let watched = std::mem::take(&mut self.watched);
+                    self.log(Change::Transaction { watched, operations }, time_of_day)
+                }
+            },
+            Command::Transaction(TransactionCommand::Discard) => match self.queue.take() {
+                None => Reply::error("ERR DISCARD without MULTI"),
+                Some(_) => {
+                    self.watched.clear();
+                    Reply::OK
+                }
+            },
+            Command::Transaction(TransactionCommand::Watch(_)) if self.queue.is_some() => {
+                Reply::error("ERR WATCH inside MULTI is not allowed")
+            }
+            Command::Transaction(TransactionCommand::Watch(keys)) => {
+                self.watched.extend(self.table.versions(&keys, NOW).unwrap());
+                Reply::OK
+            }
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+/// The numbers of SplitMix64.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^ (number >> 31)
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[usize::try_from(self.next() % of.len() as u64).unwrap()]
+    }
+
+    fn is_one_in(&mut self, count: u64) -> bool {
+        self.next().is_multiple_of(count)
+    }
+}
+
+/// Shapes of commands. A letter in angle brackets stands for a random word of that kind.
+const SHAPES: &[&str] = &[
+    "set <k> <v>",
+    "set <k> <v> <o>",
+    "set <k> <v> <o> <o>",
+    "set <k> <v> <e> <t>",
+    "set <k> <v> <e> <t> <o>",
+    "get <k>",
+    "getdel <k>",
+    "getex <k>",
+    "getex <k> <e> <t>",
+    "getex <k> <o>",
+    "getset <k> <v>",
+    "setnx <k> <v>",
+    "setex <k> <t> <v>",
+    "psetex <k> <t> <v>",
+    "mget <k> <k> <k>",
+    "mset <k> <v> <k> <v>",
+    "mset <k> <v> <k>",
+    "msetnx <k> <v> <k> <v>",
+    "append <k> <v>",
+    "strlen <k>",
+    "incr <k>",
+    "decr <k>",
+    "incrby <k> <n>",
+    "decrby <k> <n>",
+    "incrbyfloat <k> <f>",
+    "set <k> <f>",
+    "set <k> <n>",
+    "del <k> <k>",
+    "unlink <k>",
+    "exists <k> <k> <k>",
+    "type <k>",
+    "expire <k> <t>",
+    "pexpire <k> <t>",
+    "expire <k> <t> <c>",
+    "pexpire <k> <t> <c> <c>",
+    "expireat <k> <a>",
+    "pexpireat <k> <t>",
+    "ttl <k>",
+    "pttl <k>",
+    "persist <k>",
+    "dbsize",
+    "keys <p>",
+    "multi",
+    "exec",
+    "exec",
+    "discard",
+    "watch <k>",
+    "set <k>",
+    "get <k> <k>",
+    "nonsense <k> <v>",
+    "set <k> <v> exat <a>",
+    "getex <k> exat <a>",
+    "expireat <k> <a> <c>",
+];
+
+/// Rarely, since it ends what came before.
+const FLUSH: &str = "flushall";
+
+fn word(numbers: &mut Numbers, kind: u8, time_of_day: i64) -> String {
+    let integers = [
+        "0",
+        "1",
+        "-1",
+        "2",
+        "10",
+        "-7",
+        "100",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "01",
+        "+1",
+        "-0",
+        " 1",
+        "1.0",
+        "abc",
+        "",
+        "4611686018427387904",
+    ];
+    match kind {
+        b'k' => numbers.one(&["a", "b", "c", "d", "{a}1", "long key", "", "\u{e9}", "n", "m", "x[y", "*"]).into(),
+        b'v' => {
+            numbers.one(&["v", "", "w", "10", "-3", "0.5", "3.25", "a b\r\nc", "1e3", "9223372036854775807"]).into()
+        }
+        b'n' => numbers.one(&integers).into(),
+        b'f' => numbers
+            .one(&[
+                "0.5", "0.1", "0.2", "-0.3", "1", "1e2", "2.5e-1", "10.50", ".5", "5.", "abc", "", "1.5 ", "-1e1", "0",
+                "3.0e3", "+2", "1e-5", "0.000001",
+            ])
+            .into(),
+        b'o' => numbers.one(&["nx", "XX", "get", "KEEPTTL", "persist", "nope"]).into(),
+        b'e' => numbers.one(&["ex", "PX", "ex", "px", "nope"]).into(),
+        b't' => numbers
+            .one(&["100000", "200000", "0", "-1", "abc", "9223372036854775807", "9223372036854775", "9223372036854776"])
+            .into(),
+        b'a' => (time_of_day / 1000 + i64::try_from(numbers.next() % 3).unwrap() * 100_000 - 100_000).to_string(),
+        b'c' => numbers.one(&["nx", "xx", "gt", "lt", "nope"]).into(),
+        b'p' => numbers.one(&["*", "?", "[a-c]", "[^a]", "*[", "l*k?y", "\\*", "{*}1", "[", "*y*", "x\\[y", ""]).into(),
+        other => panic!("{other}"),
+    }
+}
+
+fn arguments(numbers: &mut Numbers, time_of_day: i64) -> Vec<String> {
+    let shape = if numbers.is_one_in(200) { FLUSH } else { numbers.one(SHAPES) };
+    let words = shape.split(' ').map(|part| match part.as_bytes() {
+        [b'<', kind, b'>'] => word(numbers, *kind, time_of_day),
+        _ => part.to_owned(),
+    });
+    words.collect()
+}
+
+fn frame(reply: &Reply) -> OwnedFrame {
+    let mut bytes = Vec::new();
+    reply.encode(Protocol::V2, &mut bytes);
+    decode(&bytes).unwrap().unwrap().0
+}
+
+/// What is compared of an answer.
+fn comparable(words: &[String], frame: OwnedFrame) -> OwnedFrame {
+    match frame {
+        // The order of keys is nobody's promise.
+        OwnedFrame::Array(mut keys) if words[0] == "keys" => {
+            keys.sort_by_key(|key| format!("{key:?}"));
+            OwnedFrame::Array(keys)
+        }
+        // The server's clock goes on: some milliseconds are no difference. Here ends what is nearly 100 s or more.
+        OwnedFrame::Integer(left) if words[0] == "pttl" && left > 10_000 => {
+            OwnedFrame::Integer(left.saturating_add(30_000) / 60_000)
+        }
+        OwnedFrame::Integer(left) if words[0] == "ttl" && left > 10 => OwnedFrame::Integer((left + 30) / 60),
+        OwnedFrame::Array(replies) if words[0] == "exec" => OwnedFrame::Array(
+            replies
+                .into_iter()
+                .map(|reply| match reply {
+                    OwnedFrame::Integer(left) if left > 10_000 => {
+                        OwnedFrame::Integer(left.saturating_add(30_000) / 60_000)
+                    }
+                    OwnedFrame::Integer(left) if left > 10 => OwnedFrame::Integer((left + 30) / 60),
+                    other => other,
+                })
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+/// The server's time of day in milliseconds.
+fn time_of_day(server: &mut Server) -> i64 {
+    let OwnedFrame::Array(parts) = server.ask(&[b"time"]) else { panic!("no time") };
+    let numbers: Vec<i64> = parts.iter().map(|part| part.as_str().unwrap().parse().unwrap()).collect();
+    numbers[0] * 1000 + numbers[1] / 1000
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+#[ignore = "needs a real Redis, and takes seconds"]
+fn answers_are_those_of_redis() {
+    let mut server = Server::start();
+    let first = setting("PRIMACY_KV_SEED", 1);
+    let mut differences = 0;
+    for seed in first..first + setting("PRIMACY_KV_SEQUENCES", 1_000) {
+        let mut numbers = Numbers(seed);
+        let mut node = Node::new();
+        server.ask(&[b"discard"]);
+        server.ask(&[b"unwatch"]);
+        server.ask(&[b"flushall"]);
+        let time_of_day = time_of_day(&mut server);
+        let mut history = Vec::new();
+        for _ in 0..60 {
+            let words = arguments(&mut numbers, time_of_day);
+            // What has not one key cannot be part of a transaction here.
+            if node.queue.is_some() && matches!(&words[0][..], "keys" | "dbsize" | "flushall" | "multi" | "watch") {
+                continue;
+            }
+            let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            // In a transaction Redis looks at options only when it is carried out.
+            if node.queue.is_some()
+                && let Err(error) = Command::parse(&bytes, &Limits::default())
+                && !error.to_string().contains("wrong number")
+                && !error.to_string().contains("unknown command")
+            {
+                continue;
+            }
+            let theirs = comparable(&words, server.ask(&bytes));
+            let ours = comparable(&words, frame(&node.ask(&bytes, time_of_day)));
+            history.push(format!("{words:?} -> {theirs:?}"));
+            if ours != theirs {
+                eprintln!("seed {seed}: {}\n  here {ours:?}", history[history.len().saturating_sub(6)..].join("\n  "));
+                differences += 1;
+                break;
+            }
+        }
+    }
+    assert_eq!(differences, 0);
+}
