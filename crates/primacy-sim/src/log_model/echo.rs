@@ -1,7 +1,7 @@
 //! What follows at once if a message arrives: remembered, since the same is asked in many states.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::search::Prints;
 type Echoes = Option<Vec<Packet>>;
 
 thread_local! {
-    static REMEMBERED: RefCell<HashMap<u128, Echoes>> = RefCell::default();
+    static REMEMBERED: RefCell<BTreeMap<u128, Echoes>> = RefCell::default();
 }
 
 /// This many are remembered.
