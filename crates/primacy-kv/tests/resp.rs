@@ -1,4 +1,5 @@
 //! The codec beside an independent one, and however the bytes are cut into pieces.
+#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
 
 use primacy_kv::resp::{Decoder, Limits, Protocol, Reply};
 use proptest::collection::vec as many;
@@ -92,7 +93,7 @@ fn named_lengths_take_no_memory() {
 #[test]
 fn a_large_request_in_small_pieces_is_read_in_linear_time() {
     let argument = vec![b'x'; 8 << 20];
-    let bytes = sent(&[argument.clone()]);
+    let bytes = sent(std::slice::from_ref(&argument));
     let pieces: Vec<&[u8]> = bytes.chunks(100).collect();
     assert_eq!(requests(&pieces, Limits::DEFAULT), (vec![vec![argument]], None));
     let many = sent(&vec![b"a".to_vec(); 100_000]);
@@ -124,7 +125,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         Just(Reply::Null),
     ];
     leaf.prop_recursive(3, 20, 5, |inside| {
-        let pair = ("[a-z]{1,5}".prop_map(|name| Reply::bulk(name)), inside.clone());
+        let pair = ("[a-z]{1,5}".prop_map(Reply::bulk), inside.clone());
         prop_oneof![
             many(inside, 0..5).prop_map(Reply::Array),
             many(pair, 0..3).prop_map(|mut pairs| {

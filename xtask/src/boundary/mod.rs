@@ -66,7 +66,9 @@ fn check_trees(shell: &Shell) -> Result<(), String> {
     }
     let kv = below(shell, &["--package", "primacy-kv", "--edges", "normal"])?;
     if let Some(other) = kv.iter().find(|name| ![BELOW_CORE, BELOW_KV].concat().contains(&name.as_str())) {
-        return Err(format!("primacy-kv without features depends on {other}; it may only know {BELOW_KV:?} and the core"));
+        return Err(format!(
+            "primacy-kv without features depends on {other}; it may only know {BELOW_KV:?} and the core"
+        ));
     }
     let shipped = shell.read(
         "cargo",

@@ -106,7 +106,7 @@ fn what_is_split_is_joined_in_the_order_of_the_client() {
     let parts = operation("mget a b a c").split(|slot| slot.number() % 2);
     assert!(parts.len() > 1, "the keys are in two groups");
     let answers = parts.into_values().map(|part| {
-        let values = part.operation.keys().map(|key| crate::resp::Reply::bulk(key)).collect();
+        let values = part.operation.keys().map(crate::resp::Reply::bulk).collect();
         (part.positions, crate::resp::Reply::Array(values))
     });
     let joined = Operation::join(answers);

@@ -35,6 +35,11 @@ impl GroupTime {
     }
 }
 
+/// Keys, and the expiry of each that was seen.
+pub type ExpiredKeys = Vec<(Key, GroupTime)>;
+/// Keys, and the version of each that was seen; 0 for a key that was not there.
+pub type WatchedKeys = Vec<(Key, u64)>;
+
 /// The payload of a log entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
@@ -84,13 +89,13 @@ pub enum Change {
     Operation(Operation),
     /// All of several operations, or nothing.
     Transaction {
-        /// Versions that keys must have; 0 for a key that is not there.
-        watched: Vec<(Key, u64)>,
+        /// What must not have changed.
+        watched: WatchedKeys,
         /// What is done then, in order. They may read, too.
         operations: Vec<Operation>,
     },
     /// Removes keys whose time is over, each only if its expiry is still the one that was seen.
-    RemoveExpired(Vec<(Key, GroupTime)>),
+    RemoveExpired(ExpiredKeys),
     /// Forgets what a node has forwarded: it has left.
     ForgetNode(u128),
 }

@@ -214,7 +214,7 @@ impl Table {
         let reply = self.value(at, key);
         if let Some(present) = self.storage.find(at, key).map(|entry| entry.expiry) {
             let expiry = clock.expiry(expiry, present);
-            if expiry != present {
+            if expiry != GroupTime::NEVER || present != GroupTime::NEVER {
                 self.set_expiry(at, key, expiry);
             }
         }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::Table;
 use super::storage::{Entry, Position};
 use crate::command::{Key, Operation, Precision, ScanFilter};
-use crate::entry::GroupTime;
+use crate::entry::{ExpiredKeys, GroupTime, WatchedKeys};
 use crate::resp::Reply;
 use crate::slot::Slot;
 
@@ -19,7 +19,7 @@ pub enum Answer {
     /// What to tell the client.
     Reply(Reply),
     /// These keys have expired by the leader's clock, and must be removed by an entry before the client is told so.
-    Expired(Vec<(Key, GroupTime)>),
+    Expired(ExpiredKeys),
 }
 
 /// A key is in a slot of another group. The node that sent it here was wrong.
@@ -54,7 +54,7 @@ impl Table {
     }
 
     /// The versions of keys, for `WATCH`; 0 for one that is not there. Or which of them have to be removed first.
-    pub fn versions(&self, keys: &[Key], now: GroupTime) -> Result<Vec<(Key, u64)>, Vec<(Key, GroupTime)>> {
+    pub fn versions(&self, keys: &[Key], now: GroupTime) -> Result<WatchedKeys, ExpiredKeys> {
         let expired = self.expired_among(keys.iter().map(|key| &key[..]), now);
         if !expired.is_empty() {
             return Err(expired);
@@ -62,7 +62,7 @@ impl Table {
         Ok(keys.iter().map(|key| (key.clone(), self.version(key))).collect())
     }
 
-    fn expired_among<'a>(&self, keys: impl Iterator<Item = &'a [u8]>, now: GroupTime) -> Vec<(Key, GroupTime)> {
+    fn expired_among<'a>(&self, keys: impl Iterator<Item = &'a [u8]>, now: GroupTime) -> ExpiredKeys {
         // Nearly always nothing has expired, and no key has to be looked up.
         if self.storage.next_expiry().is_none_or(|expiry| expiry > now) {
             return Vec::new();
@@ -72,7 +72,7 @@ impl Table {
     }
 
     /// Keys whose time is over by the leader's clock, the earliest first. It proposes their removal in small batches.
-    pub fn expired(&self, now: GroupTime, max: usize) -> Vec<(Key, GroupTime)> {
+    pub fn expired(&self, now: GroupTime, max: usize) -> ExpiredKeys {
         let expired = self.storage.expired(now).take(max);
         expired.map(|entry| (entry.key.clone(), entry.expiry)).collect()
     }
@@ -85,8 +85,8 @@ impl Table {
     /// One step of a scan: where to go on, and keys. Afterwards 0, or the first cursor behind this group's slots.
     ///
     /// A cursor is a place in the order of all positions, which depends on the keys alone and not on what happens to
-    /// others. All keys of a position are returned together. So a key that is there throughout is returned, whoever
-    /// leads in between, and one that is there now and then may be.
+    /// others. All keys of a position are returned together. So a key that is there throughout is returned, even if the
+    /// leader changes in between, and one that is there now and then may be.
     pub fn scan(&self, cursor: u64, count: usize, filter: &ScanFilter) -> (u64, Vec<Key>) {
         let from = Position(cursor).max(Position::first_of(self.slots().start));
         let (mut keys, mut left) = (Vec::new(), count.clamp(1, SCAN_MAX));

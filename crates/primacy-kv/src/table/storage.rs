@@ -1,6 +1,5 @@
 //! Where keys and values are: an ordered map for each slot, in the order in which a scan and a snapshot visit them.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,7 +55,7 @@ impl Position {
 pub(super) enum Bucket {
     One(Entry),
     /// Two or more, ordered by key.
-    Many(Box<Vec<Entry>>),
+    Many(Vec<Entry>),
 }
 
 impl Bucket {
@@ -77,7 +76,7 @@ impl Bucket {
     fn into_entries(self) -> Vec<Entry> {
         match self {
             Self::One(entry) => vec![entry],
-            Self::Many(entries) => *entries,
+            Self::Many(entries) => entries,
         }
     }
 
@@ -85,7 +84,7 @@ impl Bucket {
     fn of(mut entries: Vec<Entry>) -> Option<Self> {
         match entries.len() {
             0 | 1 => entries.pop().map(Self::One),
-            _ => Some(Self::Many(Box::new(entries))),
+            _ => Some(Self::Many(entries)),
         }
     }
 
@@ -205,7 +204,7 @@ impl Storage {
             Bucket::One(entry) => entry,
             Bucket::Many(mut entries) => {
                 let entry = entries.remove(entries.iter().position(|entry| *entry.key == *key)?);
-                slot.extend(Bucket::of(*entries).map(|bucket| (at, bucket)));
+                slot.extend(Bucket::of(entries).map(|bucket| (at, bucket)));
                 entry
             }
         };
