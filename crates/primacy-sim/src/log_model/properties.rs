@@ -2,7 +2,7 @@
 
 use stateright::Property;
 
-use super::setup::Setup;
+use super::setup::{Beginning, Setup};
 use super::shown::{CUT, FETCHED, HANDED_OVER, INSTALLED, KEPT_OUT, LOST, READ, TOOK_OVER};
 use super::world::World;
 use crate::search::{self, Model};
@@ -81,7 +81,9 @@ fn of(setup: &Setup) -> Vec<Property<Model<Setup>>> {
         ballots.dedup();
         ballots.len() > 1
     });
-    occurs(several && setup.replicas > 2, KEPT_OUT, |_, world| world.just.contains(&KEPT_OUT));
+    // What was committed at the beginning is nothing that a later leader commits.
+    let has_new = budget.writes > 0 || !matches!(setup.begins, Beginning::Written(_));
+    occurs(several && setup.replicas > 2 && has_new, KEPT_OUT, |_, world| world.just.contains(&KEPT_OUT));
     occurs(setup.ballots > 2 && setup.replicas > 2, CUT, |_, world| world.just.contains(&CUT));
     occurs(several && setup.replicas > 2, FETCHED, |_, world| world.just.contains(&FETCHED));
     occurs(budget.restarts > 0, LOST, |_, world| world.just.contains(&LOST));
