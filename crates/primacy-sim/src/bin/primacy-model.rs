@@ -92,9 +92,9 @@ fn comparisons() -> impl Iterator<Item = (&'static str, Comparison)> {
     quorum.chain(log.map(|setup| (setup.name, Box::new(move || log_model::compare(&setup)) as Comparison)))
 }
 
-/// A thousand walks through this: how many steps there were, and how many entries were committed; or what broke something.
+/// Five hundred walks through this: how many steps there were, and how many entries were committed; or what broke something.
 fn walks(setup: &log_model::Setup) -> Result<(usize, usize), String> {
-    (0..1_000).try_fold((0, 0), |(steps, committed), seed| {
+    (0..500).try_fold((0, 0), |(steps, committed), seed| {
         let (more, entries) = log_model::walk(setup, seed, 1_000).map_err(|told| format!("seed {seed}:\n{told}"))?;
         Ok((steps + more, committed + entries))
     })
