@@ -224,8 +224,8 @@ impl Wal {
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let path = at("");
         let bytes = settings.segment_bytes;
-        let writer = Writer { disk, keeper, bytes, groups, oldest, standing: Arc::clone(&standing), segment };
-        writer.tell();
+        let mut writer = Writer { disk, keeper, bytes, groups, oldest, standing: Arc::clone(&standing), segment };
+        writer.retire();
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let own = Arc::clone(&queue);
         let thread = Builder::new().name("primacy-kv-wal".into()).spawn(move || writer.run(&own)).map_err(path)?;

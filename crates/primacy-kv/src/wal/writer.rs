@@ -102,7 +102,6 @@ impl Writer {
     /// Writes until the queue is closed and empty, or the disk fails.
     pub(super) fn run(mut self, queue: &Queue) {
         let _ends = Ends(queue, self.disk.as_ref().path(""));
-        self.retire();
         let failed = loop {
             let items = queue.take();
             if items.is_empty() {
@@ -120,7 +119,6 @@ impl Writer {
             for (item, refused) in items.into_iter().zip(refused) {
                 (item.done)(refused.map_or(Ok(()), Err));
             }
-            self.retire();
             if queue.is_empty()
                 && let Err(failure) = self.mark()
             {
@@ -149,6 +147,8 @@ impl Writer {
             refused.push(unfit.map(|why| AppendError::Unfit { group: item.group, why }));
         }
         self.flush()?;
+        // Before the answers, so that who has one sees in the status what it has brought about.
+        self.retire();
         Ok(refused)
     }
 
@@ -221,26 +221,20 @@ impl Writer {
         self.flush()?;
         self.segment = begun;
         self.keeper.used();
-        self.tell();
         Ok(())
     }
 
-    /// Has the segments removed that no group needs.
-    fn retire(&mut self) {
+    /// Has the segments removed that no group needs, and says which are left.
+    pub(super) fn retire(&mut self) {
         let active = self.segment.header.sequence;
         let needed = self.groups.values().filter_map(Group::oldest).min().unwrap_or(active);
         if needed > self.oldest {
             (self.oldest..needed).for_each(|sequence| self.keeper.remove(sequence));
             self.oldest = needed;
-            self.tell();
         }
-    }
-
-    /// Brings up to date what others may ask.
-    pub(super) fn tell(&self) {
         let holds = |group: &Group| group.oldest() == Some(self.oldest);
         let holding = self.groups.iter().filter(|(_, group)| holds(group)).map(|(group, _)| *group).collect();
-        let segments = self.segment.header.sequence - self.oldest + 1;
+        let segments = active - self.oldest + 1;
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Standing { segments, holding };
     }
 }
