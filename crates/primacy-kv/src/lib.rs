@@ -18,6 +18,7 @@ extern crate std;
 pub mod command;
 pub mod entry;
 mod glob;
+mod log_codec;
 mod number;
 pub mod resp;
 pub mod slot;

@@ -39,6 +39,17 @@ pub enum ProposeError {
     Config(#[from] ConfigError),
 }
 
+/// The beats of a leader, which it counts from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rounds {
+    /// The last one that it has sent.
+    pub sent: u64,
+    /// The last one that a quorum has answered.
+    pub confirmed: u64,
+    /// The last one that its own replica has answered: its disk has all that came before.
+    pub own: u64,
+}
+
 /// How far a leader is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -143,6 +154,11 @@ impl Leader {
     fn has_opened<B: Payload>(&self, replica: &Replica<B>) -> bool {
         self.opening()
             .is_some_and(|opening| replica.applied() >= opening || self.planted.is(Flaw::ReadsBeforeOpeningEntry))
+    }
+
+    pub(super) fn rounds<B: Payload>(&self, replica: &Replica<B>) -> Rounds {
+        let own = self.followers.get(&self.own).map_or(0, |own| own.round);
+        Rounds { sent: self.round, confirmed: self.confirmed(replica), own }
     }
 
     fn ask<B>(&self, to: ReplicaId, request: Request<B>, out: &mut Vec<Effect<B>>) {

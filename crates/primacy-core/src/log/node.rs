@@ -15,7 +15,7 @@ use super::effect::{Diverged, Effect, EndReason};
 #[cfg(feature = "flaws")]
 use super::flaws::Flaw as PlantedFlaw;
 use super::flaws::{Flaw, Planted};
-use super::leader::{Leader, ProposeError, Reading};
+use super::leader::{Leader, ProposeError, Reading, Rounds};
 use super::port::{Answer, ChunkOrder, Entry, Message, Payload, Request, Snapshot, Verdict};
 use super::replica::{Limits, Outcome, Replica};
 use crate::Token;
@@ -120,6 +120,12 @@ impl<B: Payload> LogNode<B> {
     /// All up to here is committed, as far as its leader knows, and applied or about to be.
     pub fn committed(&self) -> Option<u64> {
         self.leader.as_ref().map(Leader::commit)
+    }
+
+    /// Of the beats that its leader has sent: how many it has sent, the last one that a quorum has answered, and the last one that its own
+    /// replica has, which answers when its disk has all that came before.
+    pub fn rounds(&self) -> Option<Rounds> {
+        self.leader.as_ref().map(|leader| leader.rounds(&self.replica))
     }
 
     /// How far that replica has on disk what the leader here has appended.
@@ -266,9 +272,10 @@ impl<B: Payload> LogNode<B> {
         self.carry_out(self.own, Vec::new(), out);
     }
 
-    /// The state by now is kept as a snapshot in this many chunks, and the entries in it go. `None` if there is none to be taken.
-    pub fn compact(&mut self, chunks: u32) -> Option<Snapshot> {
-        self.replica.compact(chunks, &mut self.unwritten)
+    /// The state after this entry is kept as a snapshot in this many chunks, and the entries in it go. `None`, and nothing is done, if that
+    /// entry is not applied, or a snapshot has it already.
+    pub fn compact(&mut self, index: u64, chunks: u32) -> Option<Snapshot> {
+        self.replica.compact(index, chunks, &mut self.unwritten)
     }
 
     // ---- its disk ----

@@ -268,9 +268,9 @@ impl<B: Payload> Replica<B> {
         Verdict::Matched(position.index)
     }
 
-    /// The state by now becomes the snapshot.
-    pub(super) fn compact(&mut self, chunks: u32, writes: &mut Vec<Write<B>>) -> Option<Snapshot> {
-        let position = self.durable.position_at(self.applied)?;
+    /// The state after this entry, which is applied, becomes the snapshot.
+    pub(super) fn compact(&mut self, index: u64, chunks: u32, writes: &mut Vec<Write<B>>) -> Option<Snapshot> {
+        let position = self.durable.position_at(index).filter(|_| index <= self.applied)?;
         if position <= self.durable.start() {
             return None;
         }

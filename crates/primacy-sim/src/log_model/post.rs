@@ -48,7 +48,7 @@ impl Post {
 
     /// As many chunks as a snapshot has: two, but for the one before the first entry.
     pub(super) fn compact(&mut self) -> Option<Snapshot> {
-        let snapshot = self.node.compact(2)?;
+        let snapshot = self.node.compact(self.node.replica().applied(), 2)?;
         self.snapshots[0] = self.state;
         self.coming.push(self.state);
         self.prints.clear();

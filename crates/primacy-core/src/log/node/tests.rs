@@ -24,6 +24,11 @@ fn ballot(token: u64) -> Ballot {
     Ballot { token: Token::new(token).expect("a small one"), id: CandidateId::from_bits(token.into()) }
 }
 
+/// All that is applied becomes the snapshot.
+fn compact(node: &mut LogNode<Bytes>) -> Snapshot {
+    node.compact(node.replica().applied(), 2).expect("something is applied")
+}
+
 #[derive(Default)]
 struct Net {
     limits: Limits,
@@ -316,7 +321,7 @@ fn one_replica_comes_for_another_by_snapshot_and_a_joint_phase() {
         net.write(1, says);
     }
     net.run();
-    net.nodes.get_mut(&1).expect("is there").compact(2).expect("something is applied");
+    compact(net.nodes.get_mut(&1).expect("is there"));
     net.snapshots.insert(1, net.states[&1].clone());
     net.write(1, 4);
     net.run();
@@ -540,7 +545,7 @@ fn chunks_of_two_sources_are_not_put_together() {
     net.beat(1);
     net.run();
     for own in [1, 2] {
-        let snapshot = net.nodes.get_mut(&own).expect("is there").compact(2).expect("something is applied");
+        let snapshot = compact(net.nodes.get_mut(&own).expect("is there"));
         assert_eq!(snapshot.position.index, 4);
         net.snapshots.insert(own, net.states[&own].clone());
     }

@@ -168,10 +168,25 @@ fn it_tells_a_leader_what_it_lacks_up_to_the_end() {
     for _ in 0..3 {
         replica.applied_next();
     }
-    let snapshot = replica.compact(2, &mut Vec::new()).expect("something is applied");
+    let snapshot = replica.compact(replica.applied(), 2, &mut Vec::new()).expect("something is applied");
     assert_eq!((snapshot.position, replica.log().entries().len()), (at(1, 3), 0));
     let outcome = replica.handle(&fetch(at(1, 1), at(1, 3)), &mut Vec::new());
     assert_eq!(outcome, Ok(Outcome::Chunk(snapshot, 0)));
+}
+
+#[test]
+fn a_snapshot_of_an_earlier_state_leaves_the_entries_behind_it() {
+    let mut replica = founding();
+    open(&mut replica, 1);
+    ask(&mut replica, append(1, Position::START, vec![entry(1, 1), entry(1, 2), entry(1, 3)], 2));
+    assert_eq!(replica.compact(1, 1, &mut Vec::new()), None, "nothing is applied");
+    replica.applied_next();
+    replica.applied_next();
+    let snapshot = replica.compact(1, 1, &mut Vec::new()).expect("it is applied");
+    assert_eq!((snapshot.position, replica.log().entries().len()), (at(1, 1), 2));
+    assert_eq!(replica.compact(1, 1, &mut Vec::new()), None, "there is that snapshot");
+    assert_eq!(replica.compact(3, 1, &mut Vec::new()), None, "it is not applied");
+    assert_eq!((replica.applied(), replica.log().last()), (2, at(1, 3)));
 }
 
 fn install(token: u64, position: Position, chunk: u32) -> Request<Vec<u8>> {
