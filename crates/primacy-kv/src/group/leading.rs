@@ -59,6 +59,8 @@ pub(super) struct Leading {
     uncommitted: usize,
     pub(super) reads: BTreeMap<u64, (Reader, Query)>,
     last_read: u64,
+    /// Reads have come since the last beat.
+    pub(super) has_unasked: bool,
     /// The entry that removes keys whose time is over.
     pub(super) removal: u64,
     pub(super) progress: Progress,
@@ -103,6 +105,7 @@ impl Leading {
             uncommitted: 0,
             reads: BTreeMap::new(),
             last_read: 0,
+            has_unasked: false,
             removal: 0,
             progress: Progress { last: now, asked: None, beat: now },
         }
@@ -147,12 +150,10 @@ impl Leading {
         if self.uncommitted >= UNCOMMITTED_BYTES { None } else { self.queue.pop_front() }
     }
 
-    pub(super) fn waits(&self) -> usize {
-        self.queue.len() + self.reads.len()
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.appended.is_empty()
+    /// What it has not appended.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Queued> {
+        self.reads.clear();
+        self.queue.drain(..)
     }
 
     /// This batch was appended at this index.
@@ -182,6 +183,10 @@ impl Builder {
         Self { batch: Batch { time, time_of_day, ..Batch::default() }, bytes: 0 }
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.batch.requests.is_empty()
+    }
+
     pub(super) const fn is_full(&self) -> bool {
         self.bytes >= ENTRY_BYTES
     }
@@ -189,7 +194,8 @@ impl Builder {
     /// Adds a forwarded write.
     pub(super) fn add(&mut self, queued: Queued) {
         let Queued { origin, number, change } = queued;
-        let known = self.batch.origins.iter().position(|known| (known.node, known.starts) == (origin.node, origin.starts));
+        let known =
+            self.batch.origins.iter().position(|known| (known.node, known.starts) == (origin.node, origin.starts));
         let at = known.unwrap_or_else(|| {
             self.batch.origins.push(origin);
             self.batch.origins.len() - 1

@@ -2,15 +2,14 @@
 
 use alloc::vec::Vec;
 
-use primacy_core::log::{self, Answer, Ballot, Entry, GroupTime, Position, Request, Standing, Verdict};
+use primacy_core::log::{self, Answer, Ballot, Entry, GroupTime, Request, Standing, Verdict};
 
 use crate::entry::Change;
 use crate::log_codec::{
     Bytes, put_ballot, put_config, put_entry, put_option, put_position, put_snapshot, put_u32, put_u64,
 };
 use crate::payload::LogBytes;
-use crate::request::{Failure, Query};
-use crate::resp::Reply;
+use crate::request::{Answered, Query, put_answer, read_answer};
 use crate::wire::{Malformed, Reader, put_number};
 
 /// The version of the format. A reader refuses others.
@@ -52,9 +51,9 @@ pub struct Answers {
     /// The leader serves no more: what it was sent and is not answered goes to the next one.
     pub is_over: bool,
     /// Of writes, by their numbers.
-    pub writes: Vec<(u64, Result<Reply, Failure>)>,
+    pub writes: Vec<(u64, Answered)>,
     /// Of reads.
-    pub reads: Vec<(u64, Result<Reply, Failure>)>,
+    pub reads: Vec<(u64, Answered)>,
 }
 
 mod tag {
@@ -158,8 +157,8 @@ impl Answers {
         put_ballot(out, self.ballot);
         put_number(out, self.starts);
         out.push(u8::from(self.is_over));
-        put_list(out, &self.writes, put_answer);
-        put_list(out, &self.reads, put_answer);
+        put_list(out, &self.writes, put_numbered);
+        put_list(out, &self.reads, put_numbered);
     }
 
     fn read(bytes: &[u8]) -> Result<Self, Malformed> {
@@ -168,8 +167,8 @@ impl Answers {
             ballot,
             starts: reader.number()?,
             is_over: reader.flag()?,
-            writes: reader.list(read_answer)?,
-            reads: reader.list(read_answer)?,
+            writes: reader.list(numbered)?,
+            reads: reader.list(numbered)?,
         };
         reader.end()?;
         Ok(answers)
@@ -187,24 +186,13 @@ fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
     list.iter().for_each(|element| put(out, element));
 }
 
-fn put_answer(out: &mut Vec<u8>, (number, answer): &(u64, Result<Reply, Failure>)) {
+fn put_numbered(out: &mut Vec<u8>, (number, answer): &(u64, Answered)) {
     put_number(out, *number);
-    match answer {
-        Ok(reply) => {
-            out.push(0);
-            reply.put(out);
-        }
-        Err(failure) => {
-            out.push(1);
-            failure.put(out);
-        }
-    }
+    put_answer(answer, out);
 }
 
-fn read_answer(reader: &mut Reader<'_>) -> Result<(u64, Result<Reply, Failure>), Malformed> {
-    let (number, is_failure) = (reader.number()?, reader.flag()?);
-    let answer = if is_failure { Err(Failure::read(reader)?) } else { Ok(Reply::read(reader)?) };
-    Ok((number, answer))
+fn numbered(reader: &mut Reader<'_>) -> Result<(u64, Answered), Malformed> {
+    Ok((reader.number()?, read_answer(reader)?))
 }
 
 fn put_entries(out: &mut Vec<u8>, entries: &[Entry<LogBytes>]) {

@@ -220,7 +220,7 @@ pub struct Group {
     leading: Option<Leading>,
     replacement: Option<Replacement>,
     /// Answers for other nodes, that leave at the end of the turn.
-    answers: BTreeMap<(ReplicaId, u64), Answers>,
+    answers: BTreeMap<(ReplicaId, u64, Ballot), Answers>,
     /// Reads that may be answered, once all that is committed is applied.
     certain: Vec<u64>,
     effects: Vec<Effect>,
@@ -321,6 +321,7 @@ impl Group {
     /// This node was granted the group's election.
     pub fn granted(&mut self, ballot: Ballot, now: Instant) {
         self.now = now;
+        self.log_does(|log, effects| log.end(effects));
         let time = self.log.replica().time();
         let mut effects = Vec::new();
         match self.log.open(ballot, time, &mut effects) {
@@ -371,7 +372,7 @@ impl Group {
         match message {
             Message::Log(message) => self.receive_log(from, message),
             Message::Forward(forward) => self.take(from, forward),
-            Message::Answers(answers) => self.answered(&answers.ballot.clone(), answers),
+            Message::Answers(answers) => self.answered(answers),
         }
     }
 
@@ -476,8 +477,9 @@ impl Group {
             self.answer_reads(turn.now);
             self.compact();
             let answers = core::mem::take(&mut self.answers);
-            let send = |((to, _), answers)| Effect::Send { to, message: Message::Answers(answers) };
-            self.effects.extend(answers.into_iter().map(send));
+            for ((to, ..), answers) in answers {
+                self.effects.push(Effect::Send { to, message: Message::Answers(answers) });
+            }
         }
         out.append(&mut self.effects);
     }
@@ -499,6 +501,7 @@ impl Group {
             Some(leading) if leading.ballot == ballot && leading.serves => {
                 let reads = leading.take(from, forward);
                 let how = self.settings.reads;
+                leading.has_unasked |= !reads.is_empty();
                 for number in reads {
                     self.log_does(|log, effects| log.read(number, how, effects));
                 }
@@ -509,7 +512,7 @@ impl Group {
     }
 
     /// What became of requests of this node.
-    fn answered(&mut self, ballot: &Ballot, answers: Answers) {
+    fn answered(&mut self, answers: Answers) {
         if answers.starts != self.settings.starts {
             return;
         }
@@ -520,13 +523,13 @@ impl Group {
             self.origin.has_read(number, answer, &mut self.effects);
         }
         if answers.is_over {
-            self.origin.unfollow(*ballot);
+            self.origin.unfollow(answers.ballot);
         }
     }
 
     fn answers_for(&mut self, node: ReplicaId, starts: u64, ballot: Ballot) -> &mut Answers {
         let empty = || Answers { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() };
-        self.answers.entry((node, starts)).or_insert_with(empty)
+        self.answers.entry((node, starts, ballot)).or_insert_with(empty)
     }
 
     fn tell_write(&mut self, (node, starts, number): (ReplicaId, u64, u64), answer: Answered, ballot: Ballot) {
@@ -661,10 +664,10 @@ impl Group {
             }
             return;
         }
-        if let Some(add) = add
+        if let Some(learner) = add
             && !is_followed
         {
-            self.log_does(|log, effects| log.follow(add, effects));
+            self.log_does(|log, effects| log.follow(learner, effects));
             self.replacement = Some(Replacement { remove, add, is_followed: true });
         }
         let end = self.log.replica().log().last().index;
@@ -688,16 +691,16 @@ impl Group {
 
     fn beat(&mut self, now: Instant) {
         let Some(leading) = &self.leading else { return };
-        let waits = self.settings.reads == Reading::Quorum && !leading.reads.is_empty();
-        let is_asked = self.log.rounds().is_some_and(|rounds| rounds.sent > rounds.confirmed);
         // Reads that have come since the last round wait for the next one.
-        if now < self.next_beat(leading) && !(waits && (!is_asked || leading.progress.beat < now)) {
+        let asks = self.settings.reads == Reading::Quorum && leading.has_unasked;
+        if now < self.next_beat(leading) && !asks {
             return;
         }
         let time = log_time(leading.time(now));
         self.log_does(|log, effects| log.beat(time, effects));
         let rounds = self.log.rounds();
         if let (Some(leading), Some(rounds)) = (&mut self.leading, rounds) {
+            leading.has_unasked = false;
             leading.progress.sent(rounds.sent, now);
         }
     }
@@ -784,7 +787,9 @@ impl Group {
                 Err(expired) => {
                     // It is asked again behind the removal.
                     let number = leading.ask(reader, query);
-                    if leading.serves {
+                    leading.has_unasked = true;
+                    let is_removed = leading.removal > self.log.replica().applied();
+                    if leading.serves && !is_removed {
                         let mut builder = Builder::new(time, 0);
                         builder.push(None, Change::RemoveExpired(expired));
                         self.remove(builder);
