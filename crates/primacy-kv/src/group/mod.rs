@@ -807,7 +807,7 @@ impl Group {
         let config = self.log.replica().log().config().filter(|_| self.log.opening().is_some());
         let needs = |id: ReplicaId| self.log.matched(id) < index;
         let is_needed = config.is_some_and(|config| config.replicas().any(needs));
-        if is_needed && self.tables.log_bytes() < 4 * self.settings.snapshot_every {
+        if is_needed && self.tables.log_bytes() < self.settings.snapshot_every.saturating_mul(4) {
             return;
         }
         let _: Option<Snapshot> = self.log.compact(index, chunks);
