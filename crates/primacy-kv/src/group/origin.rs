@@ -1,4 +1,4 @@
-//! The requests of a node's own clients to one group: each has a number, and is sent to whoever leads until it is answered.
+//! The requests of a node's own clients to one group: each has a number, and is sent to the leader until it is answered.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,8 +7,8 @@ use core::time::Duration;
 use primacy_core::Instant;
 use primacy_core::log::{Ballot, ReplicaId};
 
-use super::Effect;
 use super::message::Forward;
+use super::port::Effect;
 use crate::entry::Change;
 use crate::request::{Answered, ClientRequest, Failure, Query};
 

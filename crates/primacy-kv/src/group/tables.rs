@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use primacy_core::log::{DurableLog, Entry, Position, Write};
 
-use super::Broken;
+use super::port::Broken;
 use crate::payload::LogBytes;
 use crate::table::{Install, Table};
 

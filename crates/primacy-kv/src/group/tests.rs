@@ -3,11 +3,16 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 
+use core::time::Duration;
+
 use primacy_core::CandidateId;
-use primacy_core::log::{Config, DurableLog};
+use primacy_core::log::{Config, Position, Reading};
 
 use super::*;
 use crate::command::{Condition, Expiry, Operation, Set, SetAnswer};
+use crate::entry::Change;
+use crate::request::{Answered, Query};
+use crate::resp::Reply;
 use crate::table::Install;
 
 const LEASE: Duration = Duration::from_secs(1);
