@@ -333,3 +333,6 @@ fn verdict(from: &mut Bytes<'_>) -> Option<Verdict<LogBytes>> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;
