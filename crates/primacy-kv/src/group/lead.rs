@@ -65,6 +65,7 @@ impl Group {
             {
                 let growth = queued.change.growth_max();
                 match growth {
+                    _ if queued.is_again => builder.add(queued),
                     0 => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
                     _ if growth > memory_left => refused.push((queued, Failure::OutOfMemory)),

@@ -34,6 +34,8 @@ pub(super) struct Reader {
 pub(super) struct Queued {
     origin: Origin,
     pub(super) number: u64,
+    /// A leader may have got it before, and done it: it must not be refused.
+    pub(super) is_again: bool,
     pub(super) change: Change,
 }
 
@@ -133,9 +135,14 @@ impl Leading {
 
     /// Takes what a node has sent.
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
-        let Forward { starts, acknowledged, writes, reads, .. } = forward;
+        let Forward { starts, acknowledged, sent_before, writes, reads, .. } = forward;
         let origin = Origin { node: from.to_bits(), starts, acknowledged };
-        self.queue.extend(writes.into_iter().map(|(number, change)| Queued { origin, number, change }));
+        self.queue.extend(writes.into_iter().map(|(number, change)| Queued {
+            origin,
+            number,
+            is_again: number <= sent_before,
+            change,
+        }));
         self.fresh.extend(reads.into_iter().map(|(number, query)| (Reader { node: from, starts, number }, query)));
     }
 
@@ -208,7 +215,7 @@ impl Builder {
 
     /// Adds a forwarded write.
     pub(super) fn add(&mut self, queued: Queued) {
-        let Queued { origin, number, change } = queued;
+        let Queued { origin, number, change, .. } = queued;
         let known =
             self.batch.origins.iter().position(|known| (known.node, known.starts) == (origin.node, origin.starts));
         let at = known.unwrap_or_else(|| {

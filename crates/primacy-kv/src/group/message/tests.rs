@@ -108,6 +108,7 @@ fn messages() -> impl Strategy<Value = Message> {
         ballot,
         starts,
         acknowledged,
+        sent_before: starts / 2,
         writes,
         reads: [(7, Query::Count), (8, Query::Random(1))].into(),
     });
