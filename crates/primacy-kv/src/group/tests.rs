@@ -881,3 +881,54 @@ fn review_a_node_that_was_away_does_not_get_the_answers_to_all_that_is_in_the_lo
     }
     assert!(answers <= 1, "{answers} answers, and nobody waits for any");
 }
+
+#[test]
+fn review_many_writes_of_one_node_wait_for_each_other_and_do_not_fail() {
+    let mut cluster = Cluster::of(1);
+    cluster.lead(1, 1);
+    let now = cluster.now;
+    cluster.act(1, |group| (1_000..71_000).for_each(|tag| group.request(tag, add("n"), now)));
+    cluster.run();
+    let failed = cluster.answers.values().filter(|answer| answer.is_err()).count();
+    assert_eq!(failed, 0, "of {}", cluster.answers.len());
+}
+
+#[test]
+fn review_no_message_is_larger_than_one_request_or_a_few_mebibytes() {
+    let mut cluster = Cluster::of(3);
+    let big = alloc::string::String::from_utf8(vec![b'x'; 1 << 20]).expect("it is text");
+    for number in 0..64 {
+        cluster.ask(3, set(&alloc::format!("k{number}"), &big));
+    }
+    cluster.grant(1, 1);
+    let mut most = 0;
+    while let Some((from, to, message)) = cluster.wire.pop_front() {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        most = most.max(bytes.len());
+        let now = cluster.now;
+        cluster.act(to, |group| group.receive(id(from), message, now));
+    }
+    assert!(most <= 16 << 20, "{most} bytes in one message");
+}
+
+#[test]
+fn review_a_follower_that_says_nonsense_does_not_end_its_leader() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(1, 1);
+    let answer = log::Answer { ballot: ballot(1), verdict: log::Verdict::Matched(u64::MAX) };
+    let now = cluster.now;
+    cluster.act(1, |group| group.receive(id(3), Message::Log(log::Message::Answer(answer)), now));
+}
+
+#[test]
+fn review_a_snapshot_head_that_is_nonsense_does_not_end_a_replica_by_a_panic() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(1, 1);
+    let position = Position { ballot: ballot(1), index: u64::MAX };
+    let config = Config::new([1, 2, 3].map(id).into()).expect("there are some");
+    let snapshot = log::Snapshot { position, config, time: log::GroupTime::default(), chunks: 2 };
+    let install = log::Request::Install { ballot: ballot(1), snapshot, chunk: 1 << 31, data: vec![0].into() };
+    let now = cluster.now;
+    cluster.act(2, |group| group.receive(id(1), Message::Log(log::Message::Request(install)), now));
+}
