@@ -8,7 +8,9 @@
 //! * [`command`]: the arguments of a request into a checked [`command::Command`].
 //! * [`entry`]: the [`entry::Batch`] of commands that is the payload of one log entry, and its bytes.
 //! * [`table`]: the state of one group, changed by batches alone.
+//! * [`request`]: what a node asks a group for, and what it is told if there is no answer.
 //! * `wal`, with the feature `server`: the write-ahead log, in which all replicas of a node keep what they must not forget.
+//! * `server`, with the feature `server`: the parts of a node that have sockets.
 #![cfg_attr(not(feature = "server"), no_std)]
 
 extern crate alloc;
@@ -20,7 +22,10 @@ pub mod entry;
 mod glob;
 mod log_codec;
 mod number;
+pub mod request;
 pub mod resp;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod slot;
 pub mod table;
 #[cfg(test)]

@@ -95,7 +95,8 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn change() -> impl Strategy<Value = Change> {
+/// Any change.
+pub(crate) fn change() -> impl Strategy<Value = Change> {
     let watched = many((key(), 0..3_u64), 0..2);
     let transaction = (watched, many(operation(), 0..4));
     let expired = many((key(), (0..300_u64).prop_map(GroupTime)), 0..4);

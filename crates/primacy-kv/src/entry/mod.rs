@@ -1,7 +1,7 @@
 //! What one log entry of a group holds: a batch of requests that came in one turn of the leader's loop, and the times
 //! that they are applied at. Its bytes have a version, and hostile ones are refused.
 
-mod operation;
+pub(crate) mod operation;
 
 use alloc::vec::Vec;
 
@@ -165,7 +165,7 @@ impl Forwarded {
 }
 
 impl Change {
-    fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Operation(operation) => {
                 out.push(0);
@@ -188,7 +188,7 @@ impl Change {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match reader.byte()? {
             0 => Self::Operation(operation::read(reader)?),
             1 => {

@@ -29,7 +29,7 @@ mod tag {
 }
 
 /// Appends an operation.
-pub(super) fn put(operation: &Operation, out: &mut Vec<u8>) {
+pub(crate) fn put(operation: &Operation, out: &mut Vec<u8>) {
     let keyed = |out: &mut Vec<u8>, tag: u8, key: &Key| {
         out.push(tag);
         put_bytes(out, key);
@@ -146,7 +146,7 @@ fn value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
 }
 
 /// Reads an operation back.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Operation, Malformed> {
+pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Operation, Malformed> {
     Ok(match reader.byte()? {
         tag::SET => Operation::Set(Set {
             key: key(reader)?,
