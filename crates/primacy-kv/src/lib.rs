@@ -19,6 +19,8 @@ extern crate std;
 
 pub mod command;
 pub mod entry;
+#[cfg(feature = "server")]
+mod files;
 mod glob;
 mod log_codec;
 mod number;
