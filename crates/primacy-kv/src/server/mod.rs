@@ -3,3 +3,4 @@
 pub mod backend;
 pub mod founding;
 pub mod identity;
+pub mod snapshots;
