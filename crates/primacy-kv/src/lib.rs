@@ -8,6 +8,7 @@
 //! * [`command`]: the arguments of a request into a checked [`command::Command`].
 //! * [`entry`]: the [`entry::Batch`] of commands that is the payload of one log entry, and its bytes.
 //! * [`table`]: the state of one group, changed by batches alone.
+//! * [`group`]: one replica of one group: its log, its table, and the requests of its node's clients.
 //! * [`request`]: what a node asks a group for, and what it is told if there is no answer.
 //! * `wal`, with the feature `server`: the write-ahead log, in which all replicas of a node keep what they must not forget.
 //! * `server`, with the feature `server`: the parts of a node that have sockets.
@@ -22,8 +23,10 @@ pub mod entry;
 #[cfg(feature = "server")]
 mod files;
 mod glob;
+pub mod group;
 mod log_codec;
 mod number;
+mod payload;
 pub mod request;
 pub mod resp;
 #[cfg(feature = "server")]
@@ -37,3 +40,4 @@ pub mod wal;
 pub mod wire;
 
 pub use glob::glob_matches;
+pub use payload::LogBytes;

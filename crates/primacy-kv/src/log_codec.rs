@@ -10,6 +10,10 @@ use primacy_core::{CandidateId, Token};
 /// What of an entry of a log is not its payload.
 const ENTRY: usize = 37;
 
+pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {
+    out.extend(number.to_le_bytes());
+}
+
 pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend(number.to_le_bytes());
 }
@@ -23,6 +27,11 @@ pub(crate) fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
     put_u128(out, ballot.id.to_bits());
 }
 
+pub(crate) fn put_position(out: &mut Vec<u8>, position: Position) {
+    put_ballot(out, position.ballot);
+    put_u64(out, position.index);
+}
+
 pub(crate) fn put_option<T>(out: &mut Vec<u8>, value: Option<&T>, put: impl FnOnce(&mut Vec<u8>, &T)) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -31,7 +40,7 @@ pub(crate) fn put_option<T>(out: &mut Vec<u8>, value: Option<&T>, put: impl FnOn
 }
 
 pub(crate) fn put_replicas(out: &mut Vec<u8>, replicas: &BTreeSet<ReplicaId>) {
-    out.extend((replicas.len() as u32).to_le_bytes());
+    put_u32(out, replicas.len() as u32);
     replicas.iter().for_each(|replica| put_u128(out, replica.to_bits()));
 }
 
@@ -41,10 +50,9 @@ pub(crate) fn put_config(out: &mut Vec<u8>, config: &Config) {
 }
 
 pub(crate) fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot) {
-    put_ballot(out, snapshot.position.ballot);
-    put_u64(out, snapshot.position.index);
+    put_position(out, snapshot.position);
     put_u64(out, snapshot.time.millis());
-    out.extend(snapshot.chunks.to_le_bytes());
+    put_u32(out, snapshot.chunks);
     put_config(out, &snapshot.config);
 }
 
@@ -61,7 +69,7 @@ pub(crate) fn put_entry<B: AsRef<[u8]>>(out: &mut Vec<u8>, entry: &Entry<B>) {
             let payload = payload.as_ref();
             out.reserve(ENTRY + payload.len());
             out.push(2);
-            out.extend((payload.len() as u32).to_le_bytes());
+            put_u32(out, payload.len() as u32);
             out.extend(payload);
         }
     }
@@ -73,6 +81,10 @@ pub(crate) struct Bytes<'a>(&'a [u8]);
 impl<'a> Bytes<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
+    }
+
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.0
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -117,6 +129,10 @@ impl<'a> Bytes<'a> {
         Some(Ballot { token: Token::new(self.u64()?)?, id: CandidateId::from_bits(self.u128()?) })
     }
 
+    pub(crate) fn position(&mut self) -> Option<Position> {
+        Some(Position { ballot: self.ballot()?, index: self.u64()? })
+    }
+
     pub(crate) fn replicas(&mut self) -> Option<BTreeSet<ReplicaId>> {
         let count = self.u32()?;
         (0..count).map(|_| self.u128().map(ReplicaId::from_bits)).collect()
@@ -128,7 +144,7 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn snapshot(&mut self) -> Option<Snapshot> {
-        let position = Position { ballot: self.ballot()?, index: self.u64()? };
+        let position = self.position()?;
         let (time, chunks) = (GroupTime::from_millis(self.u64()?), self.u32()?);
         Some(Snapshot { position, config: self.config()?, time, chunks })
     }

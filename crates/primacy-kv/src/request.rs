@@ -65,6 +65,9 @@ pub enum Failure {
     /// The node that was asked is ending. Nothing was done.
     #[error("the node is ending")]
     Stopped,
+    /// Too many requests of the node are under way. Nothing was done.
+    #[error("too many requests of the node are under way")]
+    Busy,
 }
 
 /// What a group answers.
@@ -113,13 +116,14 @@ impl ClientRequest {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match reader.byte()? {
             tag::WRITE => Self::Write(Change::read(reader)?),
-            tag => Self::Read(Query::read(tag, reader)?),
+            tag => Self::Read(Query::of_kind(tag, reader)?),
         })
     }
 }
 
 impl Query {
-    fn put(&self, out: &mut Vec<u8>) {
+    /// Appends it to what has a version of its own.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Operation(operation) => {
                 out.push(tag::OPERATION);
@@ -148,7 +152,12 @@ impl Query {
         }
     }
 
-    fn read(tag: u8, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// Reads back what [`Query::put`] wrote.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Self::of_kind(reader.byte()?, reader)
+    }
+
+    fn of_kind(tag: u8, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match tag {
             tag::OPERATION => {
                 let operation = operation::read(reader)?;
@@ -200,6 +209,7 @@ impl Failure {
             Self::DiskFull => 4,
             Self::TooLarge => 5,
             Self::Stopped => 6,
+            Self::Busy => 7,
         }
     }
 }
@@ -236,6 +246,7 @@ pub(crate) fn read_answer(reader: &mut Reader<'_>) -> Result<Answered, Malformed
         4 => Err(Failure::DiskFull),
         5 => Err(Failure::TooLarge),
         6 => Err(Failure::Stopped),
+        7 => Err(Failure::Busy),
         _ => return Err(Malformed("an unknown kind of failure")),
     })
 }
@@ -286,6 +297,7 @@ mod tests {
             Failure::DiskFull,
             Failure::TooLarge,
             Failure::Stopped,
+            Failure::Busy,
         ]);
         let reply = prop_oneof![
             any::<i64>().prop_map(Reply::Integer),

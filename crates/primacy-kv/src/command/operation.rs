@@ -338,6 +338,23 @@ impl Operation {
         if values.is_empty() { Reply::Integer(sum) } else { Reply::Array(values.into_values().collect()) }
     }
 
+    /// How many bytes it has, about.
+    pub fn size(&self) -> usize {
+        let value = |condition: &Condition| match condition {
+            Condition::IfEqual(value) | Condition::IfDifferent(value) => value.len(),
+            Condition::Always | Condition::IfAbsent | Condition::IfPresent => 0,
+        };
+        let values = match self {
+            Self::Set(set) => set.value.len() + value(&set.condition),
+            Self::SetMany { pairs, .. } => pairs.iter().map(|(_, value)| value.len()).sum(),
+            Self::Append { value, .. } => value.len(),
+            Self::DeleteIf { condition, .. } => value(condition),
+            _ => 0,
+        };
+        const FRAME: usize = 16;
+        FRAME + values + self.keys().map(|key| key.len() + FRAME).sum::<usize>()
+    }
+
     /// By how many bytes it may make a table larger, at most. See [`crate::table::Table::bytes`].
     pub fn growth_max(&self) -> usize {
         let entry = |key: &[u8], value: usize| entry_size(key.len(), value);

@@ -165,6 +165,28 @@ impl Forwarded {
 }
 
 impl Change {
+    /// How many bytes it has, about.
+    pub fn size(&self) -> usize {
+        let keys = |keys: &mut dyn Iterator<Item = &Key>| keys.map(|key| key.len() + 16).sum::<usize>();
+        16 + match self {
+            Self::Operation(operation) => operation.size(),
+            Self::Transaction { watched, operations } => {
+                operations.iter().map(Operation::size).sum::<usize>() + keys(&mut watched.iter().map(|(key, _)| key))
+            }
+            Self::RemoveExpired(expired) => keys(&mut expired.iter().map(|(key, _)| key)),
+            Self::ForgetNode(_) => 16,
+        }
+    }
+
+    /// By how many bytes it may make a table larger, at most.
+    pub fn growth_max(&self) -> usize {
+        match self {
+            Self::Operation(operation) => operation.growth_max(),
+            Self::Transaction { operations, .. } => operations.iter().map(Operation::growth_max).sum(),
+            Self::RemoveExpired(_) | Self::ForgetNode(_) => 0,
+        }
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Operation(operation) => {

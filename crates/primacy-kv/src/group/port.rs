@@ -1,0 +1,176 @@
+//! What a group is told and what it says: settings, turns, effects, and why something is not done.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
+
+use primacy_core::log::{self, Ballot, ChunkOrder, Diverged, Position, Reading, ReplicaId};
+use primacy_core::{Instant, Token};
+
+use super::message::Message;
+use crate::request::Answered;
+use crate::table::{NotNext, SnapshotError};
+use crate::wire::Malformed;
+
+/// One request is refused if it is larger than this, since it has to fit into one record of the write-ahead log.
+pub const REQUEST_MAX: usize = 12 << 20;
+
+/// How a replica of a group works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Its id: that of its node.
+    pub own: ReplicaId,
+    /// How often its node has been started, this time too.
+    pub starts: u64,
+    /// How much is under way at once between replicas.
+    pub limits: log::Limits,
+    /// How reads make certain that nothing newer was written.
+    pub reads: Reading,
+    /// The lease of the group's election.
+    pub lease: Duration,
+    /// How long a request may wait for a leader.
+    pub patience: Duration,
+    /// How many bytes of log entries make a snapshot due.
+    pub snapshot_every: usize,
+}
+
+impl Settings {
+    /// Those of this replica, with a lease of this length: requests wait for two of them.
+    pub fn new(own: ReplicaId, starts: u64, lease: Duration) -> Self {
+        let limits = log::Limits::default();
+        Self { own, starts, limits, reads: Reading::Lease, lease, patience: lease * 2, snapshot_every: 64 << 20 }
+    }
+}
+
+/// What a turn rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// The moment, by the node's clock.
+    pub now: Instant,
+    /// Milliseconds since 1970, for `EXAT` and its like alone.
+    pub time_of_day: i64,
+    /// The token of the leadership that is believed at this moment: read after `now`.
+    pub believed: Option<Token>,
+    /// By how many bytes tables may grow.
+    pub memory_left: usize,
+    /// There is too little room on disk for what makes tables larger.
+    pub is_disk_full: bool,
+}
+
+/// What the driver is to do, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send this to that node. It may be lost only together with the connection, which is told by [`Group::disconnected`].
+    Send {
+        /// To whom.
+        to: ReplicaId,
+        /// What.
+        message: Message,
+    },
+    /// Send this chunk of the snapshot that is on disk.
+    SendChunk(ChunkOrder),
+    /// What became of the request with this tag.
+    Answer {
+        /// As it was given.
+        tag: u64,
+        /// The reply for the client, or why there is none.
+        answer: Answered,
+    },
+    /// This node leads from now on.
+    Serves(Ballot),
+    /// The leadership of this ballot is to be given back: nothing is appended under it any more.
+    Resign {
+        /// Whose token it is.
+        ballot: Ballot,
+        /// Why.
+        reason: Resignation,
+    },
+    /// The replica cannot go on, and its node ends: what is on its disk or what it was sent is not what it must be.
+    Broken(Broken),
+}
+
+/// Why a leadership is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resignation {
+    /// That replica has all, and is to lead.
+    HandedOver(ReplicaId),
+    /// The own disk, or a quorum, has not answered for half of the lease.
+    NoProgress,
+    /// Its replica has promised itself to another ballot, or is to be made anew: a grant above [`Group::floor`] is needed.
+    Outbid,
+    /// It is no replica of the group any more.
+    Removed,
+}
+
+/// Why a replica cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// Two logs differ in what is committed.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+    /// An entry has a payload that is no batch.
+    #[error("entry {index} cannot be read: {source}")]
+    Entry {
+        /// Where.
+        index: u64,
+        /// Why.
+        source: Malformed,
+    },
+    /// Table and log do not fit together.
+    #[error(transparent)]
+    NotNext(#[from] NotNext),
+    /// A chunk of a snapshot is none.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The log goes on from a snapshot that has not come.
+    #[error("the log goes on from a snapshot whose chunks have not all come")]
+    Incomplete,
+}
+
+/// Why replicas are not changed. Nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplaceError {
+    /// This node does not lead.
+    #[error("this node does not lead the group")]
+    NotLeading,
+    /// Another change is under way.
+    #[error("another change of the group's replicas is under way")]
+    Changing,
+    /// It is none of the group's.
+    #[error("the group has no such replica")]
+    NoSuchReplica,
+}
+
+/// How a replica stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The ballot that it leads by, and whether it serves already.
+    pub leads: Option<(Ballot, bool)>,
+    /// Who leads, as far as it knows.
+    pub leader: Option<(Ballot, ReplicaId)>,
+    /// The highest ballot that it has promised itself to.
+    pub promised: Ballot,
+    /// Its last entry.
+    pub last: Position,
+    /// All up to here is committed, as far as it knows.
+    pub commit: u64,
+    /// All up to here is applied.
+    pub applied: u64,
+    /// The end of its snapshot.
+    pub snapshot: Option<Position>,
+    /// The replicas, old and new ones while they change; and whether they do.
+    pub replicas: BTreeSet<ReplicaId>,
+    /// Whether they are changing.
+    pub is_changing: bool,
+    /// Of a leader: how far each has all on disk.
+    pub matched: BTreeMap<ReplicaId, u64>,
+    /// How many keys there are.
+    pub keys: usize,
+    /// How many bytes the table takes, about.
+    pub bytes: usize,
+    /// How many bytes of entries the log has, about.
+    pub log_bytes: usize,
+    /// How many requests of this node's clients wait.
+    pub waiting: usize,
+}

@@ -1,0 +1,83 @@
+//! Where requests go: those of this node's clients to the leader, those that this leader got into its queue, and answers back.
+
+use alloc::vec::Vec;
+
+use primacy_core::log::{Ballot, ReplicaId};
+
+use super::Group;
+use super::leading::Reader;
+use super::message::{Answers, Forward, Message};
+use super::port::Effect;
+use crate::request::Answered;
+
+impl Group {
+    /// Sends the leader what it has not got.
+    pub(super) fn forward(&mut self) {
+        let Some((leader, forward)) = self.origin.forward() else { return };
+        if leader == self.settings.own {
+            self.take(leader, forward);
+        } else {
+            self.effects.push(Effect::Send { to: leader, message: Message::Forward(forward) });
+        }
+    }
+
+    /// Takes requests of a node, if it is meant.
+    pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
+        let ballot = forward.ballot;
+        match &mut self.leading {
+            Some(leading) if leading.ballot == ballot && leading.serves => {
+                let reads = leading.take(from, forward);
+                let how = self.settings.reads;
+                leading.has_unasked |= !reads.is_empty();
+                for number in reads {
+                    self.log_does(|log, effects| log.read(number, how, effects));
+                }
+            }
+            _ if from == self.settings.own => self.origin.unfollow(ballot),
+            _ => self.answers_for(from, forward.starts, ballot).is_over = true,
+        }
+    }
+
+    /// What became of requests of this node.
+    pub(super) fn answered(&mut self, answers: Answers) {
+        if answers.starts != self.settings.starts {
+            return;
+        }
+        for (number, answer) in answers.writes {
+            self.origin.wrote(number, answer, &mut self.effects);
+        }
+        for (number, answer) in answers.reads {
+            self.origin.has_read(number, answer, &mut self.effects);
+        }
+        if answers.is_over {
+            self.origin.unfollow(answers.ballot);
+        }
+    }
+
+    pub(super) fn answers_for(&mut self, node: ReplicaId, starts: u64, ballot: Ballot) -> &mut Answers {
+        let empty = || Answers { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() };
+        self.answers.entry((node, starts, ballot)).or_insert_with(empty)
+    }
+
+    pub(super) fn tell_write(
+        &mut self,
+        (node, starts, number): (ReplicaId, u64, u64),
+        answer: Answered,
+        ballot: Ballot,
+    ) {
+        if node != self.settings.own {
+            self.answers_for(node, starts, ballot).writes.push((number, answer));
+        } else if starts == self.settings.starts {
+            self.origin.wrote(number, answer, &mut self.effects);
+        }
+    }
+
+    pub(super) fn tell_read(&mut self, reader: Reader, answer: Answered, ballot: Ballot) {
+        let Reader { node, starts, number } = reader;
+        if node == self.settings.own {
+            self.origin.has_read(number, answer, &mut self.effects);
+        } else {
+            self.answers_for(node, starts, ballot).reads.push((number, answer));
+        }
+    }
+}
