@@ -17,7 +17,7 @@ pub(crate) const OBSERVING: &str = "error";
 pub(crate) const RUNNING: &str = "primacy::run=info,warn";
 
 /// What a voter logs by itself: it has nothing else to say, and somebody may look later.
-pub(crate) const VOTING: &str = "primacy=info,warn";
+pub(crate) const VOTING: &str = "primacy=info,primacy_kv=info,warn";
 
 /// Starts logging at this level, unless the command line or the environment wants more or less. A second start does
 /// nothing.

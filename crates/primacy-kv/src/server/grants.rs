@@ -90,7 +90,7 @@ impl Standing {
     pub(super) fn review(&self, core: &Core, group: u16, is_healthy: bool) {
         let (holds, floor) = core.standing(group);
         if floor > self.floor.replace(floor) {
-            self.handle.raise_floor(floor);
+            // self.handle.raise_floor(floor);
         }
         let may_stand = holds && is_healthy && clock::now() >= self.barred.get();
         if may_stand != self.may_stand.replace(may_stand) {
