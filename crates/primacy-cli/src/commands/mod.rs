@@ -39,13 +39,13 @@ pub(crate) use kv::warden::{WORD as KV_WARDEN, main as kv_warden};
 
 /// Runs a command other than `run`.
 pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
-    let serves = match &command {
-        Command::Peer(args) => args.command.is_none(),
+    let level = match &command {
+        Command::Peer(args) if args.command.is_none() => logging::VOTING,
         #[cfg(feature = "kv")]
-        Command::Kv(args) => args.command.is_none(),
-        _ => false,
+        Command::Kv(args) if args.command.is_none() => logging::SERVING,
+        _ => logging::OBSERVING,
     };
-    logging::start(common, if serves { logging::VOTING } else { logging::OBSERVING });
+    logging::start(common, level);
     let mut output = Output::standard(common);
     let ended = match command {
         Command::Schema(args) => schema::run(&args, common, &mut output),

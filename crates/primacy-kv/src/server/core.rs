@@ -141,7 +141,7 @@ struct State {
 pub(super) struct Core {
     own: ReplicaId,
     name: String,
-    serves: RefCell<String>,
+    serves: String,
     memory_max: Option<usize>,
     names: Vec<String>,
     state: RefCell<State>,
@@ -197,7 +197,7 @@ impl Core {
         Rc::new(Self {
             own,
             name,
-            serves: RefCell::new(serves),
+            serves,
             memory_max,
             names,
             state: RefCell::new(state),
@@ -223,13 +223,8 @@ impl Core {
         &self.name
     }
 
-    /// Where its clients are served, once that is known.
-    pub(super) fn serves_at(&self, address: String) {
-        *self.serves.borrow_mut() = address;
-    }
-
     pub(super) fn serves(&self) -> String {
-        self.serves.borrow().clone()
+        self.serves.clone()
     }
 
     // ---- its end ----
@@ -252,10 +247,6 @@ impl Core {
     /// It takes no part any more once its leaderships are handed over.
     pub(super) fn end(&self) {
         self.state.borrow_mut().is_ending = true;
-    }
-
-    pub(super) fn is_ending(&self) -> bool {
-        self.state.borrow().is_ending
     }
 
     // ---- founding ----
@@ -301,7 +292,7 @@ impl Core {
                 let is_own = founding.has(self.own);
                 info!(store = format!("{:032x}", founding.id), groups = founding.groups, member = is_own, "founded");
                 (0..self.wires.peers.len()).for_each(|peer| self.tell(peer, &Control::Founding(founding.clone())));
-                self.changed.notify_one();
+                self.changed.notify_waiters();
             }
             None => {}
         }
@@ -585,10 +576,6 @@ impl Core {
         self.state.borrow().disk.as_ref().map(|disk| disk.wal.status())
     }
 
-    pub(super) fn folder(&self) -> std::path::PathBuf {
-        self.state.borrow().identity.folder().to_path_buf()
-    }
-
     // ---- turns ----
 
     /// Takes turns. Never ends.
@@ -723,7 +710,7 @@ impl Core {
                     answers.push((done, answer));
                 }
             }
-            Effect::Serves(ballot) => info!(group, token = ballot.token.get(), "leads and serves"),
+            Effect::Serves(ballot) => info!(group, token = ballot.token.get(), "leads"),
             Effect::Resign { ballot, reason } => {
                 let replica = &mut state.replicas[usize::from(group)];
                 if replica.leadership.as_ref().is_some_and(|leadership| leadership.token() == ballot.token) {
@@ -789,13 +776,20 @@ impl Core {
     fn take_snapshot(&self, state: &mut State, number: u16, now: Instant) {
         let replica = &mut state.replicas[usize::from(number)];
         let is_wanted = replica.is_asked || replica.group.wants_snapshot();
-        if !is_wanted || state.taking.is_some() || now < state.snapshots_from {
+        // What is on its way to the disk may be the head of the last one.
+        if !is_wanted || replica.writes_since.is_some() || state.taking.is_some() || now < state.snapshots_from {
             return;
         }
         replica.is_asked = false;
-        if let Some(index) = replica.group.begin_snapshot() {
-            state.taking = Some((number, index));
-            next_chunk(state, number, index);
+        let has = replica.group.status().snapshot.map(|position| position.index);
+        match replica.group.begin_snapshot() {
+            // A file that the log names is never written again.
+            Some(index) if has.is_some_and(|has| has >= index) => replica.group.cancel_snapshot(),
+            Some(index) => {
+                state.taking = Some((number, index));
+                next_chunk(state, number, index);
+            }
+            None => {}
         }
     }
 }

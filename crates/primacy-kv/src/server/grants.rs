@@ -12,7 +12,7 @@ use primacy::{
     Token, clock,
 };
 use primacy_core::log::Ballot;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::core::Core;
 use super::node::{Event, NodeError};
@@ -90,7 +90,7 @@ impl Standing {
     pub(super) fn review(&self, core: &Core, group: u16, is_healthy: bool) {
         let (holds, floor) = core.standing(group);
         if floor > self.floor.replace(floor) {
-            // self.handle.raise_floor(floor);
+            self.handle.raise_floor(floor);
         }
         let may_stand = holds && is_healthy && clock::now() >= self.barred.get();
         if may_stand != self.may_stand.replace(may_stand) {
@@ -142,13 +142,13 @@ impl Task {
             _ => Version { token, beat: 0 },
         };
         let holder = Holder { id, label: self.candidacy.label.clone(), data: String::new() };
-        info!(group, token = token.get(), "granted");
+        debug!(group, token = token.get(), "granted");
         (self.events)(&Event::Granted { election: self.election.clone(), holder, version });
         let leadership = Rc::new(leadership);
         let resigned = self.core.granted(group, Ballot { token, id }, Rc::clone(&leadership));
         tokio::select! {
             reason = leadership.lost() => {
-                info!(group, token = token.get(), ?reason, "it is to be given back");
+                info!(group, token = token.get(), %reason, "leads no more");
                 self.core.hand_over(group);
                 // The work is to stop in its grace, and a little is left to give back in.
                 let left = self.candidacy.timing.grace().mul_f32(0.8).min(leadership.remaining());

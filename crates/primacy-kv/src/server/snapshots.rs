@@ -355,8 +355,6 @@ enum Order {
     Chunk { group: GroupId, index: u64, data: Vec<u8> },
     /// It has no more chunks.
     Finish { group: GroupId, index: u64 },
-    /// It is given up.
-    GiveUp { group: GroupId },
     /// The log has a snapshot up to there.
     Retire { group: GroupId, index: u64 },
     /// Writes with chunks or heads of snapshots among them.
@@ -406,10 +404,6 @@ impl SnapshotWriter {
     /// Removes what the snapshot up to there, which the log has, takes the place of.
     pub(super) fn retire(&self, group: GroupId, index: u64) {
         self.order(Order::Retire { group, index });
-    }
-
-    pub(super) fn give_up(&self, group: GroupId) {
-        self.order(Order::GiveUp { group });
     }
 
     /// As [`Wal::append`], with chunks and snapshots on the disk before what follows them.
@@ -471,7 +465,6 @@ impl Work {
                     Ok(None) => {}
                     Err(error) => tell(Told::NotWritten { group, index, error }),
                 },
-                Order::GiveUp { group } => self.give_up(group),
                 Order::Retire { group, index } => {
                     if let Err(error) = self.folder.retire(group, index) {
                         tracing::warn!(group = group.0, %error, "an old snapshot could not be removed");
