@@ -3,7 +3,7 @@
 
 use crate::front::{Front, requests};
 use crate::groups::Pace;
-use crate::numbers::Numbers;
+use crate::random_commands::Numbers;
 
 #[test]
 fn replies_are_in_the_order_of_the_commands() {
