@@ -72,11 +72,12 @@ impl Front {
 
     /// Waits until something is so.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Groups, &Statistics) -> bool + Clone + Send + 'static) {
-        for _ in 0..200_000 {
+        let (_keep, never) = mpsc::channel::<()>();
+        for _ in 0..PATIENCE.as_millis() {
             if self.on(is_so.clone()) {
                 return;
             }
-            std::thread::yield_now();
+            let _ = never.recv_timeout(Duration::from_millis(1));
         }
         panic!("never: {what}");
     }

@@ -13,7 +13,7 @@ use primacy_kv::slot::Slot;
 use primacy_kv::table::{Answer, Outcome, Table};
 use tokio::sync::Notify;
 
-use crate::numbers::Numbers;
+use crate::random_commands::Numbers;
 
 /// When requests are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

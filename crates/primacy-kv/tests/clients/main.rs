@@ -5,7 +5,10 @@ mod bounds;
 mod commands;
 mod front;
 mod groups;
-mod numbers;
 mod order;
+mod programs;
+#[path = "../random_commands/mod.rs"]
+mod random_commands;
+mod redis_beside;
 mod security;
 mod transactions;

@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut budget = TURN_MAX;
         loop {
-            self.begin(&mut budget, context);
+            let had_room = self.begin(&mut budget, context);
             self.send(context)?;
             if self.line.is_ended() {
                 return Poll::Ready(Ok(()));
@@ -101,8 +101,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Pending;
             }
             match () {
-                // Replies are sent now that had kept requests from being begun.
-                () if self.has_requests && self.stalled.is_none() && !is_over && self.line.has_room() => {}
+                // Replies are sent now that had kept commands from being begun.
+                () if !had_room && !is_exhausted && !is_over && self.line.has_room() => {}
                 () if is_exhausted && !is_over && !self.is_at_end && self.line.has_room() => {
                     if self.read(context)?.is_pending() {
                         return Poll::Pending;
@@ -114,23 +114,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Begins as many commands as the order, the bounds and the turn allow.
-    fn begin(&mut self, budget: &mut usize, context: &mut Context<'_>) {
-        while *budget > 0 && !self.session.is_over && !self.line.is_ended() && self.line.has_room() {
+    /// Begins as many commands as the order, the bounds and the turn allow. Returns whether there is room for their replies.
+    fn begin(&mut self, budget: &mut usize, context: &mut Context<'_>) -> bool {
+        while *budget > 0 && !self.session.is_over && !self.line.is_ended() {
+            if !self.line.has_room() {
+                return false;
+            }
             let step = match self.stalled.take() {
                 Some(step) => step,
-                None if !self.has_requests || self.hub.is_ending.get() => return,
+                None if !self.has_requests || self.hub.is_ending.get() => break,
                 None => match self.next() {
                     Some(step) => step,
-                    None => return,
+                    None => break,
                 },
             };
             *budget -= 1;
             self.stalled = self.session.begin(step, context);
             if self.stalled.is_some() {
-                return;
+                break;
             }
         }
+        true
     }
 
     /// The next request, if all of it has come.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-use super::line::{Ends, Line};
+use super::line::{Bounds, Ends, Line};
 use super::settings::Settings;
 use super::statistics::{Statistics, add};
 use crate::command;
@@ -68,7 +68,8 @@ impl Hub {
         self.ids.set(id);
         let is_known = self.settings.password.is_none();
         let (groups, statistics) = (self.backend.groups(), Rc::clone(&self.statistics));
-        let line = Rc::new(Line::new(id, ends, groups, is_known, self.settings.output_max, statistics));
+        let bounds = Bounds::new(self.settings.output_max, self.settings.value_max);
+        let line = Rc::new(Line::new(id, ends, groups, is_known, bounds, statistics));
         self.lines.borrow_mut().insert(id, Rc::clone(&line));
         add(&self.statistics.accepted, 1);
         add(&self.statistics.open, 1);

@@ -13,10 +13,8 @@ use crate::resp::{Protocol, Reply};
 const UNSENT_MAX: usize = 1 << 20;
 /// How many bytes the replies to what is under way may have, as far as the replies before tell.
 const EXPECTED_MAX: usize = 8 << 20;
-/// How many commands of a new connection are begun at once. Each answer allows one more.
-const WINDOW_MIN: usize = 16;
 /// How many commands of a connection are under way at most.
-const WINDOW_MAX: usize = 1024;
+const WINDOW: usize = 1024;
 /// A buffer that is empty keeps no more memory than this.
 const KEPT_MAX: usize = 16 << 10;
 
@@ -56,9 +54,34 @@ pub(super) struct Line {
     is_ended: Cell<bool>,
     /// It ends when its replies are sent.
     is_condemned: Cell<bool>,
-    output_max: usize,
+    bounds: Bounds,
     statistics: Rc<Statistics>,
     outbox: RefCell<Outbox>,
+}
+
+/// How much may wait for a client.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// How many bytes of replies. One more, and the client is cut off.
+    output: usize,
+    /// How many commands are under way whose replies have values in them. Even if all these are as long as can be, a client
+    /// that reads is not cut off.
+    large: usize,
+}
+
+impl Bounds {
+    pub(super) fn new(output: usize, value: usize) -> Self {
+        Self { output, large: (output.saturating_sub(UNSENT_MAX) / value.max(1)).clamp(1, WINDOW) }
+    }
+}
+
+/// What kind of command is begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// Whether it has to be logged.
+    pub(super) is_write: bool,
+    /// Whether there may be values in its reply.
+    pub(super) is_large: bool,
 }
 
 /// Replies in the order of the requests, and what is not answered yet.
@@ -75,11 +98,12 @@ struct Outbox {
     /// How many bytes these answers have.
     held: usize,
     under_way: usize,
+    /// How many of these may be answered with values.
+    large: usize,
     /// How many reads are under way in each group; for writes, a negative number.
     loads: Box<[i32]>,
     /// Nothing may be begun until all that is under way is answered.
     is_alone: bool,
-    window: usize,
     /// The largest reply of late.
     largest: usize,
     waker: Option<Waker>,
@@ -93,7 +117,7 @@ impl Line {
         ends: Ends,
         groups: u16,
         is_known: bool,
-        output_max: usize,
+        bounds: Bounds,
         statistics: Rc<Statistics>,
     ) -> Self {
         let now = statistics.seconds();
@@ -109,7 +133,7 @@ impl Line {
             taken: Cell::new(now),
             is_ended: Cell::new(false),
             is_condemned: Cell::new(false),
-            output_max,
+            bounds,
             statistics,
             outbox: RefCell::new(Outbox {
                 protocol: Protocol::V2,
@@ -119,9 +143,9 @@ impl Line {
                 waiting: VecDeque::new(),
                 held: 0,
                 under_way: 0,
+                large: 0,
                 loads: vec![0; usize::from(groups)].into(),
                 is_alone: false,
-                window: WINDOW_MIN,
                 largest: 0,
                 waker: None,
                 is_woken: false,
@@ -181,7 +205,7 @@ impl Line {
     pub(super) fn has_room(&self) -> bool {
         let outbox = self.outbox.borrow();
         let expected = outbox.under_way.saturating_mul(outbox.largest);
-        outbox.unsent() < UNSENT_MAX && outbox.under_way < outbox.window && expected < EXPECTED_MAX
+        outbox.unsent() < UNSENT_MAX && outbox.under_way < WINDOW && expected < EXPECTED_MAX
     }
 
     /// How many bytes of replies wait.
@@ -194,11 +218,13 @@ impl Line {
         self.outbox.borrow().under_way == 0
     }
 
-    /// Whether a command of this kind may be begun in a group: nothing of the other kind is under way there.
-    pub(super) fn may_begin(&self, group: u16, is_write: bool) -> bool {
+    /// Whether a command of this kind may be begun in a group: nothing of the other kind is under way there, and there are not too
+    /// many.
+    pub(super) fn may_begin(&self, group: u16, load: Load) -> bool {
         let outbox = self.outbox.borrow();
-        let load = outbox.loads.get(usize::from(group)).copied().unwrap_or(0);
-        !outbox.is_alone && if is_write { load <= 0 } else { load >= 0 }
+        let present = outbox.loads.get(usize::from(group)).copied().unwrap_or(0);
+        let fits = !load.is_large || outbox.large < self.bounds.large;
+        fits && !outbox.is_alone && if load.is_write { present <= 0 } else { present >= 0 }
     }
 
     /// Answers the newest command.
@@ -212,24 +238,26 @@ impl Line {
     }
 
     /// Begins a command in one group.
-    pub(super) fn begin(self: &Rc<Self>, group: u16, is_write: bool) -> Ticket {
+    pub(super) fn begin(self: &Rc<Self>, group: u16, load: Load) -> Ticket {
         let mut outbox = self.outbox.borrow_mut();
         outbox.under_way += 1;
-        outbox.load(group, is_write, 1);
-        Ticket { line: Some(Rc::clone(self)), number: outbox.next(), group, is_write }
+        outbox.large += usize::from(load.is_large);
+        outbox.load(group, load.is_write, 1);
+        Ticket { line: Some(Rc::clone(self)), number: outbox.next(), group, load }
     }
 
     /// Begins a command in several groups.
-    pub(super) fn begin_in(self: &Rc<Self>, groups: Vec<u16>, is_write: bool) -> Reservation {
+    pub(super) fn begin_in(self: &Rc<Self>, groups: Vec<u16>, load: Load) -> Reservation {
         let mut outbox = self.outbox.borrow_mut();
         outbox.under_way += 1;
-        groups.iter().for_each(|group| outbox.load(*group, is_write, 1));
-        Reservation { line: Rc::clone(self), number: outbox.next(), groups, is_write }
+        outbox.large += usize::from(load.is_large);
+        groups.iter().for_each(|group| outbox.load(*group, load.is_write, 1));
+        Reservation { line: Rc::clone(self), number: outbox.next(), groups, load }
     }
 
     /// Begins a command beside which nothing else is begun. Nothing is under way.
     pub(super) fn begin_alone(self: &Rc<Self>) -> Reservation {
-        let reservation = self.begin_in(Vec::new(), false);
+        let reservation = self.begin_in(Vec::new(), Load { is_write: false, is_large: true });
         self.outbox.borrow_mut().is_alone = true;
         reservation
     }
@@ -243,7 +271,7 @@ impl Line {
             self.taken.set(self.statistics.seconds());
         }
         outbox.put(number, reply);
-        if outbox.unsent() > self.output_max {
+        if outbox.unsent() > self.bounds.output {
             drop(outbox);
             add(&self.statistics.cut_off, 1);
             tracing::warn!(peer = %self.ends.peer, "cut off: it does not read its replies");
@@ -293,10 +321,14 @@ impl Outbox {
         }
     }
 
+    fn unload(&mut self, groups: &[u16], load: Load) {
+        self.large = self.large.saturating_sub(usize::from(load.is_large));
+        groups.iter().for_each(|group| self.load(*group, load.is_write, -1));
+    }
+
     fn put(&mut self, number: u64, reply: Reply) {
         self.under_way = self.under_way.saturating_sub(1);
         self.is_alone &= self.under_way > 0;
-        self.window = (self.window + 1).min(WINDOW_MAX);
         let Some(at) = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { return };
         if at > 0 {
             self.held += reply.size();
@@ -339,7 +371,7 @@ impl Outbox {
     fn forget(&mut self) {
         self.unsent = Vec::new();
         self.waiting = VecDeque::new();
-        (self.sent, self.held, self.under_way) = (0, 0, 0);
+        (self.sent, self.held, self.under_way, self.large) = (0, 0, 0, 0);
     }
 
     fn wake(&mut self) {
@@ -359,7 +391,7 @@ pub(super) struct Ticket {
     line: Option<Rc<Line>>,
     number: u64,
     pub(super) group: u16,
-    pub(super) is_write: bool,
+    pub(super) load: Load,
 }
 
 impl Ticket {
@@ -367,7 +399,7 @@ impl Ticket {
     pub(super) fn finish(&mut self, reply: impl FnOnce(&Statistics) -> Reply) {
         let Some(line) = self.line.take() else { return };
         let reply = reply(&line.statistics);
-        line.outbox.borrow_mut().load(self.group, self.is_write, -1);
+        line.outbox.borrow_mut().unload(&[self.group], self.load);
         line.complete(self.number, reply);
     }
 }
@@ -378,16 +410,13 @@ pub(super) struct Reservation {
     line: Rc<Line>,
     number: u64,
     groups: Vec<u16>,
-    is_write: bool,
+    load: Load,
 }
 
 impl Reservation {
     /// Answers.
     pub(super) fn answer(self, reply: Reply) {
-        {
-            let mut outbox = self.line.outbox.borrow_mut();
-            self.groups.iter().for_each(|group| outbox.load(*group, self.is_write, -1));
-        }
+        self.line.outbox.borrow_mut().unload(&self.groups, self.load);
         self.line.complete(self.number, reply);
     }
 }

@@ -16,7 +16,7 @@ impl Hub {
 
     /// Hands a request to the group of its ticket.
     pub(super) fn submit(&self, ticket: Ticket, request: ClientRequest) {
-        self.count(ticket.is_write);
+        self.count(ticket.load.is_write);
         let (group, mut waiting) = (ticket.group, Waiting(ticket));
         self.backend.submit(group, request, Box::new(move |answered| waiting.take(answered)));
     }
@@ -55,7 +55,7 @@ struct Waiting(Ticket);
 
 impl Waiting {
     fn take(&mut self, answered: Answered) {
-        let (group, is_write) = (self.0.group, self.0.is_write);
+        let (group, is_write) = (self.0.group, self.0.load.is_write);
         self.0.finish(|statistics| match answered {
             Ok(reply) => reply,
             Err(failure) => failed(failure, group, is_write, statistics),

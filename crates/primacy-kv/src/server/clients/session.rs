@@ -10,12 +10,12 @@ use std::task::Context;
 
 use super::answers;
 use super::hub::Hub;
-use super::line::Line;
+use super::line::{Line, Load};
 use super::requests::{Part, all, all_or_unknown};
 use super::transaction::{Queued, Transaction, Watched, slot};
 use crate::command::{
     ClientCommand, Command, CommandError, ConnectionCommand, Flag, Key, KeyspaceCommand, Operation, Placement,
-    Specification, TransactionCommand,
+    SetAnswer, Specification, TransactionCommand,
 };
 use crate::entry::Change;
 use crate::request::{ClientRequest, Query};
@@ -168,30 +168,30 @@ impl Session {
     }
 
     fn one(&self, operation: Operation, slot: Slot, context: &mut Context<'_>) -> Option<Step> {
-        let (group, is_write) = (self.hub.backend.group_of(slot), operation.is_write());
-        if !self.line.may_begin(group, is_write) || self.hub.backend.poll_ready(group, context).is_pending() {
+        let (group, load) = (self.hub.backend.group_of(slot), load(&operation));
+        if !self.line.may_begin(group, load) || self.hub.backend.poll_ready(group, context).is_pending() {
             return Some(Step::Operation(operation, Placement::One(slot)));
         }
-        self.hub.submit(self.line.begin(group, is_write), request(operation));
+        self.hub.submit(self.line.begin(group, load), request(operation));
         None
     }
 
     fn several(&self, operation: Operation, context: &mut Context<'_>) -> Option<Step> {
-        let (backend, is_write) = (&self.hub.backend, operation.is_write());
+        let (backend, load) = (&self.hub.backend, load(&operation));
         let groups: BTreeSet<u16> = operation.keys().map(|key| backend.group_of(Slot::of(key))).collect();
         let mut may_begin =
-            |group: &u16| self.line.may_begin(*group, is_write) && backend.poll_ready(*group, context).is_ready();
+            |group: &u16| self.line.may_begin(*group, load) && backend.poll_ready(*group, context).is_ready();
         if !groups.iter().all(&mut may_begin) {
             return Some(Step::Operation(operation, Placement::Several));
         }
-        let place = self.line.begin_in(groups.into_iter().collect(), is_write);
+        let place = self.line.begin_in(groups.into_iter().collect(), load);
         let (mut requests, mut positions) = (Vec::new(), Vec::new());
         for (group, part) in operation.split(|slot| backend.group_of(slot)) {
             requests.push((group, request(part.operation)));
             positions.push(part.positions);
         }
         self.hub.gather(requests, move |parts| {
-            let replies = if is_write { all_or_unknown(parts) } else { all(parts) };
+            let replies = if load.is_write { all_or_unknown(parts) } else { all(parts) };
             place.answer(match replies {
                 Ok(replies) => Operation::join(positions.into_iter().zip(replies)),
                 Err(error) => error,
@@ -285,10 +285,10 @@ impl Session {
         };
         let request = ClientRequest::Write(Change::Transaction { watched, operations });
         if others.is_empty() {
-            self.hub.submit(self.line.begin(group, true), request);
+            self.hub.submit(self.line.begin(group, TRANSACTION), request);
             return None;
         }
-        let place = self.line.begin_in(vec![group], true);
+        let place = self.line.begin_in(vec![group], TRANSACTION);
         self.hub.gather(vec![(group, request)], move |mut parts| {
             let mut reply = parts.pop().map_or(Reply::Null, |part| part.reply().unwrap_or_else(|error| error));
             if let Reply::Array(replies) = &mut reply {
@@ -327,6 +327,21 @@ impl Session {
     fn answer(&self, command: &ConnectionCommand) -> Reply {
         answers::answer(&self.hub, &self.line, command)
     }
+}
+
+/// What a transaction is for those that come behind it.
+const TRANSACTION: Load = Load { is_write: true, is_large: true };
+
+fn load(operation: &Operation) -> Load {
+    let is_large = match operation {
+        Operation::Set(set) => set.answer == SetAnswer::Previous,
+        Operation::Get { .. }
+        | Operation::GetMany { .. }
+        | Operation::GetDelete { .. }
+        | Operation::GetExpire { .. } => true,
+        _ => false,
+    };
+    Load { is_write: operation.is_write(), is_large }
 }
 
 fn request(operation: Operation) -> ClientRequest {
