@@ -7,6 +7,9 @@
 //! such files are removed at the next start. A header names group and index. Each chunk has its length and a checksum, and the last
 //! twelve bytes are how many chunks there are and a checksum of all their checksums: a file that ends early is found.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
