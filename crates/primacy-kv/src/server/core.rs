@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use primacy::{Instant, Leadership, Token, clock};
+use primacy::store::EndReason;
+use primacy::{CandidateId, Instant, Label, Leadership, Token, clock};
 use primacy_core::log::{Ballot, ChunkOrder, ReplicaId};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
@@ -394,8 +395,18 @@ impl Core {
         resigned.unwrap_or_default()
     }
 
-    pub(super) fn hand_over(&self, group: u16) {
-        self.with(group, |replica| replica.group.hand_over(None, clock::now()));
+    /// Gives a group's leadership to that node, or to the one that has most of its log.
+    pub(super) fn hand_over(&self, group: u16, to: Option<ReplicaId>) {
+        self.with(group, |replica| replica.group.hand_over(to, clock::now()));
+    }
+
+    /// The node that an operator wants to lead next.
+    pub(super) fn meant(&self, reason: &EndReason) -> Option<ReplicaId> {
+        let state = self.state.borrow();
+        let nodes = state.peers.iter().zip(&self.wires.peers);
+        // An order that names a candidate's id is followed by the grant; who that is, is not known here.
+        let is_meant = |name: &str| Label::new(name).is_ok_and(|label| reason.names(CandidateId::from_bits(0), &label));
+        nodes.filter(|(_, address)| is_meant(address.name())).find_map(|(peer, _)| peer.node)
     }
 
     /// The leadership with this token is over.
@@ -434,7 +445,7 @@ impl Core {
             let may_move = is_full && state.peers.iter().any(|peer| peer.node.is_some());
             drop(state);
             if may_move {
-                leads.into_iter().for_each(|group| self.hand_over(group));
+                leads.into_iter().for_each(|group| self.hand_over(group, None));
             }
         }
     }

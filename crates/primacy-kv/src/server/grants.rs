@@ -149,7 +149,7 @@ impl Task {
         tokio::select! {
             reason = leadership.lost() => {
                 info!(group, token = token.get(), %reason, "leads no more");
-                self.core.hand_over(group);
+                self.core.hand_over(group, self.core.meant(&reason));
                 // The work is to stop in its grace, and a little is left to give back in.
                 let left = self.candidacy.timing.grace().mul_f32(0.8).min(leadership.remaining());
                 if tokio::time::timeout(left, resigned.wait()).await.is_err() {

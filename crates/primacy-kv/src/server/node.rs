@@ -235,7 +235,7 @@ pub async fn run(
     info!("the node ends: its leaderships are handed over");
     let ending = async {
         // What clients wait for goes to the next leaders.
-        core.leads().into_iter().for_each(|group| core.hand_over(group));
+        core.leads().into_iter().for_each(|group| core.hand_over(group, None));
         drop(end);
         serving.await;
         core.end();

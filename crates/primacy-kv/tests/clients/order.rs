@@ -54,7 +54,7 @@ fn a_command_waits_for_those_of_the_other_kind_in_its_group() {
         client.send(&requests(lines));
         let count = lines.len();
         front.until("all were read, as far as they can be", move |groups, _| groups.waiting() >= under_way);
-        // Whoever could begin by now has begun: another connection has been served since.
+        // What could begin has begun by now: another connection has been served since.
         front.connect().say("ping");
         assert_eq!(front.on(|groups, _| groups.waiting()), under_way, "{lines:?}");
         front.go(Pace::InTurns);

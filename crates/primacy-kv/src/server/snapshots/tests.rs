@@ -19,13 +19,17 @@ fn own() -> ReplicaId {
 
 /// A table with so many keys, each in an entry of its own.
 fn table(keys: u64) -> Table {
+    table_of(keys, 300)
+}
+
+fn table_of(keys: u64, value: usize) -> Table {
     let mut table = Table::new(0..Slot::COUNT, [1; 16]);
     for n in 1..=keys {
         let key = format!("key{n}").into_bytes().into_boxed_slice();
-        let operation = Operation::SetMany { pairs: vec![(key, vec![b'v'; 300])], if_absent: false };
+        let operation = Operation::SetMany { pairs: vec![(key, vec![b'v'; value])], if_absent: false };
         let request = Request { forwarded: None, change: Change::Operation(operation) };
         let batch = Batch { requests: vec![request], ..Batch::default() };
-        table.apply(n, &batch).expect("in order");
+        table.apply(n, batch).expect("in order");
     }
     table
 }
@@ -68,7 +72,7 @@ fn a_snapshot_is_read_back_as_a_whole_and_chunk_by_chunk() {
 #[test]
 fn each_bit_counts_and_so_does_each_end() {
     let (_place, folder) = folder();
-    let chunks = folder.write_whole(GROUP, &mut table(3)).expect("there is room");
+    let chunks = folder.write_whole(GROUP, &mut table_of(3, 3)).expect("there is room");
     let path = folder.file(GROUP, 3);
     let sound = fs::read(&path).expect("it is there");
     let refused = |bytes: &[u8]| {
