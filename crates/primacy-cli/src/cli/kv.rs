@@ -1,4 +1,5 @@
 //! `primacy kv`: which node a process is, where its clients come, and what is asked of a node that runs.
+#![cfg(feature = "kv")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -177,7 +178,11 @@ impl KvArgs {
                     ))
                 })?;
                 let place = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-                vec![format!("{name}@{place}").parse::<PeerAddress>().map_err(|error| Failure::usage(error.to_string()))?]
+                vec![
+                    format!("{name}@{place}")
+                        .parse::<PeerAddress>()
+                        .map_err(|error| Failure::usage(error.to_string()))?,
+                ]
             }
         };
         let folder = self.dir.clone().unwrap_or_else(|| store_url::node_folder(&name));
@@ -214,11 +219,15 @@ impl KvArgs {
         let mut settings = clients::Settings::new(self.listen);
         settings.value_max = self.value_max;
         if let Some(file) = &self.password_file {
-            let text = std::fs::read(file).map_err(|error| Failure::usage(format!("--password-file: {}: {error}", file.display())))?;
+            let text = std::fs::read(file)
+                .map_err(|error| Failure::usage(format!("--password-file: {}: {error}", file.display())))?;
             let line = text.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
             let password = clients::Password::new(line);
             settings.password = Some(password.ok_or_else(|| {
-                Failure::usage(format!("--password-file: the first line of {} has to have 1 to 512 bytes", file.display()))
+                Failure::usage(format!(
+                    "--password-file: the first line of {} has to have 1 to 512 bytes",
+                    file.display()
+                ))
             })?);
         }
         if let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) {

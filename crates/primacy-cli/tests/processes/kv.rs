@@ -59,7 +59,9 @@ fn a_node_alone_is_one_line_and_keeps_what_it_acknowledged() {
     node.end(Signal::SIGKILL);
     let node = start();
     assert_eq!(Client::connect(port).get("colour"), "greenish");
-    for (path, mode) in [(dir.clone(), 0o700), (dir.join("node"), 0o600), (dir.join("snapshots"), 0o700), (dir.join("control"), 0o600)] {
+    for (path, mode) in
+        [(dir.clone(), 0o700), (dir.join("node"), 0o600), (dir.join("snapshots"), 0o700), (dir.join("control"), 0o600)]
+    {
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, mode, "{}", path.display());
     }
     assert_eq!(node.end(Signal::SIGTERM), Some(0));
@@ -185,7 +187,10 @@ fn operators_see_and_move_the_leader_of_a_group() {
     assert!(count > 0 && longest < Duration::from_millis(900), "{count}, {longest:?}");
     assert!(ask(&["history"]).contains(next));
     let explained = nodes.ask(0, &["explain", &group.to_string()]);
-    assert!(String::from_utf8_lossy(&explained.stdout).contains(&format!("{next} leads")) || next == "a", "{explained:?}");
+    assert!(
+        String::from_utf8_lossy(&explained.stdout).contains(&format!("{next} leads")) || next == "a",
+        "{explained:?}"
+    );
 }
 
 #[test]

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use primacy::clock;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::core::Core;
-use super::node::NodeError;
+use super::port::NodeError;
 
 /// The socket's name in the node's folder.
 pub const SOCKET: &str = "control";
@@ -203,7 +204,7 @@ async fn answer(stream: UnixStream, core: &Core) -> io::Result<()> {
         Ok(Question::Replace { name }) => match core.replacement(&name) {
             Err(why) => say(Answer::Refused { why }).await,
             Ok((remove, add)) => {
-                let (all, mut told, begin) = (usize::from(core.groups_count()), None, super::node::now());
+                let (all, mut told, begin) = (usize::from(core.groups_count()), None, clock::now());
                 loop {
                     // Again and again: a leader that has come meanwhile does not know of it.
                     core.want(remove, add);
@@ -216,7 +217,7 @@ async fn answer(stream: UnixStream, core: &Core) -> io::Result<()> {
                     if told.replace(done) != Some(done) {
                         say(Answer::Progress { text: format!("{done} of {all} groups") }).await?;
                     }
-                    if super::node::now().since(begin) > REPLACING_MAX {
+                    if clock::now().since(begin) > REPLACING_MAX {
                         let why = "it goes on, and takes long: see primacy kv status".to_owned();
                         return say(Answer::Refused { why }).await;
                     }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use primacy::select::Rank;
 use primacy::store::{Holder, Store, Version};
 use primacy::{
-    Candidate, CandidateConfig, CandidateHandle, ElectionName, Fleet, Instant, Label, Leadership, Phase, StopReason, Timing,
-    Token, clock,
+    Candidate, CandidateConfig, CandidateHandle, ElectionName, Fleet, Instant, Label, Leadership, Phase, StopReason,
+    Timing, Token, clock,
 };
 use primacy_core::log::Ballot;
 use tracing::{debug, error, info, warn};
 
 use super::core::Core;
-use super::node::{Event, NodeError};
+use super::port::{Event, NodeError};
 use crate::group::Resignation;
 
 /// The name of a group's election.

@@ -12,6 +12,7 @@ mod grants;
 pub mod identity;
 mod links;
 pub mod node;
+mod port;
 pub mod snapshots;
 
 pub use grants::election_name;

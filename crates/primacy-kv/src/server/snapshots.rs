@@ -246,7 +246,8 @@ fn read(
     loop {
         let mut frame = [0; 8];
         file.read_exact(&mut frame).map_err(short)?;
-        let [length, checksum] = [0, 4].map(|at| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]));
+        let [length, checksum] =
+            [0, 4].map(|at| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]));
         if length == END {
             let mut count = [0; 4];
             file.read_exact(&mut count).map_err(short)?;
@@ -526,13 +527,7 @@ impl Work {
         self.wal.append(group, &writes, done).map_err(|error| error.to_string())
     }
 
-    fn aside(
-        &mut self,
-        group: GroupId,
-        snapshot: &Snapshot,
-        chunk: u32,
-        data: &[u8],
-    ) -> Result<(), SnapshotFileError> {
+    fn aside(&mut self, group: GroupId, snapshot: &Snapshot, chunk: u32, data: &[u8]) -> Result<(), SnapshotFileError> {
         let position = snapshot.position;
         if chunk == 0 {
             if let Some((_, file)) = self.incoming.remove(&group) {
@@ -542,7 +537,9 @@ impl Work {
             self.incoming.insert(group, (position.ballot, file));
         }
         match self.incoming.get_mut(&group) {
-            Some((ballot, file)) if *ballot == position.ballot && file.index == position.index && file.count() == chunk => {
+            Some((ballot, file))
+                if *ballot == position.ballot && file.index == position.index && file.count() == chunk =>
+            {
                 file.add(data)
             }
             // The log takes chunks in order, so this is one that it has dropped since.

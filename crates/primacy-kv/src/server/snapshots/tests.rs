@@ -1,3 +1,5 @@
+//! Snapshots on the real disk: what is written is read back, or refused.
+
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::mpsc;
 
@@ -144,7 +146,8 @@ fn an_installed_snapshot_is_on_the_disk_before_the_log_names_it() {
         chunks.push(LogBytes::from(chunk));
     }
     let head = head(20, chunks.len() as u32);
-    let aside = |(n, data): (usize, &LogBytes)| Write::Aside { snapshot: head.clone(), chunk: n as u32, data: data.clone() };
+    let aside =
+        |(n, data): (usize, &LogBytes)| Write::Aside { snapshot: head.clone(), chunk: n as u32, data: data.clone() };
     let mut writes: Vec<Write<LogBytes>> = chunks.iter().enumerate().map(aside).collect();
     writes.push(Write::Install(head.clone()));
     let (folder, seen) = (world.folder.clone(), head.clone());
@@ -187,7 +190,9 @@ fn an_own_snapshot_is_written_chunk_by_chunk_and_a_newer_one_takes_the_place_of_
             count += 1;
         }
         world.writer.finish(GROUP, index);
-        assert!(matches!(world.told.recv(), Ok(Told::Written { index: told, chunks, .. }) if told == index && chunks == count));
+        assert!(
+            matches!(world.told.recv(), Ok(Told::Written { index: told, chunks, .. }) if told == index && chunks == count)
+        );
         counts.push(count);
     }
     world.writer.retire(GROUP, 8);
