@@ -1,6 +1,5 @@
 //! What people ask of a running node, over a socket in its folder: one JSON object a line in either direction.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,12 +8,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use primacy::clock;
+use primacy_core::log::ReplicaId;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::core::Core;
 use super::port::NodeError;
+use crate::group::Status;
 
 /// The socket's name in the node's folder.
 pub const SOCKET: &str = "control";
@@ -136,9 +137,19 @@ pub struct GroupStatus {
     /// How many requests of this node's clients wait.
     pub waiting: u64,
     /// Who keeps the group; and of a leader, how far each has all on its disk.
-    pub replicas: BTreeMap<String, Option<u64>>,
+    pub replicas: Vec<ReplicaStatus>,
     /// Whether that is changing.
     pub is_changing: bool,
+}
+
+/// One replica of a group, as a node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplicaStatus {
+    /// What its node is called.
+    pub name: String,
+    /// Up to where it has all on its disk, if the node leads the group.
+    pub matched: Option<u64>,
 }
 
 /// Asks a running node, and hands out what it answers until that is over.
@@ -253,7 +264,7 @@ fn status(core: &Core) -> NodeStatus {
         keys: status.keys as u64,
         bytes: status.bytes as u64,
         waiting: status.waiting as u64,
-        replicas: status.replicas.iter().map(|id| (name(*id), status.matched.get(id).copied())).collect(),
+        replicas: replicas(&status, name),
         is_changing: status.is_changing,
     });
     NodeStatus {
@@ -269,4 +280,11 @@ fn status(core: &Core) -> NodeStatus {
         nodes: others.collect(),
         groups: groups.collect(),
     }
+}
+
+fn replicas(status: &Status, name: impl Fn(ReplicaId) -> String) -> Vec<ReplicaStatus> {
+    let one = |id: &ReplicaId| ReplicaStatus { name: name(*id), matched: status.matched.get(id).copied() };
+    let mut replicas: Vec<ReplicaStatus> = status.replicas.iter().map(one).collect();
+    replicas.sort_by(|one, next| one.name.cmp(&next.name));
+    replicas
 }
