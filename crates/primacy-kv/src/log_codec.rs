@@ -10,6 +10,9 @@ use primacy_core::{CandidateId, Token};
 /// What of an entry of a log is not its payload.
 const ENTRY: usize = 37;
 
+/// No log comes to have so many entries. What is counted on from there does not overflow.
+const INDEX_MAX: u64 = 1 << 62;
+
 pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {
     out.extend(number.to_le_bytes());
 }
@@ -130,7 +133,8 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn position(&mut self) -> Option<Position> {
-        Some(Position { ballot: self.ballot()?, index: self.u64()? })
+        let position = Position { ballot: self.ballot()?, index: self.u64()? };
+        (position.index <= INDEX_MAX).then_some(position)
     }
 
     pub(crate) fn replicas(&mut self) -> Option<BTreeSet<ReplicaId>> {

@@ -25,6 +25,8 @@ pub(super) struct Tables {
     written: Option<(u64, u32)>,
     /// How many bytes of entries the log has, about.
     log_bytes: usize,
+    /// How many of those are applied: what a snapshot would take the place of.
+    applied_bytes: usize,
 }
 
 fn bytes(entries: &[Entry<LogBytes>]) -> usize {
@@ -38,6 +40,16 @@ impl Tables {
 
     pub(super) const fn log_bytes(&self) -> usize {
         self.log_bytes
+    }
+
+    /// How many bytes of entries a snapshot would take the place of.
+    pub(super) const fn applied_bytes(&self) -> usize {
+        self.applied_bytes
+    }
+
+    /// An entry of this size was applied.
+    pub(super) const fn applied(&mut self, size: usize) {
+        self.applied_bytes += size;
     }
 
     pub(super) const fn is_taking(&self) -> bool {
@@ -82,12 +94,19 @@ impl Tables {
     /// These are taken to be written.
     pub(super) fn taken(&mut self, writes: &[Write<LogBytes>], log: &DurableLog<LogBytes>) {
         self.seen = 0;
+        let mut is_begun_anew = false;
         for write in writes {
             match write {
                 Write::Append { entries, .. } => self.log_bytes += bytes(entries),
-                Write::Install(_) | Write::Compact(_) => self.log_bytes = bytes(log.entries()),
+                Write::Install(_) | Write::Compact(_) => is_begun_anew = true,
                 Write::Promise(_) | Write::Aside { .. } => {}
             }
+        }
+        if is_begun_anew {
+            self.log_bytes = bytes(log.entries());
+            let applied = self.table.as_ref().map_or(0, Table::applied).saturating_sub(log.start().index);
+            let applied = usize::try_from(applied).unwrap_or(usize::MAX).min(log.entries().len());
+            self.applied_bytes = bytes(&log.entries()[..applied]);
         }
     }
 
