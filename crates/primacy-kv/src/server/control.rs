@@ -168,14 +168,23 @@ pub async fn ask(folder: &Path, question: &Question, mut each: impl FnMut(Answer
     Ok(())
 }
 
-pub(super) fn listen(folder: &Path) -> Result<UnixListener, NodeError> {
+/// Makes the socket; `None` if the folder's path is too long for one.
+pub(super) fn listen(folder: &Path) -> Result<Option<UnixListener>, NodeError> {
     let path = folder.join(SOCKET);
     let failed = |path: PathBuf| move |source| NodeError::Control { path, source };
     // The folder is locked: who left it is gone.
     crate::files::remove(&path).map_err(failed(path.clone()))?;
-    let socket = UnixListener::bind(&path).map_err(failed(path.clone()))?;
+    let socket = match UnixListener::bind(&path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            tracing::warn!(
+                "the path of the folder is too long for a socket: primacy kv status and its like cannot ask this node"
+            );
+            return Ok(None);
+        }
+        bound => bound.map_err(failed(path.clone()))?,
+    };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed(path))?;
-    Ok(socket)
+    Ok(Some(socket))
 }
 
 /// Answers all who ask. Never ends.
