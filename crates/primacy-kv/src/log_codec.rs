@@ -137,9 +137,17 @@ impl<'a> Bytes<'a> {
         (position.index <= INDEX_MAX).then_some(position)
     }
 
+    /// They come in order, so that a set has one form.
     pub(crate) fn replicas(&mut self) -> Option<BTreeSet<ReplicaId>> {
-        let count = self.u32()?;
-        (0..count).map(|_| self.u128().map(ReplicaId::from_bits)).collect()
+        let mut replicas = BTreeSet::new();
+        for _ in 0..self.u32()? {
+            let replica = self.u128().map(ReplicaId::from_bits)?;
+            if replicas.last().is_some_and(|last| *last >= replica) {
+                return None;
+            }
+            replicas.insert(replica);
+        }
+        Some(replicas)
     }
 
     pub(crate) fn config(&mut self) -> Option<Config> {
