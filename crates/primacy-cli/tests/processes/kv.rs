@@ -1,6 +1,7 @@
 //! Nodes of the key-value store that are killed, frozen, restarted and replaced under fire.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::nodes::{Client, Nodes};
 use crate::trouble::SmallDisk;
@@ -37,11 +39,17 @@ fn await_more(client: &mut Client, more: u64) {
     }
 }
 
+/// One whose voter has its port, too.
+fn port_of_one_alone() -> u16 {
+    let is_free = |port: &u16| *port < 22_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
+    std::iter::repeat_with(free_port).find(is_free).expect("some are")
+}
+
 #[test]
 fn a_node_alone_is_one_line_and_keeps_what_it_acknowledged() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let dir = folder.path().join("node");
-    let port = free_port();
+    let port = port_of_one_alone();
     let listen = format!("127.0.0.1:{port}");
     let start = || {
         let mut command = primacy(["kv", "--json", "--listen", &listen, "--dir"]);
@@ -93,7 +101,7 @@ fn redis_cli_talks_to_it() {
 
 #[test]
 fn a_killed_leader_costs_its_clients_elsewhere_no_error_and_nothing_is_lost_or_done_twice() {
-    let mut nodes = Nodes::start(&["--groups", "2"]);
+    let mut nodes = Nodes::start(&["--groups", "2", "--lease", "4s"]);
     nodes.client(0).set("count", "0");
     let (mut count, mut worst) = (0, Duration::ZERO);
     for _ in 0..3 {
@@ -112,7 +120,7 @@ fn a_killed_leader_costs_its_clients_elsewhere_no_error_and_nothing_is_lost_or_d
         nodes.run(leader);
         nodes.await_event(leader, "ready");
     }
-    assert!(worst < Duration::from_millis(900), "the warden is sooner than the lease: {worst:?}");
+    assert!(worst < Duration::from_millis(2_500), "the warden is sooner than the lease: {worst:?}");
     // All at once, and again.
     for _ in 0..2 {
         (0..3).for_each(|n| assert_eq!(nodes.end(n, Signal::SIGKILL), None));
@@ -124,11 +132,14 @@ fn a_killed_leader_costs_its_clients_elsewhere_no_error_and_nothing_is_lost_or_d
     }
 }
 
-/// The group in which the key `count` is.
+/// The group in which the key `count` is, the only one.
 fn group_of_count(nodes: &Nodes) -> usize {
-    let status = nodes.status(0);
-    let groups = status["groups"].as_array().expect("a list");
-    groups.iter().position(|group| group["keys"].as_u64() > Some(0)).expect("it is somewhere")
+    let group = |status: &Value| {
+        let groups = status["groups"].as_array().expect("a list");
+        groups.iter().position(|group| group["keys"].as_u64() > Some(0))
+    };
+    // Node 0 may hear of it a little later than its leader.
+    group(&nodes.await_status(0, |status| group(status).is_some())).expect("it was awaited")
 }
 
 #[test]
@@ -167,7 +178,7 @@ fn a_node_that_was_asked_to_end_hands_over_first() {
 
 #[test]
 fn operators_see_and_move_the_leader_of_a_group() {
-    let nodes = Nodes::start(&["--groups", "2"]);
+    let nodes = Nodes::start(&["--groups", "2", "--lease", "4s"]);
     nodes.client(0).set("count", "0");
     let group = group_of_count(&nodes);
     let (leader, election) = (nodes.leader(0, group), format!("kv/{group}"));
@@ -184,7 +195,7 @@ fn operators_see_and_move_the_leader_of_a_group() {
         ask(&["promote", next]);
         nodes.await_status(0, |status| status["groups"][group]["leader"] == next);
     });
-    assert!(count > 0 && longest < Duration::from_millis(900), "{count}, {longest:?}");
+    assert!(count > 0 && longest < Duration::from_millis(2_500), "{count}, {longest:?}");
     assert!(ask(&["history"]).contains(next));
     let explained = nodes.ask(0, &["explain", &group.to_string()]);
     assert!(
@@ -271,7 +282,7 @@ fn a_full_disk_refuses_what_needs_room_and_says_so() {
     let Some(disk) = SmallDisk::mount_of("300m") else {
         return primacy_servers::skipped("mounting a small file system needs root");
     };
-    let port = free_port();
+    let port = port_of_one_alone();
     let mut command = primacy(["kv", "--json", "--groups", "1", "--listen", &format!("127.0.0.1:{port}"), "--dir"]);
     command.arg(disk.path().join("node"));
     let node = Voter::start(command);

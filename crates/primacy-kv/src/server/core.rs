@@ -76,6 +76,8 @@ struct Replica {
     bytes: usize,
     waiting: usize,
     wakers: Vec<Waker>,
+    /// What was begun last of replacing a replica, while this node leads.
+    replacing: Option<(ReplicaId, ReplicaId)>,
     /// Since when what it had to write is on its way to the disk.
     writes_since: Option<Instant>,
 }
@@ -326,6 +328,7 @@ impl Core {
             is_asked: false,
             waiting: 0,
             wakers: Vec::new(),
+            replacing: None,
             writes_since: None,
         };
         state.replicas = groups.into_iter().map(replica).collect();

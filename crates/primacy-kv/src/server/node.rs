@@ -61,7 +61,9 @@ pub async fn run(
     let socket = control::listen(&folder)?;
     let mut tasks = Tasks::default();
     tasks.spawn(links::keep(Rc::clone(&core), Rc::clone(&wires), links));
-    tasks.spawn(control::serve(socket, Rc::clone(&core)));
+    if let Some(socket) = socket {
+        tasks.spawn(control::serve(socket, Rc::clone(&core)));
+    }
     let (failed, stopped) = (core.failed(), votes.ended());
     tokio::pin!(stop, failed, stopped);
     core.begin();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use primacy::peers::{PeersStore, Reconfiguration};
-use primacy_kv::server::control::{Answer, GroupStatus, NodeStatus, Question, ask};
+use primacy_kv::server::control::{Answer, GroupStatus, NodeStatus, Question, ReplicaStatus, ask};
 
 use super::super::voters;
 use crate::cli::Common;
@@ -91,9 +91,9 @@ pub(super) async fn status(folder: &Path, output: &mut Output) -> Result<u8, Fai
 
 /// Who of a group's replicas lacks what, as its leader knows.
 fn lag(group: &GroupStatus) -> String {
-    let behind = |(name, matched): (&String, &Option<u64>)| {
-        let lacks = group.last.saturating_sub((*matched)?);
-        (lacks > 0).then(|| format!("{name} lacks {lacks}"))
+    let behind = |replica: &ReplicaStatus| {
+        let lacks = group.last.saturating_sub(replica.matched?);
+        (lacks > 0).then(|| format!("{} lacks {lacks}", replica.name))
     };
     let mut lacks: Vec<String> = group.replicas.iter().filter_map(behind).collect();
     if group.is_changing {
@@ -127,13 +127,13 @@ pub(super) async fn explain(number: u16, folder: &Path, output: &mut Output) -> 
             status.name, group.waiting
         ),
     };
-    let names: Vec<&str> = group.replicas.keys().map(String::as_str).collect();
+    let names: Vec<&str> = group.replicas.iter().map(|replica| replica.name.as_str()).collect();
     text += &format!(
         "Its replicas are those of {}; {} of them have to have a write on their disks before it is acknowledged.\n",
         names.join(", "),
         names.len() / 2 + 1
     );
-    for (name, matched) in &group.replicas {
+    for ReplicaStatus { name, matched, .. } in &group.replicas {
         if let Some(matched) = matched {
             text += &match group.last.saturating_sub(*matched) {
                 0 => format!("  {name} has all of it on its disk\n"),

@@ -53,11 +53,15 @@ impl Core {
                     continue;
                 }
                 is_left = true;
-                if status.leads.is_some_and(|(_, serves)| serves) && !status.is_changing {
+                // One that was begun for another new node gives way: that one has not come up.
+                let is_begun = status.is_changing && replica.replacing == Some((remove, add));
+                if status.leads.is_some_and(|(_, serves)| serves) && !is_begun {
                     let has = |id| status.replicas.contains(&id);
-                    let begun = replica.group.replace(has(remove).then_some(remove), (!has(add)).then_some(add));
-                    match begun {
-                        Ok(()) => info!(group = number, %remove, %add, "a replica is replaced"),
+                    match replica.group.replace(has(remove).then_some(remove), (!has(add)).then_some(add)) {
+                        Ok(()) => {
+                            replica.replacing = Some((remove, add));
+                            info!(group = number, %remove, %add, "a replica is replaced");
+                        }
                         Err(error) => warn!(group = number, %error, "a replica is not replaced yet"),
                     }
                 }
