@@ -4,7 +4,7 @@ mod bounds;
 
 use std::time::Duration;
 
-use primacy_core::lease::{Event, HintPace, OrderKind, Role};
+use primacy_core::lease::{CandidatePhase, Event, HintPace, OrderKind};
 use primacy_core::{Label, Timing, Token};
 
 use crate::healing::{Next, Part};
@@ -178,7 +178,7 @@ impl World {
         let leader = if self.check_leader("", false) { self.healing.leader } else { None };
         let leads = |n: usize| {
             let process = self.nodes[n].process.as_ref();
-            process.is_some_and(|process| process.candidate.lease().view().role == Role::Leading)
+            process.is_some_and(|process| process.candidate.lease().view().phase == CandidatePhase::Leading)
         };
         if leader.is_some_and(|(n, _)| leads(n)) && leader == seen && !self.is_reconfiguring() {
             return self.settled(next);
