@@ -156,6 +156,7 @@ enum Kind {
 
 /// What a group can say about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupView {
     /// Its number, if it takes part.
     pub id: Option<u64>,
