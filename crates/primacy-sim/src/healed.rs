@@ -149,9 +149,9 @@ impl World {
                     Next::Silence | Next::Doom => {
                         // The worst moment to be lost is right after a renewal.
                         self.healing.part = Part::Fated;
-                        if self.engine.rng.chance(300_000) {
-                            self.plan_drill(0);
-                        }
+                        // A leader that has nothing to renew any more is lost by then.
+                        let at_once = self.engine.rng.chance(300_000);
+                        self.plan_drill(if at_once { 0 } else { 2 * self.present_lease() });
                     }
                     Next::HandOver => self.hand_over(),
                     Next::End => {}
