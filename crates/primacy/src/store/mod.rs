@@ -15,6 +15,8 @@ mod forget;
 pub(crate) mod hint_task;
 pub(crate) mod history;
 mod latency_probe;
+#[cfg(feature = "postgres")]
+mod lines;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -27,6 +29,8 @@ mod race;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod repair;
 mod roster;
+#[cfg(feature = "postgres")]
+mod shared_admin;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod support;

@@ -5,6 +5,8 @@ mod actor;
 mod announcements;
 mod blocked;
 mod campaigns;
+#[path = "../support/companions.rs"]
+mod companions;
 mod conforms;
 mod costs;
 #[path = "../support/far.rs"]
