@@ -13,6 +13,7 @@ mod costs;
 mod distance;
 mod doctor;
 mod far;
+mod fleet;
 mod floods;
 mod hints;
 mod hostile;

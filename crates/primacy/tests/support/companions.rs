@@ -39,7 +39,10 @@ pub(crate) fn companions_in(store: &Arc<dyn Store>) -> Companions {
                 let seen = if round.is_multiple_of(3) { waiting.announce().await } else { waiting.look().await };
                 assert_eq!(seen.record.as_ref(), Some(&record));
                 let late = waiting.step(waiting.renewal(&record)).await;
-                assert!(matches!(&late, Ok(Reply::Conflict(seen)) if seen.record.as_ref() == Some(&record)), "{late:?}");
+                assert!(
+                    matches!(&late, Ok(Reply::Conflict(seen)) if seen.record.as_ref() == Some(&record)),
+                    "{late:?}"
+                );
             }
         });
     }
