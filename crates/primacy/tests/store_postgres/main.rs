@@ -19,6 +19,8 @@ mod hints;
 mod hostile;
 #[path = "../support/logged.rs"]
 mod logged;
+#[path = "../support/many.rs"]
+mod many;
 #[path = "../support/namesakes.rs"]
 mod namesakes;
 mod observers;

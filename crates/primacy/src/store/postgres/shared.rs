@@ -9,8 +9,6 @@
 //! fails a statement of many is taken alone, over the other connection, until it succeeds. Where there is one session alone,
 //! the second connection does everything.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{oneshot, watch};
@@ -18,21 +16,20 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tracing::debug;
 
-use super::super::lines::{Carried, Carrier, Job, Line, Queued, QueuedStep, WeakLine};
+use super::super::fleet_lines::{self, FleetJob, FleetLines, Population, SnapshotAnswer, Spoilers, end, step};
+use super::super::lines::{Carried, Carrier, Job as _, Queued, QueuedStep, WeakLine};
 use super::super::shared_admin::{SharedAdmin, Snapshots};
 use super::super::{
     Admin, Announcement, BoxFuture, Hints, Holder, NoHints, Registry, Reply, Request, Session, Sighting, Snapshot,
     Store, StoreError,
 };
-use super::PostgresStore;
-use super::admin;
 use super::ears::{Ears, Heard, ListenGuard, Ringer};
 use super::errors::{Fault, LOCKED, Stake};
 use super::notifier::Channel;
 use super::parameter::Parameter;
 use super::records::{self, Renewed};
 use super::session::{self, Link, SILENT_AFTER_LOCK, SessionMemory, Step};
-use super::{schema, statements};
+use super::{PostgresStore, admin, schema, statements};
 use crate::{ElectionName, clock};
 
 /// Renewals, looks or announcements of one statement. A fleet's are in one, or in two.
@@ -56,14 +53,14 @@ impl SharedPostgres {
 
     fn running(&self) -> Option<Arc<Lines>> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.upgrade().filter(|lines| lines.others.is_running())
+        lines.upgrade().filter(|lines| lines.both.is_running())
     }
 
     /// The lines, once there is a connection that looks are sent over.
     async fn lines(&self) -> Result<Arc<Lines>, StoreError> {
         let lines = {
             let mut running = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            match running.upgrade().filter(|lines| lines.others.is_running()) {
+            match running.upgrade().filter(|lines| lines.both.is_running()) {
                 Some(lines) => lines,
                 None => {
                     let lines = Lines::start(&self.store);
@@ -72,7 +69,7 @@ impl SharedPostgres {
                 }
             }
         };
-        lines.others.ask(&[&lines.others], SharedJob::Open).await??;
+        lines.both.open().await?;
         Ok(lines)
     }
 }
@@ -90,7 +87,7 @@ impl Store for SharedPostgres {
         Box::pin(async move {
             let lines = self.lines().await?;
             let memory = Some(SessionMemory::new(&self.store.notifiers, election, candidate));
-            lines.enter();
+            lines.both.enter();
             Ok(Box::new(SharedSession { lines, election: election.clone(), memory }) as Box<dyn Session>)
         })
     }
@@ -121,7 +118,7 @@ impl Store for SharedPostgres {
             let notifier = self.store.notifiers.of(election);
             let rings = notifier.subscribe();
             let guard = lines.ears.listen(&notifier);
-            lines.others.ask(&[&lines.others], SharedJob::Listen).await?;
+            lines.both.listen().await?;
             Ok(Box::new(SharedHints { rings, _guard: guard, _lines: lines }) as Box<dyn Hints>)
         })
     }
@@ -149,10 +146,7 @@ struct SharedSnapshots(Arc<Lines>);
 
 impl Snapshots for SharedSnapshots {
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
-        Box::pin(async move {
-            let others = &self.0.others;
-            others.ask(&[others], |answer| SharedJob::Snapshot { election: election.clone(), answer }).await?
-        })
+        Box::pin(self.0.both.snapshot(election))
     }
 }
 
@@ -166,143 +160,49 @@ struct SharedSession {
 
 impl Session for SharedSession {
     fn step(&mut self, request: Request) -> BoxFuture<'_, Result<Reply, StoreError>> {
-        Box::pin(async move {
-            let lines = &self.lines;
-            let is_renewal = matches!(request, Request::Renew { .. });
-            let goes_along = is_renewal && lines.has_many() && !lines.spoilers.has(&self.election);
-            let line = if goes_along { &lines.renewals } else { &lines.others };
-            if matches!(request, Request::Acquire { .. }) {
-                // A leader has to hear of every order.
-                lines.ears.want(&self.election, Channel::Everything);
-            }
-            let all = [&lines.renewals, &lines.others];
-            line.step(&all, &mut self.memory, request, SharedJob::Step).await
-        })
+        if matches!(request, Request::Acquire { .. }) {
+            // A leader has to hear of every order.
+            self.lines.ears.want(&self.election, Channel::Everything);
+        }
+        Box::pin(self.lines.both.step(&self.election, &mut self.memory, request))
     }
 }
 
 impl Drop for SharedSession {
     fn drop(&mut self) {
-        self.lines.sessions.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Elections whose renewal has failed a statement of many, until one succeeds: alone.
-#[derive(Debug, Default)]
-struct Spoilers(Mutex<BTreeSet<ElectionName>>);
-
-impl Spoilers {
-    fn with<T>(&self, what: impl FnOnce(&mut BTreeSet<ElectionName>) -> T) -> T {
-        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn has(&self, election: &ElectionName) -> bool {
-        self.with(|spoilers| spoilers.contains(election))
+        self.lines.both.leave();
     }
 }
 
 /// The lines of a fleet. They end with this.
 struct Lines {
-    renewals: Line<SharedJob>,
-    others: Line<SharedJob>,
+    both: FleetLines<SessionMemory>,
     ears: Arc<Ears>,
-    spoilers: Arc<Spoilers>,
-    sessions: Arc<AtomicUsize>,
 }
 
 impl Lines {
     fn start(store: &PostgresStore) -> Arc<Self> {
-        let (ears, spoilers, sessions) = <(Arc<Ears>, Arc<Spoilers>, Arc<AtomicUsize>)>::default();
-        let (others, inbox) = Line::new();
-        ears.belong_to(others.downgrade());
-        let renewals = Line::start(Renewals {
+        let ears = Arc::new(Ears::default());
+        let (both, inbox) = FleetLines::start(|others, population| Renewals {
             store: store.clone(),
             others: others.downgrade(),
-            spoilers: Arc::clone(&spoilers),
-            sessions: Arc::clone(&sessions),
+            population: population.clone(),
         });
-        inbox.serve(Others { store: store.clone(), ears: Arc::clone(&ears), spoilers: Arc::clone(&spoilers) });
-        Arc::new(Self { renewals, others, ears, spoilers, sessions })
+        ears.belong_to(both.others.downgrade());
+        inbox.serve(Others { store: store.clone(), ears: Arc::clone(&ears), population: both.population.clone() });
+        Arc::new(Self { both, ears })
     }
+}
 
-    fn has_many(&self) -> bool {
-        self.sessions.load(Ordering::Relaxed) > 1
-    }
-
-    /// There is one session more.
-    fn enter(&self) {
-        if self.sessions.fetch_add(1, Ordering::Relaxed) == 1 {
-            // It opens a connection before there is anything to renew.
-            self.renewals.look_around();
-        }
+impl fleet_lines::Memory for SessionMemory {
+    fn election(&self) -> &ElectionName {
+        &self.election
     }
 }
 
 type SharedStep = QueuedStep<SessionMemory>;
-type SnapshotAnswer = oneshot::Sender<Result<Option<Snapshot>, StoreError>>;
-
-/// What is asked of the lines.
-pub(super) enum SharedJob {
-    Step(SharedStep),
-    /// A look that tells why a renewal was refused.
-    Refused(SharedStep),
-    /// An election as an observer sees it.
-    Snapshot {
-        election: ElectionName,
-        answer: oneshot::Sender<Result<Option<Snapshot>, StoreError>>,
-    },
-    /// Answered when there is a connection.
-    Open(oneshot::Sender<Result<(), StoreError>>),
-    /// Answered when everything is listened to that is to be heard.
-    Listen(oneshot::Sender<()>),
-}
-
-impl Job for SharedJob {
-    fn election(&self) -> Option<&ElectionName> {
-        match self {
-            Self::Step(step) | Self::Refused(step) => Some(&step.memory.election),
-            Self::Snapshot { .. } | Self::Open(_) | Self::Listen(_) => None,
-        }
-    }
-
-    fn is_given_up(&self) -> bool {
-        match self {
-            Self::Step(step) | Self::Refused(step) => step.is_given_up(),
-            Self::Snapshot { answer, .. } => answer.is_closed(),
-            Self::Open(answer) => answer.is_closed(),
-            Self::Listen(answer) => answer.is_closed(),
-        }
-    }
-
-    fn fail(self, error: StoreError) {
-        match self {
-            Self::Step(step) | Self::Refused(step) => step.end(Err(error)),
-            Self::Snapshot { answer, .. } => drop(answer.send(Err(error))),
-            // The asker may be gone.
-            Self::Open(answer) => drop(answer.send(Err(error))),
-            // Until then the store is polled.
-            Self::Listen(answer) => drop(answer),
-        }
-    }
-}
-
-/// A step in a line, taken out of it.
+pub(super) type SharedJob = FleetJob<SessionMemory>;
 type Taken = Queued<SharedJob>;
-
-fn step(queued: &mut Taken) -> Option<&mut SharedStep> {
-    match &mut queued.job {
-        SharedJob::Step(step) | SharedJob::Refused(step) => Some(step),
-        SharedJob::Snapshot { .. } | SharedJob::Open(_) | SharedJob::Listen(_) => None,
-    }
-}
-
-/// Answers a step.
-fn end(queued: Taken, result: Result<Reply, StoreError>) {
-    match queued.job {
-        SharedJob::Step(step) | SharedJob::Refused(step) => step.end(result),
-        SharedJob::Snapshot { .. } | SharedJob::Open(_) | SharedJob::Listen(_) => {}
-    }
-}
 
 async fn open(store: &PostgresStore, ringer: Ringer) -> Result<Link, StoreError> {
     let (mut connection, server) = session::stand(&store.dialer, ringer).await?;
@@ -542,14 +442,14 @@ impl<'a> Work<'a> {
             Err(fault) => {
                 self.is_good &= is_harmless(&fault);
                 if renews && is_harmless(&fault) && !fault.is_transient() {
-                    self.spoilers.with(|spoilers| spoilers.insert(asked.memory.election.clone()));
+                    self.spoilers.add(&asked.memory.election);
                 }
                 let error = self.meaning(fault, stake);
                 end(queued, Err(error));
             }
             Ok(reply) => {
                 if renews {
-                    self.spoilers.with(|spoilers| spoilers.remove(&asked.memory.election));
+                    self.spoilers.remove(&asked.memory.election);
                 }
                 end(queued, Ok(reply));
             }
@@ -602,8 +502,7 @@ fn is_harmless(fault: &Fault) -> bool {
 struct Renewals {
     store: PostgresStore,
     others: WeakLine<SharedJob>,
-    spoilers: Arc<Spoilers>,
-    sessions: Arc<AtomicUsize>,
+    population: Population,
 }
 
 impl Carrier for Renewals {
@@ -621,7 +520,7 @@ impl Carrier for Renewals {
 
     fn carry(&self, link: Link, batch: Vec<Taken>) -> BoxFuture<'_, Carried<Link, SharedJob>> {
         Box::pin(async move {
-            let mut work = Work::over(&self.store, link, &self.spoilers);
+            let mut work = Work::over(&self.store, link, &self.population.spoilers);
             work.others = Some(&self.others);
             work.all(Kind::Renewals, batch).await;
             work.end()
@@ -629,7 +528,7 @@ impl Carrier for Renewals {
     }
 
     fn stays_open(&self) -> bool {
-        self.sessions.load(Ordering::Relaxed) > 1
+        self.population.is_many()
     }
 }
 
@@ -637,7 +536,7 @@ impl Carrier for Renewals {
 struct Others {
     store: PostgresStore,
     ears: Arc<Ears>,
-    spoilers: Arc<Spoilers>,
+    population: Population,
 }
 
 /// A connection, and what it listens to.
@@ -671,8 +570,8 @@ impl Sorted {
                         sorted.changes.push(queued);
                     }
                 },
-                SharedJob::Snapshot { .. } | SharedJob::Open(_) | SharedJob::Listen(_) => match queued.into_job() {
-                    SharedJob::Snapshot { election, answer } => sorted.snapshots.push((election, answer)),
+                SharedJob::Snapshot(..) | SharedJob::Open(_) | SharedJob::Listen(_) => match queued.into_job() {
+                    SharedJob::Snapshot(election, answer) => sorted.snapshots.push((election, answer)),
                     // The asker may be gone.
                     SharedJob::Open(answer) => drop(answer.send(Ok(()))),
                     SharedJob::Listen(answer) => sorted.listeners.push(answer),
@@ -704,7 +603,7 @@ impl Carrier for Others {
     fn carry(&self, listening: Listening, batch: Vec<Taken>) -> BoxFuture<'_, Carried<Listening, SharedJob>> {
         Box::pin(async move {
             let Listening { link, mut heard } = listening;
-            let mut work = Work::over(&self.store, link, &self.spoilers);
+            let mut work = Work::over(&self.store, link, &self.population.spoilers);
             work.ears = Some(&self.ears);
             let mut sorted = Sorted::of(batch, self.store.dialer.is_silent());
             // The rest of them in the next batch: who looks does not wait for hundreds of grants.
