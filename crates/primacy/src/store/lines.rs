@@ -18,8 +18,9 @@ use tracing::debug;
 use super::{BoxFuture, Reply, Request, StoreError};
 use crate::{ElectionName, Instant, clock};
 
-/// After this time a batch is late, if something waits behind it.
+/// After this time a batch is late, if something waits behind it, and after so much more for each job in it.
 const LATE_AFTER: Duration = Duration::from_millis(500);
+const LATE_AFTER_EACH: Duration = Duration::from_millis(1);
 
 /// This many late batches may be under way beside the one that is not. One more has to wait for the end of one.
 const LATE_MOST: usize = 4;
@@ -313,7 +314,7 @@ struct Flight {
     id: Id,
     /// Whose askers wait.
     numbers: BTreeSet<u64>,
-    begun_at: Instant,
+    late_at: Instant,
     abort: AbortHandle,
 }
 
@@ -391,7 +392,7 @@ impl<C: Carrier> Server<C> {
         let is_ready = ready_at.is_some_and(|at| at <= now);
         match &self.way {
             Way::Taken(flight) if is_ready => {
-                let late_at = flight.begun_at + LATE_AFTER;
+                let late_at = flight.late_at;
                 if self.late.len() >= LATE_MOST {
                     return None;
                 }
@@ -441,9 +442,10 @@ impl<C: Carrier> Server<C> {
             if is_in { batch.push(queued) } else { rest.push_back(queued) }
         }
         self.waiting = rest;
+        let late_at = now + LATE_AFTER + LATE_AFTER_EACH.saturating_mul(u32::try_from(batch.len()).unwrap_or(u32::MAX));
         let (carrier, numbers) = (Arc::clone(&self.carrier), batch.iter().map(|queued| queued.number).collect());
         let abort = self.running.spawn(async move { Done::Landed(carrier.carry(connection, batch).await) });
-        self.way = Way::Taken(Flight { id: abort.id(), numbers, begun_at: now, abort });
+        self.way = Way::Taken(Flight { id: abort.id(), numbers, late_at, abort });
     }
 
     fn end(&mut self, done: Result<(Id, Done<C::Connection, C::Job>), JoinError>) {
@@ -473,18 +475,26 @@ impl<C: Carrier> Server<C> {
             }
             Some(Done::Opened(Ok(connection))) => {
                 self.failures = 0;
+                self.open_after = clock::now() + OPENINGS[0];
                 self.way = Way::Open(connection, clock::now());
             }
             Some(Done::Opened(Err(error))) => {
                 debug!(%error, "a shared connection could not be opened");
-                self.open_after = clock::now() + OPENINGS[0].saturating_mul(1 << self.failures.min(8)).min(OPENINGS[1]);
-                self.failures += 1;
+                self.pause();
                 for queued in self.waiting.drain(..) {
                     queued.job.fail(error.clone());
                 }
             }
-            None => {}
+            // Given up by all who waited for it.
+            None if !is_current => {}
+            None => self.pause(),
         }
+    }
+
+    /// Before the next connection is opened.
+    fn pause(&mut self) {
+        self.open_after = clock::now() + OPENINGS[0].saturating_mul(1 << self.failures.min(8)).min(OPENINGS[1]);
+        self.failures = self.failures.saturating_add(1);
     }
 }
 

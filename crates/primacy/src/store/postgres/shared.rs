@@ -10,6 +10,7 @@
 //! the second connection does everything.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -34,6 +35,9 @@ use crate::{ElectionName, clock};
 
 /// Renewals, looks or announcements of one statement. A fleet's are in one, or in two.
 const BATCH: usize = 1_024;
+
+/// By so much longer than one alone an announcement may take for each other one in its statement.
+const EACH_PATIENCE: Duration = Duration::from_millis(1);
 
 /// Grants and releases between two statements for looks.
 const CHANGES: usize = 32;
@@ -309,6 +313,7 @@ impl<'a> Work<'a> {
                 let said: Vec<&Announcement> = steps.iter().filter_map(|step| announcement(&step.request)).collect();
                 let notes: Vec<String> = said.iter().map(|said| said.why.to_string()).collect();
                 let patience = steps.iter().map(|step| step.memory.announcement_patience(connection)).min();
+                let patience = patience.unwrap_or_default() + EACH_PATIENCE * u32::try_from(steps.len()).unwrap_or(1);
                 let parameters = [
                     elections,
                     steps.iter().map(|step| step.memory.me.id).collect(),
@@ -319,7 +324,7 @@ impl<'a> Work<'a> {
                     said.iter().map(|said| Some(said.rank)).collect(),
                 ];
                 let announced = connection.run(statements::ANNOUNCEMENTS, &parameters, Stake::Reading);
-                timeout(patience.unwrap_or_default(), announced).await.ok().transpose()
+                timeout(patience, announced).await.ok().transpose()
             }
         }
     }
