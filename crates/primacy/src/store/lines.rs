@@ -323,6 +323,9 @@ enum Done<C, J> {
     Landed(Carried<C, J>),
 }
 
+/// The end of a task, which has a number.
+type Ended<C, J> = Result<(Id, Done<C, J>), JoinError>;
+
 struct Server<C: Carrier> {
     carrier: Arc<C>,
     waiting: VecDeque<Queued<C::Job>>,
@@ -448,7 +451,7 @@ impl<C: Carrier> Server<C> {
         self.way = Way::Taken(Flight { id: abort.id(), numbers, late_at, abort });
     }
 
-    fn end(&mut self, done: Result<(Id, Done<C::Connection, C::Job>), JoinError>) {
+    fn end(&mut self, done: Ended<C::Connection, C::Job>) {
         let (id, done) = match done {
             Ok((id, done)) => (id, Some(done)),
             // Those that waited for it hear that it was broken off.

@@ -618,12 +618,13 @@ impl Carrier for Others {
             work.all(Kind::Announcements, sorted.announcements).await;
             work.one_by_one(sorted.withdrawals).await;
             work.snapshots(sorted.snapshots).await;
-            if work.is_good && !self.ears.is_content(&heard) {
-                if let Err(fault) = self.ears.follow(&mut work.link.connection, &mut heard).await {
-                    debug!(?fault, "what the fleet listens to could not be changed");
-                    work.is_good &= is_harmless(&fault);
-                    self.ears.give_up(&mut heard);
-                }
+            if work.is_good
+                && !self.ears.is_content(&heard)
+                && let Err(fault) = self.ears.follow(&mut work.link.connection, &mut heard).await
+            {
+                debug!(?fault, "what the fleet listens to could not be changed");
+                work.is_good &= is_harmless(&fault);
+                self.ears.give_up(&mut heard);
             }
             // Who is not told of changes looks.
             for answer in sorted.listeners {
