@@ -3,16 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tracing::debug;
-
-use super::connection::Connection;
-use super::errors::{Fault, Stake};
-use super::notifier::{Channel, NotifierHandle, listening};
-use super::parameter::Parameter;
-use super::shared::SharedJob;
+use super::notifier::{Channel, NotifierHandle};
 use super::statements;
 use crate::ElectionName;
-use crate::store::lines::WeakLine;
 
 /// Whom a connection's notifications ring.
 #[derive(Clone, Debug)]
@@ -46,8 +39,8 @@ impl Ringer {
 #[derive(Default)]
 pub(super) struct Ears {
     wishes: Mutex<Wishes>,
-    /// Of the connection that listens.
-    line: OnceLock<WeakLine<SharedJob>>,
+    /// Lets the line see to the connection that listens.
+    look_around: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl std::fmt::Debug for Ears {
@@ -57,39 +50,40 @@ impl std::fmt::Debug for Ears {
 }
 
 #[derive(Default)]
-struct Wishes {
+pub(super) struct Wishes {
     /// By election.
-    all: HashMap<ElectionName, Wish>,
+    pub(super) all: HashMap<ElectionName, Wish>,
     /// Of those that have been listened to, by what the server calls them.
-    channels: HashMap<String, NotifierHandle>,
+    pub(super) channels: HashMap<String, NotifierHandle>,
     /// Counts the changes of what is wished for.
-    changes: u64,
+    pub(super) changes: u64,
 }
 
-struct Wish {
-    notifier: NotifierHandle,
+pub(super) struct Wish {
+    pub(super) notifier: NotifierHandle,
     /// How many listen.
     users: usize,
-    to: Channel,
+    pub(super) to: Channel,
     /// A change may have been missed.
-    has_gap: bool,
+    pub(super) has_gap: bool,
 }
 
 /// What a connection listens to.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    all: HashMap<ElectionName, (Channel, String)>,
+    pub(super) all: HashMap<ElectionName, (Channel, String)>,
     /// The changes that it has followed.
-    changes: u64,
+    pub(super) changes: u64,
 }
 
 impl Ears {
-    pub(super) fn belong_to(&self, line: WeakLine<SharedJob>) {
+    /// What is called when a connection has ended, or something else is to be heard.
+    pub(super) fn call(&self, look_around: impl Fn() + Send + Sync + 'static) {
         // Once.
-        let _ = self.line.set(line);
+        let _ = self.look_around.set(Box::new(look_around));
     }
 
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+    pub(super) fn wishes(&self) -> MutexGuard<'_, Wishes> {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,8 +96,8 @@ impl Ears {
 
     /// The connection that listened has ended.
     pub(super) fn has_ended(&self) {
-        if let Some(line) = self.line.get() {
-            line.look_around();
+        if let Some(look_around) = self.look_around.get() {
+            look_around();
         }
     }
 
@@ -154,63 +148,6 @@ impl Ears {
     /// It is not tried again before something else is to be heard.
     pub(super) fn give_up(&self, heard: &mut Heard) {
         heard.changes = self.wishes().changes;
-    }
-
-    /// Has the server notify a connection of what is to be heard.
-    pub(super) async fn follow(&self, connection: &mut Connection, heard: &mut Heard) -> Result<(), Fault> {
-        let (changes, wanted): (u64, HashMap<ElectionName, (NotifierHandle, Channel)>) = {
-            let wishes = self.wishes();
-            let wanted = wishes.all.iter().map(|(name, wish)| (name.clone(), (wish.notifier.clone(), wish.to)));
-            (wishes.changes, wanted.collect())
-        };
-        let unnamed: Vec<&NotifierHandle> =
-            wanted.values().map(|(notifier, _)| notifier).filter(|notifier| notifier.channel().is_none()).collect();
-        if !unnamed.is_empty() {
-            let names: Parameter<'_> = unnamed.iter().map(|notifier| notifier.election()).collect();
-            let rows = connection.run(statements::CHANNELS, &[names], Stake::Reading).await?;
-            for (index, notifier) in unnamed.iter().enumerate() {
-                notifier.learn(rows.get(index..).unwrap_or_default())?;
-            }
-        }
-        let (mut text, mut fresh) = (Vec::new(), Vec::new());
-        for (election, (notifier, to)) in &wanted {
-            let Some(channel) = notifier.channel() else { continue };
-            if heard.all.get(election).is_none_or(|(heard, _)| heard != to) {
-                text.push(listening(channel, *to));
-                fresh.push((election.clone(), channel.clone(), *to));
-            }
-        }
-        heard.all.retain(|election, (_, channel)| {
-            let stays = wanted.contains_key(election);
-            if !stays {
-                text.push(format!("UNLISTEN \"{channel}\"; UNLISTEN \"{channel}{}\"", statements::PROMOTIONS));
-            }
-            stays
-        });
-        {
-            // Before the server begins to tell.
-            let mut wishes = self.wishes();
-            wishes.channels = wanted
-                .values()
-                .filter_map(|(notifier, _)| Some((notifier.channel()?.clone(), notifier.clone())))
-                .collect();
-        }
-        if !text.is_empty() {
-            connection.run_batch(&text.join("; "), Stake::Reading).await?;
-        }
-        heard.changes = changes;
-        let mut wishes = self.wishes();
-        for (election, channel, to) in fresh {
-            let before = heard.all.insert(election.clone(), (to, channel));
-            if to == Channel::Everything
-                && let Some(wish) = wishes.all.get_mut(&election)
-                && (std::mem::take(&mut wish.has_gap) || before.is_some())
-            {
-                wish.notifier.ring();
-            }
-        }
-        debug!(elections = heard.all.len(), "the fleet listens");
-        Ok(())
     }
 }
 

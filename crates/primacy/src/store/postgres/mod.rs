@@ -9,6 +9,7 @@ mod connection;
 mod dialer;
 mod ears;
 mod errors;
+mod fleet_hints;
 mod hints;
 mod host;
 mod member_records;

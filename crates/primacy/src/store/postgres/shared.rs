@@ -192,7 +192,8 @@ impl Lines {
             others: others.downgrade(),
             population: population.clone(),
         });
-        ears.belong_to(both.others.downgrade());
+        let others = both.others.downgrade();
+        ears.call(move || others.look_around());
         inbox.serve(Others { store: store.clone(), ears: Arc::clone(&ears), population: both.population.clone() });
         Arc::new(Self { both, ears })
     }
@@ -205,7 +206,7 @@ impl fleet_lines::Memory for SessionMemory {
 }
 
 type SharedStep = QueuedStep<SessionMemory>;
-pub(super) type SharedJob = FleetJob<SessionMemory>;
+type SharedJob = FleetJob<SessionMemory>;
 type Taken = Queued<SharedJob>;
 
 async fn open(store: &PostgresStore, ringer: Ringer) -> Result<Link, StoreError> {
