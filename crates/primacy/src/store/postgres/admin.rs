@@ -17,7 +17,7 @@ use super::errors::{Fault, Stake};
 use super::notifier::{NotifierHandle, Notifiers};
 use super::parameter::Parameter;
 use super::schema::{self, Server};
-use super::{member_records, member_statements, probe, records, statements};
+use super::{member_records, member_statements, observer_statements, probe, records, statements};
 use crate::{CandidateId, ElectionName, Token};
 use primacy_core::lease::row;
 
@@ -49,7 +49,8 @@ impl PostgresAdmin {
 
     /// The election, and the token of its fence row.
     async fn look(&mut self, election: &ElectionName) -> Result<(Option<Snapshot>, Token), Fault> {
-        let rows = self.connection.run(statements::SNAPSHOT, &[election.as_str().into()], Stake::Reading).await?;
+        let rows =
+            self.connection.run(observer_statements::SNAPSHOT, &[election.as_str().into()], Stake::Reading).await?;
         let mut seen = records::snapshots(&rows)?;
         if !seen.is_empty() {
             with_members(&mut self.connection, Some(std::slice::from_ref(election)), &mut seen).await?;
@@ -58,7 +59,8 @@ impl PostgresAdmin {
     }
 
     async fn all(&mut self) -> Result<Vec<Snapshot>, Fault> {
-        let mut seen = records::snapshots(&self.connection.run(statements::ELECTIONS, &[], Stake::Reading).await?)?;
+        let mut seen =
+            records::snapshots(&self.connection.run(observer_statements::ELECTIONS, &[], Stake::Reading).await?)?;
         seen.retain(|snapshot| snapshot.basis != Basis::Forgotten);
         with_members(&mut self.connection, None, &mut seen).await?;
         Ok(seen)
@@ -72,7 +74,7 @@ impl PostgresAdmin {
 
     async fn terms(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, Fault> {
         let parameters = [election.as_str().into(), u64::from(limit).into()];
-        let rows = self.connection.run(statements::HISTORY, &parameters, Stake::Reading).await?;
+        let rows = self.connection.run(observer_statements::HISTORY, &parameters, Stake::Reading).await?;
         records::terms(&rows)
     }
 
@@ -140,9 +142,9 @@ impl PostgresAdmin {
                         version.beat.into(),
                         before.record.order_number.into(),
                     ]);
-                    statements::FORGET
+                    observer_statements::FORGET
                 }
-                Basis::Remains | Basis::Forgotten => statements::FORGET_REMAINS,
+                Basis::Remains | Basis::Forgotten => observer_statements::FORGET_REMAINS,
             };
             if !self.connection.run(statement, &parameters, Stake::Writing).await?.is_empty() {
                 self.remove_registers(election).await?;
@@ -165,7 +167,8 @@ impl PostgresAdmin {
 /// These elections, in any order; those that there have never been are missing.
 pub(super) async fn look_at(connection: &mut Connection, elections: &[ElectionName]) -> Result<Vec<Snapshot>, Fault> {
     let names = elections.iter().map(ElectionName::as_str).collect();
-    let mut seen = records::snapshots(&connection.run(statements::SNAPSHOTS, &[names], Stake::Reading).await?)?;
+    let mut seen =
+        records::snapshots(&connection.run(observer_statements::SNAPSHOTS, &[names], Stake::Reading).await?)?;
     with_members(connection, Some(elections), &mut seen).await?;
     Ok(seen)
 }
