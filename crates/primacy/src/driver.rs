@@ -83,8 +83,9 @@ pub(crate) fn start(
             beside.spawn(measured.follow(label, probe, driver.commands.clone()));
         }
         let StoreClient { store, election, .. } = &driver.client;
-        let (store, election, timing) = (Arc::clone(store), election.clone(), driver.core.lease().config().timing);
-        beside.spawn(namesakes::watch(store, election, own, timing, driver.commands.clone()));
+        let (store, election) = (Arc::clone(store), election.clone());
+        let lease::Config { timing, aligned, .. } = *driver.core.lease().config();
+        beside.spawn(namesakes::watch(store, election, own, timing, aligned, driver.commands.clone()));
         driver.run(command_inbox).await;
     };
     match thread {

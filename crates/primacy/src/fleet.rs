@@ -10,9 +10,9 @@ use crate::store::{self, Store};
 /// The elections of one process in one store, for a process that takes part in many. Cheap to clone; opens nothing until
 /// someone campaigns.
 ///
-/// Its candidates share one thread, which belongs to the library. On SQLite and among peers they also share connections, and their
-/// renewals and looks leave together: many elections cost little more than one. Each candidate is otherwise by
-/// itself: it has its own lease, its own deadline and its own end, and one that fails takes no other with it.
+/// Its candidates share one thread, which belongs to the library, and connections to the store. Their renewals and looks leave
+/// together: many elections cost little more than one. Each candidate is otherwise by itself: it has its own lease, its own
+/// deadline and its own end, and one that fails takes no other with it.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -30,6 +30,7 @@ pub(crate) async fn watch(
     election: ElectionName,
     me: Holder,
     timing: Timing,
+    aligned: bool,
     commands: mpsc::UnboundedSender<Command>,
 ) {
     let began = clock::now();
@@ -38,7 +39,10 @@ pub(crate) async fn watch(
     let (mut told, mut looks) = (BTreeSet::new(), 0);
     loop {
         let wait = if looks < FIRST_LOOKS { lease * 2 } else { AGAIN };
-        tokio::time::sleep(wait.mul_f64(rand::random_range(1.0..1.25))).await;
+        let now = clock::now();
+        // What the candidates of a fleet ask leaves together.
+        let due = if aligned { (now + wait).ceil(wait) } else { now + wait.mul_f64(rand::random_range(1.0..1.25)) };
+        tokio::time::sleep(due.since(now)).await;
         let (answer, may_look) = oneshot::channel();
         if commands.send(Command::MayLookForNamesakes { answer }).is_err() {
             return;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use primacy::Token;
 use primacy::fenced::{FenceError, PreparedFence, fence, in_schema};
-use primacy::store::conformance;
+use primacy::store::conformance::{self, Harness as _};
 use primacy::store::{Reply, Store};
 use primacy_servers::Postgres;
 use tokio_postgres::NoTls;
 
+use crate::companions::companions_in;
 use crate::conforms::Database;
 use crate::support::{Actor, at, election, server, started, unusable};
 
@@ -66,10 +67,15 @@ async fn nothing_of_another_role_is_called() {
          hostile.%I AS SELECT * FROM public.%I WHERE hostile.used(%L)', t, t, 'relation ' || t); END LOOP; END $$; \
          GRANT ALL ON ALL TABLES IN SCHEMA hostile TO PUBLIC";
     server.sql(shadow_tables).expect("shadows");
-    let database = Database { server: &server, url: format!("{url}?schema=public"), is_direct: true };
-    let report = conformance::run(&database).await;
-    assert_eq!(called(&server)[before..], Vec::<String>::new());
-    report.expect("conforms");
+    let mut database = Database { url: format!("{url}?schema=public"), ..Database::of(&server) };
+    for shares in [false, true] {
+        database.shared = database.open().sharing().filter(|_| shares);
+        let companions = database.shared.as_ref().map(companions_in);
+        let report = conformance::run(&database).await;
+        assert_eq!(called(&server)[before..], Vec::<String>::new());
+        report.expect("conforms");
+        drop(companions);
+    }
     let probe = store.admin().await.expect("opens").probe().await.expect("probes");
     assert!(!probe.renewals.is_empty());
 

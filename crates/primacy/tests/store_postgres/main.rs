@@ -5,17 +5,22 @@ mod actor;
 mod announcements;
 mod blocked;
 mod campaigns;
+#[path = "../support/companions.rs"]
+mod companions;
 mod conforms;
 mod costs;
 #[path = "../support/far.rs"]
 mod distance;
 mod doctor;
 mod far;
+mod fleet;
 mod floods;
 mod hints;
 mod hostile;
 #[path = "../support/logged.rs"]
 mod logged;
+#[path = "../support/many.rs"]
+mod many;
 #[path = "../support/namesakes.rs"]
 mod namesakes;
 mod observers;

@@ -12,10 +12,12 @@ use super::super::{
 };
 use super::connection::{Connection, Purpose};
 use super::dialer::Dialer;
+use super::ears::Ringer;
 use super::errors::{Fault, Stake};
 use super::notifier::{NotifierHandle, Notifiers};
+use super::parameter::Parameter;
 use super::schema::{self, Server};
-use super::{member_records, member_statements, probe, records, statements};
+use super::{member_records, member_statements, observer_statements, probe, records, statements};
 use crate::{CandidateId, ElectionName, Token};
 use primacy_core::lease::row;
 
@@ -35,7 +37,7 @@ pub(super) struct PostgresAdmin {
 impl PostgresAdmin {
     pub(super) async fn open(dialer: &Arc<Dialer>) -> Result<Self, StoreError> {
         let notifier = Notifiers::default().of(&ElectionName::new("primacy-probe").expect("a valid name"));
-        let (connection, server) = dialer.dial(Purpose::Watch, notifier.clone()).await?;
+        let (connection, server) = dialer.dial(Purpose::Watch, Ringer::One(notifier.clone())).await?;
         if server.tables.is_none() {
             return Err(StoreError::Unusable(format!(
                 "{}: nobody has run an election there yet; `primacy run` does",
@@ -47,25 +49,21 @@ impl PostgresAdmin {
 
     /// The election, and the token of its fence row.
     async fn look(&mut self, election: &ElectionName) -> Result<(Option<Snapshot>, Token), Fault> {
-        let rows = self.connection.run(statements::SNAPSHOT, &[election.as_str().into()], Stake::Reading).await?;
-        let mut seen = records::snapshots(&rows)?.pop();
-        if seen.is_some() {
-            self.with_members(Some(election), seen.iter_mut()).await?;
+        let rows =
+            self.connection.run(observer_statements::SNAPSHOT, &[election.as_str().into()], Stake::Reading).await?;
+        let mut seen = records::snapshots(&rows)?;
+        if !seen.is_empty() {
+            with_members(&mut self.connection, Some(std::slice::from_ref(election)), &mut seen).await?;
         }
-        Ok((seen, records::fence_of(&rows)?))
+        Ok((seen.pop(), records::fence_of(&rows)?))
     }
 
     async fn all(&mut self) -> Result<Vec<Snapshot>, Fault> {
-        let mut seen = records::snapshots(&self.connection.run(statements::ELECTIONS, &[], Stake::Reading).await?)?;
+        let mut seen =
+            records::snapshots(&self.connection.run(observer_statements::ELECTIONS, &[], Stake::Reading).await?)?;
         seen.retain(|snapshot| snapshot.basis != Basis::Forgotten);
-        self.with_members(None, seen.iter_mut()).await?;
+        with_members(&mut self.connection, None, &mut seen).await?;
         Ok(seen)
-    }
-
-    async fn roster(&mut self, election: Option<&ElectionName>) -> Result<Vec<(ElectionName, Members)>, Fault> {
-        let parameters = [election.map(ElectionName::as_str).into()];
-        let rows = self.connection.run(member_statements::MEMBERS, &parameters, Stake::Reading).await?;
-        member_records::members(&rows, self.connection.shown())
     }
 
     async fn happened(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<MemberEvent>, Fault> {
@@ -74,33 +72,9 @@ impl PostgresAdmin {
         member_records::events(&rows, self.connection.shown())
     }
 
-    /// Adds to snapshots the candidates that wait as members, read just after them. A user that has no right to see
-    /// members, or meets tables of another version, sees the elections without them.
-    async fn with_members<'s>(
-        &mut self,
-        election: Option<&ElectionName>,
-        snapshots: impl Iterator<Item = &'s mut Snapshot>,
-    ) -> Result<(), Fault> {
-        let all = match self.roster(election).await {
-            Ok(all) => all,
-            Err(fault @ Fault::Sql(_)) if fault.code().is_none() => return Err(fault),
-            Err(fault) => {
-                debug!(?fault, "no members are shown");
-                return Ok(());
-            }
-        };
-        let mut all: BTreeMap<ElectionName, Members> = all.into_iter().collect();
-        for snapshot in snapshots {
-            if let Some(Members { vars, members }) = all.remove(&snapshot.election) {
-                roster::add_members(&mut snapshot.candidates, &snapshot.record, vars.round, members);
-            }
-        }
-        Ok(())
-    }
-
     async fn terms(&mut self, election: &ElectionName, limit: u32) -> Result<Vec<Term>, Fault> {
         let parameters = [election.as_str().into(), u64::from(limit).into()];
-        let rows = self.connection.run(statements::HISTORY, &parameters, Stake::Reading).await?;
+        let rows = self.connection.run(observer_statements::HISTORY, &parameters, Stake::Reading).await?;
         records::terms(&rows)
     }
 
@@ -168,9 +142,9 @@ impl PostgresAdmin {
                         version.beat.into(),
                         before.record.order_number.into(),
                     ]);
-                    statements::FORGET
+                    observer_statements::FORGET
                 }
-                Basis::Remains | Basis::Forgotten => statements::FORGET_REMAINS,
+                Basis::Remains | Basis::Forgotten => observer_statements::FORGET_REMAINS,
             };
             if !self.connection.run(statement, &parameters, Stake::Writing).await?.is_empty() {
                 self.remove_registers(election).await?;
@@ -188,6 +162,50 @@ impl PostgresAdmin {
     fn told<T>(&self, result: Result<T, Fault>, stake: Stake) -> Result<T, StoreError> {
         result.map_err(|fault| fault.meaning(self.connection.shown(), stake))
     }
+}
+
+/// These elections, in any order; those that there have never been are missing.
+pub(super) async fn look_at(connection: &mut Connection, elections: &[ElectionName]) -> Result<Vec<Snapshot>, Fault> {
+    let names = elections.iter().map(ElectionName::as_str).collect();
+    let mut seen =
+        records::snapshots(&connection.run(observer_statements::SNAPSHOTS, &[names], Stake::Reading).await?)?;
+    with_members(connection, Some(elections), &mut seen).await?;
+    Ok(seen)
+}
+
+/// The members of these elections, or of all.
+async fn roster(
+    connection: &mut Connection,
+    elections: Option<&[ElectionName]>,
+) -> Result<Vec<(ElectionName, Members)>, Fault> {
+    let names = elections.map(|elections| elections.iter().map(ElectionName::as_str).collect());
+    let parameters = [names.unwrap_or(Parameter::ManyTexts(None))];
+    let rows = connection.run(member_statements::MEMBERS, &parameters, Stake::Reading).await?;
+    member_records::members(&rows, connection.shown())
+}
+
+/// Adds to snapshots the candidates that wait as members, read just after them. A user that has no right to see members, or
+/// meets tables of another version, sees the elections without them.
+async fn with_members(
+    connection: &mut Connection,
+    elections: Option<&[ElectionName]>,
+    snapshots: &mut [Snapshot],
+) -> Result<(), Fault> {
+    let all = match roster(connection, elections).await {
+        Ok(all) => all,
+        Err(fault @ Fault::Sql(_)) if fault.code().is_none() => return Err(fault),
+        Err(fault) => {
+            debug!(?fault, "no members are shown");
+            return Ok(());
+        }
+    };
+    let mut all: BTreeMap<ElectionName, Members> = all.into_iter().collect();
+    for snapshot in snapshots {
+        if let Some(Members { vars, members }) = all.remove(&snapshot.election) {
+            roster::add_members(&mut snapshot.candidates, &snapshot.record, vars.round, members);
+        }
+    }
+    Ok(())
 }
 
 /// Where nobody has ever joined, there need be no tables.
@@ -226,7 +244,7 @@ impl Admin for PostgresAdmin {
 
     fn members<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Members>, StoreError>> {
         Box::pin(async move {
-            let seen = none_without_tables(self.roster(Some(election)).await);
+            let seen = none_without_tables(roster(&mut self.connection, Some(std::slice::from_ref(election))).await);
             Ok(self.told(seen, Stake::Reading)?.pop().map(|(_, members)| members))
         })
     }

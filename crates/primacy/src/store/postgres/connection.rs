@@ -13,8 +13,9 @@ use tracing::debug;
 
 use super::super::StoreError;
 use super::cancel::CancelHandle;
+use super::ears::Ringer;
 use super::errors::{Fault, Stake};
-use super::notifier::{Channel, ListenerGuard, NotifierHandle};
+use super::notifier::{Channel, ListenerGuard};
 use super::parameter::Parameter;
 use super::statements;
 use crate::qualified::Schema;
@@ -37,14 +38,14 @@ const QUEUE_IS_FULL: &str = "54000";
 pub(super) struct Events {
     /// It warned: of a commit that may not have reached its standbys, for one.
     warned: AtomicBool,
-    notifier: NotifierHandle,
+    ringer: Ringer,
     /// Until the connection ends.
     listening: Mutex<Option<ListenerGuard>>,
 }
 
 impl Events {
-    pub(super) fn new(notifier: NotifierHandle) -> Self {
-        Self { warned: AtomicBool::new(false), notifier, listening: Mutex::new(None) }
+    pub(super) fn new(ringer: Ringer) -> Self {
+        Self { warned: AtomicBool::new(false), ringer, listening: Mutex::new(None) }
     }
 
     fn listening(&self) -> MutexGuard<'_, Option<ListenerGuard>> {
@@ -58,6 +59,9 @@ struct NotifierGuard(Arc<Events>);
 impl Drop for NotifierGuard {
     fn drop(&mut self) {
         *self.0.listening() = None;
+        if let Ringer::Fleet(ears) = &self.0.ringer {
+            ears.has_ended();
+        }
     }
 }
 
@@ -77,9 +81,7 @@ where
                     events.warned.store(true, Ordering::Release);
                 }
             }
-            Some(Ok(AsyncMessage::Notification(_))) => {
-                events.notifier.ring();
-            }
+            Some(Ok(AsyncMessage::Notification(notification))) => events.ringer.ring(notification.channel()),
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 debug!(%error, "a connection ended");
@@ -118,6 +120,7 @@ pub(super) struct Connection {
     schema: Schema,
     /// Whether `schema` is still to be found.
     is_open: bool,
+    is_impatient: bool,
     /// Set while a statement is under way: one whose future was dropped leaves its outcome unknown.
     unfit: bool,
     begun_at: Instant,
@@ -145,6 +148,7 @@ impl Connection {
             shown,
             is_local,
             is_open: schema.is_none(),
+            is_impatient: false,
             schema: schema.unwrap_or_else(Schema::public),
             unfit: false,
             begun_at: Instant::ZERO,
@@ -186,6 +190,25 @@ impl Connection {
         self.is_open = false;
     }
 
+    /// From now on a step that meets somebody's lock on a row ends at once, with [`LOCKED`](super::errors::LOCKED): what
+    /// others ask over this connection does not wait for it.
+    pub(super) fn be_impatient(&mut self) {
+        self.is_impatient = true;
+    }
+
+    /// Whether another statement may be sent over it.
+    pub(super) fn is_fit(&self) -> bool {
+        !self.unfit && !self.client.is_closed()
+    }
+
+    /// The statement that a template stands for.
+    pub(super) fn text(&self, template: &str) -> String {
+        match self.is_impatient {
+            true => self.schema.statement(&statements::impatient(template)),
+            false => self.schema.statement(template),
+        }
+    }
+
     /// Whether the schema is to be looked for again, after tables have been made.
     pub(super) fn reopen_schema(&mut self, is_open: bool) {
         self.is_open = is_open;
@@ -209,14 +232,14 @@ impl Connection {
         parameters: &[Parameter<'_>],
         stake: Stake,
     ) -> Result<Vec<Row>, Fault> {
-        let ran = self.run_text(&self.schema.statement(statement), parameters, stake).await;
+        let ran = self.run_text(&self.text(statement), parameters, stake).await;
         // Raised before the commit, so that nothing was done.
         if stake == Stake::Writing
             && matches!(&ran, Err(fault) if fault.code() == Some(QUEUE_IS_FULL))
             && let Some(silent) = statements::silent(statement)
         {
             debug!(fault = ?ran.err(), "the change is made without its notification");
-            return self.run_text(&self.schema.statement(&silent), parameters, stake).await;
+            return self.run_text(&self.text(&silent), parameters, stake).await;
         }
         ran
     }
@@ -243,7 +266,7 @@ impl Connection {
         stake: Stake,
     ) -> Result<Vec<Row>, Fault> {
         self.begin()?;
-        let prepare = self.schema.statement(prepare);
+        let prepare = self.text(prepare);
         let prepared = self.client.batch_execute(&prepare);
         let ran = self.client.query_typed(statement, &[]);
         let (_, result) = tokio::join!(biased; prepared, ran);

@@ -11,9 +11,10 @@ use super::super::race::{race, together};
 use super::super::{BoxFuture, StoreError};
 use super::cancel::CancelHandle;
 use super::connection::{Connection, Events, Purpose, attend};
+use super::ears::Ringer;
 use super::errors::not_connected;
 use super::host::Host;
-use super::notifier::{Channel, NotifierHandle};
+use super::notifier::Channel;
 use super::schema::{self, Server};
 use super::timeline::Timelines;
 use super::tls::Authorities;
@@ -84,12 +85,12 @@ impl Dialer {
     pub(super) async fn dial(
         self: &Arc<Self>,
         purpose: Purpose,
-        notifier: NotifierHandle,
+        ringer: Ringer,
     ) -> Result<(Connection, Server), StoreError> {
         let order = self.hosts.order(self.url.hosts.len());
         let attempts = order.iter().map(|&index| {
-            let (dialer, notifier) = (Arc::clone(self), notifier.clone());
-            Box::pin(async move { dialer.try_host(index, purpose, notifier).await }) as BoxFuture<'static, _>
+            let (dialer, ringer) = (Arc::clone(self), ringer.clone());
+            Box::pin(async move { dialer.try_host(index, purpose, ringer).await }) as BoxFuture<'static, _>
         });
         let (winner, reached) = race(attempts.collect()).await.map_err(together)?;
         self.hosts.served(order[winner]);
@@ -101,12 +102,12 @@ impl Dialer {
         self: Arc<Self>,
         index: usize,
         purpose: Purpose,
-        notifier: NotifierHandle,
+        ringer: Ringer,
     ) -> Result<(Connection, Server), StoreError> {
         let host = &self.url.hosts[index];
         let shown: Arc<str> = self.url.url_of(std::slice::from_ref(host)).into();
         let Host::Tcp { name, port } = host else {
-            return self.try_address(host, None, shown, purpose, notifier).await;
+            return self.try_address(host, None, shown, purpose, ringer).await;
         };
         let resolved = tokio::net::lookup_host((name.as_str(), *port)).await;
         let addresses = resolved
@@ -121,10 +122,10 @@ impl Dialer {
         let order = self.addresses[index].order(addresses.len());
         let attempts = order.iter().map(|&which| {
             let address = addresses[which];
-            let (dialer, shown, notifier) = (Arc::clone(&self), Arc::clone(&shown), notifier.clone());
+            let (dialer, shown, ringer) = (Arc::clone(&self), Arc::clone(&shown), ringer.clone());
             Box::pin(async move {
                 let host = &dialer.url.hosts[index];
-                dialer.try_address(host, Some(address.ip()), shown, purpose, notifier).await
+                dialer.try_address(host, Some(address.ip()), shown, purpose, ringer).await
             }) as BoxFuture<'static, _>
         });
         let (winner, reached) = race(attempts.collect()).await.map_err(together)?;
@@ -138,23 +139,28 @@ impl Dialer {
         address: Option<std::net::IpAddr>,
         shown: Arc<str>,
         purpose: Purpose,
-        notifier: NotifierHandle,
+        ringer: Ringer,
     ) -> Result<(Connection, Server), StoreError> {
         let late = || StoreError::Unreachable(format!("{shown}: no answer within {:?}", self.url.connect_timeout));
         let opening = async {
-            let handle = notifier.clone();
-            let mut connection = self.open(host, address, Arc::clone(&shown), notifier).await?;
+            let handle = ringer.of_one().cloned();
+            let mut connection = self.open(host, address, Arc::clone(&shown), ringer).await?;
             let client = connection.client();
-            let hears = purpose == Purpose::Stand && self.url.push;
+            let handle = handle.filter(|_| purpose == Purpose::Stand && self.url.push);
             // In the same round trip.
-            let early = async { if hears { handle.begin_to_listen(&client).await } else { false } };
+            let early = async {
+                match &handle {
+                    Some(handle) => handle.begin_to_listen(&client).await,
+                    None => false,
+                }
+            };
             let (server, is_heard) = tokio::join!(schema::inspect(&mut connection), early);
             let server = server?;
             server.check(&shown, purpose)?;
             if server.tables.is_some() {
                 self.settle(&connection);
             }
-            if is_heard {
+            if let Some(handle) = handle.filter(|_| is_heard) {
                 handle.listens(Channel::Everything, |guard| connection.listens(guard));
             }
             // Only a choice can be a wrong one.
@@ -171,13 +177,13 @@ impl Dialer {
         host: &Host,
         address: Option<std::net::IpAddr>,
         shown: Arc<str>,
-        notifier: NotifierHandle,
+        ringer: Ringer,
     ) -> Result<Connection, StoreError> {
         let mut config = self.config(host);
         if let Some(address) = address {
             config.hostaddr(address);
         }
-        let events = Arc::new(Events::new(notifier));
+        let events = Arc::new(Events::new(ringer));
         let refused = |error| not_connected(&error, &shown);
         let mode = self.url.tls_mode(host);
         let (client, task) = match mode {

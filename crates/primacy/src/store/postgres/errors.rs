@@ -21,6 +21,9 @@ pub(super) enum Fault {
     Said(StoreError),
 }
 
+/// Somebody holds a lock on a row, or on the table: lock_not_available.
+pub(super) const LOCKED: &str = "55P03";
+
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
@@ -80,6 +83,24 @@ impl Fault {
             Self::Sql(error) => error.code().map(tokio_postgres::error::SqlState::code),
             _ => None,
         }
+    }
+
+    /// Whether it may be about one row alone, so that a statement about others may succeed over the same connection. Nothing was
+    /// done.
+    pub(super) fn is_about_a_row(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        let Some(server) = error.as_db_error() else { return false };
+        let code = server.code().code();
+        // The server, its resources, its tables, or this user's rights.
+        let is_general = code == "25006"
+            || code == "40003"
+            || ["08", "0A", "28", "3D", "42", "53", "57P", "58"].iter().any(|of| code.starts_with(of));
+        !is_fatal(server) && !is_general
+    }
+
+    /// Whether another transaction was in the way, as it may be at any time.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self.code(), Some("40001" | "40P01" | "57014" | LOCKED))
     }
 
     /// A table or column is not there.

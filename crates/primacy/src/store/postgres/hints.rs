@@ -12,6 +12,7 @@ use tracing::debug;
 use super::super::{BoxFuture, Hints, StoreError};
 use super::connection::{Connection, Purpose};
 use super::dialer::Dialer;
+use super::ears::Ringer;
 use super::errors::{Fault, Stake};
 use super::notifier::{Channel, NotifierHandle, Notifiers, listening};
 use super::statements;
@@ -87,7 +88,7 @@ impl Drop for PostgresHints {
 }
 
 async fn connect(dialer: &Arc<Dialer>, notifier: &NotifierHandle) -> Result<Connection, StoreError> {
-    let (mut connection, _) = dialer.dial(Purpose::Watch, notifier.clone()).await?;
+    let (mut connection, _) = dialer.dial(Purpose::Watch, Ringer::One(notifier.clone())).await?;
     match notifier.listen(&mut connection, Channel::Everything).await {
         Ok(()) => Ok(connection),
         Err(fault) => Err(fault.meaning(connection.shown(), Stake::Reading)),

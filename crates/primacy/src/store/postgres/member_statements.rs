@@ -321,7 +321,7 @@ pub(super) const MEMBERS: &str = concat!(
      FROM {}.primacy_round AS r \
      LEFT JOIN ({}.primacy_process AS p JOIN {}.primacy_member AS m ON m.election {=} p.election AND m.process {=} p.process) \
          ON p.election {=} r.election \
-     WHERE $1::{text} IS NULL OR r.election {=} $1 ORDER BY r.election, p.id, m.id"
+     WHERE $1::{text}[] IS NULL OR r.election {=} ANY ($1) ORDER BY r.election, p.id, m.id"
 );
 
 /// What happened, the newest first: `$1` election, `$2` how many.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::super::{BoxFuture, Record, Registry, Sighting, StoreError};
 use super::connection::Connection;
 use super::dialer::Dialer;
+use super::ears::Ringer;
 use super::errors::{Fault, Stake};
-use super::notifier::Notifiers;
 use super::parameter::Parameter;
 use super::{member_records as rows, member_statements as statements, schema, session};
 use crate::{CandidateId, ElectionName, Token};
@@ -24,8 +24,7 @@ pub(super) struct PostgresRegistry {
 
 impl PostgresRegistry {
     pub(super) async fn open(dialer: &Arc<Dialer>, election: &ElectionName) -> Result<Self, StoreError> {
-        let notifier = Notifiers::default().of(election);
-        let (mut connection, _) = session::stand(dialer, &notifier).await?;
+        let (mut connection, _) = session::stand(dialer, Ringer::Nobody).await?;
         schema::open_registers(&mut connection).await?;
         Ok(Self { connection, election: election.clone() })
     }

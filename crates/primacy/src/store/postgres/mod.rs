@@ -7,13 +7,17 @@ mod admin;
 mod cancel;
 mod connection;
 mod dialer;
+mod ears;
 mod errors;
+mod fleet_hints;
+mod fleet_steps;
 mod hints;
 mod host;
 mod member_records;
 mod member_statements;
 mod members;
 mod notifier;
+mod observer_statements;
 mod parameter;
 mod prepared;
 mod probe;
@@ -22,6 +26,7 @@ mod schema;
 mod schema_choice;
 mod secret;
 mod session;
+mod shared;
 mod statements;
 mod timeline;
 mod tls;
@@ -39,6 +44,7 @@ use members::PostgresRegistry;
 use notifier::Notifiers;
 pub use schema::{schema_sql, schema_sql_in};
 use session::PostgresSession;
+use shared::SharedPostgres;
 use url::StoreUrl;
 
 /// A PostgreSQL database as a store.
@@ -85,6 +91,10 @@ impl fmt::Debug for PostgresStore {
 impl Store for PostgresStore {
     fn location(&self) -> String {
         self.dialer.url().shown()
+    }
+
+    fn sharing(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(SharedPostgres::new(self.clone())))
     }
 
     fn session<'a>(

@@ -121,6 +121,11 @@ impl ListenerGuard {
 
 impl NotifierHandle {
     /// Of which election.
+    pub(super) fn of(&self) -> &ElectionName {
+        &self.0.election
+    }
+
+    /// The same as text.
     pub(super) fn election(&self) -> &str {
         self.0.election.as_str()
     }

@@ -19,8 +19,8 @@ pub(super) enum Parameter<'a> {
     Flag(bool),
     Rank(Option<Vec<u8>>),
     ManyBytes(Vec<Option<Vec<u8>>>),
-    ManyTexts(Vec<&'a str>),
-    ManyNumbers(Vec<i64>),
+    ManyTexts(Option<Vec<&'a str>>),
+    ManyNumbers(Vec<Option<i64>>),
 }
 
 impl Parameter<'_> {
@@ -102,19 +102,25 @@ impl<'a> FromIterator<&'a [u8]> for Parameter<'a> {
 
 impl<'a> FromIterator<&'a str> for Parameter<'a> {
     fn from_iter<I: IntoIterator<Item = &'a str>>(texts: I) -> Self {
-        Self::ManyTexts(texts.into_iter().collect())
+        Self::ManyTexts(Some(texts.into_iter().collect()))
     }
 }
 
 impl FromIterator<u64> for Parameter<'_> {
     fn from_iter<I: IntoIterator<Item = u64>>(counts: I) -> Self {
-        Self::ManyNumbers(counts.into_iter().map(number).collect())
+        Self::ManyNumbers(counts.into_iter().map(|count| Some(number(count))).collect())
+    }
+}
+
+impl FromIterator<Option<u64>> for Parameter<'_> {
+    fn from_iter<I: IntoIterator<Item = Option<u64>>>(counts: I) -> Self {
+        Self::ManyNumbers(counts.into_iter().map(|count| count.map(number)).collect())
     }
 }
 
 impl FromIterator<Duration> for Parameter<'_> {
     fn from_iter<I: IntoIterator<Item = Duration>>(durations: I) -> Self {
-        Self::ManyNumbers(durations.into_iter().map(nanos).collect())
+        Self::ManyNumbers(durations.into_iter().map(|duration| Some(nanos(duration))).collect())
     }
 }
 

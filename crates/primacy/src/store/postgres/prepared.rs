@@ -33,7 +33,7 @@ impl Connection {
         let known = self.preparations.known.iter().find(|(known, _)| *known == statement);
         let known = known.map(|(_, name)| name.clone());
         let is_new = known.is_none();
-        let name = known.unwrap_or_else(|| name(&self.schema().statement(statement)));
+        let name = known.unwrap_or_else(|| name(&self.text(statement)));
         let arguments: Vec<_> = parameters.iter().map(Parameter::literal).collect();
         let execute = format!("EXECUTE {name} ({})", arguments.join(", "));
         let ran = if is_new {
@@ -80,8 +80,13 @@ impl Parameter<'_> {
                 let item = |value: &Option<Vec<u8>>| value.as_deref().map_or("NULL".to_owned(), bytes);
                 many(values.iter().map(item).collect(), "pg_catalog.bytea[]")
             }
-            Self::ManyTexts(values) => many(values.iter().map(|value| text(value)).collect(), "pg_catalog.text[]"),
-            Self::ManyNumbers(values) => many(values.iter().copied().map(number).collect(), "bigint[]"),
+            Self::ManyTexts(values) => values.as_deref().map_or("NULL".to_owned(), |values| {
+                many(values.iter().map(|value| text(value)).collect(), "pg_catalog.text[]")
+            }),
+            Self::ManyNumbers(values) => {
+                let item = |value: &Option<i64>| value.map_or("NULL".to_owned(), number);
+                many(values.iter().map(item).collect(), "bigint[]")
+            }
         }
     }
 }

@@ -49,6 +49,25 @@ pub(super) fn record(row: &Row, at: usize) -> Result<Record, Fault> {
     })
 }
 
+/// What became of one renewal among many.
+pub(super) enum Renewed {
+    /// This is the record now.
+    Applied(Record),
+    /// The row was as expected, and somebody held it.
+    Held,
+    /// The row was another.
+    Refused,
+}
+
+/// One row of the answer to renewals, which has the number of its question first.
+pub(super) fn renewed(row: &Row) -> Result<Renewed, Fault> {
+    Ok(match optional_record(row, 1)? {
+        Some(record) => Renewed::Applied(record),
+        None if row.try_get(1 + RECORD)? => Renewed::Held,
+        None => Renewed::Refused,
+    })
+}
+
 /// The record in the columns from `at` on, unless the outer join found none.
 fn optional_record(row: &Row, at: usize) -> Result<Option<Record>, Fault> {
     let present = row.try_get::<_, Option<i64>>(at)?.is_some();
@@ -57,7 +76,19 @@ fn optional_record(row: &Row, at: usize) -> Result<Option<Record>, Fault> {
 
 /// The answer to a look.
 pub(super) fn sighting(rows: &[Row]) -> Result<Sighting, Fault> {
-    let row = rows.first().ok_or(Fault::Damaged("the answer to a look"))?;
+    sighting_of(rows.first().ok_or(Fault::Damaged("the answer to a look"))?)
+}
+
+/// The number, in this column, of the question among many that this row of the answer belongs to, from 0.
+pub(super) fn number_of(row: &Row, at: usize) -> Result<usize, Fault> {
+    let number = usize::try_from(row.try_get::<_, i64>(at)?).ok().and_then(|number| number.checked_sub(1));
+    number.ok_or(Fault::Damaged("the number of an answer"))
+}
+
+/// Where the number of a question is in the answer to a look.
+pub(super) const SIGHTING: usize = 1 + RECORD + 4;
+
+pub(super) fn sighting_of(row: &Row) -> Result<Sighting, Fault> {
     refuse_standby(row.try_get(0)?)?;
     let after = 1 + RECORD;
     let few = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);

@@ -60,13 +60,13 @@ pub(super) use durable;
 /// Tells those that listen to the election in `$1`. Delivered with the commit. A digest, since a channel has a short
 /// name.
 macro_rules! channel {
-    () => {
-        "'primacy_' {||} {left}({encode}({sha256}({convert_to}($1::{text}, 'UTF8')), 'hex'), 32)"
+    ($election:literal) => {
+        concat!("'primacy_' {||} {left}({encode}({sha256}({convert_to}(", $election, ", 'UTF8')), 'hex'), 32)")
     };
 }
 macro_rules! notify {
     () => {
-        concat!("{pg_notify}(", channel!(), ", '')")
+        concat!("{pg_notify}(", channel!("$1::{text}"), ", '')")
     };
 }
 
@@ -79,7 +79,7 @@ macro_rules! promotions {
 pub(super) const PROMOTIONS: &str = promotions!();
 macro_rules! notify_of_promotions {
     () => {
-        concat!("{pg_notify}(", channel!(), " {||} '", promotions!(), "', '')")
+        concat!("{pg_notify}(", channel!("$1::{text}"), " {||} '", promotions!(), "', '')")
     };
 }
 
@@ -88,6 +88,18 @@ macro_rules! notify_of_promotions {
 pub(super) fn silent(statement: &str) -> Option<String> {
     let is_loud = statement.contains(notify!());
     is_loud.then(|| statement.replace(notify!(), "NULL").replace(notify_of_promotions!(), "NULL"))
+}
+
+/// True. Where a statement stands that [`impatient`] changes: before it waits for a lock on a row.
+macro_rules! waits {
+    () => {
+        "(true)"
+    };
+}
+
+/// The same statement, which ends after a millisecond if it waits for a lock on a row: over a connection that others use too.
+pub(super) fn impatient(statement: &str) -> String {
+    statement.replace(waits!(), "({set_config}('lock_timeout', '1ms', true) IS NOT NULL)")
 }
 
 /// Microseconds since then, by the store's clock. Below zero if that clock has been set back.
@@ -141,7 +153,7 @@ macro_rules! has_led_since {
 /// grant of their own. For what follows `FROM`; conditions may be added. Those who have led since are few, and found once, in
 /// a subquery that must not depend on `c`: without statistics of the tables, a join would go through all terms for each `c`.
 macro_rules! waiting {
-    ($election:literal, $token:expr) => {
+    ($election:expr, $token:expr) => {
         concat!(
             "{}.primacy_candidate AS c WHERE c.election {=} ",
             $election,
@@ -163,28 +175,55 @@ macro_rules! relaxed {
     };
 }
 pub(super) use relaxed;
-
-macro_rules! sighting {
+macro_rules! relaxed_and_waiting {
     () => {
+        concat!("relaxed AS MATERIALIZED (SELECT {set_config}('synchronous_commit', 'off', true) WHERE ", waits!(), ")")
+    };
+}
+
+pub(super) use {channel, newest_terms, notify, waiting, within};
+
+/// What one who looks sees: of the rows in `$from`, each an election and who looks at it.
+macro_rules! sighting {
+    ($more:literal, $from:expr, $election:literal, $me:literal) => {
         concat!(
             "SELECT {pg_is_in_recovery}(), ",
             record!("e"),
             ", f.token, ",
             age!("e.renewed_at"),
-            ", s.ahead, s.others \
-             FROM (SELECT) AS one \
-             LEFT JOIN {}.primacy_election AS e ON e.election {=} $1 \
-             LEFT JOIN {}.primacy_token AS f ON f.election {=} $1 \
-             LEFT JOIN {}.primacy_candidate AS m ON m.election {=} $1 AND m.id {=} $2 AND NOT ",
+            ", s.ahead, s.others",
+            $more,
+            " FROM ",
+            $from,
+            " LEFT JOIN {}.primacy_election AS e ON e.election {=} ",
+            $election,
+            " LEFT JOIN {}.primacy_token AS f ON f.election {=} ",
+            $election,
+            " LEFT JOIN {}.primacy_candidate AS m ON m.election {=} ",
+            $election,
+            " AND m.id {=} ",
+            $me,
+            " AND NOT ",
             has_led_since!("m", "e"),
             " \
              CROSS JOIN LATERAL ( \
                  SELECT {count}(*) FILTER (WHERE m.joined IS NULL OR (c.rank, c.joined, c.id) {<} (m.rank, m.joined, m.id)) AS ahead, \
                         {count}(*) AS others \
                  FROM ",
-            waiting!("$1", "(SELECT n.token FROM {}.primacy_election AS n WHERE n.election {=} $1)"),
-            " AND c.id {<>} $2 AND (e.holder IS NULL OR c.id {<>} e.holder)) AS s"
+            waiting!(
+                $election,
+                concat!("(SELECT n.token FROM {}.primacy_election AS n WHERE n.election {=} ", $election, ")")
+            ),
+            " AND c.id {<>} ",
+            $me,
+            " AND (e.holder IS NULL OR c.id {<>} e.holder)) AS s"
         )
+    };
+    () => {
+        sighting!("", "(SELECT) AS one", "$1", "$2")
+    };
+    (of_many $from:expr) => {
+        sighting!(", w.n", $from, "w.election", "w.me")
     };
 }
 
@@ -194,34 +233,82 @@ macro_rules! sighting {
 /// that was answered to anyone before.
 pub(super) const LOOK: &str = sighting!();
 
+/// Many looks, of one moment: `$1` elections, `$2` who looks at each. Each answer has the number of its question.
+pub(super) const LOOKS: &str =
+    sighting!(of_many "ROWS FROM ({unnest}($1), {unnest}($2)) WITH ORDINALITY AS w(election, me, n)");
+
+macro_rules! announce {
+    (
+        $wanted:literal, $election:literal, $me:literal, $label:literal, $data:literal, $note:literal, $fresh:literal, $rank:literal,
+        $from:literal, $sighting:expr
+    ) => {
+        concat!(
+            "WITH ",
+            relaxed_and_waiting!(),
+            $wanted,
+            ", \
+             forgotten AS (DELETE FROM {}.primacy_candidate WHERE (election, id) {=} ANY ( \
+                 SELECT c.election, c.id FROM {}.primacy_candidate AS c, ",
+            $from,
+            " WHERE c.election {=} ",
+            $election,
+            " AND c.id {<>} ",
+            $me,
+            " AND NOT ",
+            within!("10"),
+            " FOR UPDATE OF c SKIP LOCKED)), \
+             announced AS ( \
+                 INSERT INTO {}.primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns, rank) \
+                 SELECT ",
+            $election, ", ", $me, ", ", $label, ", ", $data, ", ", $note,
+            ", (SELECT coalesce({max}(o.joined), 0) {+} 1 FROM {}.primacy_candidate AS o WHERE o.election {=} ",
+            $election,
+            "), {clock_timestamp}(), ",
+            $fresh, ", ", $rank,
+            " FROM ",
+            $from,
+            " ON CONFLICT (election, id) DO UPDATE SET label = excluded.label, data = excluded.data, note = excluded.note, \
+                 seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns, rank = excluded.rank, \
+                 joined = CASE WHEN EXISTS (SELECT FROM {}.primacy_election AS e WHERE e.election {=} c.election AND ",
+            has_led_since!("c", "e"),
+            ") THEN excluded.joined ELSE c.joined END) ",
+            $sighting
+        )
+    };
+}
+
 /// A look that also announces: `$3` label, `$4` data, `$5` note, `$6` for how many nanoseconds it counts, `$7` rank.
 ///
 /// The parts that write touch announcements only, and commit without waiting for the disk. What the look tells is of the
 /// snapshot before them, as if it had come first; the candidate's own place is not needed to count those ahead of it.
 /// Forgotten rows that another transaction holds are left to it, so that announcers never wait for each other. Who has led
 /// since its last announcement comes last.
-pub(super) const ANNOUNCE: &str = concat!(
-    "WITH ",
-    relaxed!(),
-    ", \
-     forgotten AS (DELETE FROM {}.primacy_candidate WHERE (election, id) {=} ANY ( \
-         SELECT c.election, c.id FROM {}.primacy_candidate AS c \
-         WHERE c.election {=} $1 AND c.id {<>} $2 AND NOT ",
-    within!("10"),
-    " FOR UPDATE SKIP LOCKED)), \
-     announced AS ( \
-         INSERT INTO {}.primacy_candidate AS c (election, id, label, data, note, joined, seen_at, fresh_ns, rank) \
-         SELECT $1, $2, $3, $4, $5, \
-                (SELECT coalesce({max}(joined), 0) {+} 1 FROM {}.primacy_candidate WHERE election {=} $1), {clock_timestamp}(), \
-                $6, $7 \
-         FROM relaxed \
-         ON CONFLICT (election, id) DO UPDATE SET label = excluded.label, data = excluded.data, note = excluded.note, \
-             seen_at = excluded.seen_at, fresh_ns = excluded.fresh_ns, rank = excluded.rank, \
-             joined = CASE WHEN EXISTS (SELECT FROM {}.primacy_election AS e WHERE e.election {=} $1 AND ",
-    has_led_since!("c", "e"),
-    ") THEN excluded.joined ELSE c.joined END) ",
-    sighting!()
+pub(super) const ANNOUNCE: &str = announce!("", "$1", "$2", "$3", "$4", "$5", "$6", "$7", "relaxed", sighting!());
+
+/// Many of them: `$1` elections, `$2` who looks at each, and so on. In one batch are no two of one election, whose places in
+/// line would be the same.
+pub(super) const ANNOUNCEMENTS: &str = announce!(
+    ", wanted AS MATERIALIZED ( \
+         SELECT w.* FROM relaxed, \
+             ROWS FROM ({unnest}($1), {unnest}($2), {unnest}($3), {unnest}($4), {unnest}($5), {unnest}($6), {unnest}($7)) \
+             WITH ORDINALITY AS w(election, me, label, data, note, fresh_ns, rank, n))",
+    "w.election",
+    "w.me",
+    "w.label",
+    "w.data",
+    "w.note",
+    "w.fresh_ns",
+    "w.rank",
+    "wanted AS w",
+    sighting!(of_many "wanted AS w")
 );
+
+/// What a renewal `w` expects of the row `e`.
+macro_rules! is_as_expected {
+    () => {
+        "e.election {=} w.election AND e.holder {=} w.holder AND e.token {=} w.token AND e.beat {=} w.beat"
+    };
+}
 
 /// A renewal: `$1` election, `$2` holder, `$3` token, `$4` beat, `$5` the completed order, `$6` lease.
 ///
@@ -231,11 +318,45 @@ pub(super) const RENEW: &str = concat!(
     "UPDATE {}.primacy_election AS e SET beat = e.beat {+} 1, renewed_at = {clock_timestamp}(), lease_ns = $6, \
          wish = CASE WHEN e.intent {=} $5 THEN NULL ELSE e.wish END, \
          successor = CASE WHEN e.intent {=} $5 THEN NULL ELSE e.successor END \
-     WHERE e.election {=} $1 AND e.holder {=} $2 AND e.token {=} $3 AND e.beat {=} $4 \
-     RETURNING ",
+     WHERE e.election {=} $1 AND e.holder {=} $2 AND e.token {=} $3 AND e.beat {=} $4 AND ",
+    waits!(),
+    " RETURNING ",
     record!("e"),
     ", ",
     durable!()
+);
+
+/// Many renewals: `$1` elections, `$2` holders, `$3` tokens, `$4` beats, `$5` completed orders, `$6` leases.
+///
+/// 1. `free` locks the rows that are as their renewals expect. It passes by those that somebody else holds.
+/// 2. `renewed` changes them, each by the whole condition of a single renewal, as [`RENEW`] does.
+///
+/// Each answer has the number of its question: the record, if it was renewed; and whether the row was as expected when the
+/// statement began, so that one which was not renewed was held by somebody just then.
+pub(super) const RENEWALS: &str = concat!(
+    "WITH wanted AS MATERIALIZED ( \
+         SELECT w.* FROM ROWS FROM ({unnest}($1), {unnest}($2), {unnest}($3), {unnest}($4), {unnest}($5), {unnest}($6)) \
+             WITH ORDINALITY AS w(election, holder, token, beat, intent, lease_ns, n)), \
+     free AS MATERIALIZED ( \
+         SELECT w.* FROM wanted AS w JOIN {}.primacy_election AS e ON ",
+    is_as_expected!(),
+    " FOR UPDATE OF e SKIP LOCKED), \
+     renewed AS ( \
+         UPDATE {}.primacy_election AS e SET beat = e.beat {+} 1, renewed_at = {clock_timestamp}(), lease_ns = w.lease_ns, \
+             wish = CASE WHEN e.intent {=} w.intent THEN NULL ELSE e.wish END, \
+             successor = CASE WHEN e.intent {=} w.intent THEN NULL ELSE e.successor END \
+         FROM free AS w WHERE ",
+    is_as_expected!(),
+    " RETURNING w.n, ",
+    record!("e"),
+    ") \
+     SELECT w.n, ",
+    record!("r"),
+    ", e.election IS NOT NULL, CASE WHEN r.n IS NOT NULL THEN ",
+    durable!(),
+    " END FROM wanted AS w LEFT JOIN renewed AS r ON r.n {=} w.n \
+     LEFT JOIN {}.primacy_election AS e ON ",
+    is_as_expected!()
 );
 
 /// A release: `$1` election, `$2` holder, `$3` token, `$4` beat, `$5` why.
@@ -245,8 +366,9 @@ pub(super) const RELEASE: &str = concat!(
     "WITH released AS ( \
          UPDATE {}.primacy_election AS e SET beat = e.beat {+} 1, holder = NULL, label = NULL, data = NULL, \
              wish = CASE WHEN e.wish {=} 'new-election' THEN NULL ELSE e.wish END \
-         WHERE e.election {=} $1 AND e.holder {=} $2 AND e.token {=} $3 AND e.beat {=} $4 \
-         RETURNING ",
+         WHERE e.election {=} $1 AND e.holder {=} $2 AND e.token {=} $3 AND e.beat {=} $4 AND ",
+    waits!(),
+    " RETURNING ",
     record!("e"),
     "), \
      ended AS ( \
@@ -344,7 +466,9 @@ macro_rules! acquire {
         concat!(
             "WITH expected AS MATERIALIZED ( \
                  SELECT e.holder IS NOT NULL AS held FROM {}.primacy_election AS e \
-                 WHERE e.election {=} $1 AND e.token {=} $7 AND e.beat {=} $8 AND e.intent {=} $9), \
+                 WHERE e.election {=} $1 AND e.token {=} $7 AND e.beat {=} $8 AND e.intent {=} $9 AND ",
+            waits!(),
+            "), \
              fence AS MATERIALIZED ( \
                  SELECT f.token FROM {}.primacy_token AS f \
                  WHERE f.election {=} $1 AND EXISTS (SELECT FROM expected) FOR UPDATE OF f), \
@@ -383,7 +507,9 @@ pub(super) const ACQUIRE_WITHOUT_EPOCH: &str = acquire!(no_epoch!());
 macro_rules! acquire_first {
     ($epoch:expr) => {
         concat!(
-            "WITH base AS MATERIALIZED (SELECT $7::bigint AS token), \
+            "WITH base AS MATERIALIZED (SELECT $7::bigint AS token WHERE ",
+            waits!(),
+            "), \
              epoch AS MATERIALIZED (SELECT ", $epoch, " AS epoch), \
              granted AS MATERIALIZED (SELECT base.token AS base, ", next_token!(), " AS token FROM base, epoch), \
              fence AS ( \
@@ -431,102 +557,16 @@ pub(super) const ORDER: &str = concat!(
 /// The end of an announcement: `$1` election, `$2` whose.
 pub(super) const LEAVE: &str = concat!(
     "WITH ",
-    relaxed!(),
+    relaxed_and_waiting!(),
     " DELETE FROM {}.primacy_candidate AS c USING relaxed WHERE c.election {=} $1 AND c.id {=} $2"
 );
 
-/// Of what has no record, the fence row and the newest term tell what is left. `OFFSET 0` keeps the server from merging the
-/// subquery into the whole, and from looking for those who have led for each row.
-macro_rules! snapshot {
-    ($names:literal) => {
-        concat!(
-            "SELECT {pg_is_in_recovery}(), ",
-            record!("e"),
-            ", ",
-            age!("e.renewed_at"),
-            ", ",
-            age!("e.granted_at"),
-            ", n.election, c.id, c.label, c.data, c.note, ",
-            age!("c.seen_at"),
-            ", c.rank, f.token, t.token, t.id, t.label, t.reason FROM (",
-            $names,
-            ") AS n \
-             LEFT JOIN {}.primacy_election AS e ON e.election {=} n.election \
-             LEFT JOIN {}.primacy_token AS f ON f.election {=} n.election \
-             LEFT JOIN LATERAL ( \
-                 SELECT o.token, o.id, o.label, coalesce(o.reason, '') AS reason FROM {}.primacy_term AS o \
-                 WHERE e.election IS NULL AND o.election {=} n.election ORDER BY o.token DESC LIMIT 1) AS t ON true \
-             LEFT JOIN LATERAL (SELECT c.* FROM ",
-            waiting!("n.election", "coalesce(e.token, f.token, 0)"),
-            " AND (e.holder IS NULL OR c.id {<>} e.holder) OFFSET 0) AS c ON true \
-             ORDER BY n.election, c.rank, c.joined, c.id"
-        )
-    };
-}
+/// What to listen to: `$1` elections, answered in their order. Names on a channel are harmless to anyone: letters and digits.
+pub(super) const CHANNELS: &str =
+    concat!("SELECT ", channel!("w.election"), " FROM {unnest}($1) WITH ORDINALITY AS w(election, n) ORDER BY w.n");
 
-/// One election, of one moment: a row for each waiting candidate, or one without. `$1` election.
-pub(super) const SNAPSHOT: &str = snapshot!("SELECT $1::{text} AS election");
-
-/// All elections likewise, by name: those that have a record, and those that had one.
-pub(super) const ELECTIONS: &str =
-    snapshot!("SELECT e.election FROM {}.primacy_election AS e UNION SELECT f.election FROM {}.primacy_token AS f");
-
-/// Forgets an election: `$1` its name, `$2` the token of the fence row that was seen, or 0, and `$3` the one that stays; `$4`
-/// who has led last by the marker in the history, and `$5` that one's label.
-///
-/// 1. `fence` locks the fence row, and waits for the fenced transactions in flight; a grant locks it first, too.
-/// 2. `gone` deletes the record that was judged, or finds that there is none still. One that renews or takes the lease
-///    meanwhile defeats it, or finds no record.
-/// 3. `raised` writes the fence row, and `marked` a term of nobody, so that this is known to have been done on purpose.
-macro_rules! forget {
-    ($gone:expr) => {
-        concat!(
-            "WITH fence AS MATERIALIZED (SELECT f.token FROM {}.primacy_token AS f WHERE f.election {=} $1 FOR UPDATE OF f), \
-             seen AS MATERIALIZED (SELECT FROM (SELECT coalesce({max}(fence.token), 0) AS token FROM fence) AS f \
-                 WHERE f.token {=} $2), \
-             gone AS (",
-            $gone,
-            "), \
-             raised AS ( \
-                 INSERT INTO {}.primacy_token AS f (election, token) SELECT $1, $3 FROM gone \
-                 ON CONFLICT (election) DO UPDATE \
-                     SET token = excluded.token {/} (f.token {<} excluded.token)::integer), \
-             past AS ( \
-                 DELETE FROM {}.primacy_term AS t USING gone WHERE t.election {=} $1 AND t.token {<>} $3), \
-             marked AS ( \
-                 INSERT INTO {}.primacy_term AS t (election, token, id, label, granted_at, ended_at, reason) \
-                 SELECT $1, $3, $4, $5, {clock_timestamp}(), {clock_timestamp}(), 'forgotten' FROM gone \
-                 ON CONFLICT (election, token) DO UPDATE SET id = excluded.id, label = excluded.label, \
-                     granted_at = excluded.granted_at, ended_at = excluded.ended_at, reason = excluded.reason), \
-             candidates AS (DELETE FROM {}.primacy_candidate AS c USING gone WHERE c.election {=} $1) \
-             SELECT ",
-            durable!(),
-            ", ",
-            notify!(),
-            " FROM gone"
-        )
-    };
-}
-
-/// The same of one that has a record: `$6` its token, `$7` its beat and `$8` its intent.
-pub(super) const FORGET: &str = forget!(
-    "DELETE FROM {}.primacy_election AS e USING seen \
-     WHERE e.election {=} $1 AND e.token {=} $6 AND e.beat {=} $7 AND e.intent {=} $8 RETURNING e.election"
-);
-
-/// The same of one that has none.
-pub(super) const FORGET_REMAINS: &str = forget!(
-    "SELECT $1 AS election FROM seen WHERE NOT EXISTS (SELECT FROM {}.primacy_election AS e WHERE e.election {=} $1)"
-);
-
-/// `$1` election, `$2` how many.
-pub(super) const HISTORY: &str = "SELECT t.token, t.id, t.label, \
-         (extract(epoch FROM t.granted_at) {*} 1000)::bigint, (extract(epoch FROM t.ended_at) {*} 1000)::bigint, t.reason, \
-         {pg_is_in_recovery}() \
-     FROM {}.primacy_term AS t WHERE t.election {=} $1 ORDER BY t.token DESC LIMIT $2";
-
-/// What to listen to: `$1` election. Names on a channel are harmless to anyone: letters and digits.
-pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
+/// The same of one: `$1` election.
+pub(super) const CHANNEL: &str = concat!("SELECT ", channel!("$1::{text}"));
 
 /// Tells those that listen, and changes nothing: `$1` election.
 pub(super) const NOTIFY: &str = concat!("SELECT ", notify!());
@@ -547,37 +587,4 @@ pub(super) const PROBE_RENEW: &str = concat!(
 pub(super) const PROBE_CLEAR: &str = "DELETE FROM {}.primacy_probe";
 
 #[cfg(test)]
-mod tests {
-    use super::super::connection::Purpose;
-    use super::super::dialer::Dialer;
-    use super::super::url::StoreUrl;
-    use super::super::{Notifiers, errors::Stake};
-    use super::*;
-    use crate::{ElectionName, Token};
-    use std::sync::Arc;
-
-    #[tokio::test]
-    async fn the_servers_next_token_is_ours() {
-        let url = StoreUrl::parse(&primacy_servers::postgres_url()).expect("valid");
-        let notifier = Notifiers::default().of(&ElectionName::new("e").expect("valid"));
-        let (mut connection, _) = Arc::new(Dialer::new(url)).dial(Purpose::Watch, notifier).await.expect("connects");
-        let counter = (1 << 40) - 1;
-        let highest = (1 << 23) - 1;
-        let epochs = [0, 1, 2, highest - 1, highest];
-        let mut tokens = vec![Token::NONE, Token::MAX];
-        for epoch in epochs {
-            for count in [0, 1, 41, counter - 1, counter] {
-                tokens.push(Token::new((u64::from(epoch) << 40) + count).expect("fits"));
-            }
-        }
-        tokens.extend((0..200).filter_map(|_| Token::new(rand::random::<u64>() >> rand::random_range(1..60))));
-        for token in tokens {
-            for epoch in epochs {
-                let parameters = [token.get().into(), u64::from(epoch).into()];
-                let rows = connection.run(NEXT_TOKEN, &parameters, Stake::Reading).await.expect("answers");
-                let next: i64 = rows[0].get(0);
-                assert_eq!(u64::try_from(next), Ok(token.next(epoch).get()), "after {token} in epoch {epoch}");
-            }
-        }
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak, mpsc};
 use primacy_core::lease::row::Renewal;
 use tokio::sync::{Mutex, oneshot};
 
+use super::super::shared_admin::WeakTurns;
 use super::super::{Admin, BoxFuture, Hints, Holder, Record, Registry, Reply, Request, Session, Store, StoreError};
 use super::SqliteStore;
 use super::connection::{Db, Durability, End};
@@ -25,11 +26,15 @@ pub(super) struct SharedSqlite {
     store: SqliteStore,
     /// Open while a candidate has a session.
     connection: Mutex<Weak<SharedConnection>>,
+    /// The same, for observers: each by itself.
+    apart: Arc<dyn Store>,
+    turns: WeakTurns,
 }
 
 impl SharedSqlite {
     pub(super) fn new(store: SqliteStore) -> Self {
-        Self { store, connection: Mutex::default() }
+        let apart = Arc::new(store.clone());
+        Self { store, connection: Mutex::default(), apart, turns: WeakTurns::default() }
     }
 
     /// The connection; another one, if the last has failed.
@@ -66,7 +71,7 @@ impl Store for SharedSqlite {
     }
 
     fn admin(&self) -> BoxFuture<'_, Result<Box<dyn Admin>, StoreError>> {
-        self.store.admin()
+        Box::pin(self.turns.admin(&self.apart))
     }
 
     fn hints<'a>(&'a self, election: &'a ElectionName) -> BoxFuture<'a, Result<Box<dyn Hints>, StoreError>> {
