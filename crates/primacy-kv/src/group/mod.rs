@@ -72,7 +72,7 @@ impl Group {
             return Err(Broken::Incomplete);
         }
         Ok(Self {
-            tables: Tables::new(table, &log),
+            tables: Tables::new(table),
             log: LogNode::restarted(settings.own, log, settings.limits),
             origin: Origin::new(settings.starts, settings.patience),
             settings,
@@ -121,7 +121,7 @@ impl Group {
             matched,
             keys: table.map_or(0, Table::len),
             bytes: self.bytes(),
-            log_bytes: self.tables.log_bytes(),
+            log_bytes: replica.log().bytes(),
             waiting: self.origin.len(),
         }
     }
@@ -304,7 +304,7 @@ impl Group {
     /// What is to be written now, in order, if anything. One write is under way at a time.
     pub fn take_writes(&mut self) -> Option<Vec<Write<LogBytes>>> {
         let writes = self.log.begin_write()?;
-        self.tables.taken(&writes, self.log.replica().log());
+        self.tables.taken();
         Some(writes)
     }
 
