@@ -26,7 +26,9 @@ const BUS: u16 = 10_000;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct KvArgs {
     /// Which of the nodes this is [default: kv, alone]
-    #[arg(long, env = "PRIMACY_NAME", value_name = "NAME", requires = "peers")]
+    ///
+    /// PRIMACY_NAME in the environment says the same.
+    #[arg(long, env = "PRIMACY_NAME", hide_env = true, value_name = "NAME", requires = "peers")]
     name: Option<String>,
     /// All nodes, this one too
     ///
@@ -44,30 +46,36 @@ pub(crate) struct KvArgs {
     /// Where to listen for the other nodes [default: the port that --peers says]
     #[arg(long, value_name = "ADDR:PORT", hide_short_help = true, requires = "peers")]
     listen_peers: Option<SocketAddr>,
-    /// Into how many groups the keys are divided, each with a leader of its own: 1 to 1,024, and never changed later
+    /// How many groups of keys there are, each with a leader
+    ///
+    /// 1 to 1,024. That never changes later.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     groups: u16,
-    /// How long a leader's grant lasts unless it is renewed
+    /// How long a leader's grant lasts unless renewed
     ///
     /// That is the wait when a whole host is lost.
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration::parse, allow_hyphen_values = true)]
     lease: Duration,
-    /// What a read rests on: the leader's lease, or the answers of a majority, which need no clock
+    /// What reads rest on
+    ///
+    /// The leader's lease, or the answers of a majority, which need no clock.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Reads::Lease)]
     reads: Reads,
-    /// A file whose first line is the password that clients have to give
+    /// The file with the password of clients, in its first line
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// The certificate that clients see, and those between that and its authority's, in PEM: with it they come over TLS
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", hide_short_help = true)]
     tls_cert: Option<PathBuf>,
     /// The key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", hide_short_help = true)]
     tls_key: Option<PathBuf>,
     /// The authority of clients' certificates, in PEM: who has none is refused
     #[arg(long, value_name = "FILE", requires = "tls_cert", hide_short_help = true)]
     tls_client_ca: Option<PathBuf>,
-    /// How much memory keys and values may take, such as 512MiB [default: half of the machine's]
+    /// How much keys may take [default: half of the memory]
+    ///
+    /// Such as 512MiB: keys, values, and what belongs to them.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<usize>,
     /// The longest value
@@ -105,7 +113,7 @@ pub(crate) enum KvCommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Have a node that was started with an empty folder take the place of the one that was called so before
+    /// Have a new node take the place of a lost one of the same name
     #[command(after_help = examples::KV_REPLACE)]
     Replace {
         /// What it is called

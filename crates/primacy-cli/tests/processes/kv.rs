@@ -119,6 +119,8 @@ fn a_killed_leader_costs_its_clients_elsewhere_no_error_and_nothing_is_lost_or_d
         nodes.end(leader, Signal::SIGKILL);
         nodes.run(leader);
         nodes.await_event(leader, "ready");
+        // For one lease a voter that has come back supports nobody new, and two of three cannot be spared.
+        nodes.await_support(group);
     }
     assert!(worst < Duration::from_millis(2_500), "the warden is sooner than the lease: {worst:?}");
     // All at once, and again.

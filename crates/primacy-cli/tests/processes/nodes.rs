@@ -116,6 +116,21 @@ impl Nodes {
         NAMES.iter().position(|other| *other == name).expect("one of them")
     }
 
+    /// Waits until all voters support the leader of a group.
+    pub(crate) fn await_support(&self, group: usize) {
+        let (store, election) = (format!("peers://{}", self.list()), format!("kv/{group}"));
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let words = ["status", "--json", "--store", &store, "--election", &election];
+            let told = primacy(words).output().expect("it starts");
+            let status: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
+            if status["support"]["supporting"] == NAMES.len() {
+                return;
+            }
+            assert!(Instant::now() < end, "some do not support the leader: {status:#}");
+        }
+    }
+
     pub(crate) fn client(&self, n: usize) -> Client {
         Client::connect(self.port(n))
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use primacy_core::log::ReplicaId;
 
-use super::identity::{replica, text};
+use super::fields::{replica, text};
 use crate::wire::{Malformed, Reader, put_bytes, put_number};
 
 /// Which nodes keep the groups first, and what all of them have to agree on.

@@ -4,8 +4,8 @@ use std::io;
 
 use primacy_core::log::ReplicaId;
 
+use super::fields::{replica, text};
 use super::founding::Founding;
-use super::identity::{replica, text};
 use crate::wire::{Malformed, Reader, put_bytes, put_number};
 
 /// The protocol of connections for what is small, and for chunks of snapshots. Each connection carries messages of the node that has

@@ -6,6 +6,7 @@ pub mod clients;
 pub mod control;
 mod core;
 mod disk;
+mod fields;
 pub mod founding;
 mod frames;
 mod grants;
