@@ -142,9 +142,9 @@ pub(super) fn listens(address: SocketAddr) -> bool {
 
 /// Which of these processes listens on a port.
 pub(super) fn listener(pids: &[u32], port: u16) -> Option<u32> {
-    let table = fs::read_to_string("/proc/net/tcp").ok()?;
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let wanted = format!(":{port:04X}");
-    let inode = table.lines().find_map(|line| {
+    let inode = tables.iter().flat_map(|table| table.lines()).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         (words.get(1)?.ends_with(&wanted) && *words.get(3)? == "0A").then(|| words.get(9).map(ToString::to_string))?
     })?;
