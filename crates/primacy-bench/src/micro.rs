@@ -45,7 +45,7 @@ impl Lease {
         let holder = Holder { id, label: Label::new("bench")?, data: String::new() };
         let mut session = store.session(&ElectionName::new(election)?, &holder).await?;
         let lease = Duration::from_secs(10);
-        let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder, lease };
+        let acquire = Request::Acquire { expect: None, floor: Token::NONE.into(), holder, lease };
         let Reply::Applied(record) = session.step(acquire).await? else { bail!("the election is not new") };
         Ok(Self { session, record, id })
     }

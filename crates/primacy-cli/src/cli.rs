@@ -22,6 +22,8 @@ use registers::{ProtocolName, RegistersArgs};
 mod colour;
 mod duration;
 pub(crate) mod examples;
+#[cfg(feature = "kv")]
+pub(crate) mod kv;
 pub(crate) mod peer;
 pub(crate) mod preference;
 mod registers;
@@ -179,6 +181,10 @@ pub(crate) enum Command {
     /// Run a voter of elections among peers, without a database
     #[command(after_help = examples::PEER_SHORT, after_long_help = examples::PEER)]
     Peer(PeerArgs),
+    /// Run a node of a replicated key-value store that clients of Redis can talk to
+    #[cfg(feature = "kv")]
+    #[command(after_help = examples::KV_SHORT, after_long_help = examples::KV)]
+    Kv(Box<kv::KvArgs>),
     /// Print the SQL that sets up a database, for an administrator
     #[command(after_help = examples::SCHEMA)]
     Schema(SchemaArgs),

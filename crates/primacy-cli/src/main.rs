@@ -16,6 +16,8 @@ fn main() -> ExitCode {
         Some(word) if word == run::EXEC => return run::program::become_program(args),
         Some(word) if word == run::GATE => return run::isolate::gate(args),
         Some(word) if word == run::INIT => return run::isolate::init(args),
+        #[cfg(feature = "kv")]
+        Some(word) if word == commands::KV_WARDEN => return commands::kv_warden(),
         _ => {}
     }
     match cli::Cli::read(std::env::args_os()) {

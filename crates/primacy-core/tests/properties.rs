@@ -74,6 +74,7 @@ fn happening() -> impl Strategy<Value = Happening> {
             Told(Event::SetTiming(Timing::with_lease(Duration::from_millis(lease)).expect("long enough")))
         }),
         2 => (0u64..20_000).prop_map(|at| Told(Event::LookAt(Instant::from_nanos(at * 1_000_000)))),
+        2 => (0u64..200).prop_map(|floor| Told(Event::RaiseFloor(Token::new(floor).expect("small")))),
         1 => (0u64..2_000).prop_map(|slot| Told(Event::SetSlot(Duration::from_millis(slot)))),
         12 => Just(Answered),
         2 => Just(CarriedOut),
@@ -98,10 +99,17 @@ struct Call {
     reply: Option<Reply>,
 }
 
+fn drawn(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    *seed >> 8
+}
+
 /// Does what a driver does, believes nothing, and remembers all that a promise is about.
 struct Witness {
     now: Instant,
     candidate: Candidate,
+    /// The same without a floor.
+    twin: Candidate,
     row: Row,
     saved: Row,
     call: Option<Call>,
@@ -125,9 +133,11 @@ impl Witness {
     fn new(lease: u64, entropy: u64) -> Self {
         let timing = Timing::with_lease(Duration::from_millis(lease)).expect("within bounds");
         let label = Label::new("me").expect("valid");
+        let candidate = Candidate::new(Config::new(CandidateId::from_bits(1), label, timing));
         Self {
             now: Instant::ZERO,
-            candidate: Candidate::new(Config::new(CandidateId::from_bits(1), label, timing)),
+            twin: candidate.clone(),
+            candidate,
             row: Row::default(),
             saved: Row::default(),
             call: None,
@@ -234,7 +244,7 @@ impl Witness {
         let expect = self.row.record.as_ref().map(Record::expectation);
         let holder =
             primacy_core::lease::Holder { id: OTHER, label: Label::new("other").expect("valid"), data: String::new() };
-        let floor = self.row.remembered;
+        let floor = self.row.remembered.into();
         self.row.step(&Request::Acquire { expect, floor, holder, lease }, Standing::default());
     }
 
@@ -262,15 +272,22 @@ impl Witness {
 
     /// Hands the event over and judges every effect, with the call that it answers if there is one.
     fn handle(&mut self, event: Event, answered: Option<Call>) -> Result<(), TestCaseError> {
-        let mut effects = Vec::new();
-        let mut seed = self.entropy;
-        let mut entropy = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            seed >> 8
-        };
         let now = self.now;
-        self.candidate.handle(event, &mut Context { now, entropy: &mut entropy, effects: &mut effects });
+        let without = if matches!(event, Event::RaiseFloor(_)) { Event::Wake } else { event.clone() };
+        let (mut seed, mut as_before) = (self.entropy, Vec::new());
+        self.twin.handle(without, &mut Context { now, entropy: &mut || drawn(&mut seed), effects: &mut as_before });
+        let (mut seed, mut effects) = (self.entropy, Vec::new());
+        self.candidate.handle(event, &mut Context { now, entropy: &mut || drawn(&mut seed), effects: &mut effects });
         self.entropy = seed;
+        // A floor from outside is an argument of a request. It is nothing that was seen: no record has gone back for it.
+        let mut asked = effects.clone();
+        for effect in &mut asked {
+            if let Effect::Call { request: Request::Acquire { floor, .. }, .. } = effect {
+                floor.outside = Token::NONE;
+            }
+        }
+        prop_assert_eq!(asked, as_before, "a floor from outside has changed more than the request");
+        prop_assert_eq!(self.candidate.view(), self.twin.view());
         for effect in effects {
             self.judge(effect, answered.as_ref())?;
         }
@@ -319,13 +336,17 @@ impl Witness {
                 prop_assert!(self.until.is_none(), "it leads while it leads");
                 prop_assert!(token > self.led, "R6: token {token} after {}", self.led);
                 let Some(Call {
-                    request: Request::Acquire { .. }, sent_at, reply: Some(Reply::Applied(record)), ..
+                    request: Request::Acquire { floor, .. },
+                    sent_at,
+                    reply: Some(Reply::Applied(record)),
+                    ..
                 }) = answered
                 else {
                     return Err(TestCaseError::fail("it leads without an acquire that was carried out"));
                 };
                 prop_assert_eq!(record.version, version);
                 prop_assert_eq!(record.version.token, token);
+                prop_assert!(token > floor.highest(), "token {token} is not above {floor}");
                 prop_assert!(
                     until <= *sent_at + self.timing().believed_of(record.lease),
                     "R1: counted from later than the sending"

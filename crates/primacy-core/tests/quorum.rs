@@ -14,10 +14,12 @@ mod split;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use primacy_core::lease::{CallError, EndReason, HandoverRequest, Holder, Record, Reply, Request, Sighting, Version};
+use primacy_core::lease::{
+    CallError, EndReason, Floor, HandoverRequest, Holder, Record, Reply, Request, Sighting, Version,
+};
 use primacy_core::quorum::{
-    Ask, Durable, GrantProgress, OrderNumbers, OrderRegister, Orders, Output, Pace, QuorumClient, Round, Voter,
-    VoterId, VoterSet,
+    Ask, Durable, GrantProgress, OrderNumbers, OrderRegister, Orders, Output, Pace, QuorumClient, Round,
+    TERM_LEAP_MOST, Voter, VoterId, VoterSet,
 };
 use primacy_core::{CandidateId, Instant, Label, Token};
 
@@ -121,7 +123,7 @@ impl Peers {
 
     fn ask(&mut self, client: &mut QuorumClient, name: &str) -> Result<Reply, CallError> {
         let expect = self.look(client).record.as_ref().map(Record::expectation);
-        self.call(client, Request::Acquire { expect, floor: Token::NONE, holder: holder(name), lease: LEASE })
+        self.call(client, Request::Acquire { expect, floor: Token::NONE.into(), holder: holder(name), lease: LEASE })
     }
 
     fn renew(&mut self, client: &mut QuorumClient, name: &str, version: Version) -> Result<Reply, CallError> {
@@ -184,7 +186,7 @@ fn a_claim_in_vain_is_taken_back_and_raises_nothing_for_those_who_refused_it() {
     let (mut a, mut b) = (QuorumClient::new(voter_set()), QuorumClient::new(voter_set()));
     // The voters seem free when b looks, and two of them support a when its claim arrives.
     let mut out = Vec::new();
-    b.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("b"), lease: LEASE }, &mut out);
+    b.begin(Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("b"), lease: LEASE }, &mut out);
     let claims = peers.deliver(&mut b, out);
     peers.cut(&[3]);
     let first = applied(peers.ask(&mut a, "a"));
@@ -283,7 +285,7 @@ fn nobody_is_granted_against_an_order_and_the_grant_makes_it_come_true() {
         "the leader hears of it"
     );
     let before = Some(first.expectation());
-    let stale = Request::Acquire { expect: before, floor: Token::NONE, holder: holder("b"), lease: LEASE };
+    let stale = Request::Acquire { expect: before, floor: Token::NONE.into(), holder: holder("b"), lease: LEASE };
     conflict(peers.call(&mut b, stale));
     let release = Request::Release {
         id: holder("a").id,
@@ -295,6 +297,28 @@ fn nobody_is_granted_against_an_order_and_the_grant_makes_it_come_true() {
     assert_eq!(second.handover, None);
     assert_eq!(peers.look(&mut a).record, Some(second.clone()), "for others too");
     assert_eq!(applied(peers.renew(&mut b, "b", second.version)).handover, None);
+}
+
+/// As the resource names it that has taken tokens of other voters.
+#[test]
+fn a_floor_from_outside_is_above_what_was_granted_and_no_leap_that_voters_refuse() {
+    let mut peers = Peers::new();
+    let mut a = QuorumClient::new(voter_set());
+    let at = |token| Token::new(token).expect("small");
+    let ask = |expect, outside| {
+        let floor = Floor { outside: at(outside), ..Floor::default() };
+        Request::Acquire { expect, floor, holder: holder("a"), lease: LEASE }
+    };
+    let record = applied(peers.call(&mut a, ask(None, 40)));
+    assert_eq!(record.version.token, at(41));
+    let expect = Some(record.expectation());
+    // Nobody is disturbed by what no voter takes, and the client can say why nothing comes of it.
+    let far = 41 + TERM_LEAP_MOST;
+    assert_eq!(peers.call(&mut a, ask(expect, far)), Err(CallError::NotDone));
+    assert_eq!(a.leap(), Some(at(41)));
+    assert_eq!(peers.look(&mut a).record, Some(record));
+    assert_eq!(a.leap(), None, "of an earlier call it says nothing");
+    assert_eq!(applied(peers.call(&mut a, ask(expect, far - 1))).version.token, at(far));
 }
 
 #[test]
@@ -456,7 +480,7 @@ fn a_term_that_was_asked_for_in_vain_is_never_asked_for_again() {
     let mut peers = Peers::new();
     let mut a = QuorumClient::new(voter_set());
     let mut out = Vec::new();
-    a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
+    a.begin(Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("a"), lease: LEASE }, &mut out);
     let claims = peers.deliver(&mut a, out);
     let term = |output: &Output| match output {
         Output::Send { ask: Ask::Claim { term, .. }, .. } => Some(*term),

@@ -148,7 +148,7 @@ impl Peers {
             panic!("a majority is there")
         };
         let expect = seen.record.as_ref().map(Record::expectation);
-        self.call(client, Request::Acquire { expect, floor: Token::NONE, holder: holder(name), lease: LEASE })
+        self.call(client, Request::Acquire { expect, floor: Token::NONE.into(), holder: holder(name), lease: LEASE })
     }
 
     fn lead(&mut self, client: &mut QuorumClient, name: &str) -> Record {
@@ -433,7 +433,7 @@ fn a_claim_that_is_overtaken_by_a_change_is_given_up() {
     let mut peers = Peers::new(&[1, 2, 3]);
     let mut a = client(&[1, 2, 3]);
     let mut out = Vec::new();
-    a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
+    a.begin(Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("a"), lease: LEASE }, &mut out);
     let now = peers.now;
     let mut claims = Vec::new();
     for output in out {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use primacy_core::lease::row::{self, Verdict};
 use primacy_core::lease::{
-    EndReason, Expectation, HandoverRequest, Holder, Order, OrderKind, Record, Request, Version,
+    EndReason, Expectation, Floor, HandoverRequest, Holder, Order, OrderKind, Record, Request, Version,
 };
 use primacy_core::{CandidateId, Label, Token};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ impl NaiveStore {
             Request::Look { .. } | Request::Leave => false,
             Request::Acquire { expect, floor, holder, lease } => {
                 let as_expected = match (&self.record, expect) {
-                    (None, None) => self.remembered <= floor.get(),
+                    (None, None) => self.remembered <= floor.seen.get(),
                     (None, Some(_)) | (Some(_), None) => false,
                     (Some(record), Some(Expectation { version, order_number })) => {
                         record.version.token == version.token
@@ -46,8 +46,10 @@ impl NaiveStore {
                     return false;
                 }
                 let mut last = self.remembered;
-                if floor.get() > last {
-                    last = floor.get();
+                for floor in [floor.seen, floor.outside] {
+                    if floor.get() > last {
+                        last = floor.get();
+                    }
                 }
                 let (order_number, paused) =
                     self.record.as_ref().map_or((0, false), |record| (record.order_number, record.paused));
@@ -160,7 +162,8 @@ fn request((what, who, off, floor, flag): Draw, store: &NaiveStore) -> Request {
         0..3 => {
             let order_number = if off == 3 { order_number + 1 } else { order_number };
             let expect = (record.is_some() != (off == 4)).then_some(Expectation { version, order_number });
-            let floor = token((store.remembered + u64::from(floor)).saturating_sub(2));
+            let near = |ahead| token((store.remembered + u64::from(ahead)).saturating_sub(2));
+            let floor = Floor { seen: near(floor), outside: if flag { near(off) } else { Token::NONE } };
             Request::Acquire { expect, floor, holder, lease }
         }
         3..6 => {

@@ -20,6 +20,8 @@ extern crate std;
 
 pub mod command;
 pub mod entry;
+#[cfg(feature = "server")]
+mod files;
 mod glob;
 pub mod group;
 mod log_codec;

@@ -289,24 +289,6 @@ mod tests {
         prop_oneof![testing::change().prop_map(ClientRequest::Write), queries.prop_map(ClientRequest::Read)]
     }
 
-    fn answers() -> impl Strategy<Value = Answered> {
-        let failure = prop::sample::select(alloc::vec![
-            Failure::NoLeader,
-            Failure::Unknown,
-            Failure::OutOfMemory,
-            Failure::DiskFull,
-            Failure::TooLarge,
-            Failure::Stopped,
-            Failure::Busy,
-        ]);
-        let reply = prop_oneof![
-            any::<i64>().prop_map(Reply::Integer),
-            any::<Vec<u8>>().prop_map(Reply::Bulk),
-            Just(Reply::Array(alloc::vec![Reply::OK, Reply::Null, Reply::error("ERR no")])),
-        ];
-        prop_oneof![failure.prop_map(Err), reply.prop_map(Ok)]
-    }
-
     fn encoded(request: &ClientRequest) -> Vec<u8> {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
@@ -350,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn an_answer_is_read_back(answer in answers()) {
+        fn an_answer_is_read_back(answer in testing::answer()) {
             let mut bytes = Vec::new();
             encode_answer(&answer, &mut bytes);
             prop_assert_eq!(decode_answer(&bytes), Ok(answer));

@@ -12,6 +12,7 @@ use crate::command::{
 };
 use crate::entry::{Batch, Change, Forwarded, GroupTime, Origin, Request};
 use crate::number::Decimal;
+use crate::request::{Answered, Failure};
 use crate::resp::Reply;
 use crate::table::{Answer, Outcome, Table};
 
@@ -172,4 +173,23 @@ impl Client {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Any kind of answer.
+pub(crate) fn answer() -> impl Strategy<Value = Answered> {
+    let failure = prop::sample::select(vec![
+        Failure::NoLeader,
+        Failure::Unknown,
+        Failure::OutOfMemory,
+        Failure::DiskFull,
+        Failure::TooLarge,
+        Failure::Stopped,
+        Failure::Busy,
+    ]);
+    let reply = prop_oneof![
+        any::<i64>().prop_map(Reply::Integer),
+        any::<Vec<u8>>().prop_map(Reply::Bulk),
+        Just(Reply::Array(vec![Reply::OK, Reply::Null, Reply::error("ERR no")])),
+    ];
+    prop_oneof![failure.prop_map(Err), reply.prop_map(Ok)]
 }

@@ -166,7 +166,9 @@ impl Store {
         let row = self.row.as_ref();
         let mut forged = request.clone();
         match (self.flaw?, &mut forged, row) {
-            (StoreFlaw::AnyAbsence, Request::Acquire { floor, .. }, None) => *floor = self.remembered().max(*floor),
+            (StoreFlaw::AnyAbsence, Request::Acquire { floor, .. }, None) => {
+                floor.seen = self.remembered().max(floor.seen)
+            }
             (StoreFlaw::AcquireUnwatched, Request::Acquire { expect, .. }, _) => {
                 *expect = row.map(Record::expectation);
             }
@@ -308,7 +310,7 @@ mod tests {
 
     fn acquire(asker: &Asker, expect: Option<Expectation>) -> Request {
         let holder = Holder { id: asker.id, label: asker.label.clone(), data: String::new() };
-        Request::Acquire { expect, floor: Token::NONE, holder, lease: Duration::from_secs(1) }
+        Request::Acquire { expect, floor: Token::NONE.into(), holder, lease: Duration::from_secs(1) }
     }
 
     fn applied(reply: Reply) -> Record {
@@ -334,7 +336,7 @@ mod tests {
         assert!(matches!(store.step(5, &b, &acquire(&b, None)), Reply::Conflict(_)), "not the absence that b saw");
         let mut informed = acquire(&b, None);
         if let Request::Acquire { floor, .. } = &mut informed {
-            *floor = third.version.token;
+            floor.seen = third.version.token;
         }
         let fourth = applied(store.step(6, &b, &informed));
         assert!(fourth.version.token > third.version.token, "the memory outlives the row");

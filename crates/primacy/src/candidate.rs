@@ -5,11 +5,11 @@ mod work;
 use primacy_core::select::Rank;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::CandidateId;
 use crate::command::Command;
 use crate::group::GroupStatus;
 use crate::leadership::Leadership;
 use crate::status::{Status, StopReason};
+use crate::{CandidateId, Token};
 use work::Deadline;
 
 /// One candidate, which campaigns from its creation until it is shut down or dropped.
@@ -64,6 +64,17 @@ impl CandidateHandle {
     /// way when and if its fail-back says so.
     pub fn prefer(&self, rank: Option<Rank>) {
         self.send(Command::Prefer { rank });
+    }
+
+    /// Has the candidate ask only for tokens above this one from its next attempt on, whatever its store has granted: the
+    /// highest that the [fenced resource](crate::Fence) has taken. So a store that was made anew, or restored from a backup,
+    /// grants tokens that the resource takes.
+    ///
+    /// It never falls, and it is known to this candidate alone: tell each that it may need to know. A leadership that there is
+    /// stays, also with a smaller token. Voters refuse to leap by more than four thousand million tokens; that is told as
+    /// [trouble](Status) with the store.
+    pub fn raise_floor(&self, floor: Token) {
+        self.send(Command::RaiseFloor { floor });
     }
 
     /// Gives the leadership up, if the candidate has one: its work is told to stop ([`Leadership::lost`]) and has its
@@ -133,6 +144,11 @@ impl Candidate {
     /// As [`CandidateHandle::prefer`].
     pub fn prefer(&self, rank: Option<Rank>) {
         self.handle.prefer(rank);
+    }
+
+    /// As [`CandidateHandle::raise_floor`].
+    pub fn raise_floor(&self, floor: Token) {
+        self.handle.raise_floor(floor);
     }
 
     /// Runs `work` each time this candidate is elected, until a [`handle`](Self::handle) shuts it down. Needs no particular

@@ -20,6 +20,8 @@ pub(crate) enum Command {
     RunOut { token: Token },
     /// How it stands by preference has changed; `None`: it never leads.
     Prefer { rank: Option<Rank> },
+    /// Only tokens above this one are of use from now on.
+    RaiseFloor { floor: Token },
     /// It is to leave so much time to each that is before it in line.
     SetSlot { slot: Duration },
     /// These wait while it leads with this token, and stand like this by preference.

@@ -92,7 +92,7 @@ mod tests {
         let id = CandidateId::from_bits(7);
         let holder = Holder { id, label: Label::new("dead").expect("valid"), data: String::new() };
         let mut session = store.session(&election, &holder).await.expect("opens");
-        let floor = Token::new(1).expect("small");
+        let floor = Token::new(1).expect("small").into();
         let lease = Duration::from_secs(10);
         let acquire = Request::Acquire { expect: None, floor, holder: holder.clone(), lease };
         let Ok(Reply::Applied(mut record)) = session.step(acquire).await else { panic!("it is free") };

@@ -339,6 +339,7 @@ impl Driver {
                 }
             }
             Some(Command::Prefer { rank }) => events.push_back(Input::Event(Event::Prefer(rank))),
+            Some(Command::RaiseFloor { floor }) => events.push_back(Input::Event(Event::RaiseFloor(floor))),
             Some(Command::SetSlot { slot }) => events.push_back(Input::Event(Event::SetSlot(slot))),
             Some(Command::SawWaiting { token, waiting }) if Some(token) == current => {
                 let own = self.core.lease().config().rank.unwrap_or(Rank::LAST);

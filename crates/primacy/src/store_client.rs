@@ -327,7 +327,7 @@ mod tests {
         let (election, me) = (client.election.clone(), client.me.clone());
         client.hints = HintSubscription::Open(gated.hints(&election).await.expect("opens"));
         let mut other = gated.session(&election, &me).await.expect("opens");
-        let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
+        let acquire = Request::Acquire { expect: None, floor: Token::NONE.into(), holder: me.clone(), lease: LEASE };
         let Ok(Reply::Applied(record)) = other.step(acquire).await else { panic!("it is free") };
         client.send(CallId(1), Request::Look { announce: None }, time(LEASE));
         assert!(matches!(client.connection.answer().await, (CallId(1), Ok(Reply::Seen(_)))));
@@ -423,7 +423,7 @@ mod tests {
         };
         let request = |client: &StoreClient| {
             let holder = client.me.clone();
-            Request::Acquire { expect: None, floor: Token::NONE, holder, lease: LEASE }
+            Request::Acquire { expect: None, floor: Token::NONE.into(), holder, lease: LEASE }
         };
         let turn = |call| FromGroup::Turn { call: CallId(call) };
         awaits_turn(&first, CallId(1));

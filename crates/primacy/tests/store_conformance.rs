@@ -97,6 +97,10 @@ enum Flaw {
     OldLease,
     /// Forgets what the candidate has seen.
     NoFloor,
+    /// Ignores a floor from outside.
+    NoFloorOutside,
+    /// Takes a floor from outside for what the candidate has seen.
+    FloorIsSeen,
     /// Folds the case of names, as many collations do.
     FoldedCase,
     /// Ignores trailing spaces, as some collations do.
@@ -283,7 +287,9 @@ async fn spoilt(store: &Flawed, election: &ElectionName, mut request: Request, s
         (Request::Renew { lease, .. }, Flaw::OldLease) => {
             *lease = stands.map_or(*lease, |record| record.lease);
         }
-        (Request::Acquire { floor, .. }, Flaw::NoFloor) => *floor = Token::NONE,
+        (Request::Acquire { floor, .. }, Flaw::NoFloor) => floor.seen = Token::NONE,
+        (Request::Acquire { floor, .. }, Flaw::NoFloorOutside) => floor.outside = Token::NONE,
+        (Request::Acquire { floor, .. }, Flaw::FloorIsSeen) => floor.seen = floor.highest(),
         (Request::Acquire { holder, .. }, Flaw::ShortData) => {
             while holder.data.len() > 255 {
                 holder.data.pop();
@@ -307,6 +313,8 @@ async fn the_suite_finds_each_flaw() {
         (Flaw::TokenReset, &["release", "other-token", "tokens-grow"]),
         (Flaw::OldLease, &["renewed-lease"]),
         (Flaw::NoFloor, &["floor"]),
+        (Flaw::NoFloorOutside, &["floor-outside"]),
+        (Flaw::FloorIsSeen, &["forget"]),
         (Flaw::FoldedCase, &["distinct-names"]),
         (Flaw::Padded, &["distinct-names"]),
         (Flaw::ShortData, &["large-data"]),

@@ -234,6 +234,65 @@ Examples:
 Run it with an operator's certificate, or on the machine of a voter through its socket. Nobody comes or goes by it.
 Exit codes: 0 done, 2 wrong usage, 3 begun but not finished, 69 no majority of the voters can be reached, or only operators may.";
 
+/// What fits on one screen.
+pub(crate) const KV_SHORT: &str = "\
+Examples:
+  primacy kv                                  a node alone: redis-cli talks to it
+  primacy kv --name a --peers a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403 --listen 127.0.0.1:6381
+  primacy kv status
+
+Never copy the folder of a node, and never bring an older copy back.
+All options, examples and exit codes: --help-all.";
+
+pub(crate) const KV: &str = "\
+Examples:
+  primacy kv                                  a node alone: redis-cli talks to it
+  primacy kv --name a --peers a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403 --listen 127.0.0.1:6381
+  primacy kv --name a --certs certs --peers a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400 --listen 0.0.0.0:6379 \
+--password-file password --tls-cert kv.pem --tls-key kv.key
+  primacy kv status --json | jq '.groups[] | select(.is_led_here) | .group'
+  primacy status --store peers://a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403 --election kv/3
+  primacy kv replace c                        when the folder of c was lost, and c runs again with an empty one
+
+Start one node on each of three or five machines, with the same --peers. Keys are served while more than half of them live, and \
+nothing that was acknowledged is lost. Each group is an election kv/N of the nodes' voters: primacy status, watch, history, promote and \
+pause steer it.
+Never copy the folder of a node, and never bring an older copy of it back. SIGTERM and SIGINT hand its leaderships over and end it.
+Exit codes: 0 it was asked to end, 2 wrong usage, also another node's folder, 69 it cannot serve or vote, 74 its disk failed or what was \
+on it is damaged.";
+
+pub(crate) const KV_STATUS: &str = "\
+Examples:
+  primacy kv status
+  primacy kv status --dir /var/lib/primacy/kv-a --json
+
+Exit codes: 0 all groups have a leader as far as the node knows, 1 some have none, 2 wrong usage, 69 no node runs there.";
+
+pub(crate) const KV_EXPLAIN: &str = "\
+Examples:
+  primacy kv explain 3
+
+Exit codes: 0 told, 1 there is no such group, 2 wrong usage, 69 no node runs there.";
+
+pub(crate) const KV_REPLACE: &str = "\
+Examples:
+  primacy kv replace c             on the machine of a or b, when c runs again with an empty folder
+
+It exchanges the voter first, then the replica of each group, while keys are served. If it ends early, do the same again.
+Exit codes: 0 done, 1 refused, 2 wrong usage, 3 begun but not finished, 69 no node runs there.";
+
+pub(crate) const KV_SNAPSHOT: &str = "\
+Examples:
+  primacy kv snapshot
+
+Exit codes: 0 they are taken, one after another, 2 wrong usage, 69 no node runs there.";
+
+pub(crate) const KV_CHECK: &str = "\
+Examples:
+  primacy kv check /var/lib/primacy/kv-a
+
+Exit codes: 0 sound, 1 damaged or not a node's, 2 wrong usage, 69 the folder is in use or cannot be read.";
+
 pub(crate) const SCHEMA: &str = "\
 Examples:
   primacy schema postgres | psql \"$ADMIN_URL\"

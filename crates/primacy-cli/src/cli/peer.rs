@@ -177,7 +177,7 @@ pub(crate) struct CertsArgs {
 
 /// The voters, as they are named on the command line.
 #[derive(Clone, Debug)]
-struct Voters(Vec<PeerAddress>);
+pub(crate) struct Voters(pub(crate) Vec<PeerAddress>);
 
 impl FromStr for Voters {
     type Err = AddressError;
@@ -188,6 +188,37 @@ impl FromStr for Voters {
 }
 
 impl PeerArgs {
+    /// The voter of a node of the key-value store.
+    #[cfg(feature = "kv")]
+    pub(crate) fn of_node(
+        name: String,
+        peers: Vec<PeerAddress>,
+        listen: Option<SocketAddr>,
+        dir: PathBuf,
+        certs: Option<PathBuf>,
+        plaintext: bool,
+    ) -> Self {
+        let roles = primacy::peers::RoleNames::default();
+        Self {
+            name: Some(name),
+            peers: Some(Voters(peers)),
+            listen,
+            dir: Some(dir),
+            socket: None,
+            certs,
+            cert: None,
+            key: None,
+            ca: None,
+            crl: None,
+            operators: roles.operators,
+            observers: roles.observers,
+            plaintext,
+            requests_command: None,
+            requests_every: Duration::from_secs(10),
+            command: None,
+        }
+    }
+
     /// How this process takes part, checked as a whole.
     pub(crate) fn settings(&self) -> Result<PeerSettings, Failure> {
         let (Some(name), Some(Voters(voters))) = (self.name.clone(), self.peers.clone()) else {

@@ -33,6 +33,12 @@ pub(crate) fn voter_folder(name: &str) -> PathBuf {
     default_folder().join(format!("peer-{name}"))
 }
 
+/// The folder of a node of the key-value store, unless another one is named.
+#[cfg(feature = "kv")]
+pub(crate) fn node_folder(name: &str) -> PathBuf {
+    default_folder().join(format!("kv-{name}"))
+}
+
 fn folder_from(var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if let Some(listed) = var("STATE_DIRECTORY") {
         // systemd separates several with a colon; paths with one are not possible there.

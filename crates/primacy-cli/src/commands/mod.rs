@@ -16,6 +16,8 @@ mod doctor;
 mod fake;
 mod forget;
 mod history;
+#[cfg(feature = "kv")]
+mod kv;
 mod list;
 mod members;
 mod orders;
@@ -32,10 +34,18 @@ mod tests;
 mod voters;
 mod watch;
 
+#[cfg(feature = "kv")]
+pub(crate) use kv::warden::{WORD as KV_WARDEN, main as kv_warden};
+
 /// Runs a command other than `run`.
 pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
-    let votes = matches!(&command, Command::Peer(args) if args.command.is_none());
-    logging::start(common, if votes { logging::VOTING } else { logging::OBSERVING });
+    let level = match &command {
+        Command::Peer(args) if args.command.is_none() => logging::VOTING,
+        #[cfg(feature = "kv")]
+        Command::Kv(args) if args.command.is_none() => logging::SERVING,
+        _ => logging::OBSERVING,
+    };
+    logging::start(common, level);
     let mut output = Output::standard(common);
     let ended = match command {
         Command::Schema(args) => schema::run(&args, common, &mut output),
@@ -44,6 +54,8 @@ pub(crate) fn main(command: Command, common: &Common) -> ExitCode {
         Command::Version => pages::version(&mut output),
         Command::Simulate(args) => simulate::run(&args, &mut output),
         Command::Peer(args) => peer::run(&args, common, &mut output),
+        #[cfg(feature = "kv")]
+        Command::Kv(args) => kv::run(&args, common, &mut output),
         command => with_store(command, common, &mut output),
     };
     output.erase();
@@ -101,6 +113,8 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
             Command::Forget(_) => forget::run(&mut reach, output).await,
             Command::Doctor(args) => doctor::run(&args, &mut reach, output).await,
+            #[cfg(feature = "kv")]
+            Command::Kv(_) => unreachable!("handled before a store is opened"),
             Command::Run(_)
             | Command::Peer(_)
             | Command::Schema(_)

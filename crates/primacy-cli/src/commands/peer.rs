@@ -120,16 +120,16 @@ fn reload(tls: &Tls) {
 }
 
 /// Some signals, as one stream.
-struct Source(Vec<tokio::signal::unix::Signal>);
+pub(super) struct Source(Vec<tokio::signal::unix::Signal>);
 
 impl Source {
     /// A signal that the parent process ignores, as a shell does for background jobs, stays ignored.
-    fn take(wanted: &[Signal]) -> io::Result<Self> {
+    pub(super) fn take(wanted: &[Signal]) -> io::Result<Self> {
         let wanted = wanted.iter().filter(|wanted| **wanted == Signal::SIGHUP || !is_ignored(**wanted));
         Ok(Self(wanted.map(|wanted| signal(SignalKind::from_raw(*wanted as i32))).collect::<io::Result<_>>()?))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         std::future::poll_fn(|cx| {
             if self.0.iter_mut().any(|source| source.poll_recv(cx).is_ready()) {
                 std::task::Poll::Ready(())
@@ -142,7 +142,7 @@ impl Source {
 }
 
 /// Why a peer does not vote, with the exit code for it.
-fn failure(error: &PeerError) -> Failure {
+pub(super) fn failure(error: &PeerError) -> Failure {
     let text = error.to_string();
     match error {
         PeerError::Stranger { .. }

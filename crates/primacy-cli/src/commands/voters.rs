@@ -73,8 +73,17 @@ pub(super) async fn reconfigure(
     common: &Common,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let store = open(common)?;
-    reached(&store, common).await?;
+    reconfigure_at(&open(common)?, reconfiguration, common, output).await
+}
+
+/// The same, of the voters of this store.
+pub(super) async fn reconfigure_at(
+    store: &PeersStore,
+    reconfiguration: &Reconfiguration,
+    common: &Common,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    reached(store, common).await?;
     let mut told = |progress| {
         output.remark(&match progress {
             ReconfigurationProgress::Finishing => "an exchange of voters is under way: it is finished first".to_owned(),
@@ -102,7 +111,7 @@ pub(super) async fn reconfigure(
     if voters.voters.len() % 2 == 0 {
         output.remark("an even number of voters survives no more losses than one less");
     }
-    tell(outcome, &store, &voters, output)?;
+    tell(outcome, store, &voters, output)?;
     Ok(0)
 }
 

@@ -19,6 +19,10 @@ pub(crate) const RUNNING: &str = "primacy::run=info,warn";
 /// What a voter logs by itself: it has nothing else to say, and somebody may look later.
 pub(crate) const VOTING: &str = "primacy=info,warn";
 
+/// What a node logs by itself: each transition of its groups, in its own words.
+#[cfg(feature = "kv")]
+pub(crate) const SERVING: &str = "primacy=info,primacy::driver=warn,primacy_kv=info,warn";
+
 /// Starts logging at this level, unless the command line or the environment wants more or less. A second start does
 /// nothing.
 pub(crate) fn start(common: &Common, level: &str) {

@@ -70,7 +70,7 @@ impl World {
         let Reply::Seen(seen) = self.step(peer, Request::Look { announce: None }) else { panic!("a look is seen") };
         let expect = seen.record.as_ref().map(Record::expectation);
         let holder = peer.holder.clone();
-        match self.step(peer, Request::Acquire { expect, floor: Token::NONE, holder, lease }) {
+        match self.step(peer, Request::Acquire { expect, floor: Token::NONE.into(), holder, lease }) {
             Reply::Applied(record) => record,
             other => panic!("{other:?}"),
         }
@@ -80,7 +80,7 @@ impl World {
     pub(crate) fn acquire_above(&self, peer: &mut Peer, lease: Duration) -> Record {
         let Reply::Seen(seen) = self.step(peer, Request::Look { announce: None }) else { panic!("a look is seen") };
         let (expect, holder) = (seen.record.as_ref().map(Record::expectation), peer.holder.clone());
-        match self.step(peer, Request::Acquire { expect, floor: seen.remembered, holder, lease }) {
+        match self.step(peer, Request::Acquire { expect, floor: seen.remembered.into(), holder, lease }) {
             Reply::Applied(record) => record,
             other => panic!("{other:?}"),
         }

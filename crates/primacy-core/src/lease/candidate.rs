@@ -18,7 +18,7 @@ use super::record::{HandoverRequest, Record, Sighting, Version};
 use super::view::{Role, View, Why};
 use crate::select::Rank;
 use crate::standing::Standing;
-use crate::{CandidateId, Instant};
+use crate::{CandidateId, Instant, Token};
 use slot::LookTimes;
 
 pub use config::Config;
@@ -55,6 +55,8 @@ pub struct Candidate {
     last_leader: Option<CandidateId>,
     /// The highest version ever seen (rule R6).
     highest: Version,
+    /// What the fenced resource has taken, of whichever store. Not a part of what was seen: a record below it has not gone back.
+    floor: Token,
     /// The longest lease ever seen: what a lost or regressed record is waited out for.
     longest: Duration,
     /// Not before this may a lost or regressed record be taken (rules R6, R11).
@@ -159,6 +161,7 @@ impl Candidate {
             turn: None,
             last_leader: None,
             highest: Version::default(),
+            floor: Token::NONE,
             longest,
             quarantine: Instant::ZERO,
             cool_until: Instant::ZERO,
@@ -193,6 +196,7 @@ impl Candidate {
             Event::Done { call, result } => self.done(call, result, cx),
             Event::LookAt(at) => self.look_at(at, cx),
             Event::Prefer(rank) => self.prefer(rank, cx),
+            Event::RaiseFloor(floor) => self.floor = self.floor.max(floor),
             Event::SetSlot(slot) => self.config.slot = slot.max(self.config.timing.slot()),
             Event::SetTiming(timing) => self.retime(timing, cx),
             Event::Suspended => self.suspended(cx),

@@ -17,7 +17,7 @@ pub use crate::standing::Standing;
 pub use candidate::Flaw;
 pub use candidate::{Candidate, Config, Context};
 pub use pace::HintPace;
-pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Reply, Request};
+pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Floor, Reply, Request};
 pub use record::{Expectation, HandoverRequest, Holder, Record, Sighting, Version};
 pub use row::{Order, OrderKind};
 pub use view::{Role, View, Why};

@@ -22,16 +22,16 @@ pub enum Request {
         /// What to tell others about the waiting candidate; absent when it was told lately.
         announce: Option<Announcement>,
     },
-    /// Take the lease: if the row is as expected (`None`: absent, with nothing above `floor` remembered, or a row that
-    /// was granted and deleted since would count as the absence that was seen), make `holder` its holder, with the token
-    /// that follows the larger of the row's, the remembered and `floor`, beat 1, and no hand-over requested. Answered
-    /// by [`Reply::Applied`] or [`Reply::Conflict`]; among peers also by [`Reply::Seen`], if the record is as expected
+    /// Take the lease: if the row is as expected (`None`: absent, with nothing remembered above what the candidate has seen,
+    /// or a row that was granted and deleted since would count as the absence that was seen), make `holder` its holder,
+    /// with the token that follows the largest of the row's, the remembered and `floor`, beat 1, and no hand-over requested.
+    /// Answered by [`Reply::Applied`] or [`Reply::Conflict`]; among peers also by [`Reply::Seen`], if the record is as expected
     /// and no majority of the voters is free yet.
     Acquire {
         /// What the row must be.
         expect: Option<Expectation>,
-        /// The highest token that the candidate has seen.
-        floor: Token,
+        /// What its token is to exceed.
+        floor: Floor,
         /// Who asks.
         holder: Holder,
         /// How long its lease lasts.
@@ -63,6 +63,36 @@ pub enum Request {
     },
     /// Forget the candidate's announcement. Answered by [`Reply::Left`].
     Leave,
+}
+
+/// What the token of a grant is to exceed, beside what the store knows itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Floor {
+    /// The highest token that the candidate has seen in the store.
+    pub seen: Token,
+    /// A token from elsewhere: the highest that the fenced resource has taken, which the store may never have granted. It says
+    /// nothing of what the candidate has seen of the record, and so counts for nothing where a row is missing.
+    pub outside: Token,
+}
+
+impl Floor {
+    /// The larger of the two.
+    pub fn highest(self) -> Token {
+        self.seen.max(self.outside)
+    }
+}
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.highest())?;
+        if self.outside > self.seen { write!(f, " (has seen {})", self.seen) } else { Ok(()) }
+    }
+}
+
+impl From<Token> for Floor {
+    fn from(seen: Token) -> Self {
+        Self { seen, outside: Token::NONE }
+    }
 }
 
 /// What a waiting candidate tells others about itself.
@@ -125,6 +155,9 @@ pub enum Event {
     /// From now on it stands like this by preference; the smaller rank asks first. `None`: it never asks for the lease, and
     /// hands over if it leads.
     Prefer(Option<Rank>),
+    /// From now on it asks only for tokens above this one, which comes from elsewhere than the store. It never falls, and a
+    /// leadership or a request that there is stays as it is.
+    RaiseFloor(Token),
     /// From now on it asks so much later than the one before it in line, and never less than
     /// [`Timing::slot`](crate::Timing::slot): that one may be further from the store, and is to be first all the same.
     SetSlot(Duration),

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use super::{EndReason, Expectation, HandoverRequest, Holder, Record, Request, Version};
+use super::{EndReason, Expectation, Floor, HandoverRequest, Holder, Record, Request, Version};
 use crate::{CandidateId, Label, Token};
 
 /// No token is left that is larger than the highest one of the election.
@@ -70,7 +70,7 @@ pub fn change(
 }
 
 /// The record after a grant, or `None` if the record is not as expected. `remembered` is the highest token that the store
-/// knows beside the record, `epoch` the store's epoch, and `floor` the highest token that the candidate has seen. Absence
+/// knows beside the record, `epoch` the store's epoch, and `floor` what the token is to exceed. Absence
 /// has no version: a record that was granted and deleted since is not the absence that the candidate saw.
 ///
 /// # Errors
@@ -80,14 +80,14 @@ pub fn acquire(
     expect: Option<Expectation>,
     remembered: Token,
     epoch: u32,
-    floor: Token,
+    floor: Floor,
     holder: &Holder,
     lease: Duration,
 ) -> Result<Option<Record>, TokensUsedUp> {
-    if record.map(Record::expectation) != expect || (record.is_none() && remembered > floor) {
+    if record.map(Record::expectation) != expect || (record.is_none() && remembered > floor.seen) {
         return Ok(None);
     }
-    let highest = record.map_or(Token::NONE, |record| record.version.token).max(remembered).max(floor);
+    let highest = record.map_or(Token::NONE, |record| record.version.token).max(remembered).max(floor.highest());
     Ok(Some(Record {
         version: Version { token: next_token(highest, epoch)?, beat: 1 },
         holder: Some(holder.clone()),
@@ -226,17 +226,25 @@ mod tests {
     #[test]
     fn a_grant_outranks_everything_known() {
         let next = |row: Option<&Record>, highest| {
-            acquire(row, row.map(Record::expectation), highest, 0, highest, &holder(2, "b"), Duration::from_secs(1))
-                .expect("tokens are left")
-                .expect("as expected")
-                .version
+            acquire(
+                row,
+                row.map(Record::expectation),
+                highest,
+                0,
+                highest.into(),
+                &holder(2, "b"),
+                Duration::from_secs(1),
+            )
+            .expect("tokens are left")
+            .expect("as expected")
+            .version
         };
         let highest = Token::new(40).expect("small");
         assert_eq!(next(Some(&row()), Token::NONE).token.get(), 8);
         assert_eq!(next(Some(&row()), highest).token.get(), 41);
         assert_eq!(next(None, highest).token.get(), 41);
         assert_eq!(next(None, Token::NONE), Version { token: Token::NONE.next(0), beat: 1 });
-        let last = acquire(None, None, Token::MAX, 0, Token::MAX, &holder(2, "b"), Duration::from_secs(1));
+        let last = acquire(None, None, Token::MAX, 0, Token::MAX.into(), &holder(2, "b"), Duration::from_secs(1));
         assert_eq!(last, Err(TokensUsedUp), "no token may be granted twice");
     }
 

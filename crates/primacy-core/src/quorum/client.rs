@@ -14,7 +14,7 @@ use self::renewal::RecordChange;
 use super::port::{Answer, Ask, OrderNumbers, Orders, VoterView};
 use super::views::{Views, VoterAnswers};
 use super::voter_set::{VoterId, VoterSet};
-use crate::lease::{CallError, Expectation, Holder, Record, Reply, Request, Version};
+use crate::lease::{CallError, Expectation, Floor, Holder, Record, Reply, Request, Version};
 use crate::{CandidateId, Token};
 
 /// Names one question to all voters. An answer counts for the question that it answers, and for no other.
@@ -89,6 +89,8 @@ pub struct QuorumClient {
     owed: Option<(Token, CandidateId)>,
     /// The highest term that it has ever claimed.
     pub(super) asked: Token,
+    /// The highest term that it knew when it was last asked for one so far above that voters do not take it.
+    leap: Option<Token>,
     #[cfg(feature = "flaws")]
     pub(super) flaw: Option<super::Flaw>,
     /// Who was asked, beside renewing, to support the term after all.
@@ -118,7 +120,7 @@ enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Claim {
     expect: Option<Expectation>,
-    floor: Token,
+    floor: Floor,
     holder: Holder,
     lease: Duration,
 }
@@ -143,6 +145,7 @@ impl QuorumClient {
             renewal: Version::default(),
             owed: None,
             asked: Token::NONE,
+            leap: None,
             #[cfg(feature = "flaws")]
             flaw: None,
             caught_up: BTreeSet::new(),
@@ -164,6 +167,7 @@ impl QuorumClient {
     /// Begins a call. One that was under way is given up: its answers count for nothing any more (rule R8).
     pub fn begin(&mut self, request: Request, out: &mut Vec<Output>) {
         self.give_up(out);
+        self.leap = None;
         match request {
             Request::Look { .. } => {
                 self.step = Step::Looking { refuses: false };
@@ -321,6 +325,11 @@ impl QuorumClient {
         self.shown.as_ref()
     }
 
+    /// The highest term that it knows, if the last call needed one further above it than voters take.
+    pub const fn leap(&self) -> Option<Token> {
+        self.leap
+    }
+
     // ---- steps ----
 
     fn give_up(&mut self, out: &mut Vec<Output>) {
@@ -413,18 +422,20 @@ impl QuorumClient {
         let record = self.present();
         let views = self.views();
         // What was forgotten since the candidate looked is not the absence that it saw.
-        let has_seen = record.is_some() || self.hidden() <= claim.floor;
+        let has_seen = record.is_some() || self.hidden() <= claim.floor.seen;
         let is_expected = record.as_ref().map(Record::expectation) == claim.expect && has_seen;
         let is_open = |view: &VoterView| view.is_open_to(claim.holder.id);
         let can_still =
             self.voter_set.is_quorum(|voter| self.heard.get(voter).map_or(!self.unheard.contains(&voter), is_open));
         if is_expected && views.agree(is_open) {
             let seen = self.orders.counts();
-            // Above all that these voters have seen, and this candidate: `Token::next` in the peers' only epoch.
-            let highest = views.highest().max(claim.floor);
+            // Above all that these voters and this candidate know of: `Token::next` in the peers' only epoch.
+            let known = views.highest();
+            let highest = known.max(claim.floor.highest());
             let term = highest.max(self.flawed_asked()).next(0);
-            if term <= highest {
-                // There is none above.
+            self.leap = (!views.may_take(term)).then_some(known);
+            // There is none above, or none that voters take.
+            if term <= highest || self.leap.is_some() {
                 return self.finish(Err(CallError::NotDone), out);
             }
             (self.asked, self.claimed_with) = (term, seen);

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::port::{Orders, VoterView};
+use super::voter::is_leap;
 use super::voter_set::{VoterId, VoterSet};
 use crate::Token;
 use crate::lease::{Holder, Record, Sighting, Standing, Version};
@@ -60,6 +61,11 @@ impl Views<'_> {
     /// Whether enough voters have answered something of which this is true.
     pub(super) fn agree(&self, is: impl Fn(&VoterView) -> bool) -> bool {
         self.voter_set.is_quorum(|voter| self.heard.get(voter).is_some_and(&is))
+    }
+
+    /// Whether there may be enough voters for which this term is no leap.
+    pub(super) fn may_take(&self, term: Token) -> bool {
+        self.voter_set.is_quorum(|voter| self.heard.get(voter).is_none_or(|view| !is_leap(term, view.highest)))
     }
 
     /// The highest term that any of them has supported a candidate in: the next one is above it.

@@ -84,6 +84,14 @@ pub struct Voter {
     pub(super) flaw: Option<Flaw>,
 }
 
+/// How far above the highest term that it has supported anybody in a voter supports one: some four thousand million.
+pub const TERM_LEAP_MOST: u64 = 1 << 32;
+
+/// Whether a voter whose highest term is this one refuses the other as too far above it.
+pub(super) fn is_leap(term: Token, highest: Token) -> bool {
+    term.get() > highest.get().saturating_add(TERM_LEAP_MOST)
+}
+
 impl Voter {
     /// The voter with what its disk has kept, as its process starts. It may have promised a lease the moment before it ended,
     /// so it is bound for as long as from now, unless the holder had set it free. `drift_ppm`: by how much the rate of its clock may be wrong, in millionths.
@@ -315,8 +323,6 @@ impl Voter {
     /// No numbers are used up by one mistaken or hostile ask, or nobody could ever be granted a later term, or be heard with a
     /// later order.
     fn is_sane(&self, ask: &Ask) -> bool {
-        /// Some four thousand million terms.
-        const TERMS: u64 = 1 << 32;
         /// Some four million orders.
         const COUNTS: u64 = 1 << 42;
         let Durable { highest: own, seen, orders, completed_order, .. } = &self.durable;
@@ -333,7 +339,7 @@ impl Voter {
             Ask::Withdraw { term, .. } | Ask::Forget { term } => (*term, 0),
             Ask::Order { orders, .. } => (Token::NONE, orders.handover.count.max(orders.paused.count)),
         };
-        term.get() <= own.get().saturating_add(TERMS) && count <= known
+        !is_leap(term, *own) && count <= known
     }
 
     /// A holder has told of this, and that it was granted this term.

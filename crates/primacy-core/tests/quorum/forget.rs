@@ -18,7 +18,7 @@ impl Peers {
 
     fn ask_above(&mut self, client: &mut QuorumClient, name: &str) -> Result<Reply, CallError> {
         let seen = self.look(client);
-        let (expect, floor) = (seen.record.as_ref().map(Record::expectation), seen.remembered);
+        let (expect, floor) = (seen.record.as_ref().map(Record::expectation), seen.remembered.into());
         self.call(client, Request::Acquire { expect, floor, holder: holder(name), lease: LEASE })
     }
 }
@@ -42,7 +42,7 @@ fn the_token_goes_on_and_a_leader_from_before_does_not() {
     assert_eq!(conflict(peers.renew(&mut a, "a", first.version)).record, None);
     assert_eq!(peers.look(&mut b).record, None, "it has not come back");
     let mut blind = QuorumClient::new(voter_set());
-    let old = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("c"), lease: LEASE };
+    let old = Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("c"), lease: LEASE };
     assert_eq!(conflict(peers.call(&mut blind, old)).remembered, token(2), "the absence before is another");
     assert!(matches!(peers.forget(), Ok(Reply::Seen(_))), "twice is once");
     assert_eq!(peers.look(&mut b).remembered, token(2));

@@ -139,7 +139,7 @@ fn a_voter_that_catches_up_is_bound_once_for_each_renewal() {
 /// `a` has claimed, one has accepted, one has refused for a rival in this term, and the third says nothing.
 fn contested(peers: &mut Peers, a: &mut QuorumClient, rivals: u64) {
     let mut out = Vec::new();
-    let (lease, floor) = (LEASE, Token::NONE);
+    let (lease, floor) = (LEASE, Token::NONE.into());
     a.begin(Request::Acquire { expect: None, floor, holder: holder("a"), lease }, &mut out);
     out.retain(|output| !matches!(output, Output::Send { ask: Ask::Release { .. }, .. }));
     let mut claims = peers.deliver(a, out);
@@ -200,7 +200,7 @@ fn a_claim_that_cannot_win_is_taken_back_at_once_and_counts_for_nothing_while_th
     let voter = |id: VoterId| (id, Voter::restarted(Durable::default(), 0, Instant::ZERO));
     let mut peers = Peers { voters: four.voters().map(voter).collect(), ..Peers::new() };
     let (mut a, mut out) = (QuorumClient::new(four), Vec::new());
-    let request = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE };
+    let request = Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("a"), lease: LEASE };
     a.begin(request, &mut out);
     let claims: Vec<Output> = peers.deliver(&mut a, out);
     let term = Token::new(1).expect("small");
@@ -367,7 +367,7 @@ fn attempts(places: &[(u64, u64)], bound: u128) -> Option<usize> {
         let mut call = |request| over((&mut sites, &mut under_way), (&mut client, &mut pace), request, &mut now);
         let Ok(Reply::Seen(seen)) = call(look) else { panic!("it looks") };
         let expect = seen.record.as_ref().map(Record::expectation);
-        let acquire = Request::Acquire { expect, floor: Token::NONE, holder: holder("a"), lease };
+        let acquire = Request::Acquire { expect, floor: Token::NONE.into(), holder: holder("a"), lease };
         matches!(call(acquire), Ok(Reply::Applied(_)))
     })
 }
@@ -394,7 +394,7 @@ fn a_renewal_waits_as_long_as_rounds_take() {
     let mut sites: BTreeMap<VoterId, Site> = (1..=3).map(site).collect();
     let (mut client, mut pace, mut now) = (QuorumClient::new(voter_set()), Pace::default(), Instant::ZERO);
     let mut under_way = UnderWay::new();
-    let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease };
+    let acquire = Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("a"), lease };
     let granted = over((&mut sites, &mut under_way), (&mut client, &mut pace), acquire, &mut now);
     let mut version = applied(granted).version;
     let mut renew = |sites: &mut BTreeMap<VoterId, Site>| {

@@ -83,7 +83,7 @@ fn a_first_look_waits_for_the_silent_no_longer_than_fits_the_lease_that_the_othe
 fn what_takes_a_claim_back_is_sent_again_if_the_call_has_failed_and_its_connections_with_it() {
     let (mut peers, mut client) = (Peers::new(), QuorumClient::new(voter_set()));
     let mut out = Vec::new();
-    let (holder, floor) = (holder("a"), Token::NONE);
+    let (holder, floor) = (holder("a"), Token::NONE.into());
     client.begin(Request::Acquire { expect: None, floor, holder, lease: LEASE }, &mut out);
     let claims = peers.deliver(&mut client, out);
     peers.cut(&[2, 3]);
@@ -108,7 +108,7 @@ fn a_free_voter_that_has_supported_another_in_the_leaders_term_comes_over() {
     let claim = Ask::Claim { term, holder: holder("b"), lease: LEASE, seen: OrderNumbers::default(), granted: None };
     let back = Ask::Release { term, id: holder("b").id, beat: 0, completed_order: 0 };
     let mut out = Vec::new();
-    a.begin(Request::Acquire { expect: None, floor: Token::NONE, holder: holder("a"), lease: LEASE }, &mut out);
+    a.begin(Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder("a"), lease: LEASE }, &mut out);
     let claims = peers.deliver(&mut a, out);
     let now = peers.now;
     let of = |peers: &mut Peers, ask: &Ask| peers.voters.get_mut(&third).expect("it").handle(ask, now).answer.accepted;

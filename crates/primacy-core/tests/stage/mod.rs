@@ -4,7 +4,7 @@
 //! candidate a lease=10s grace=2s    a candidate called a
 //! standing a ahead=1 others=2       what the store tells it of the waiting order
 //! at 1.5s                           it is now 1.5 s
-//! a campaign|withdraw|resign|drained|wake|hint|suspended|prefer RANK|prefer never|space SLOT
+//! a campaign|withdraw|resign|drained|wake|hint|suspended|prefer RANK|prefer never|space SLOT|floor N
 //! a apply                           the store carries out a's call; the answer is under way
 //! a answer                          and the answer arrives
 //! a not-done | unknown              a's call ends with this error
@@ -27,7 +27,7 @@ use primacy_core::lease::{
     Sighting, Standing,
 };
 use primacy_core::select::{Rank, Turn};
-use primacy_core::{CandidateId, Instant, Label, Timing, TimingSettings};
+use primacy_core::{CandidateId, Instant, Label, Timing, TimingSettings, Token};
 use store::Row;
 
 #[derive(Default)]
@@ -129,6 +129,10 @@ impl Stage {
                 self.handle(name, Event::SetTiming(timing));
             }
             ["prefer", "never"] => self.handle(name, Event::Prefer(None)),
+            ["floor", token] => {
+                let token = token.parse().ok().and_then(Token::new).expect("a token");
+                self.handle(name, Event::RaiseFloor(token));
+            }
             ["space", slot] => self.handle(name, Event::SetSlot(span(slot))),
             ["prefer", rank] => self.handle(name, Event::Prefer(Some(rank.parse().expect("a rank")))),
             ["hint"] => self.handle(name, Event::Hint),

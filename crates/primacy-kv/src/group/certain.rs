@@ -6,7 +6,7 @@ use primacy_core::Instant;
 use primacy_core::log::{Content, LogNode, ReplicaId, Snapshot};
 
 use super::Group;
-use super::leading::{Builder, group_time};
+use super::leading::{Builder, Reader, group_time};
 use super::port::Broken;
 use crate::entry::{Batch, Change};
 use crate::request::{Failure, Query};
@@ -64,24 +64,25 @@ impl Group {
     /// Answers the reads that may be, from all that is applied by now.
     pub(super) fn answer_reads(&mut self, now: Instant) {
         for number in core::mem::take(&mut self.certain) {
-            let Some(leading) = &mut self.leading else { return };
-            let (ballot, time) = (leading.ballot, leading.time(now));
-            let Some((reader, query)) = leading.reads.remove(&number) else { continue };
-            let Some(table) = &self.tables.table else { return };
-            match look(table, &query, time) {
-                Ok(reply) => self.tell_read(reader, Ok(reply), ballot),
-                Err(expired) => {
-                    // It is asked again behind the removal.
-                    let number = leading.ask(reader, query);
-                    leading.has_unasked = true;
-                    let is_removed = leading.removal > self.log.replica().applied();
-                    if leading.serves && !is_removed {
-                        let mut builder = Builder::new(time, 0);
-                        builder.push(None, Change::RemoveExpired(expired));
-                        self.remove(builder);
-                    }
-                    let how = self.settings.reads;
-                    self.log_does(|log, effects| log.read(number, how, effects));
+            let reads = self.leading.as_mut().map(|leading| leading.answer(number)).unwrap_or_default();
+            for (reader, query) in reads {
+                self.answer_read(reader, query, now);
+            }
+        }
+    }
+
+    fn answer_read(&mut self, reader: Reader, query: Query, now: Instant) {
+        let (Some(leading), Some(table)) = (&mut self.leading, &self.tables.table) else { return };
+        let (ballot, time) = (leading.ballot, leading.time(now));
+        match look(table, &query, time) {
+            Ok(reply) => self.tell_read(reader, Ok(reply), ballot),
+            Err(expired) => {
+                // It is asked again behind the removal.
+                leading.ask_again(reader, query);
+                if leading.serves && !self.removes() {
+                    let mut builder = Builder::new(time, 0);
+                    builder.push(None, Change::RemoveExpired(expired));
+                    self.remove(builder);
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! What a node does while it leads a group: entries, beats, expired keys, changes of replicas, and whether there is progress.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -43,8 +42,14 @@ impl Group {
             self.remove_expired(turn);
             self.change_replicas();
         }
+        let how = self.settings.reads;
+        let number = self.leading.as_mut().and_then(Leading::ask);
+        if let Some(number) = number {
+            self.log_does(|log, effects| log.read(number, how, effects));
+        }
         self.log_does(|log, effects| log.check(turn.believed, effects));
-        self.beat(turn.now);
+        // Reads that have come since the last round wait for the next one.
+        self.beat(turn.now, number.is_some() && how == Reading::Quorum);
     }
 
     /// Appends what waits.
@@ -60,6 +65,7 @@ impl Group {
             {
                 let growth = queued.change.growth_max();
                 match growth {
+                    _ if queued.is_again => builder.add(queued),
                     0 => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
                     _ if growth > memory_left => refused.push((queued, Failure::OutOfMemory)),
@@ -97,13 +103,13 @@ impl Group {
     }
 
     /// Whether an entry that removes expired keys is under way.
-    pub(super) fn removes(&self, leading: &Leading) -> bool {
-        leading.removal > self.log.replica().applied()
+    pub(super) fn removes(&self) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.removal > self.log.replica().applied())
     }
 
     /// Removes keys whose time is over.
     pub(super) fn remove_expired(&mut self, turn: &Turn) {
-        let Some(leading) = self.leading.as_ref().filter(|leading| leading.serves && !self.removes(leading)) else {
+        let Some(leading) = self.leading.as_ref().filter(|leading| leading.serves && !self.removes()) else {
             return;
         };
         let time = leading.time(turn.now);
@@ -166,10 +172,8 @@ impl Group {
         self.settings.lease / 8
     }
 
-    pub(super) fn beat(&mut self, now: Instant) {
+    pub(super) fn beat(&mut self, now: Instant, asks: bool) {
         let Some(leading) = &self.leading else { return };
-        // Reads that have come since the last round wait for the next one.
-        let asks = self.settings.reads == Reading::Quorum && leading.has_unasked;
         if now < self.next_beat(leading) && !asks {
             return;
         }
@@ -177,7 +181,6 @@ impl Group {
         self.log_does(|log, effects| log.beat(time, effects));
         let rounds = self.log.rounds();
         if let (Some(leading), Some(rounds)) = (&mut self.leading, rounds) {
-            leading.has_unasked = false;
             leading.progress.sent(rounds.sent, now);
         }
     }
@@ -187,8 +190,7 @@ impl Group {
         let Some(leading) = &mut self.leading else { return };
         leading.serves = false;
         let ballot = leading.ballot;
-        let mut nodes: BTreeSet<_> = leading.reads.values().map(|(reader, _)| (reader.node, reader.starts)).collect();
-        nodes.extend(leading.drain().map(|queued| (queued.node(), queued.starts())));
+        let nodes = leading.drop_requests();
         for (node, starts) in nodes {
             if node == self.settings.own {
                 self.origin.unfollow(ballot);

@@ -1,8 +1,9 @@
 //! What a node knows of a group while it leads it: requests that wait for their entry, reads that wait for their certainty, the
 //! group's time, and whether there is progress.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 use primacy_core::Instant;
@@ -33,6 +34,8 @@ pub(super) struct Reader {
 pub(super) struct Queued {
     origin: Origin,
     pub(super) number: u64,
+    /// A leader may have got it before, and done it: it must not be refused.
+    pub(super) is_again: bool,
     pub(super) change: Change,
 }
 
@@ -57,10 +60,11 @@ pub(super) struct Leading {
     /// What it has appended and not applied, by index.
     appended: VecDeque<(u64, usize, Batch)>,
     uncommitted: usize,
-    pub(super) reads: BTreeMap<u64, (Reader, Query)>,
+    /// Reads that have come and are not known to the log.
+    fresh: Vec<(Reader, Query)>,
+    /// Those that are, by the number that the log knows all of one turn by.
+    reads: BTreeMap<u64, Vec<(Reader, Query)>>,
     last_read: u64,
-    /// Reads have come since the last beat.
-    pub(super) has_unasked: bool,
     /// The entry that removes keys whose time is over.
     pub(super) removal: u64,
     pub(super) progress: Progress,
@@ -103,9 +107,9 @@ impl Leading {
             queue: VecDeque::new(),
             appended: VecDeque::new(),
             uncommitted: 0,
+            fresh: Vec::new(),
             reads: BTreeMap::new(),
             last_read: 0,
-            has_unasked: false,
             removal: 0,
             progress: Progress { last: now, asked: None, beat: now },
         }
@@ -129,20 +133,37 @@ impl Leading {
         at + Duration::from_millis(time.since(now).min(u64::from(u32::MAX)))
     }
 
-    /// Takes what a node has sent. Reads get numbers of this leader's, which are returned.
-    pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) -> Vec<u64> {
-        let Forward { starts, acknowledged, writes, reads, .. } = forward;
+    /// Takes what a node has sent.
+    pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
+        let Forward { starts, acknowledged, sent_before, writes, reads, .. } = forward;
         let origin = Origin { node: from.to_bits(), starts, acknowledged };
-        self.queue.extend(writes.into_iter().map(|(number, change)| Queued { origin, number, change }));
-        let take = |(number, query)| self.ask(Reader { node: from, starts, number }, query);
-        reads.into_iter().map(take).collect()
+        self.queue.extend(writes.into_iter().map(|(number, change)| Queued {
+            origin,
+            number,
+            is_again: number <= sent_before,
+            change,
+        }));
+        self.fresh.extend(reads.into_iter().map(|(number, query)| (Reader { node: from, starts, number }, query)));
     }
 
-    /// A read with a number of this leader's.
-    pub(super) fn ask(&mut self, reader: Reader, query: Query) -> u64 {
+    /// A read that is to be asked once more.
+    pub(super) fn ask_again(&mut self, reader: Reader, query: Query) {
+        self.fresh.push((reader, query));
+    }
+
+    /// A number for all reads that have come since the last time, if any have.
+    pub(super) fn ask(&mut self) -> Option<u64> {
+        if self.fresh.is_empty() {
+            return None;
+        }
         self.last_read += 1;
-        self.reads.insert(self.last_read, (reader, query));
-        self.last_read
+        self.reads.insert(self.last_read, mem::take(&mut self.fresh));
+        Some(self.last_read)
+    }
+
+    /// The reads with that number.
+    pub(super) fn answer(&mut self, number: u64) -> Vec<(Reader, Query)> {
+        self.reads.remove(&number).unwrap_or_default()
     }
 
     /// What waits next, while there is room for more that is not committed.
@@ -150,10 +171,11 @@ impl Leading {
         if self.uncommitted >= UNCOMMITTED_BYTES { None } else { self.queue.pop_front() }
     }
 
-    /// What it has not appended.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Queued> {
-        self.reads.clear();
-        self.queue.drain(..)
+    /// Forgets what it has not appended, and what was read. Whose requests those were, and of which start.
+    pub(super) fn drop_requests(&mut self) -> BTreeSet<(ReplicaId, u64)> {
+        let reads = mem::take(&mut self.reads).into_values().flatten().chain(mem::take(&mut self.fresh));
+        let readers = reads.map(|(reader, _)| (reader.node, reader.starts));
+        readers.chain(self.queue.drain(..).map(|queued| (queued.node(), queued.starts()))).collect()
     }
 
     /// This batch was appended at this index.
@@ -193,7 +215,7 @@ impl Builder {
 
     /// Adds a forwarded write.
     pub(super) fn add(&mut self, queued: Queued) {
-        let Queued { origin, number, change } = queued;
+        let Queued { origin, number, change, .. } = queued;
         let known =
             self.batch.origins.iter().position(|known| (known.node, known.starts) == (origin.node, origin.starts));
         let at = known.unwrap_or_else(|| {

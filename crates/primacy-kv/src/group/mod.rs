@@ -132,7 +132,7 @@ impl Group {
             let gives_up = leading.progress.last + self.settings.lease / 2;
             let due = Instant::earliest(Some(self.next_beat(leading)), Some(gives_up));
             let expiry = self.tables.table.as_ref().and_then(Table::next_expiry).filter(|_| leading.serves);
-            Instant::earliest(due, expiry.filter(|_| !self.removes(leading)).map(|at| leading.when(at)))
+            Instant::earliest(due, expiry.filter(|_| !self.removes()).map(|at| leading.when(at)))
         });
         Instant::earliest(own, leads.flatten())
     }

@@ -26,12 +26,7 @@ impl Group {
         let ballot = forward.ballot;
         match &mut self.leading {
             Some(leading) if leading.ballot == ballot && leading.serves => {
-                let reads = leading.take(from, forward);
-                let how = self.settings.reads;
-                leading.has_unasked |= !reads.is_empty();
-                for number in reads {
-                    self.log_does(|log, effects| log.read(number, how, effects));
-                }
+                leading.take(from, forward);
             }
             _ if from == self.settings.own => self.origin.unfollow(ballot),
             _ => self.answers_for(from, forward.starts, ballot).is_over = true,

@@ -493,6 +493,50 @@ fn memory_and_disk_bound_what_makes_the_table_larger_and_nothing_else() {
 }
 
 #[test]
+fn a_refusal_counts_only_where_there_is_no_other_copy() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(1, 1);
+    let write = cluster.ask(3, add("n"));
+    // The leader has no room. While its refusal is on its way, another one leads and does it.
+    let (_, _, forward) = cluster.wire.pop_front().expect("is sent");
+    let now = cluster.now;
+    let leader = &mut cluster.nodes.get_mut(&1).expect("is there").group;
+    leader.receive(id(3), forward, now);
+    let mut out = Vec::new();
+    leader.turn(Turn { now, time_of_day: 0, believed: None, memory_left: 0, is_disk_full: false }, &mut out);
+    let refusal = out.into_iter().find_map(|effect| match effect {
+        Effect::Send { message: message @ Message::Answers(_), .. } => Some(message),
+        _ => None,
+    });
+    cluster.wire.clear();
+    cluster.lead(2, 2);
+    assert_eq!(cluster.answers.remove(&write), Some(Ok(Reply::Integer(1))));
+    // The same, and the refusal comes before the answer of the other.
+    let write = cluster.ask(3, add("n"));
+    cluster.wire.clear();
+    cluster.grant(1, 3);
+    cluster.run();
+    cluster.act(3, |group| group.receive(id(1), refusal.clone().expect("is refused"), now));
+    assert_eq!(cluster.answers.get(&write), Some(&Ok(Reply::Integer(2))));
+    // Nor does a leader refuse what may have been done.
+    let write = cluster.ask(3, add("n"));
+    let forwards: Vec<_> = cluster.wire.drain(..).collect();
+    cluster.act(3, |group| group.connected(id(1), now));
+    let again = cluster.wire.drain(..).find_map(|(_, _, message)| match message {
+        Message::Forward(forward) => Some(forward),
+        _ => None,
+    });
+    let again = again.expect("is sent again");
+    assert_eq!((forwards.len(), again.writes.len(), again.sent_before), (1, 1, again.writes[0].0));
+    let leader = &mut cluster.nodes.get_mut(&1).expect("is there").group;
+    leader.receive(id(3), Message::Forward(again), now);
+    let mut out = Vec::new();
+    leader.turn(Turn { now, time_of_day: 0, believed: None, memory_left: 0, is_disk_full: true }, &mut out);
+    assert!(!out.iter().any(|effect| matches!(effect, Effect::Send { message: Message::Answers(_), .. })), "{out:?}");
+    assert_eq!(cluster.answers.get(&write), None);
+}
+
+#[test]
 fn a_request_that_no_record_can_hold_is_refused() {
     let mut cluster = Cluster::of(1);
     cluster.lead(1, 1);

@@ -1,3 +1,17 @@
-//! The parts of a node that have sockets: all on one thread, which is a `LocalSet` of a current-thread runtime.
+//! The parts of a node that have sockets and files: all on one thread, which is a `LocalSet` of a current-thread runtime, but for the
+//! threads that write.
 
 pub mod backend;
+pub mod clients;
+pub mod control;
+mod core;
+mod disk;
+pub mod founding;
+mod frames;
+mod grants;
+pub mod identity;
+mod links;
+pub mod node;
+pub mod snapshots;
+
+pub use grants::election_name;

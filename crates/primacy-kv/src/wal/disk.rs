@@ -1,11 +1,11 @@
 //! What the log needs of a folder. Names are those of files in it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 
-use nix::fcntl::OFlag;
+use crate::files::{self, plain};
 
 /// A folder with the log's files, and nothing else.
 pub(super) trait Disk: Send + Sync + 'static {
@@ -51,9 +51,7 @@ impl Folder {
     /// Opens the folder for this process alone.
     pub(super) fn lock(path: PathBuf) -> Result<Self, TryLockError> {
         let handle = File::open(&path).map_err(TryLockError::Error)?;
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = plain(&options, &path.join(LOCK)).map_err(TryLockError::Error)?;
+        let lock = files::lock_file(&path.join(LOCK)).map_err(TryLockError::Error)?;
         lock.try_lock()?;
         Ok(Self { path, handle, _lock: Some(lock) })
     }
@@ -67,34 +65,6 @@ impl Folder {
         };
         lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
         Ok(Self { path, handle, _lock: lock })
-    }
-}
-
-/// Opens an ordinary file, and nothing else that someone may have put there.
-fn plain(options: &OpenOptions, path: &Path) -> io::Result<File> {
-    // A pipe would wait for who writes to it.
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let opened = options.clone().custom_flags(flags.bits()).open(path);
-    let is_link = || fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    match opened {
-        Ok(file) if file.metadata()?.is_file() => Ok(file),
-        Err(error) if !is_link() => Err(error),
-        _ => {
-            Err(io::Error::other("this is no ordinary file, and nobody but this program should write here: remove it"))
-        }
-    }
-}
-
-/// Makes a folder and those above it, for this user alone and so that they outlast a crash.
-pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let parent = folder.parent().unwrap_or(Path::new("/"));
-    make_folder(parent)?;
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => File::open(parent)?.sync_all(),
     }
 }
 
@@ -114,7 +84,7 @@ impl Disk for Folder {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(plain(OpenOptions::new().write(true).create_new(true).mode(0o600), &self.path.join(name))?))
+        Ok(Box::new(files::create(&self.path.join(name))?))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {

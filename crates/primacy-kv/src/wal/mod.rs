@@ -48,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use crate::files;
 use disk::{Disk, Folder, LOCK};
 pub use error::{AppendError, DiskFailure, OpenError};
 use keeper::{Keeper, SPARE, Trouble};
@@ -182,7 +183,7 @@ impl Wal {
         settings.check()?;
         let folder = absolute(folder)?;
         if settings.create {
-            disk::make_folder(&folder).map_err(|source| OpenError::Disk { path: folder.clone(), source })?;
+            files::make_folder(&folder).map_err(|source| OpenError::Disk { path: folder.clone(), source })?;
         } else if !folder.is_dir() {
             return Err(OpenError::Missing { folder });
         }

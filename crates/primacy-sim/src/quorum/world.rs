@@ -215,7 +215,7 @@ impl World {
                 if !held || record.as_ref().is_some_and(|record| record.is_held_by(holder(index).id)) {
                     let request = Request::Acquire {
                         expect: record.as_ref().map(Record::expectation),
-                        floor: sighting.remembered,
+                        floor: sighting.remembered.into(),
                         holder: holder(index),
                         lease: setup.lease(index),
                     };

@@ -15,4 +15,4 @@ pub use client::{
 };
 pub use config::{AddressError, NamePattern, PatternError, PeerAddress, Role, RoleNames, certs};
 pub use primacy_core::quorum::VoterId;
-pub use voter::{FileError, Peer, PeerError, PeerSettings, RequestRate};
+pub use voter::{FileError, Link, LinkDialer, LinkStream, Links, Peer, PeerError, PeerSettings, RequestRate};

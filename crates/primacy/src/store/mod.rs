@@ -53,8 +53,8 @@ pub(crate) use history::remains;
 pub use latency_probe::{LatencyProbe, LatencyReport, VoterLatency};
 use primacy_core::lease::row::{TokensUsedUp, Verdict};
 pub use primacy_core::lease::{
-    Announcement, CallError, EndReason, Expectation, HandoverRequest, Holder, Order, OrderKind, Record, Reply, Request,
-    Sighting, Standing, Version, Why,
+    Announcement, CallError, EndReason, Expectation, Floor, HandoverRequest, Holder, Order, OrderKind, Record, Reply,
+    Request, Sighting, Standing, Version, Why,
 };
 use primacy_core::registers;
 pub use support::{LeaderSupport, VoterSupport};

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use primacy::store::memory::MemoryStore;
 use primacy::store::{EndReason, Store, StoreError};
-use primacy::{Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Status, StopReason, Timing};
+use primacy::{
+    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Status, StopReason, Timing, Token,
+};
 use support::{Mood, Moody};
 
 /// Far more than anything here takes; a test that reaches it has failed.
@@ -56,6 +58,27 @@ async fn one_leads_at_a_time_and_tokens_grow() {
         tokio::select! { led = a.elected() => led, led = b.elected() => led }
     });
     assert!(second.await.expect("elected").token() > token);
+}
+
+/// As the resource says that has taken tokens that this store knows nothing of.
+#[tokio::test]
+async fn a_floor_from_outside_counts_from_the_next_leadership_on() {
+    let store = Arc::new(MemoryStore::default());
+    let election = election(store);
+    let mut a = campaign(&election, "a", LONG);
+    let led = within("a", a.elected()).await.expect("elected");
+    let (first, floor) = (led.token(), Token::new(7_000).expect("small"));
+    let handle = a.handle();
+    handle.raise_floor(floor);
+    handle.raise_floor(first);
+    assert!(led.is_current(), "the leadership that there is stays");
+    led.resign().await;
+    let next = within("a again", a.elected()).await.expect("elected");
+    assert_eq!(next.token(), floor.next(0), "it never falls");
+    let mut status = a.status();
+    let leads =
+        status.wait_for(|status| matches!(status, Status::Leading { .. })).await.expect("it takes part").clone();
+    assert!(matches!(leads, Status::Leading { trouble: None, .. }), "no store has gone back: {leads:?}");
 }
 
 #[tokio::test]

@@ -42,6 +42,24 @@ async fn one_leads_at_a_time_and_hands_over() {
     assert!(second.token() > token);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_floor_further_above_than_voters_leap_is_told_of() {
+    let cluster = Cluster::start(3).await;
+    let mut a = campaign(cluster.store(), "a", LONG);
+    let first = within("a", a.elected()).await.expect("elected");
+    a.raise_floor(Token::new(1 << 40).expect("it fits"));
+    first.resign().await;
+    let mut status = a.status();
+    let in_trouble = |status: &Status| matches!(status, Status::Waiting { trouble: Some(_), .. });
+    let waits = within("trouble", status.wait_for(in_trouble)).await.expect("it goes on").clone();
+    let Status::Waiting { trouble: Some(trouble), .. } = waits else { panic!("{waits:?}") };
+    let why = trouble.error.to_string();
+    assert!(
+        why.contains("no token is granted so far above 1, which is the highest that the voters know of 'test'"),
+        "{why}"
+    );
+}
+
 /// Each admin connection opens a connection to each voter, and both ends of them are in this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_opened_and_dropped_leaves_no_connection_open() {
@@ -215,7 +233,7 @@ async fn whoever_deposes_a_leader_at_once_does_not_name_it_again_by_an_order_tha
         let mut session = store.session(&election, &me).await.expect("opens");
         let Ok(Reply::Seen(seen)) = session.step(Request::Look { announce: None }).await else { panic!("a look") };
         let expect = seen.record.as_ref().map(Record::expectation);
-        let ask = Request::Acquire { expect, floor: Token::NONE, holder: me, lease: LONG };
+        let ask = Request::Acquire { expect, floor: Token::NONE.into(), holder: me, lease: LONG };
         assert!(matches!(session.step(ask).await, Ok(Reply::Applied(_))));
         if bits == 1 {
             let promote = OrderKind::Promote { successor: Label::new("b").expect("valid"), now: true };

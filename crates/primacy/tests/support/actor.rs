@@ -77,7 +77,7 @@ impl Actor {
     }
 
     pub(crate) fn asking(&self, expect: Option<Expectation>, floor: Token) -> Request {
-        Request::Acquire { expect, floor, holder: self.me.clone(), lease: LEASE }
+        Request::Acquire { expect, floor: floor.into(), holder: self.me.clone(), lease: LEASE }
     }
 
     /// Takes the lease from any holder.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::super::port::{Announcement, CallId, Effect, EndReason, Request};
+use super::super::port::{Announcement, CallId, Effect, EndReason, Floor, Request};
 use super::super::record::{HandoverRequest, Holder, Record, Version};
 use super::super::view::Why;
 use super::{Candidate, Config, Context, InFlight, Kind, State, Tenure};
@@ -78,7 +78,7 @@ impl Candidate {
         let Config { id, label, data, timing, .. } = &self.config;
         let request = Request::Acquire {
             expect: record.map(Record::expectation),
-            floor: self.highest.token,
+            floor: Floor { seen: self.highest.token, outside: self.floor },
             holder: Holder { id: *id, label: label.clone(), data: data.clone() },
             lease: timing.lease(),
         };

@@ -25,7 +25,7 @@ fn claim() -> Request {
         label: Label::new("a").expect("valid"),
         data: alloc::string::String::new(),
     };
-    Request::Acquire { expect: None, floor: Token::NONE, holder, lease: Duration::from_secs(10) }
+    Request::Acquire { expect: None, floor: Token::NONE.into(), holder, lease: Duration::from_secs(10) }
 }
 
 struct Voters(BTreeMap<VoterId, Voter>);

@@ -3,7 +3,7 @@
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
-use super::{Ask, Claim, QuorumClient, Step, Token, VoterId, VoterView};
+use super::{Ask, Claim, Floor, QuorumClient, Step, VoterId, VoterView};
 
 impl VoterView {
     /// As [`QuorumClient::forget_times`].
@@ -20,7 +20,7 @@ impl QuorumClient {
         self.forget_answers();
         self.step = match &self.step {
             Step::Claiming { term, claim } => {
-                let claim = Claim { expect: None, floor: Token::NONE, ..claim.clone() };
+                let claim = Claim { expect: None, floor: Floor::default(), ..claim.clone() };
                 Step::Claiming { term: *term, claim }
             }
             _ => Step::Idle,
@@ -80,6 +80,8 @@ impl QuorumClient {
             renewal,
             owed,
             asked,
+            // For people.
+            leap: _,
             flaw: _,
             caught_up: _,
         } = self;

@@ -72,7 +72,17 @@ pub(crate) async fn greet(wire: Box<dyn channel::Wire>, hello: Hello) -> io::Res
     Ok((welcome, sender, receiver))
 }
 
-async fn in_time<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// Whether it is the peer that was meant.
+pub(crate) fn check_name(welcome: &Welcome, peer: &PeerAddress) -> io::Result<()> {
+    if welcome.name == peer.name() {
+        return Ok(());
+    }
+    let other = primacy_core::ids::escape(&welcome.name);
+    Err(io::Error::other(format!("it is called '{other}', not '{}'", peer.name())))
+}
+
+/// Unless it takes longer than a greeting may.
+pub(crate) async fn in_time<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let in_time = tokio::time::timeout(HANDSHAKE, greeting).await;
     in_time.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
 }
@@ -90,7 +100,7 @@ pub(crate) struct PeerIntroduction {
 /// # Errors
 /// If nobody answers there in time.
 pub(crate) async fn introduce(socket: &Path, name: &str) -> io::Result<PeerIntroduction> {
-    let hello = Hello { version: VERSION, cluster: Vec::new(), name: name.to_owned(), to: String::new(), role: 0 };
+    let hello = Hello { version: VERSION, name: name.to_owned(), ..Hello::default() };
     let greeting = async { greet(Box::new(UnixStream::connect(socket).await?), hello).await };
     let (welcome, ..) = in_time(greeting).await?;
     let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
@@ -118,12 +128,9 @@ pub(crate) async fn dial(
                 (Box::new(stream) as Box<dyn channel::Wire>, peer.to_string())
             }
         };
-        let hello = Hello { version: VERSION, cluster, name: name.to_owned(), to, role: 0 };
+        let hello = Hello { version: VERSION, cluster, name: name.to_owned(), to, ..Hello::default() };
         let (welcome, sender, receiver) = greet(wire, hello).await?;
-        if welcome.name != peer.name() {
-            let other = primacy_core::ids::escape(&welcome.name);
-            return Err(io::Error::other(format!("it is called '{other}', not '{}'", peer.name())));
-        }
+        check_name(&welcome, peer)?;
         let voter = wire::voter(&welcome.voter).map_err(channel::invalid)?;
         let cluster = welcome.cluster.map(Cluster::try_from).transpose().map_err(channel::invalid)?;
         let (gives_evidence, role) = (welcome.gives_evidence, wire::role(welcome.role));

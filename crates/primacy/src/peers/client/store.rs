@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
-use primacy_core::quorum::{Configuration as _, QuorumCalls, QuorumClient};
+use primacy_core::quorum::{Configuration as _, QuorumCalls, QuorumClient, TERM_LEAP_MOST};
 use tokio::sync::{Mutex, Notify};
 
 use super::admin::PeersAdmin;
@@ -254,6 +254,11 @@ impl PeersSession {
             Ok(Reply::Seen(seen)) => Ok(Reply::Seen(crate::store::Sighting { standing, ..seen })),
             Ok(Reply::Conflict(seen)) => Ok(Reply::Conflict(crate::store::Sighting { standing, ..seen })),
             Ok(reply) => Ok(reply),
+            Err(_) if let Some(highest) = state.calls.client().leap() => Err(StoreError::Unusable(format!(
+                "no token is granted so far above {highest}, which is the highest that the voters know of '{}': they leap by \
+                 {TERM_LEAP_MOST} at most. The floor that the candidate was given is of another cluster, or wrong",
+                self.election
+            ))),
             Err(error) => Err(failure(error, &self.pool)),
         }
     }

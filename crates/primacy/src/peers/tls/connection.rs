@@ -54,6 +54,13 @@ impl<S> Connection<S> {
         first_name(self.theirs.first()?)
     }
 
+    /// Moves what is below to the runtime that this is called in.
+    pub(in crate::peers) fn rehome_with(&mut self, below: impl FnOnce(&mut S) -> io::Result<()>) -> io::Result<()> {
+        below(self.stream.get_mut().0)?;
+        self.next = Box::pin(tokio::time::sleep(self.tls.0.interval));
+        Ok(())
+    }
+
     /// Waits until it is time, and looks.
     fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.next.as_mut().poll(cx).is_ready() {

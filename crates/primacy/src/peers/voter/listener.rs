@@ -8,12 +8,14 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use primacy_core::quorum::{ConfigRequest, Query, VoterId};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::command::{ReplyReceiver, ReplySender, VoterCommand};
 use super::hosted_elections::ElectionQuery;
+use super::known_voters::KnownVoters;
+use super::link::LinkQueue;
 use super::principal::{self, Authentication, Principal};
 use super::process::ProcessIdentity;
 use super::refusals::Refusals;
@@ -55,15 +57,13 @@ pub(super) struct Listener {
     pub(super) stays_here: bool,
     pub(super) voter: VoterId,
     pub(super) process: Arc<ProcessIdentity>,
-    /// All voters, as this one was told, in order.
-    pub(super) names: Vec<String>,
-    /// The same with their addresses.
+    /// All voters, as this one was told, with their addresses.
     pub(super) told: Vec<PeerAddress>,
     pub(super) roles: RoleNames,
     pub(super) tls: Option<Arc<Tls>>,
-    pub(super) cluster: watch::Receiver<Option<Cluster>>,
-    /// Voters that vote without this one, as one of those says that it was told of.
-    pub(super) seen: watch::Receiver<Option<Cluster>>,
+    pub(super) known: KnownVoters,
+    /// Where connections of a program go, if one takes them.
+    pub(super) links: Option<Arc<LinkQueue>>,
     pub(super) post: mpsc::Sender<VoterCommand>,
     pub(super) refusals: Mutex<Refusals>,
     /// How many requests arrive here in a unit of time, in thousandths.
@@ -120,8 +120,7 @@ pub(super) async fn listen(
                 Ok(taken) => {
                     let listener = Arc::clone(&listener);
                     connections.spawn(async move {
-                        listener.greet(caller).await;
-                        drop(taken);
+                        listener.greet(caller, taken).await;
                     });
                 }
                 Err(_) => {
@@ -145,6 +144,13 @@ async fn here(socket: Option<&UnixListener>) -> io::Result<UnixStream> {
     }
 }
 
+/// Says that this connection has no purpose, and ends it.
+pub(super) async fn refuse(sender: &mut Sender, why: String, is_passing: bool) -> io::Result<()> {
+    let told = RefusalFrame { why: why.clone(), is_passing, is_denied: false };
+    sender.send(0, Body::Refused(told)).await?;
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
 /// The first frame of a connection.
 pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
     match receiver.first().await? {
@@ -154,10 +160,11 @@ pub(super) async fn greeting(receiver: &mut Receiver) -> io::Result<Hello> {
 }
 
 impl Listener {
-    async fn greet(&self, caller: Caller) {
+    /// For as long as the connection stands, `taken` of all that there may be.
+    async fn greet(&self, caller: Caller, taken: OwnedSemaphorePermit) {
         let (from, host) = (caller.whence(), caller.host());
         let served = match caller {
-            Caller::Far(stream, _) => self.serve(stream).await,
+            Caller::Far(stream, _) => self.serve(stream, taken).await,
             Caller::Here(stream) => self.serve_here(stream).await,
         };
         if let Err(error) = served {
@@ -179,7 +186,7 @@ impl Listener {
     }
 
     /// Writes down that somebody is refused, unless the log has enough of that.
-    fn complain(&self, host: String, why: String, say: impl FnOnce()) {
+    pub(super) fn complain(&self, host: String, why: String, say: impl FnOnce()) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_told, left_out) = refusals.note(host, why, clock::now());
         drop(refusals);
@@ -191,7 +198,7 @@ impl Listener {
         }
     }
 
-    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+    async fn serve(&self, stream: TcpStream, taken: OwnedSemaphorePermit) -> io::Result<()> {
         channel::prepare(&stream)?;
         let (wire, authentication): (Box<dyn channel::Wire>, _) = match &self.tls {
             Some(tls) => {
@@ -206,15 +213,16 @@ impl Listener {
         let hello = greeting(&mut receiver).await?;
         // Who comes through another peer is not that peer.
         let principal = Principal { is_relayed: !hello.to.is_empty(), ..Principal::new(authentication) };
-        self.converse(hello, sender, receiver, principal).await
+        if hello.protocol.is_empty() {
+            self.converse(hello, sender, receiver, principal).await
+        } else {
+            self.link(hello, (sender, receiver), principal, taken).await
+        }
     }
 
     /// What somebody may do here. Asked anew for each frame, since voters come and go.
     pub(super) fn role(&self, principal: &Principal) -> Role {
-        let (own, seen) = (self.cluster.borrow(), self.seen.borrow());
-        let voters = own.as_ref().or(seen.as_ref());
-        let is_told = |name: &str| own.is_none() && self.names.iter().any(|told| told == name);
-        principal.role(&self.roles, |name| is_told(name) || voters.is_some_and(|voters| voters.names_voter(name)))
+        principal.role(&self.roles, |name| self.known.is_voter(name))
     }
 
     /// Answers somebody for as long as the connection stands.
@@ -227,24 +235,10 @@ impl Listener {
     ) -> io::Result<()> {
         principal.claim = wire::role(hello.role);
         if let Some(why) = self.objection(&hello) {
-            let told = RefusalFrame { why: why.clone(), is_passing: false, is_denied: false };
-            sender.send(0, Body::Refused(told)).await?;
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            return refuse(&mut sender, why, false).await;
         }
-        let welcome = Welcome {
-            version: VERSION,
-            voter: wire::voter_bytes(self.voter),
-            name: self.own.name().to_owned(),
-            cluster: self.cluster.borrow().as_ref().map(Into::into),
-            proves: self.tls.is_some(),
-            echoes: true,
-            process: self.process.bytes(),
-            generation: self.process.generation(),
-            gives_evidence: true,
-            role: wire::role_number(self.role(&principal)),
-        };
         let who = principal.own_name().map_or_else(|| shown(&hello.name), str::to_owned);
-        sender.send(0, Body::Welcome(welcome)).await?;
+        sender.send(0, Body::Welcome(self.welcome(&principal))).await?;
         let (out, answers) = ReplySender::new();
         let (id, end) = (out.id, Arc::clone(&out.end));
         let ended = tokio::select! {
@@ -258,8 +252,25 @@ impl Listener {
         ended
     }
 
+    /// How it greets somebody.
+    pub(super) fn welcome(&self, principal: &Principal) -> Welcome {
+        Welcome {
+            version: VERSION,
+            voter: wire::voter_bytes(self.voter),
+            name: self.own.name().to_owned(),
+            cluster: self.known.cluster.borrow().as_ref().map(Into::into),
+            proves: self.tls.is_some(),
+            echoes: true,
+            process: self.process.bytes(),
+            generation: self.process.generation(),
+            gives_evidence: true,
+            role: wire::role_number(self.role(principal)),
+            is_link: false,
+        }
+    }
+
     /// Why it has nothing to do with one that greets like this.
-    fn objection(&self, hello: &Hello) -> Option<String> {
+    pub(super) fn objection(&self, hello: &Hello) -> Option<String> {
         let (who, own) = (shown(&hello.name), self.own.name());
         if hello.version != VERSION {
             return Some(format!(
@@ -271,7 +282,7 @@ impl Listener {
         if !hello.to.is_empty() && hello.to.parse::<PeerAddress>().is_ok_and(|meant| meant.name() != self.own.name()) {
             return Some(format!("'{who}' means another than '{own}': mend the addresses that it was told of"));
         }
-        let cluster = self.cluster.borrow();
+        let cluster = self.known.cluster.borrow();
         let is_other = cluster.as_ref().is_some_and(|own| !hello.cluster.is_empty() && own.id_bytes() != hello.cluster);
         is_other.then(|| {
             format!(
@@ -284,7 +295,7 @@ impl Listener {
     /// Waits until this voter comes to belong to a cluster that the one that greeted like this does not mean. It is refused when it
     /// comes again.
     async fn comes_to_object(&self, hello: &Hello) -> String {
-        let mut cluster = self.cluster.clone();
+        let mut cluster = self.known.cluster.clone();
         loop {
             if let Some(why) = self.objection(hello) {
                 return why;
@@ -343,7 +354,7 @@ impl Listener {
         principal: &Principal,
     ) -> Result<Option<VoterCommand>, MalformedFrame> {
         let founds = matches!(body, Body::Found(_) | Body::ConfigRequest(_));
-        if self.cluster.borrow().is_none() && !founds {
+        if self.known.cluster.borrow().is_none() && !founds {
             let why = format!("'{}' waits for the other voters, to be brought together with them", self.own.name());
             out.post(number, Body::Refused(RefusalFrame { why, is_passing: true, is_denied: false }));
             return Ok(None);
@@ -396,7 +407,7 @@ impl Listener {
     /// has come together without it.
     fn config_page(&self, question: ConfigRequestFrame) -> Result<Page, MalformedFrame> {
         let page = question.checked()?;
-        let own = self.cluster.borrow();
+        let own = self.known.cluster.borrow();
         let fits = match (&page.ask, own.as_ref()) {
             (ConfigRequest::Adopt(cluster) | ConfigRequest::Take { proposal: cluster, .. }, Some(own)) => {
                 cluster.is_same(own)
@@ -411,14 +422,16 @@ impl Listener {
     /// votes with them already, and was told again before that was seen.
     fn founded(&self, cluster: wire::Cluster, proven: Option<&str>) -> Result<Option<Cluster>, MalformedFrame> {
         let cluster = Cluster::try_from(cluster)?;
-        if self.tls.is_some() && proven != self.names.first().map(String::as_str) {
+        if self.tls.is_some() && proven != self.known.names.first().map(String::as_str) {
             return Err(MalformedFrame("voters that another peer has to bring together"));
         }
-        if self.cluster.borrow().as_ref() == Some(&cluster) {
+        if self.known.cluster.borrow().as_ref() == Some(&cluster) {
             return Ok(None);
         }
-        let is_first = cluster.number() == 0 && self.cluster.borrow().is_none();
-        if is_first && cluster.voter_named(self.own.name()) == Some(self.voter) && cluster.names().eq(self.names.iter())
+        let is_first = cluster.number() == 0 && self.known.cluster.borrow().is_none();
+        if is_first
+            && cluster.voter_named(self.own.name()) == Some(self.voter)
+            && cluster.names().eq(self.known.names.iter())
         {
             Ok(Some(cluster))
         } else {
@@ -445,7 +458,7 @@ fn query(request: wire::ElectionRequest) -> Result<ElectionQuery, MalformedFrame
 }
 
 /// A name that somebody gives itself, as people can be told of it.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     primacy_core::ids::escape(&name.chars().take(NAME_MOST).collect::<String>())
 }
 

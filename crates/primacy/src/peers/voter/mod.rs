@@ -7,6 +7,9 @@ mod file_data;
 mod founding;
 mod history_log;
 mod hosted_elections;
+mod known_voters;
+mod link;
+mod links;
 mod listener;
 mod peer;
 mod principal;
@@ -22,5 +25,7 @@ mod watchers;
 pub use file::FileError;
 #[cfg(test)]
 pub(super) use file_data::tests::file_data as any_file_data;
+pub use link::{Link, LinkStream};
+pub use links::{LinkDialer, Links};
 pub use peer::{Peer, RequestRate};
 pub use settings::{PeerError, PeerSettings};

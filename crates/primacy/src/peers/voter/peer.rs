@@ -11,6 +11,9 @@ use tracing::{info, warn};
 
 use super::file::{FileError, VoterFile};
 use super::hosted_elections::HostedElections;
+use super::known_voters::KnownVoters;
+use super::link::LinkQueue;
+use super::links::{LinkDialer, Links};
 use super::process::ProcessIdentity;
 use super::settings::{PeerError, PeerSettings};
 use super::{copies, founding, listener, socket, task};
@@ -48,6 +51,24 @@ impl Peer {
     /// # Errors
     /// If the file cannot be used, the settings do not fit it, or the address cannot be had.
     pub async fn start(settings: PeerSettings) -> Result<Self, PeerError> {
+        Self::launch(settings, None).await.map(|(peer, _)| peer)
+    }
+
+    /// The same, and takes and opens connections of a program's own protocol between peers. They come over the voters' port,
+    /// from voters only, and may be opened before the voters have met.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub async fn start_with_links(settings: PeerSettings) -> Result<(Self, Links), PeerError> {
+        let queue = Arc::<LinkQueue>::default();
+        let (peer, dialer) = Self::launch(settings, Some(Arc::clone(&queue))).await?;
+        Ok((peer, Links::new(queue, dialer)))
+    }
+
+    pub(super) async fn launch(
+        settings: PeerSettings,
+        links: Option<Arc<LinkQueue>>,
+    ) -> Result<(Self, LinkDialer), PeerError> {
         let PeerSettings { name, listen, voters, folder, socket, drift_ppm, roles, tls } = &settings;
         let Some(own) = voters.iter().find(|voter| voter.name() == name).cloned() else {
             return Err(PeerError::Stranger { name: name.clone() });
@@ -72,7 +93,7 @@ impl Peer {
             warn!(voters = voters.len(), "an even number of voters survives no more losses than one less");
         }
         let (post, inbox) = mpsc::channel(1_024);
-        let (known, cluster) = watch::channel(cluster);
+        let (adopted, cluster) = watch::channel(cluster);
         let (outside, stranger) = watch::channel(None);
         let mut names: Vec<String> = voters.iter().map(|peer| peer.name().to_owned()).collect();
         names.sort_unstable();
@@ -82,17 +103,18 @@ impl Peer {
         let (rate, requests) = watch::channel(None);
         let (introduced, seen) = watch::channel(None);
         let behind = Arc::new(Notify::new());
+        let known = KnownVoters { names, cluster: cluster.clone(), seen };
+        let dialer = LinkDialer { name: name.clone(), voter, tls: tls.clone(), stays_here, known: known.clone() };
         let listener = listener::Listener {
             own,
             stays_here,
             voter,
             process: Arc::clone(&process),
-            names,
             told: voters.clone(),
             roles: roles.clone(),
             tls,
-            cluster: cluster.clone(),
-            seen,
+            known,
+            links,
             post: post_box,
             refusals: Default::default(),
             requests,
@@ -100,13 +122,13 @@ impl Peer {
         let listener = Arc::new(listener);
         let mut tasks = JoinSet::new();
         let (meeting, bell) = ((Arc::clone(&process), alone), Arc::clone(&behind));
-        tasks.spawn(task::keep(file, voter, elections, inbox, known, meeting, bell));
+        tasks.spawn(task::keep(file, voter, elections, inbox, adopted, meeting, bell));
         tasks.spawn(listener::listen(network, socket, listener));
         tasks.spawn(copies::look_out(settings.clone(), voter, process, cluster.clone(), met));
         let outside = founding::ExclusionNotice { why: outside, seen: introduced };
         tasks.spawn(founding::bring_together(settings, voter, post, cluster.clone(), outside, behind));
         let requests = RequestRate(Arc::new(rate));
-        Ok(Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks })
+        Ok((Self { address, voter, cluster, stranger, requests, _socket: socket_file, tasks }, dialer))
     }
 
     /// Where it listens.

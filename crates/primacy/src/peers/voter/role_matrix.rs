@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use super::command::ReplySender;
 use super::listener::{AN_ANSWER, Listener};
 use super::principal::{self, Authentication, Principal};
-use super::{Peer, PeerSettings};
+use super::{Links, Peer, PeerSettings};
 use crate::peers::client::dial::{EstablishedConnection, Transport, connect, dial, greet};
 use crate::peers::config::{Cluster, PeerAddress, Role, RoleNames, Roster, certs};
 use crate::peers::tls::{Identity, Tls};
@@ -216,7 +216,14 @@ const CALLERS: [(&str, Option<Role>); 10] = [
 ];
 
 fn greeting(to: &str, role: u32) -> Hello {
-    Hello { version: VERSION, cluster: Vec::new(), name: "mallory".to_owned(), to: to.to_owned(), role }
+    Hello {
+        version: VERSION,
+        cluster: Vec::new(),
+        name: "mallory".to_owned(),
+        to: to.to_owned(),
+        role,
+        ..Hello::default()
+    }
 }
 
 type Greeting = io::Result<(Welcome, Sender, Receiver)>;
@@ -253,6 +260,7 @@ struct World {
     folder: tempfile::TempDir,
     voters: Vec<PeerAddress>,
     peers: Vec<Peer>,
+    _links: Vec<Links>,
     plain: (PeerAddress, Peer, tempfile::TempDir),
 }
 
@@ -281,20 +289,24 @@ impl World {
         certs::make(&folder.path().join("certs"), &names, 1).expect("they can be made");
         let voters: Vec<PeerAddress> =
             names[..3].iter().map(|name| format!("{name}@{}", free()).parse().expect("an address")).collect();
-        let mut peers = Vec::new();
+        let (mut peers, mut links) = (Vec::new(), Vec::new());
         for own in &voters {
             let tls = tls(folder.path(), own.name());
-            peers.push(Peer::start(settings(folder.path(), own, &voters, Some(tls))).await.expect("it starts"));
+            let (peer, taking) =
+                Peer::start_with_links(settings(folder.path(), own, &voters, Some(tls))).await.expect("it starts");
+            peers.push(peer);
+            links.push(taking);
         }
         for peer in &peers {
             within("the voters to meet", peer.founded()).await;
         }
         let place: PeerAddress = format!("p@{}", free()).parse().expect("an address");
         let aside = tempfile::tempdir().expect("a folder for the test");
-        let plain =
-            Peer::start(settings(aside.path(), &place, std::slice::from_ref(&place), None)).await.expect("it starts");
+        let alone = settings(aside.path(), &place, std::slice::from_ref(&place), None);
+        let (plain, taking) = Peer::start_with_links(alone).await.expect("it starts");
+        links.push(taking);
         within("it to be founded", plain.founded()).await;
-        Self { folder, voters, peers, plain: (place, plain, aside) }
+        Self { folder, voters, peers, _links: links, plain: (place, plain, aside) }
     }
 
     fn tls(&self, name: &str) -> Arc<Tls> {
@@ -314,7 +326,8 @@ impl World {
     }
 
     /// A connection to a voter from one of [`CALLERS`].
-    async fn call(&self, who: &str, others: &mut Vec<Other>) -> Greeting {
+    async fn call(&self, who: &str, protocol: &str, others: &mut Vec<Other>) -> Greeting {
+        let greeting = |to: &str, role| Hello { protocol: protocol.to_owned(), ..greeting(to, role) };
         let beyond = self.voters[1].to_string();
         let socket = self.folder.path().join("a.socket");
         match who {
@@ -336,7 +349,10 @@ impl World {
                 let hello = Hello { cluster: vec![7; 16], ..greeting("", 0) };
                 self.by_certificate("operator-1", hello).await
             }
-            "plain text" => greet(connect(&self.plain.0, None).await?, greeting("", 0)).await,
+            "plain text" => {
+                // It is believed what it says: also that it is that voter.
+                greet(connect(&self.plain.0, None).await?, Hello { name: "p".to_owned(), ..greeting("", 0) }).await
+            }
             other => panic!("nobody is called {other}"),
         }
     }
@@ -346,7 +362,7 @@ impl World {
         let (mut others, mut channel, mut taken) = (Vec::new(), None, Vec::new());
         for body in bodies {
             if channel.is_none() {
-                channel = self.call(who, &mut others).await.ok().map(|(_, sender, receiver)| (sender, receiver));
+                channel = self.call(who, "", &mut others).await.ok().map(|(_, sender, receiver)| (sender, receiver));
             }
             let Some((sender, receiver)) = &mut channel else {
                 taken.push("ends");
@@ -382,6 +398,11 @@ fn expected(role: Option<Role>, least: Option<Role>) -> &'static str {
     }
 }
 
+/// What comes of a greeting that names a protocol of a program.
+fn link_expected(role: Option<Role>) -> &'static str {
+    if role == Some(Role::Voter) { "yes" } else { "ends" }
+}
+
 /// The table of the page.
 fn page(rows: &[Row]) -> String {
     let head = CALLERS.iter().map(|(who, _)| format!(" {who} |")).collect::<String>();
@@ -390,7 +411,8 @@ fn page(rows: &[Row]) -> String {
         let cells = CALLERS.iter().map(|(_, role)| format!(" {} |", expected(*role, row.least))).collect::<String>();
         text += &format!("| {} |{cells}\n", row.name);
     }
-    text
+    let cells = CALLERS.iter().map(|(_, role)| format!(" {} |", link_expected(*role))).collect::<String>();
+    text + &format!("| `Hello` that names a protocol of a program |{cells}\n")
 }
 
 fn any_cluster() -> Cluster {
@@ -422,6 +444,11 @@ async fn each_frame_is_taken_from_those_who_may_and_from_nobody_else() {
         for (row, taken) in rows(of).iter().zip(taken) {
             assert_eq!(taken, expected(role, row.least), "{} from {who}", row.name);
         }
+    }
+    for (who, role) in CALLERS {
+        let answer = world.call(who, "kv/1", &mut Vec::new()).await;
+        let taken = if answer.is_ok_and(|(welcome, ..)| welcome.is_link) { "yes" } else { "ends" };
+        assert_eq!(taken, link_expected(role), "a connection of a program from {who}");
     }
     for n in 0..3 {
         assert_eq!(world.cluster(n).await, cluster, "nothing of all that has changed who votes");

@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::listener::{Listener, NAME_MOST, greeting};
+use super::listener::{Listener, NAME_MOST, greeting, refuse};
 use super::principal::{self, Authentication, Principal};
 use super::settings::PeerError;
 use crate::peers::client::dial::{connect, greet};
@@ -123,6 +123,11 @@ impl Listener {
         let role = principal::of_user(stream.peer_cred()?.uid(), geteuid().as_raw());
         let (mut sender, mut receiver) = channel::channel(Box::new(stream));
         let hello = greeting(&mut receiver).await?;
+        if !hello.protocol.is_empty() {
+            let why =
+                format!("programs of peers talk over the network, and not through the socket of '{}'", self.own.name());
+            return refuse(&mut sender, why, false).await;
+        }
         let there = match self.beyond(&hello, role) {
             Ok(None) => {
                 return self.converse(hello, sender, receiver, Principal::new(Authentication::Socket(role))).await;
@@ -146,7 +151,7 @@ impl Listener {
         }
         let peer: PeerAddress = hello.to.parse().map_err(|error| format!("{error}"))?;
         let is_own = peer == self.own
-            || self.cluster.borrow().as_ref().and_then(|own| own.address_of(self.voter)) == Some(&peer);
+            || self.known.cluster.borrow().as_ref().and_then(|own| own.address_of(self.voter)) == Some(&peer);
         if is_own {
             return Ok(None);
         }
@@ -156,7 +161,8 @@ impl Listener {
                 self.own.name()
             ));
         }
-        let votes = self.cluster.borrow().as_ref().is_some_and(|own| own.addresses().any(|(_, known)| *known == peer));
+        let votes =
+            self.known.cluster.borrow().as_ref().is_some_and(|own| own.addresses().any(|(_, known)| *known == peer));
         if role < Role::Operator && !votes && !self.told.contains(&peer) {
             return Err(format!(
                 "'{}' knows of no voter {peer}, and passes others than operators on to voters only",
@@ -171,7 +177,7 @@ impl Listener {
         let claim = wire::role(hello.role).map_or(role, |claim| claim.min(role));
         let name: String = hello.name.chars().take(NAME_MOST).collect();
         let Hello { version, cluster, to, .. } = hello;
-        let hello = Hello { version, cluster, name, to, role: wire::role_number(claim) };
+        let hello = Hello { version, cluster, name, to, role: wire::role_number(claim), ..Hello::default() };
         let connected =
             tokio::time::timeout(HANDSHAKE, async { greet(connect(peer, self.tls.as_deref()).await?, hello).await });
         let connected = connected.await;

@@ -1,6 +1,7 @@
 //! A connection between two peers: frames that come and go.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt as _};
@@ -8,16 +9,39 @@ use prost::Message as _;
 use prost::bytes::{Bytes, BytesMut};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_util::codec::{Decoder, FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use super::frame::{Body, Frame};
 use super::messages::{FRAME_BYTES_MAX, MalformedFrame};
+use crate::peers::tls::Connection;
 
 /// Anything that bytes go through.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Has the runtime that this is called in wake who reads and writes from now on, in the place of the one before.
+    fn rehome(&mut self) -> io::Result<()>;
+}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+impl Wire for TcpStream {
+    fn rehome(&mut self) -> io::Result<()> {
+        let again = std::net::TcpStream::from(self.as_fd().try_clone_to_owned()?);
+        *self = Self::from_std(again)?;
+        Ok(())
+    }
+}
+
+impl Wire for Connection<TcpStream> {
+    fn rehome(&mut self) -> io::Result<()> {
+        self.rehome_with(Wire::rehome)
+    }
+}
+
+impl Wire for UnixStream {
+    /// Those are of this process's own runtime for as long as they live.
+    fn rehome(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// How long the other side of a new connection may take to say who it is.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(2);
@@ -130,6 +154,12 @@ impl Sender {
     }
 }
 
+/// A connection on which no more frames go, and what has been read from it behind those that were taken.
+pub(crate) fn whole(sender: Sender, receiver: Receiver) -> (Box<dyn Wire>, Bytes) {
+    let begun = receiver.0.read_buffer().clone().freeze();
+    (receiver.0.into_inner().unsplit(sender.0.into_inner()), begun)
+}
+
 /// Passes on what comes, byte by byte, between two connections until one of them has ended: a side that has gone reads
 /// no answer, and the other end may never say a word to notice that by.
 pub(crate) async fn pass_on(one: (Sender, Receiver), other: (Sender, Receiver)) -> io::Result<()> {
@@ -160,6 +190,12 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+
+    impl Wire for tokio::io::DuplexStream {
+        fn rehome(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     const PATIENCE: Duration = Duration::from_secs(20);
 

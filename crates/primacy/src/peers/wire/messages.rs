@@ -33,6 +33,12 @@ pub(crate) struct Hello {
     /// it passes on.
     #[prost(uint32, tag = "20")]
     pub(crate) role: u32,
+    /// Which protocol of a program this connection is for, once it is greeted; empty if it is for this one, of frames.
+    #[prost(string, tag = "21")]
+    pub(crate) protocol: String,
+    /// The voter of the one that connects, where it is for a program.
+    #[prost(bytes = "vec", tag = "22")]
+    pub(crate) voter: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -66,6 +72,9 @@ pub(crate) struct Welcome {
     /// What the one that connects may do here, in the numbers of `role_number`; 0 from a voter that knows no roles.
     #[prost(uint32, tag = "21")]
     pub(crate) role: u32,
+    /// Whether this connection is the program's from here on, as the greeting asked for. Earlier releases know nothing of that.
+    #[prost(bool, tag = "22")]
+    pub(crate) is_link: bool,
 }
 
 /// Who votes together.

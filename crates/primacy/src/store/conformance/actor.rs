@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{
-    Admin, Announcement, EndReason, Expectation, Holder, Order, OrderKind, OrderOutcome, Record, Reply, Request,
+    Admin, Announcement, EndReason, Expectation, Floor, Holder, Order, OrderKind, OrderOutcome, Record, Reply, Request,
     Session, Sighting, Snapshot, Store, StoreError, Version, Why,
 };
 use super::{Harness, Verdict};
 use crate::select::Rank;
-use crate::{CandidateId, ElectionName, Label, Token};
+use crate::{CandidateId, ElectionName, Label};
 
 pub(super) type Outcome<T = ()> = Result<T, Verdict>;
 
@@ -114,8 +114,8 @@ impl Actor {
         self.look().await?.record.ok_or_else(|| "the row is missing".into())
     }
 
-    pub(super) async fn ask(&mut self, expect: Option<Expectation>, floor: Token) -> Outcome<Reply> {
-        Ok(self.step(Request::Acquire { expect, floor, holder: self.me.clone(), lease: LEASE }).await?)
+    pub(super) async fn ask(&mut self, expect: Option<Expectation>, floor: impl Into<Floor>) -> Outcome<Reply> {
+        Ok(self.step(Request::Acquire { expect, floor: floor.into(), holder: self.me.clone(), lease: LEASE }).await?)
     }
 
     /// Looks, and takes the lease whatever it saw.

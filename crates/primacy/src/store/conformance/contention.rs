@@ -188,7 +188,7 @@ impl Player {
             (4..6, Some(version)) => Request::Release { id: me.id, version, reason: EndReason::Resigned },
             (0..6, _) => Request::Acquire {
                 expect: self.known.as_ref().map(Record::expectation),
-                floor: Token::NONE,
+                floor: Token::NONE.into(),
                 holder: me,
                 lease: LEASE,
             },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::super::{Basis, ForgetOutcome, Hindrance, OrderKind, OrderOutcome, Reply, Snapshot};
+use super::super::{Basis, Floor, ForgetOutcome, Hindrance, OrderKind, OrderOutcome, Reply, Snapshot};
 use super::actor::{Outcome, Trial, applied};
 use super::registers::Party;
 use super::{Verdict, ensure};
@@ -70,7 +70,10 @@ pub(super) async fn forget(trial: Trial<'_>) -> Outcome {
         let request = a.renewal(version);
         a.refused("a renewal of a forgotten election", request).await?;
     }
-    for (expect, floor) in [(Some(released.expectation()), last.version.token), (None, last.version.token)] {
+    let seen = Floor::from(last.version.token);
+    // However high a floor from outside is, it is not what the candidate has seen.
+    let above = Floor { outside: Token::new(raised.get() + 1_000).ok_or("the suite's token")?, ..seen };
+    for (expect, floor) in [(Some(released.expectation()), seen), (None, seen), (None, above)] {
         let reply = a.ask(expect, floor).await?;
         ensure!(matches!(reply, Reply::Conflict(_)), "a claim from before was answered with {reply:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{EndReason, Expectation, Holder, Record, Reply, Request, Version};
+use super::super::{EndReason, Expectation, Floor, Holder, Record, Reply, Request, Version};
 use super::actor::{Actor, LEASE, Outcome, Trial, applied};
 use super::ensure;
 use crate::Token;
@@ -173,6 +173,23 @@ pub(super) async fn floor(trial: Trial<'_>) -> Outcome {
     Ok(())
 }
 
+/// One that comes from elsewhere, whether there is a record or none.
+pub(super) async fn floor_outside(trial: Trial<'_>) -> Outcome {
+    let mut a = trial.candidate("a").await?;
+    let mut expect = None;
+    for outside in [1_000_000, 1_000_000_007] {
+        let outside = Token::new(outside).ok_or("the suite's token")?;
+        let asked = a.ask(expect, Floor { outside, ..Floor::default() }).await?;
+        let record = applied("a grant above a floor from outside", asked)?;
+        let token = record.version.token;
+        ensure!(token > outside, "{token} was granted above a floor of {outside} from outside");
+        let seen = a.look().await?;
+        ensure!(seen.remembered == token, "{} is remembered after a grant of {token}", seen.remembered);
+        expect = Some(a.release(record.version).await?.expectation());
+    }
+    Ok(())
+}
+
 /// The largest tokens must not wrap around, and the last is granted once.
 pub(super) async fn tokens_end(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
@@ -194,7 +211,7 @@ pub(super) async fn lease_is_the_holders(trial: Trial<'_>) -> Outcome {
     let mut a = trial.candidate("a").await?;
     let mut expect = None;
     for lease in [Duration::from_millis(100), Duration::from_nanos(123_456_789_123), Duration::from_secs(86_400)] {
-        let asked = Request::Acquire { expect, floor: Token::NONE, holder: a.me.clone(), lease };
+        let asked = Request::Acquire { expect, floor: Token::NONE.into(), holder: a.me.clone(), lease };
         let record = applied("a grant", a.step(asked).await?)?;
         ensure!(record.lease == lease, "a lease of {lease:?} is kept as {:?}", record.lease);
         ensure!(a.record().await?.lease == lease, "a lease of {lease:?} is read back as another");
@@ -221,5 +238,5 @@ pub(super) async fn renewed_lease(trial: Trial<'_>) -> Outcome {
 
 fn asking(actor: &Actor, expect: Option<Expectation>) -> Request {
     let holder: Holder = actor.me.clone();
-    Request::Acquire { expect, floor: Token::NONE, holder, lease: LEASE }
+    Request::Acquire { expect, floor: Token::NONE.into(), holder, lease: LEASE }
 }

@@ -39,7 +39,7 @@ pub(super) async fn deleted_record(trial: Trial<'_>) -> Outcome {
     // Absence has no version: what was granted and deleted since must not count as the absence that b saw before.
     let (expect, floor) = (None, Token::NONE);
     let holder = b.me.clone();
-    let blind = Request::Acquire { expect, floor, holder, lease: Duration::from_secs(1) };
+    let blind = Request::Acquire { expect, floor: floor.into(), holder, lease: Duration::from_secs(1) };
     b.refused("a grant to a candidate that has not seen what was lost", blind).await?;
     let granted = applied("a grant", b.ask(None, seen.remembered).await?)?;
     ensure!(granted.version.token > lost.version.token, "token {} was granted again", granted.version.token);

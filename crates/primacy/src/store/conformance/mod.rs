@@ -119,6 +119,7 @@ checks! {
     "expected-absence" => grants::expected_absence,
     "tokens-grow" => grants::tokens_grow,
     "floor" => grants::floor,
+    "floor-outside" => grants::floor_outside,
     "tokens-end" => grants::tokens_end,
     "lease-is-the-holders" => grants::lease_is_the_holders,
     "renewed-lease" => grants::renewed_lease,

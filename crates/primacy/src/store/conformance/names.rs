@@ -97,7 +97,7 @@ pub(super) async fn are_data(trial: Trial<'_>) -> Outcome {
     let mut expect = None;
     for text in HOSTILE {
         let me = Holder { label: label(text), data: format!("{text}\n\t\r{text}"), ..a.me.clone() };
-        let asked = Request::Acquire { expect, floor: Token::NONE, holder: me.clone(), lease: LEASE };
+        let asked = Request::Acquire { expect, floor: Token::NONE.into(), holder: me.clone(), lease: LEASE };
         let record = applied("a grant", a.step(asked).await?)?;
         ensure!(record.holder.as_ref() == Some(&me), "{me:?} became {:?}", record.holder);
         let read = a.record().await?;
@@ -137,7 +137,7 @@ pub(super) async fn large_data(trial: Trial<'_>) -> Outcome {
     {
         let me = Holder { data: data.clone(), ..a.me.clone() };
         let expect = a.look().await?.record.map(|record| record.expectation());
-        let asked = Request::Acquire { expect, floor: Token::NONE, holder: me.clone(), lease: LEASE };
+        let asked = Request::Acquire { expect, floor: Token::NONE.into(), holder: me.clone(), lease: LEASE };
         applied("a grant", a.step(asked).await?)?;
         let read = b.record().await?;
         ensure!(read.holder == Some(me), "{} bytes of data came back as {:?}", data.len(), read.holder);

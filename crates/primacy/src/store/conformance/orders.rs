@@ -26,7 +26,7 @@ pub(super) async fn expected_order_number(trial: Trial<'_>) -> Outcome {
     trial.ordered(OrderKind::Pause).await?;
     let asking = |expect: Expectation, holder: &Holder| Request::Acquire {
         expect: Some(expect),
-        floor: Token::NONE,
+        floor: Token::NONE.into(),
         holder: holder.clone(),
         lease: LEASE,
     };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::{Expectation, Holder, Order, OrderKind, Record, Version};
+use super::super::{Expectation, Floor, Holder, Order, OrderKind, Record, Version};
 use crate::{CandidateId, Token};
 use primacy_core::lease::row::{self, Renewal, Verdict};
 
@@ -26,7 +26,7 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Saw(Option<Record>),
-    Acquired { expect: Option<Expectation>, floor: Token, holder: Holder, record: Record },
+    Acquired { expect: Option<Expectation>, floor: Floor, holder: Holder, record: Record },
     Renewed { version: Version, lease: Duration, completed_order: Option<u64>, record: Record },
     Released { version: Version, record: Record },
     Ordered { kind: OrderKind, before: Record },
@@ -163,9 +163,9 @@ mod tests {
 
     fn grant(called: u64, answered: u64, me: &Holder, before: Option<&Record>) -> (Entry, Record) {
         let expect = before.map(Record::expectation);
-        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE, me, LEASE);
+        let record = row::acquire(before, expect, Token::NONE, 0, Token::NONE.into(), me, LEASE);
         let record = record.expect("tokens are left").expect("as expected");
-        let step = Step::Acquired { expect, floor: Token::NONE, holder: me.clone(), record: record.clone() };
+        let step = Step::Acquired { expect, floor: Token::NONE.into(), holder: me.clone(), record: record.clone() };
         (entry(called, answered, me, step), record)
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::announcement_failure::AnnouncementFailure;
 use super::super::{
-    Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version,
+    Announcement, BoxFuture, EndReason, Expectation, Floor, Holder, Record, Reply, Request, Session, Sighting,
+    StoreError, Version,
 };
 use super::answer::Answer;
 use super::change::Change;
@@ -295,7 +295,7 @@ fn of_memory(record: Record) -> Look {
 fn grant(
     seen: &Look,
     expect: Option<Expectation>,
-    floor: Token,
+    floor: Floor,
     holder: &Holder,
     lease: std::time::Duration,
 ) -> Result<Option<Record>, StoreError> {

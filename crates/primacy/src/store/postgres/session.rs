@@ -9,8 +9,8 @@ use tracing::debug;
 
 use super::super::announcement_failure::AnnouncementFailure;
 use super::super::{
-    Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, StoreError,
-    Version,
+    Announcement, BoxFuture, EndReason, Expectation, Floor, Holder, Record, Reply, Request, Session, Sighting,
+    StoreError, Version,
 };
 use super::connection::{Connection, Purpose};
 use super::dialer::Dialer;
@@ -163,7 +163,7 @@ impl PostgresSession {
     async fn acquire(
         &mut self,
         expect: Option<Expectation>,
-        floor: Token,
+        floor: Floor,
         holder: &Holder,
         lease: Duration,
     ) -> Result<Reply, Fault> {
@@ -171,7 +171,7 @@ impl PostgresSession {
         self.hear(Channel::Everything).await;
         let mut parameters: Vec<Parameter<'_>> = vec![
             self.election.as_str().into(),
-            floor.get().into(),
+            if expect.is_some() { floor.highest() } else { floor.seen }.get().into(),
             holder.id.into(),
             holder.label.as_str().into(),
             holder.data.as_bytes().into(),
@@ -179,6 +179,8 @@ impl PostgresSession {
         ];
         if let Some(Expectation { version, order_number }) = expect {
             parameters.extend([version.token.get().into(), version.beat.into(), order_number.into()]);
+        } else {
+            parameters.push(floor.highest().get().into());
         }
         let statement = match (expect.is_some(), self.has_timeline) {
             (true, true) => statements::ACQUIRE,
@@ -195,7 +197,7 @@ impl PostgresSession {
             return self.applied(row);
         }
         let sighting = self.look().await?;
-        let highest = sighting.remembered.max(floor).max(expect.map_or(Token::NONE, |row| row.version.token));
+        let highest = sighting.remembered.max(floor.highest()).max(expect.map_or(Token::NONE, |row| row.version.token));
         if sighting.record.as_ref().map(Record::expectation) == expect && highest == Token::MAX {
             return Err(StoreError::from(TokensUsedUp).into());
         }

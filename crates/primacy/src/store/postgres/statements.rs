@@ -372,9 +372,10 @@ macro_rules! acquire {
 pub(super) const ACQUIRE: &str = acquire!(epoch!());
 pub(super) const ACQUIRE_WITHOUT_EPOCH: &str = acquire!(no_epoch!());
 
-/// A grant where there is no row: `$1` election, `$2` floor, `$3` holder, `$4` label, `$5` data, `$6` lease.
+/// A grant where there is no row: `$1` election, `$2` the highest token that was seen, `$3` holder, `$4` label, `$5` data,
+/// `$6` lease, `$7` floor, which is not smaller than `$2`.
 ///
-/// 1. `fence` makes or raises the fence row, unless it is above the floor: absence has no version, and a row that was
+/// 1. `fence` makes or raises the fence row, unless it is above what was seen: absence has no version, and a row that was
 ///    granted and deleted since is not the absence that the candidate saw. Losers see that, or the row, by reading. Of
 ///    those who come at once the first makes the fence row; the others wait for it, test it again, and find it raised.
 /// 2. `won` makes the lease row. Should one be there all the same, made since the snapshot, the unique key refuses it and
@@ -382,7 +383,7 @@ pub(super) const ACQUIRE_WITHOUT_EPOCH: &str = acquire!(no_epoch!());
 macro_rules! acquire_first {
     ($epoch:expr) => {
         concat!(
-            "WITH base AS MATERIALIZED (SELECT $2::bigint AS token), \
+            "WITH base AS MATERIALIZED (SELECT $7::bigint AS token), \
              epoch AS MATERIALIZED (SELECT ", $epoch, " AS epoch), \
              granted AS MATERIALIZED (SELECT base.token AS base, ", next_token!(), " AS token FROM base, epoch), \
              fence AS ( \

@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use super::super::announcement_failure::AnnouncementFailure;
 use super::super::{
-    Announcement, BoxFuture, EndReason, Expectation, Holder, Record, Reply, Request, Session, Sighting, Standing,
-    StoreError, Version,
+    Announcement, BoxFuture, EndReason, Expectation, Floor, Holder, Record, Reply, Request, Session, Sighting,
+    Standing, StoreError, Version,
 };
 use super::connection::{Db, Durability, End};
 use super::errors::Fault;
@@ -16,7 +16,7 @@ use super::host::Host;
 use super::records::{self, StampChange, StoredState};
 use super::url::DatabaseFile;
 use super::worker::{Abandoned, Worker, with_patience};
-use crate::{CandidateId, ElectionName, Instant, Token, clock};
+use crate::{CandidateId, ElectionName, Instant, clock};
 use primacy_core::lease::row::{self, Renewal};
 use primacy_core::lease::wait_queue;
 
@@ -136,7 +136,7 @@ impl Step<'_> {
     fn acquire(
         &mut self,
         expect: Option<Expectation>,
-        floor: Token,
+        floor: Floor,
         holder: Holder,
         lease: Duration,
     ) -> Result<Reply, StoreError> {

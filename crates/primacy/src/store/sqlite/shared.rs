@@ -264,7 +264,7 @@ mod tests {
         let mut leaders = Vec::new();
         for n in elections {
             let mut session = store.session(&election(n), &holder(n)).await.expect("opens");
-            let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: holder(n), lease: LEASE };
+            let acquire = Request::Acquire { expect: None, floor: Token::NONE.into(), holder: holder(n), lease: LEASE };
             let Ok(Reply::Applied(record)) = session.step(acquire).await else { panic!("it is free") };
             leaders.push((session, record));
         }
@@ -341,7 +341,8 @@ mod tests {
         let mut answers = Vec::new();
         for n in 0..BATCH {
             let look = n + 1 < BATCH;
-            let acquire = Request::Acquire { expect: None, floor: Token::NONE, holder: me.clone(), lease: LEASE };
+            let acquire =
+                Request::Acquire { expect: None, floor: Token::NONE.into(), holder: me.clone(), lease: LEASE };
             let request = if look { Request::Look { announce: None } } else { acquire };
             let (answer, answered) = oneshot::channel();
             let memory = SessionMemory::new(&store.file, &e, &me);

@@ -131,7 +131,7 @@ impl Grant {
         // Long enough for two round trips and the flushes of a busy disk; then it is asked anew.
         (*sent, *next, *is_calling) = (now, now + self.times.patience / 2, true);
         let (holder, lease) = (self.holder.clone(), self.times.lease);
-        let request = Request::Acquire { expect, floor: Token::NONE, holder, lease };
+        let request = Request::Acquire { expect, floor: Token::NONE.into(), holder, lease };
         let mut outputs = Vec::new();
         self.client.begin(request, &mut outputs);
         self.carry_out(outputs, now, out);

@@ -1,0 +1,46 @@
+//! `primacy kv check`: what is in a stopped node's folder.
+
+use std::path::Path;
+
+use primacy_kv::server::identity;
+use primacy_kv::wal;
+
+use crate::output::Output;
+use crate::output::failure::{Failure, code};
+use crate::output::schema::{self, SCHEMA};
+
+pub(super) fn run(folder: &Path, output: &mut Output) -> Result<u8, Failure> {
+    let record = match identity::read(folder) {
+        Ok(Some(record)) => record,
+        Ok(None) => return Err(Failure::refused(format!("there is no node in {}", folder.display()))),
+        Err(error) => return Err(Failure::refused(error.to_string())),
+    };
+    let mut lines = vec![format!("node {} ({}), started {} times", record.name, record.node, record.starts)];
+    match &record.founding {
+        Some(founding) => lines.push(format!(
+            "store {:032x} of {} groups, first kept by {}{}",
+            founding.id,
+            founding.groups,
+            founding.names().join(", "),
+            if founding.has(record.node) { "" } else { "; this node came later" },
+        )),
+        None => lines.push("it has not met the other nodes".to_owned()),
+    }
+    let mut is_sound = true;
+    if record.has_replicas {
+        match wal::check(&folder.join("wal")) {
+            Ok(report) => {
+                is_sound = report.damage.is_none();
+                lines.extend(report.to_string().lines().map(|line| format!("log: {line}")));
+            }
+            Err(error @ wal::OpenError::InUse { .. }) => return Err(Failure::unavailable(error.to_string())),
+            Err(error) => {
+                is_sound = false;
+                lines.push(format!("log: {error}"));
+            }
+        }
+    }
+    output.text(&format!("{}\n", lines.join("\n")))?;
+    output.json(&schema::KvCheck { schema: SCHEMA, is_sound, lines })?;
+    Ok(if is_sound { 0 } else { code::REFUSED })
+}

@@ -1,0 +1,193 @@
+//! The clients' front of a node: a listener that speaks RESP, connections whose commands go to the groups of the node, and the replies in
+//! their order.
+//!
+//! It knows groups only as a [`Backend`]. [`Clients::bind`] listens, [`Clients::serve`] serves, within a `LocalSet`.
+
+mod answers;
+mod connection;
+mod hub;
+mod information;
+mod keyspace;
+mod line;
+mod requests;
+mod session;
+mod settings;
+mod statistics;
+mod tls;
+mod transaction;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+pub use self::settings::{Password, Settings, SettingsError, Tls};
+pub use self::statistics::Statistics;
+pub use self::tls::TlsError;
+use super::backend::Backend;
+use connection::Connection;
+use hub::{Entered, Hub};
+use line::Ends;
+use statistics::add;
+
+/// How long what is under way may take when the front ends.
+const ENDING_MAX: Duration = Duration::from_secs(5);
+/// How long to wait when no connection can be accepted, mostly for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// When a client that says nothing is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
+/// Why clients cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The settings are not usable, or not safe.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// TLS was asked for, and its files are not usable.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An address cannot be listened at.
+    #[error("{address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A front that listens.
+pub struct Clients {
+    settings: Settings,
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    acceptor: Option<TlsAcceptor>,
+    statistics: Rc<Statistics>,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Clients {
+    /// Checks the settings, and listens. Who connects waits for [`Clients::serve`].
+    pub async fn bind(settings: Settings) -> Result<Self, ServeError> {
+        settings.check()?;
+        let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for address in &settings.listen {
+            let failed = |source| ServeError::Listen { address: *address, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            addresses.push(listener.local_addr().map_err(failed)?);
+            listeners.push(listener);
+        }
+        Ok(Self { settings, listeners, addresses, acceptor, statistics: Rc::default() })
+    }
+
+    /// Where it listens: with the ports that were chosen where the settings have 0.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What clients ask for, in numbers.
+    pub fn statistics(&self) -> Rc<Statistics> {
+        Rc::clone(&self.statistics)
+    }
+
+    /// Serves clients until `stop` is ready, and then finishes what is under way, within seconds. It has to be called within a
+    /// `LocalSet`. If it is dropped, all connections end at once.
+    pub async fn serve(self, backend: Rc<dyn Backend>, stop: impl Future<Output = ()>) {
+        let Self { settings, listeners, addresses, acceptor, statistics } = self;
+        let hub = Rc::new(Hub::new(backend, settings, statistics, addresses));
+        let _guard = EndAll(Rc::clone(&hub));
+        let mut accepting = JoinSet::new();
+        for listener in listeners {
+            accepting.spawn_local(accept(listener, acceptor.clone(), Rc::clone(&hub)));
+        }
+        accepting.spawn_local(sweep(Rc::clone(&hub)));
+        stop.await;
+        accepting.shutdown().await;
+        hub.is_ending.set(true);
+        hub.lines().iter().for_each(|line| line.wake());
+        let _ = timeout(ENDING_MAX, async {
+            loop {
+                let left = hub.left.notified();
+                if hub.is_empty() {
+                    break;
+                }
+                left.await;
+            }
+        })
+        .await;
+    }
+}
+
+/// Ends all connections.
+struct EndAll(Rc<Hub>);
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        self.0.lines().iter().for_each(|line| line.end());
+    }
+}
+
+async fn sweep(hub: Rc<Hub>) {
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        hub.sweep();
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, hub: Rc<Hub>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => admit(stream, peer, acceptor.as_ref(), &hub),
+            Err(error) => {
+                tracing::warn!("no connection can be accepted: {error}");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn admit(stream: TcpStream, peer: SocketAddr, acceptor: Option<&TlsAcceptor>, hub: &Rc<Hub>) {
+    if !hub.has_room() {
+        add(&hub.statistics.refused, 1);
+        if acceptor.is_none() {
+            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+        }
+        return;
+    }
+    // A client that has gone meanwhile is found by the first read.
+    let Ok(local) = stream.local_addr() else { return };
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+    let entered = hub.enter(Ends { peer, local });
+    match acceptor {
+        None => {
+            spawn_local(async move { Connection::new(stream, &entered).serve().await });
+        }
+        Some(acceptor) => {
+            let handshake = acceptor.accept(stream);
+            spawn_local(encrypted(handshake, entered));
+        }
+    }
+}
+
+async fn encrypted(handshake: tokio_rustls::Accept<TcpStream>, entered: Entered) {
+    match timeout(entered.hub.settings.greeting_max, handshake).await {
+        Ok(Ok(stream)) => Box::pin(Connection::new(stream, &entered).serve()).await,
+        Ok(Err(error)) => tracing::debug!(peer = %entered.line.ends.peer, "no TLS: {error}"),
+        Err(_) => tracing::debug!(peer = %entered.line.ends.peer, "no TLS: it takes too long"),
+    }
+}

@@ -1,0 +1,303 @@
+//! The connections of a node to the others: over the voters' port, two for each direction, so that no snapshot delays a beat.
+//!
+//! Who opens a connection sends over it, and the other one reads. A node that does not read is cut off, and whoever is cut off dials
+//! again.
+
+use std::cell::RefCell;
+use std::io;
+use std::mem;
+use std::rc::Rc;
+use std::time::Duration;
+
+use primacy::peers::{Link, LinkDialer, Links, PeerAddress};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tracing::{debug, info, warn};
+
+use super::frames::{Control, Hello, PROTOCOLS, first_frame, put_frame};
+use crate::group::Message;
+
+/// How long the greeting may take.
+const GREETING: Duration = Duration::from_secs(3);
+/// How long after a failure the other is dialed again: at first, and at most.
+const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+/// How much may wait for a node that does not read: what is small, and chunks of snapshots.
+const WAITING_MAX: [usize; 2] = [128 << 20, 256 << 20];
+
+/// What goes out over one connection.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    state: RefCell<Out>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Out {
+    is_open: bool,
+    /// The other side does not read.
+    is_full: bool,
+    bytes: Vec<u8>,
+    /// Those that are being written.
+    under_way: usize,
+}
+
+impl Outbox {
+    /// Puts a frame behind what waits, unless there is no connection. [`flush`](Self::flush) sends it.
+    pub(super) fn put(&self, kind: usize, group: Option<u16>, put: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = self.state.borrow_mut();
+        if !out.is_open {
+            return;
+        }
+        put_frame(&mut out.bytes, group, put);
+        if out.bytes.len() + out.under_way > WAITING_MAX[kind] {
+            *out = Out { is_full: true, ..Out::default() };
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn flush(&self) {
+        if !self.state.borrow().bytes.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state.borrow().is_open
+    }
+
+    fn open(&self) {
+        *self.state.borrow_mut() = Out { is_open: true, ..Out::default() };
+    }
+
+    fn close(&self) {
+        *self.state.borrow_mut() = Out::default();
+    }
+
+    /// Writes what is put, until that fails.
+    async fn write(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Error {
+        let mut bytes = Vec::new();
+        loop {
+            {
+                let mut out = self.state.borrow_mut();
+                if out.is_full {
+                    return io::Error::other("it does not read what it is sent");
+                }
+                mem::swap(&mut out.bytes, &mut bytes);
+                out.under_way = bytes.len();
+            }
+            if bytes.is_empty() {
+                self.changed.notified().await;
+                continue;
+            }
+            if let Err(error) = writer.write_all(&bytes).await {
+                return error;
+            }
+            match writer.flush().await {
+                Ok(()) => bytes.clear(),
+                Err(error) => return error,
+            }
+            if bytes.capacity() > 4 << 20 {
+                bytes = Vec::new();
+            }
+        }
+    }
+}
+
+/// Which of a pair of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// This node has opened it.
+    Out,
+    /// The other one has.
+    In,
+}
+
+/// What a node makes of its connections.
+pub(super) trait Nodes {
+    /// What it says about itself.
+    fn hello(&self) -> Hello;
+    /// Whether it has to do with one that says that, at the other end of that name.
+    ///
+    /// # Errors
+    /// Why it has not.
+    fn admit(&self, peer: &str, hello: &Hello) -> Result<(), String>;
+    /// There is a new connection.
+    fn met(&self, peer: usize, kind: usize, direction: Direction, hello: Hello);
+    /// A connection has ended.
+    fn parted(&self, peer: usize, kind: usize, direction: Direction);
+    /// What belongs to no group.
+    fn control(&self, peer: usize, hello: &Hello, control: Control);
+    /// What belongs to a group.
+    fn message(&self, hello: &Hello, group: u16, message: Message);
+    /// Returns when groups take messages.
+    fn ready(&self) -> impl Future<Output = ()>;
+}
+
+/// The other nodes, and what goes to them.
+#[derive(Debug)]
+pub(super) struct Wires {
+    pub(super) peers: Vec<PeerAddress>,
+    /// Of each peer, one for each kind.
+    pub(super) outboxes: Vec<[Outbox; 2]>,
+}
+
+impl Wires {
+    pub(super) fn new(peers: Vec<PeerAddress>) -> Self {
+        let outboxes = peers.iter().map(|_| <[Outbox; 2]>::default()).collect();
+        Self { peers, outboxes }
+    }
+}
+
+/// Keeps connections to all peers, and takes those that they open. Never ends.
+pub(super) async fn keep<N: Nodes + 'static>(node: Rc<N>, wires: Rc<Wires>, mut links: Links) {
+    for peer in 0..wires.peers.len() {
+        for kind in 0..PROTOCOLS.len() {
+            let (node, wires, dialer) = (Rc::clone(&node), Rc::clone(&wires), links.dialer());
+            tokio::task::spawn_local(async move { dial(&*node, &wires, &dialer, peer, kind).await });
+        }
+    }
+    let mut taken: Vec<[Option<AbortHandle>; 2]> = wires.peers.iter().map(|_| [None, None]).collect();
+    loop {
+        let link = links.accept().await;
+        let peer = wires.peers.iter().position(|peer| peer.name() == link.peer);
+        let kind = PROTOCOLS.iter().position(|protocol| *protocol == link.protocol);
+        let (Some(peer), Some(kind)) = (peer, kind) else {
+            debug!(peer = link.peer, protocol = link.protocol, "a connection that nobody here knows");
+            continue;
+        };
+        // What an older one still brings belongs to a node that has given it up.
+        if let Some(older) = taken[peer][kind].take() {
+            older.abort();
+        }
+        let node = Rc::clone(&node);
+        let task = tokio::task::spawn_local(async move {
+            if let Err(error) = take(&*node, link, peer, kind).await {
+                debug!(%error, "a connection of another node has ended");
+            }
+        });
+        taken[peer][kind] = Some(task.abort_handle());
+    }
+}
+
+/// Keeps one connection to one peer.
+async fn dial<N: Nodes>(node: &N, wires: &Wires, dialer: &LinkDialer, peer: usize, kind: usize) {
+    let (address, outbox) = (&wires.peers[peer], &wires.outboxes[peer][kind]);
+    let (mut pause, mut told) = (AGAIN[0], false);
+    loop {
+        let connected = async {
+            let mut link = dialer.dial(address, PROTOCOLS[kind]).await?;
+            let hello = greet(node, &mut link).await?;
+            Ok::<_, io::Error>((link, hello))
+        };
+        match connected.await {
+            Ok((link, hello)) => {
+                pause = AGAIN[0];
+                let (mut reader, mut writer) = tokio::io::split(link.stream);
+                outbox.open();
+                if kind == 0 {
+                    info!(peer = address.name(), "connected");
+                }
+                node.met(peer, kind, Direction::Out, hello);
+                let ended = tokio::select! {
+                    error = outbox.write(&mut writer) => error,
+                    error = silence(&mut reader) => error,
+                };
+                outbox.close();
+                node.parted(peer, kind, Direction::Out);
+                if kind == 0 {
+                    warn!(peer = address.name(), error = %ended, "disconnected");
+                    told = true;
+                }
+            }
+            Err(error) if kind == 0 && !told => {
+                told = true;
+                info!(peer = address.name(), %error, "not connected yet");
+            }
+            Err(error) => debug!(peer = address.name(), %error, "not connected"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(AGAIN[1]);
+    }
+}
+
+/// Says who this node is, and hears who the other one is.
+async fn greet<N: Nodes>(node: &N, link: &mut Link) -> io::Result<Hello> {
+    let mut out = Vec::new();
+    put_frame(&mut out, None, |out| Control::Hello(node.hello()).encode(out));
+    let greeting = async {
+        link.stream.write_all(&out).await?;
+        link.stream.flush().await?;
+        // Nothing may be read that belongs behind it: the other one waits for this frame, too, or sends nothing.
+        let mut head = [0; 6];
+        link.stream.read_exact(&mut head).await?;
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if length > 1 << 20 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a greeting is too long"));
+        }
+        let mut body = vec![0; length];
+        link.stream.read_exact(&mut body).await?;
+        Ok(body)
+    };
+    let body = tokio::time::timeout(GREETING, greeting).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    match Control::decode(&body) {
+        Ok(Control::Hello(hello)) => match node.admit(&link.peer, &hello) {
+            Ok(()) => Ok(hello),
+            Err(why) => Err(io::Error::other(why)),
+        },
+        Ok(_) => Err(io::Error::other("it does not greet")),
+        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
+    }
+}
+
+/// Waits for the end of a connection over which nothing comes.
+async fn silence(reader: &mut (impl AsyncRead + Unpin)) -> io::Error {
+    match reader.read_u8().await {
+        Ok(_) => io::Error::other("it says something where it should be silent"),
+        Err(error) => error,
+    }
+}
+
+/// Reads what another node sends.
+async fn take<N: Nodes>(node: &N, mut link: Link, peer: usize, kind: usize) -> io::Result<()> {
+    let hello = greet(node, &mut link).await?;
+    node.met(peer, kind, Direction::In, hello.clone());
+    let _parted = Parted { node, peer, kind };
+    let mut bytes = Vec::with_capacity(1 << 16);
+    loop {
+        let mut taken = 0;
+        while let Some((group, body, length)) = first_frame(&bytes[taken..])? {
+            let invalid = |error: crate::wire::Malformed| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+            match group {
+                Some(group) => {
+                    let message = Message::decode(body).map_err(invalid)?;
+                    node.ready().await;
+                    node.message(&hello, group, message);
+                }
+                None => node.control(peer, &hello, Control::decode(body).map_err(invalid)?),
+            }
+            taken += length;
+        }
+        bytes.drain(..taken);
+        if bytes.is_empty() && bytes.capacity() > 4 << 20 {
+            bytes = Vec::with_capacity(1 << 16);
+        }
+        bytes.reserve(1 << 16);
+        if link.stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Tells the end of a connection, however it comes.
+struct Parted<'a, N: Nodes> {
+    node: &'a N,
+    peer: usize,
+    kind: usize,
+}
+
+impl<N: Nodes> Drop for Parted<'_, N> {
+    fn drop(&mut self) {
+        self.node.parted(self.peer, self.kind, Direction::In);
+    }
+}

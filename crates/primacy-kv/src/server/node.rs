@@ -1,0 +1,421 @@
+//! A node: its voter, its connections, its groups, and its clients, from its start to its end.
+
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use nix::sys::statvfs::statvfs;
+use primacy::peers::{Links, Peer, PeerAddress, PeerError, PeerSettings};
+use primacy::store::{Holder, Store, Version};
+use primacy::{ElectionName, Label, SetupError, StopReason, Timing, clock};
+use primacy_core::log::Reading;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use super::backend::Backend;
+use super::clients::{self, Clients, ServeError};
+use super::control;
+use super::core::{Core, Disk, Notice};
+use super::disk;
+use super::founding::Founder;
+use super::grants::{self, Candidacy, Events};
+use super::identity::{Identity, IdentityError};
+use super::links::{self, Wires};
+use super::snapshots::{SnapshotFileError, SnapshotWriter};
+use crate::group;
+use crate::wal::{AppendError, OpenError};
+
+/// How a node takes part.
+#[derive(Debug)]
+pub struct NodeSettings {
+    /// Its folder, which is its alone.
+    pub folder: PathBuf,
+    /// Its voter. What that is called, the node is, too; and its voters are the nodes.
+    pub voter: PeerSettings,
+    /// All voters, as its elections are asked for.
+    pub store: Arc<dyn Store>,
+    /// How many groups there are, if this node is the one that founds.
+    pub groups: u16,
+    /// The timing of leaderships.
+    pub timing: Timing,
+    /// How reads make certain that nothing newer was written.
+    pub reads: Reading,
+    /// How much memory tables may take.
+    pub memory_max: Option<usize>,
+    /// How many bytes of log entries make a snapshot due.
+    pub snapshot_every: usize,
+    /// How clients are served.
+    pub clients: clients::Settings,
+}
+
+/// What a node tells those who run it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// It listens.
+    Listening {
+        /// Where clients are served once it is ready.
+        clients: String,
+        /// Where it votes, and talks to other nodes.
+        voter: String,
+    },
+    /// It waits for something.
+    Waiting {
+        /// For what, and what to do.
+        why: String,
+    },
+    /// Its clients are served.
+    Ready,
+    /// It was granted a group's election.
+    Granted {
+        /// Which.
+        election: ElectionName,
+        /// As whom.
+        holder: Holder,
+        /// By which version of the record.
+        version: Version,
+    },
+    /// That is over, and given back.
+    Ended {
+        /// Which.
+        election: ElectionName,
+    },
+}
+
+/// Why a node ends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// Its folder cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Its voter cannot vote.
+    #[error(transparent)]
+    Voter(#[from] PeerError),
+    /// Its voter's thread has ended without a word.
+    #[error("the thread of this node's voter has ended; this is a bug, please report it with the log")]
+    VoterGone,
+    /// Its log cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A replica is not in the log.
+    #[error(
+        "the log in {} has no replica of group {group}: stop the node, move its folder away, start it again, and have it made anew with \
+         primacy kv replace", folder.display()
+    )]
+    ReplicaMissing {
+        /// Of which group.
+        group: u16,
+        /// Where it should be.
+        folder: PathBuf,
+    },
+    /// Its log cannot be written.
+    #[error(transparent)]
+    Log(#[from] AppendError),
+    /// A snapshot cannot be read at its start.
+    #[error(transparent)]
+    SnapshotFile(#[from] SnapshotFileError),
+    /// A snapshot cannot be read or written.
+    #[error("{0}")]
+    Snapshot(String),
+    /// A replica cannot go on.
+    #[error(
+        "group {group} cannot go on here: {why}. Stop the node, move its folder away, start it again, and have it made anew with primacy \
+         kv replace {name}"
+    )]
+    Broken {
+        /// Which.
+        group: u16,
+        /// Why.
+        why: String,
+        /// What the node is called.
+        name: String,
+    },
+    /// An election cannot be set up.
+    #[error(transparent)]
+    Election(#[from] SetupError),
+    /// It cannot take part in elections any more.
+    #[error("this node can stand in no election any more: {0}")]
+    Grants(StopReason),
+    /// Its clients cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// What people steer it by cannot be had.
+    #[error("{}: {source}", path.display())]
+    Control {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("the system gives no thread: {0}")]
+    Thread(io::Error),
+}
+
+impl NodeError {
+    /// Whether its disk or what is on it is to blame.
+    pub const fn is_of_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::Open(_)
+                | Self::ReplicaMissing { .. }
+                | Self::Log(_)
+                | Self::SnapshotFile(_)
+                | Self::Snapshot(_)
+                | Self::Broken { .. }
+                | Self::Identity(IdentityError::Disk { .. } | IdentityError::Damaged { .. } | IdentityError::Missing { .. })
+        )
+    }
+}
+
+/// How often the disk is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long it takes until people are told of what is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Runs a node until `stop` is ready, within a `LocalSet` on a runtime of one thread.
+///
+/// # Errors
+/// Why it cannot go on. What it has acknowledged is on disks.
+pub async fn run(
+    settings: NodeSettings,
+    events: impl Fn(&Event) + 'static,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let events: Events = Rc::new(events);
+    let NodeSettings { folder, voter, store, groups, timing, reads, memory_max, snapshot_every, clients } = settings;
+    let (name, all) = (voter.name.clone(), voter.voters.clone());
+    let identity = Identity::open(&folder, &name)?;
+    let folder = identity.folder().to_path_buf();
+    let clients = Clients::bind(clients).await?;
+    let serves = clients.addresses().first().map(ToString::to_string).unwrap_or_default();
+    let (votes, links, address) = Votes::start(voter).await?;
+    let names = all.iter().map(|peer| peer.name().to_owned()).collect();
+    let record = identity.record();
+    let founder = Founder::new((name.clone(), record.node), names, groups, record.founding.clone());
+    let others: Vec<PeerAddress> = all.into_iter().filter(|peer| peer.name() != name).collect();
+    let wires = Rc::new(Wires::new(others));
+    info!(node = %record.node, starts = record.starts, %serves, "a node starts");
+    let core = Core::new(identity, founder, Rc::clone(&wires), serves.clone(), memory_max);
+    events(&Event::Listening { clients: serves.clone(), voter: address });
+    let socket = control::listen(&folder)?;
+    let mut tasks = Tasks::default();
+    tasks.spawn(links::keep(Rc::clone(&core), Rc::clone(&wires), links));
+    tasks.spawn(control::serve(socket, Rc::clone(&core)));
+    let (failed, stopped) = (core.failed(), votes.ended());
+    tokio::pin!(stop, failed, stopped);
+    core.begin();
+    let opening = open(Rc::clone(&core), Rc::clone(&events), (timing, reads, snapshot_every), folder.clone());
+    tokio::select! {
+        opened = opening => opened?,
+        error = &mut failed => return Err(error),
+        error = &mut stopped => return Err(error),
+        () = &mut stop => return Ok(()),
+    }
+    tasks.spawn(Rc::clone(&core).run());
+    let candidacy = Candidacy { label: label(&name)?, data: serves, timing };
+    let standing = Rc::new(grants::stand(&core, store, &candidacy, &events)?);
+    tasks.spawn(review(Rc::clone(&core), Rc::clone(&standing), timing));
+    tasks.spawn(look(Rc::clone(&core), folder));
+    let (end, ends) = oneshot::channel::<()>();
+    let backend: Rc<dyn Backend> = Rc::clone(&core) as _;
+    let serving = clients.serve(backend, async move { _ = ends.await });
+    tokio::pin!(serving);
+    events(&Event::Ready);
+    tokio::select! {
+        () = &mut serving => {}
+        error = &mut failed => return Err(error),
+        error = &mut stopped => return Err(error),
+        () = &mut stop => {}
+    }
+    info!("the node ends: its leaderships are handed over");
+    let ending = async {
+        // What clients wait for goes to the next leaders.
+        core.leads().into_iter().for_each(|group| core.hand_over(group));
+        drop(end);
+        serving.await;
+        core.end();
+        standing.iter().for_each(grants::Standing::withdraw);
+        while !standing.iter().all(grants::Standing::is_withdrawn) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        ended = tokio::time::timeout(timing.lease() + Duration::from_secs(5), ending) => drop(ended),
+        error = &mut failed => return Err(error),
+        error = &mut stopped => return Err(error),
+    }
+    Ok(())
+}
+
+fn label(name: &str) -> Result<Label, NodeError> {
+    Label::new(name).map_err(|error| NodeError::Election(error.into()))
+}
+
+/// Waits for the founding, and opens what is on the disk.
+async fn open(
+    core: Rc<Core>,
+    events: Events,
+    (timing, reads, snapshot_every): (Timing, Reading, usize),
+    folder: PathBuf,
+) -> Result<(), NodeError> {
+    let founding = loop {
+        match tokio::time::timeout(PATIENCE, core.founded()).await {
+            Ok(founding) => break founding,
+            Err(_) => {
+                let unheard = core.unheard().join(", ");
+                let why = if unheard.is_empty() {
+                    "the nodes have met, and one of them was told of other --peers, or has another folder than before".to_owned()
+                } else {
+                    format!("the first start needs all nodes, and this one has not heard of {unheard}: start them")
+                };
+                warn!("{why}");
+                events(&Event::Waiting { why });
+            }
+        }
+    };
+    if !founding.has(core.own()) {
+        let why = format!(
+            "this node is new, and the others go on without it: have it take its place with primacy kv replace {}",
+            core.name()
+        );
+        warn!("{why}");
+        events(&Event::Waiting { why });
+    }
+    let lease = timing.lease();
+    let mut settings = group::Settings::new(core.own(), core.starts(), lease);
+    (settings.reads, settings.snapshot_every) = (reads, snapshot_every);
+    let has_begun = core.has_begun();
+    let opening = tokio::task::spawn_blocking(move || disk::open(&folder, &founding, settings, has_begun));
+    let opened = match opening.await {
+        Ok(opened) => opened?,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    };
+    if !has_begun {
+        core.begun()?;
+    }
+    let (wal, notices) = (Arc::new(opened.wal), core.notices());
+    let snapshots =
+        SnapshotWriter::start(opened.folder.clone(), Arc::clone(&wal), move |told| notices.put(Notice::Snapshot(told)));
+    let snapshots = snapshots.map_err(NodeError::Thread)?;
+    core.start(opened.groups, Disk { wal, folder: opened.folder, snapshots });
+    Ok(())
+}
+
+/// Sees to it that the node stands where it may. Never ends.
+async fn review(core: Rc<Core>, standing: Rc<Vec<grants::Standing>>, timing: Timing) {
+    let every = grants::review_every(&timing);
+    loop {
+        let is_healthy = core.is_healthy(timing.lease() / 2);
+        for (group, one) in standing.iter().enumerate() {
+            one.review(&core, group as u16, is_healthy);
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Looks after the disk, and goes on with changes of replicas. Never ends.
+async fn look(core: Rc<Core>, folder: PathBuf) {
+    loop {
+        let place = folder.clone();
+        if let Ok(Some(is_full)) = tokio::task::spawn_blocking(move || is_full(&place)).await {
+            core.disk_full(is_full);
+        }
+        core.look_after_log();
+        core.go_on_replacing();
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Whether less than a twentieth of the disk, or of 1 GiB, is free.
+fn is_full(folder: &std::path::Path) -> Option<bool> {
+    let found = statvfs(folder).ok()?;
+    let (free, all) = (found.blocks_available(), found.blocks());
+    let bytes = free.saturating_mul(found.fragment_size());
+    Some(free < all / 20 && bytes < 1 << 30)
+}
+
+/// Tasks that end with this.
+#[derive(Default)]
+struct Tasks(Vec<tokio::task::AbortHandle>);
+
+impl Tasks {
+    fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
+        self.0.push(tokio::task::spawn_local(task).abort_handle());
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// The node's voter, on a thread of its own: whatever the groups do, it answers in time.
+struct Votes {
+    stop: Option<oneshot::Sender<()>>,
+    error: std::cell::RefCell<Option<oneshot::Receiver<PeerError>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Votes {
+    async fn start(settings: PeerSettings) -> Result<(Self, Links, String), NodeError> {
+        let (started, has_started) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (fail, error) = oneshot::channel();
+        let votes = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(NodeError::Thread(error)))),
+            };
+            runtime.block_on(async move {
+                match Peer::start_with_links(settings).await {
+                    Ok((peer, links)) => {
+                        let address = peer.address().to_string();
+                        if started.send(Ok((links, address))).is_err() {
+                            return;
+                        }
+                        tokio::select! {
+                            error = peer.run() => drop(fail.send(error)),
+                            _ = stopped => {}
+                        }
+                    }
+                    Err(error) => drop(started.send(Err(error.into()))),
+                }
+            });
+        };
+        let thread = Builder::new().name("primacy-kv-vote".into()).spawn(votes).map_err(NodeError::Thread)?;
+        let (links, address) = has_started.await.unwrap_or(Err(NodeError::VoterGone))?;
+        let votes = Self { stop: Some(stop), error: std::cell::RefCell::new(Some(error)), thread: Some(thread) };
+        Ok((votes, links, address))
+    }
+
+    /// Waits until it votes no more, and tells why.
+    fn ended(&self) -> impl Future<Output = NodeError> + use<> {
+        let error = self.error.borrow_mut().take();
+        async move {
+            match error {
+                Some(error) => error.await.map_or(NodeError::VoterGone, NodeError::Voter),
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl Drop for Votes {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _: Result<(), _> = thread.join();
+        }
+    }
+}
+
+/// The moment, by the node's clock: for those who show how long something has lasted.
+pub(super) fn now() -> primacy::Instant {
+    clock::now()
+}
