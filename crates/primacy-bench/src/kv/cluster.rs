@@ -67,7 +67,10 @@ pub(super) trait Store: Sync {
     /// Which server leads, as soon as all others follow it and have what it has.
     fn leader(&self, servers: &[SocketAddr]) -> Option<usize>;
 
-    /// How often the settings of this run say what is not the default.
+    /// Whether this one leads.
+    fn leads(&self, server: SocketAddr) -> bool;
+
+    /// What is not the default, or decides about the figures.
     fn settings(&self) -> String;
 }
 

@@ -54,6 +54,10 @@ impl Store for Etcd {
         if agree { told.iter().position(|(member, _)| member == leader) } else { None }
     }
 
+    fn leads(&self, server: SocketAddr) -> bool {
+        status(server).is_ok_and(|(member, leader)| member == leader)
+    }
+
     fn settings(&self) -> String {
         format!(
             "heartbeat {} ms, election time-out {} ms; gRPC, a connection for each client",

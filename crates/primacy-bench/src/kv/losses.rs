@@ -24,7 +24,7 @@ pub(super) fn measure(setup: &Setup<'_>, blow: Blow, times: usize, bytes: usize,
     cluster.fill(&keys, &value)?;
     let mut losses = Losses { system: setup.system, blow, lease_ms: setup.lease.as_millis() as u64, each: Vec::new() };
     let mut entropy = Entropy(3);
-    for _ in 0..times {
+    while losses.each.len() < times {
         let leader = cluster.await_leader()?;
         let servers = cluster.others(leader);
         let probe = Probe { dialect: cluster.dialect(), servers: &servers, keys: &keys, value: &value };
@@ -33,13 +33,18 @@ pub(super) fn measure(setup: &Setup<'_>, blow: Blow, times: usize, bytes: usize,
         let family = cluster.processes[leader].family();
         let port = cluster.servers[leader].port();
         let serving = listener(&family, port).context("nobody listens there")?;
-        let recovery = probe.run(calm, || {
+        let struck = probe.run(calm, || {
+            // It may have moved meanwhile, of itself.
+            if !cluster.store.leads(cluster.servers[leader]) {
+                return false;
+            }
             match blow {
                 Blow::Kill => signal(serving, Signal::SIGKILL),
                 Blow::Freeze => family.iter().for_each(|pid| signal(*pid, Signal::SIGSTOP)),
             }
-            Ok(())
+            true
         })?;
+        let Some(recovery) = struck else { continue };
         losses.each.push(recovery);
         // A frozen host does not come back: a new one does.
         cluster.processes[leader].start_again()?;

@@ -20,6 +20,20 @@ struct Nodes {
     lease: Duration,
 }
 
+/// One node, which keeps its groups alone.
+pub(super) fn start_alone(setup: &Setup<'_>) -> Result<Cluster> {
+    let (folder, servers) = (tempfile::tempdir()?, addresses(1)?);
+    let (listen, groups) = (servers[0].to_string(), setup.groups.to_string());
+    let primacy = std::path::absolute(setup.primacy)?.to_string_lossy().into_owned();
+    let words = [&primacy, "kv", "--dir", "data", "--listen", &listen, "--groups", &groups];
+    let words = words.map(str::to_owned).into();
+    let processes = vec![Process::start(words, folder.path().join("alone"), setup.flush_delay)?];
+    let store = Nodes { groups: setup.groups, lease: setup.lease };
+    let mut cluster = Cluster { processes, servers, store: Box::new(store), folder };
+    cluster.await_leader()?;
+    Ok(cluster)
+}
+
 pub(super) fn start(setup: &Setup<'_>, folder: TempDir) -> Result<Cluster> {
     let all = addresses(NAMES.len() * 2)?;
     let (servers, peers) = all.split_at(NAMES.len());
@@ -60,6 +74,12 @@ impl Store for Nodes {
         }
         let led = |replicas: &Vec<Replica>| replicas.iter().filter(|group| group.is_led_here).count();
         (0..servers.len()).max_by_key(|nth| led(&replicas[*nth]))
+    }
+
+    /// The most of the groups.
+    fn leads(&self, server: SocketAddr) -> bool {
+        let led = |all: &Vec<Replica>| all.iter().filter(|group| group.is_led_here).count();
+        replicas(server).is_ok_and(|all| led(&all) * 2 > all.len())
     }
 
     fn settings(&self) -> String {

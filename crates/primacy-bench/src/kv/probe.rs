@@ -59,22 +59,24 @@ const REST: Duration = Duration::from_millis(500);
 const GREETINGS_MAX: usize = 4;
 
 impl Probe<'_> {
-    /// Writes for some time, then strikes, and returns when all keys were written again.
+    /// Writes for some time, then strikes, and returns when all keys were written again. None if `strike` says that it was too late.
     ///
     /// # Errors
     /// When nothing is written for a minute.
-    pub(super) fn run(&self, calm: Duration, strike: impl FnOnce() -> Result<()>) -> Result<Recovery> {
+    pub(super) fn run(&self, calm: Duration, strike: impl FnOnce() -> bool) -> Result<Option<Recovery>> {
         let mut run = Run::new(self)?;
         let begin = Instant::now();
         run.write_until(begin + calm, None)?;
         let before = run.median_ms();
         (run.recovery, run.before_ms) = (Recovery::default(), before);
-        strike()?;
+        if !strike() {
+            return Ok(None);
+        }
         let struck = Instant::now();
         run.struck = Some(struck);
         run.write_until(struck + PATIENCE, Some(struck))?;
         run.rest()?;
-        Ok(run.result(struck))
+        Ok(Some(run.result(struck)))
     }
 }
 

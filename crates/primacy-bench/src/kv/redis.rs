@@ -52,6 +52,10 @@ impl Store for Redis {
         servers[1..].iter().all(linked).then_some(0)
     }
 
+    fn leads(&self, server: SocketAddr) -> bool {
+        info(server, "replication").is_ok_and(|told| told.contains("role:master"))
+    }
+
     fn settings(&self) -> String {
         match self.replicas {
             0 => "appendonly yes, appendfsync always".to_owned(),

@@ -185,8 +185,11 @@ fn others(results: &Results) -> String {
                 thread.process, thread.thread, thread.cpu_us, thread.waited_us, thread.switches
             );
         }
+        if !trace.stages.is_empty() {
+            text += "\n| what one client waits for | median, µs | 99 %, µs |\n|---|---|---|\n";
+        }
         for (stage, half, most) in &trace.stages {
-            let _ = writeln!(text, "| stage | {stage} | {half:.0} | {most:.0} | |");
+            let _ = writeln!(text, "| {stage} | {half:.0} | {most:.0} |");
         }
     }
     text

@@ -1,14 +1,17 @@
-//! Where the time of a write goes: what each thread of the loader and of the nodes uses for it, by the kernel's account.
+//! Where the time of a write goes: what each thread of the loader and of the nodes uses for it, by the kernel's account, and what the
+//! stages take, by what each of them adds.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::time::Duration;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::cluster::{Cluster, Setup};
 use super::codec::Request;
 use super::load::{Length, Load};
+use super::nodes;
 use super::results::{Results, ThreadShare, Trace, percentile};
 use super::throughput::value;
 
@@ -68,7 +71,7 @@ pub(super) fn measure(
         per_second: answers.done.len() as f64 / answers.lasted.as_secs_f64(),
         median_us: percentile(answers.done.iter().map(|(_, took)| *took as f64 / 1e3), 50),
         threads,
-        stages: Vec::new(),
+        stages: if clients == 1 { stages(setup, &mut cluster, &keys, &value, length)? } else { Vec::new() },
         load: super::load_average(),
     };
     println!(
@@ -79,6 +82,9 @@ pub(super) fn measure(
         println!(
             "  {process:<9} {thread:<16} {cpu_us:>6.1} us, waited for a core {waited_us:>6.1} us, was woken {switches:.2} times"
         );
+    }
+    for (stage, half, most) in &trace.stages {
+        println!("  {stage:<32} {half:>6.0} us at the median, {most:>6.0} at 99 %");
     }
     results.traces.retain(|other| other.clients != clients);
     results.traces.push(trace);
@@ -103,4 +109,58 @@ fn account(cluster: &Cluster) -> Account {
         }
     }
     account
+}
+
+/// What one client waits for, with more and more of a write's way in it: median and 99 %, in microseconds.
+fn stages(
+    setup: &Setup<'_>,
+    cluster: &mut Cluster,
+    keys: &[String],
+    value: &[u8],
+    length: Duration,
+) -> Result<Vec<(String, f64, f64)>> {
+    let leader = cluster.await_leader()?;
+    let one = |cluster: &Cluster, server: usize, request: Request| {
+        let load = Load {
+            dialect: cluster.dialect(),
+            servers: &cluster.servers[server..=server],
+            clients: 1,
+            request,
+            keys,
+            value,
+            length: Length::Time { warm: Duration::ZERO, counted: length },
+        };
+        let answers = load.run()?;
+        let spread = |percent| percentile(answers.done.iter().map(|(_, took)| *took as f64 / 1e3), percent);
+        anyhow::Ok((spread(50), spread(99)))
+    };
+    let flushes = flushes(cluster.folder.path(), value)?;
+    let flush = |percent| percentile(flushes.iter().map(|time| time.as_secs_f64() * 1e6), percent);
+    let alone = nodes::start_alone(setup)?;
+    alone.fill(keys, value)?;
+    let follower = (leader + 1) % cluster.servers.len();
+    let stage = |what: &str, (half, most): (f64, f64)| (what.to_owned(), half, most);
+    Ok(vec![
+        stage("a flush by itself", (flush(50), flush(99))),
+        stage("a read at the leader", one(cluster, leader, Request::Get)?),
+        stage("a write on a node alone", one(&alone, 0, Request::Set)?),
+        stage("a write at the leader of three", one(cluster, leader, Request::Set)?),
+        stage("a read through a follower", one(cluster, follower, Request::Get)?),
+        stage("a write through a follower", one(cluster, follower, Request::Set)?),
+    ])
+}
+
+/// How long this disk takes to keep one value after the other in a file that has its room already.
+fn flushes(folder: &std::path::Path, value: &[u8]) -> Result<Vec<Duration>> {
+    const COUNT: usize = 500;
+    let file = File::create(folder.join("flushes"))?;
+    file.write_all_at(&vec![0; value.len() * COUNT], 0)?;
+    file.sync_all()?;
+    let flush = |nth: usize| {
+        let began = Instant::now();
+        file.write_all_at(value, (nth * value.len()) as u64)?;
+        file.sync_data()?;
+        anyhow::Ok(began.elapsed())
+    };
+    (0..COUNT).map(flush).collect()
 }

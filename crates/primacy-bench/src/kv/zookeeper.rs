@@ -60,11 +60,7 @@ impl Store for ZooKeeper {
     }
 
     fn leader(&self, servers: &[SocketAddr]) -> Option<usize> {
-        let mode = |server: &SocketAddr| {
-            let told = told(*server, b"srvr").ok()?;
-            told.lines().find_map(|line| line.strip_prefix("Mode: ").map(str::to_owned))
-        };
-        let modes: Vec<String> = servers.iter().filter_map(mode).collect();
+        let modes: Vec<String> = servers.iter().filter_map(|server| mode(*server)).collect();
         let followers = modes.iter().filter(|mode| *mode == "follower").count();
         if modes.len() != servers.len() || followers != servers.len() - 1 {
             return None;
@@ -72,9 +68,19 @@ impl Store for ZooKeeper {
         modes.iter().position(|mode| mode == "leader")
     }
 
+    fn leads(&self, server: SocketAddr) -> bool {
+        mode(server).as_deref() == Some("leader")
+    }
+
     fn settings(&self) -> String {
         format!(
             "tickTime {TICK_MS} ms, initLimit 10, syncLimit 5, 1 GiB of heap; its own protocol, a session for each client"
         )
     }
+}
+
+/// What a server says that it is.
+fn mode(server: SocketAddr) -> Option<String> {
+    let told = told(server, b"srvr").ok()?;
+    told.lines().find_map(|line| line.strip_prefix("Mode: ").map(str::to_owned))
 }
