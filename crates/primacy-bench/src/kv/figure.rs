@@ -102,7 +102,7 @@ fn bars(file: &Path, caption: &str, results: &Results, works: &[(&str, Request, 
 
 /// The share of losses after which a client wrote again within a time, on a logarithmic scale.
 fn recoveries(file: &Path, blow: Blow, all: &[&Losses]) -> Result<()> {
-    let times = || all.iter().flat_map(|losses| losses.each.iter().map(|one| one.first_ms));
+    let times = || all.iter().flat_map(|losses| losses.each.iter().map(|one| one.one_ms));
     let [least, most] = [times().fold(f64::MAX, f64::min), times().fold(1.0, f64::max)];
     let caption = match blow {
         Blow::Kill => "From kill -9 of the leader to the first write of another node's client",
@@ -127,7 +127,7 @@ fn recoveries(file: &Path, blow: Blow, all: &[&Losses]) -> Result<()> {
         };
         chart
             .draw_series(LineSeries::new(
-                steps(losses.each.iter().map(|one| one.first_ms).collect()),
+                steps(losses.each.iter().map(|one| one.one_ms).collect()),
                 colour.stroke_width(2),
             ))?
             .label(label)

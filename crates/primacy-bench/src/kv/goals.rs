@@ -62,7 +62,7 @@ fn goals(results: &Results) -> Vec<Goal> {
     let lost = |blow, lease_ms, percent: usize| {
         let is_it = |one: &&Losses| (one.system, one.blow, one.lease_ms) == (System::Primacy, blow, lease_ms);
         let losses = results.losses.iter().find(is_it)?;
-        Some(percentile(losses.each.iter().map(|one| one.first_ms), percent))
+        Some(percentile(losses.each.iter().map(|one| one.one_ms), percent))
     };
     let moved = results.hand_overs.first();
     let rest = |groups: u16| results.rests.iter().find(|rest| rest.groups == groups && rest.lease_ms == 1_000);

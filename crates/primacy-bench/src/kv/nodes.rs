@@ -1,6 +1,7 @@
 //! Three nodes `primacy kv`.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Store for Nodes {
         Dialect::Resp { wait: 0 }
     }
 
-    /// The one that leads the most groups.
+    /// The one that leads the first group.
     fn leader(&self, servers: &[SocketAddr]) -> Option<usize> {
         let replicas = servers.iter().map(|server| replicas(*server)).collect::<Result<Vec<_>>>().ok()?;
         let groups = usize::from(self.groups);
@@ -72,14 +73,11 @@ impl Store for Nodes {
         if !is_complete || !is_level {
             return None;
         }
-        let led = |replicas: &Vec<Replica>| replicas.iter().filter(|group| group.is_led_here).count();
-        (0..servers.len()).max_by_key(|nth| led(&replicas[*nth]))
+        replicas.iter().position(|one| one[0].is_led_here)
     }
 
-    /// The most of the groups.
     fn leads(&self, server: SocketAddr) -> bool {
-        let led = |all: &Vec<Replica>| all.iter().filter(|group| group.is_led_here).count();
-        replicas(server).is_ok_and(|all| led(&all) * 2 > all.len())
+        replicas(server).is_ok_and(|all| all[0].is_led_here)
     }
 
     fn settings(&self) -> String {
@@ -120,8 +118,21 @@ fn replica(line: &str) -> Option<Replica> {
     Some(replica)
 }
 
+/// Has the node that leads the first group lead all of them; which it is.
+pub(super) fn gather(primacy: &Path, cluster: &mut Cluster) -> Result<usize> {
+    let leader = cluster.await_leader()?;
+    for (group, replica) in replicas(cluster.servers[leader])?.iter().enumerate() {
+        if !replica.is_led_here {
+            let output = promote(primacy, cluster, group as u16, leader)?.output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "group {group} is not moved: {said}");
+        }
+    }
+    cluster.await_leader()
+}
+
 /// Orders that a node lead a group from now on, and says whether that was done.
-pub(super) fn promote(primacy: &std::path::Path, cluster: &Cluster, group: u16, node: usize) -> Result<Command> {
+pub(super) fn promote(primacy: &Path, cluster: &Cluster, group: u16, node: usize) -> Result<Command> {
     let store = std::fs::read_to_string(cluster.folder.path().join("store"))?;
     let mut command = Command::new(primacy);
     command.args(["promote", "--store", &store, "--election", &format!("kv/{group}"), NAMES[node]]);

@@ -26,11 +26,9 @@ pub(super) struct Probe<'a> {
 /// From the loss of a server to writes that are done, in milliseconds, of those alone that began after the loss.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Recovery {
-    /// The first one of any key.
-    pub(super) first_ms: f64,
-    /// The first one of the first key.
+    /// The first one of the first key, which the lost server led.
     pub(super) one_ms: f64,
-    /// Until the last key was written.
+    /// Until every key was written.
     pub(super) all_ms: f64,
     /// Writes of these clients that were not done, from shortly before the loss.
     pub(super) refused: u64,
@@ -238,7 +236,6 @@ impl<'a> Run<'a> {
         let times: Vec<f64> =
             self.written.iter().flatten().map(|written| (*written - struck).as_secs_f64() * 1e3).collect();
         Recovery {
-            first_ms: times.iter().copied().fold(f64::INFINITY, f64::min),
             one_ms: times.first().copied().unwrap_or(0.0),
             all_ms: times.iter().copied().fold(0.0, f64::max),
             before_ms: self.before_ms,

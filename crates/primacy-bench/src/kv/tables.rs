@@ -97,8 +97,8 @@ fn costs(results: &Results) -> String {
 
 fn losses(results: &Results) -> String {
     let mut text = String::from(
-        "| store | event | lease | n | first write, ms: median / 99 % / max | of one key | of all groups | refused, unknown, cut off | load |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+        "| store | event | lease | n | a key of its is written, ms: median / 99 % / max | a key of each group | refused, unknown, cut off | load |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for losses in &results.losses {
         let spread = |of: fn(&Recovery) -> f64| {
@@ -108,11 +108,10 @@ fn losses(results: &Results) -> String {
         let lease = if losses.system == System::Primacy { format!("{} ms", losses.lease_ms) } else { String::new() };
         let _ = writeln!(
             text,
-            "| {} | {:?} | {lease} | {} | {} | {} | {} | {}, {}, {} | {} |",
+            "| {} | {:?} | {lease} | {} | {} | {} | {}, {}, {} | {} |",
             losses.system,
             losses.blow,
             losses.each.len(),
-            spread(|one| one.first_ms),
             spread(|one| one.one_ms),
             spread(|one| one.all_ms),
             sum(|one| one.refused),

@@ -10,6 +10,7 @@ use anyhow::Result;
 use super::cluster::{Cluster, Setup, System};
 use super::codec::Request;
 use super::load::{Answers, Length, Load};
+use super::nodes;
 use super::results::{At, Results, Run, Work, percentile};
 use crate::proc;
 
@@ -39,6 +40,9 @@ pub(super) fn measure(plan: &Plan, setup: &Setup<'_>, results: &mut Results) -> 
                 let mut cluster = Cluster::start(&Setup { system, flush_delay, ..setup.clone() })?;
                 results.set_up(system, cluster.store.settings());
                 cluster.fill(&keys, &value)?;
+                if system == System::Primacy {
+                    nodes::gather(setup.primacy, &mut cluster)?;
+                }
                 for (request, clients, at) in works(system, !flush_delay.is_zero()) {
                     thread::sleep(PAUSE);
                     let flush_delay_us = flush_delay.as_micros() as u64;

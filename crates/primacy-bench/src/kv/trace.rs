@@ -30,7 +30,7 @@ pub(super) fn measure(
     let keys: Vec<String> = (0..10_000).map(|n| format!("key:{n:08}")).collect();
     let value = value(bytes);
     cluster.fill(&keys, &value)?;
-    let leader = cluster.await_leader()?;
+    let leader = nodes::gather(setup.primacy, &mut cluster)?;
     let load = Load {
         dialect: cluster.dialect(),
         servers: &cluster.servers[leader..=leader],
