@@ -22,7 +22,6 @@ use registers::{ProtocolName, RegistersArgs};
 mod colour;
 mod duration;
 pub(crate) mod examples;
-#[cfg(feature = "kv")]
 pub(crate) mod kv;
 pub(crate) mod peer;
 pub(crate) mod preference;

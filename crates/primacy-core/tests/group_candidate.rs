@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use primacy_core::lease::{
-    CallError, CallId, Config, Effect, EndReason, Event, HandoverRequest, Holder, Record, Reply, Request, Role,
-    Sighting, Standing, Version,
+    CallError, CallId, CandidatePhase, Config, Effect, EndReason, Event, HandoverRequest, Holder, Record, Reply,
+    Request, Sighting, Standing, Version,
 };
 use primacy_core::registers::{
-    Candidacy, CandidateContext, CandidateEffect, FromGroup, GroupCandidate, Position, Rounds, RoundsSettings, ToGroup,
+    Candidacy, CandidateContext, CandidateEffect, FromGroup, GroupCandidate, LinePosition, Rounds, RoundsSettings,
+    ToGroup,
 };
 use primacy_core::select::Rank;
 use primacy_core::{CandidateId, Instant, Label, Timing, Token};
@@ -85,7 +86,7 @@ impl Member {
 
     fn places(&mut self, in_line: bool) -> Vec<CandidateEffect> {
         let standing = Standing { ahead: if in_line { 1 } else { 20 }, others: 800 };
-        self.hear(FromGroup::PositionChanged(Position { standing, in_line }))
+        self.hear(FromGroup::PositionChanged(LinePosition { standing, in_line }))
     }
 
     fn sees(&mut self, sighting: Sighting, asked_at: Instant) -> Vec<CandidateEffect> {
@@ -391,7 +392,7 @@ fn a_leader_makes_way_for_nobody_while_an_operator_wants_something_else() {
         let me = Holder { id: CandidateId::from_bits(1), label: label("me"), data: String::new() };
         record.holder = Some(me);
         member.handle(Event::Done { call: asks, result: Ok(Reply::Applied(record)) });
-        assert_eq!(member.candidate.lease().view().role, Role::Leading);
+        assert_eq!(member.candidate.lease().view().phase, CandidatePhase::Leading);
         assert!(member.hear(FromGroup::MakeWay { token }).is_empty());
     }
 }

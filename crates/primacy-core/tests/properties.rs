@@ -8,8 +8,8 @@ mod store;
 use std::time::Duration;
 
 use primacy_core::lease::{
-    CallError, CallId, Candidate, Config, Context, Effect, Event, HandoverRequest, Holder, Record, Reply, Request,
-    Role, Sighting, Standing, Version,
+    CallError, CallId, Candidate, CandidatePhase, Config, Context, Effect, Event, HandoverRequest, Holder, Record,
+    Reply, Request, Sighting, Standing, Version,
 };
 use primacy_core::{CandidateId, Instant, Label, Timing, Token};
 use proptest::prelude::*;
@@ -295,9 +295,9 @@ impl Witness {
         let deadline = self.candidate.deadline();
         prop_assert!(deadline.is_none_or(|deadline| deadline > now), "due at {deadline:?}, which is not after {now}");
         // What is waited for can come: a call under way has a deadline, and a candidate that takes part one of its own.
-        let role = self.candidate.view().role;
-        if !matches!(role, Role::Idle | Role::Stopping) || self.call.is_some() {
-            prop_assert!(deadline.is_some(), "nothing would ever wake it while it is {role:?}");
+        let phase = self.candidate.view().phase;
+        if !matches!(phase, CandidatePhase::Idle | CandidatePhase::Stopping) || self.call.is_some() {
+            prop_assert!(deadline.is_some(), "nothing would ever wake it while it is {phase:?}");
         }
         let believed = self.candidate.view().until.is_some_and(|until| now < until);
         prop_assert_eq!(believed, self.until.is_some_and(|until| now < until), "the view and the effects disagree");
@@ -579,7 +579,7 @@ proptest! {
         witness.happens(if witness.call.is_some() { Happening::Answered } else { Happening::Wakes(0) })?;
         witness.answer()?;
         prop_assert!(!witness.told, "told to stop by an outage of {:?}", witness.timing().ride_through());
-        prop_assert_eq!(witness.candidate.view().role, Role::Leading);
+        prop_assert_eq!(witness.candidate.view().phase, CandidatePhase::Leading);
         prop_assert_eq!(witness.led, led);
     }
 }

@@ -312,6 +312,37 @@ fn those_that_go_are_told_when_a_majority_of_those_that_stay_has_it() {
     assert_eq!(peers.known(1).number(), 2, "and then hears of it");
 }
 
+/// Only a new voter has adopted the joint phase, and tells others of it: seed 3990 of the roulette's worlds among peers.
+#[test]
+fn what_the_old_voters_have_taken_is_finished_by_who_only_finishes() {
+    let mut peers = Peers::new(&[1, 2, 3]);
+    let current = peers.known(1).clone();
+    let mut change = ReconfigurationAttempt::new(current.clone(), current.clone().joint(ids(&[1, 2, 4])).ok(), 7);
+    let is_new =
+        |to, ask: &ConfigRequest<VoterSet>| !matches!(ask, ConfigRequest::Adopt(_)) || to == VoterId::from_bits(4);
+    assert!(matches!(peers.go_on_where(&mut change, is_new), ReconfigurationOutput::Stuck(_)));
+    assert_eq!((peers.known(1).number(), peers.known(4).number()), (0, 1));
+    let mut finishes = ReconfigurationAttempt::new(current, None, 8);
+    assert_eq!(peers.go_on(&mut finishes), settled(2, &[1, 2, 4]));
+}
+
+#[test]
+fn what_a_minority_has_taken_is_left_alone_by_who_only_finishes_if_all_others_say_so() {
+    let first_alone =
+        |to, ask: &ConfigRequest<VoterSet>| !matches!(ask, ConfigRequest::Take { .. }) || to == VoterId::from_bits(1);
+    for (silent, end) in
+        [(vec![], settled(0, &[1, 2, 3])), (vec![3], settled(2, &[1, 2, 4])), (vec![1], settled(0, &[1, 2, 3]))]
+    {
+        let mut peers = Peers::new(&[1, 2, 3]);
+        let current = peers.known(1).clone();
+        let mut change = ReconfigurationAttempt::new(current.clone(), current.clone().joint(ids(&[1, 2, 4])).ok(), 7);
+        assert!(matches!(peers.go_on_where(&mut change, first_alone), ReconfigurationOutput::Stuck(_)));
+        peers.cut = ids(&silent);
+        let mut finishes = ReconfigurationAttempt::new(current, None, 8);
+        assert_eq!(peers.go_on(&mut finishes), end, "where {silent:?} does not answer");
+    }
+}
+
 fn claim(name: &str, term: Token) -> Ask {
     Ask::Claim { term, holder: holder(name), lease: LEASE, seen: OrderNumbers::default(), granted: None }
 }

@@ -10,6 +10,9 @@ use primacy_core::{CandidateId, Token};
 /// What of an entry of a log is not its payload.
 const ENTRY: usize = 37;
 
+/// No log comes to have so many entries. What is counted on from there does not overflow.
+const INDEX_MAX: u64 = 1 << 62;
+
 pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {
     out.extend(number.to_le_bytes());
 }
@@ -130,12 +133,21 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn position(&mut self) -> Option<Position> {
-        Some(Position { ballot: self.ballot()?, index: self.u64()? })
+        let position = Position { ballot: self.ballot()?, index: self.u64()? };
+        (position.index <= INDEX_MAX).then_some(position)
     }
 
+    /// They come in order, so that a set has one form.
     pub(crate) fn replicas(&mut self) -> Option<BTreeSet<ReplicaId>> {
-        let count = self.u32()?;
-        (0..count).map(|_| self.u128().map(ReplicaId::from_bits)).collect()
+        let mut replicas = BTreeSet::new();
+        for _ in 0..self.u32()? {
+            let replica = self.u128().map(ReplicaId::from_bits)?;
+            if replicas.last().is_some_and(|last| *last >= replica) {
+                return None;
+            }
+            replicas.insert(replica);
+        }
+        Some(replicas)
     }
 
     pub(crate) fn config(&mut self) -> Option<Config> {

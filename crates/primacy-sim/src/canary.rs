@@ -78,7 +78,7 @@ pub const CANARIES: &[Canary] = &[
     canary("opens-anew", Planted::Driver(DriverFlaw::OpensAnew), 50),
     member("shortens-early", Planted::Core(Flaw::ShortensEarly), 200),
     member("answers-with-old-looks", Planted::Group(registers::Flaw::AnswersWithOldLooks), 1500),
-    member("gives-away-paused", Planted::Group(registers::Flaw::GivesAwayPaused), 1000),
+    member("gives-away-paused", Planted::Group(registers::Flaw::GivesAwayPaused), 6_000),
     member("enters-untold", Planted::Group(registers::Flaw::EntersUntold), 1000),
     member("keeps-turn", Planted::Group(registers::Flaw::KeepsTurn), 10_000),
     member("counts-looks", Planted::Group(registers::Flaw::CountsLooks), 200),
@@ -110,8 +110,8 @@ pub const CANARIES: &[Canary] = &[
     peer("admits-old", Planted::Quorum(quorum::Flaw::AdmitsOld), 300),
     peer("adopts-anything", Planted::Quorum(quorum::Flaw::AdoptsAnything), 300),
     peer("believes-one", Planted::Quorum(quorum::Flaw::BelievesOne), 1000),
-    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 2_000),
-    peer("proposes-smallest", Planted::Quorum(quorum::Flaw::ProposesSmallest), 5_000),
+    peer("parts-at-once", Planted::Quorum(quorum::Flaw::PartsAtOnce), 8_000),
+    peer("proposes-smallest", Planted::Quorum(quorum::Flaw::ProposesSmallest), 20_000),
     peer("begins-in-vain", Planted::Quorum(quorum::Flaw::BeginsInVain), 3000),
 ];
 

@@ -1,6 +1,6 @@
 //! The checkers: what was promised, asked of every moment that could break it.
 
-use primacy_core::lease::{Effect, EndReason, Event, Record, Reply, Request, Role};
+use primacy_core::lease::{CandidatePhase, Effect, EndReason, Event, Record, Reply, Request};
 use primacy_core::{CandidateId, Instant, Token};
 
 use crate::flight::Ask;
@@ -327,7 +327,7 @@ impl World {
         let row = self.store.row().map(|row| row.version);
         // An absence is the one that was seen only if nothing has been granted since.
         let watches = view.version == row && (row.is_some() || challenger.notes.token >= self.store.remembered());
-        if view.role != Role::Waiting || view.seen_at.is_none() || !watches {
+        if view.phase != CandidatePhase::Waiting || view.seen_at.is_none() || !watches {
             return;
         }
         let Some(asks_at) = view.asks_at else { return };

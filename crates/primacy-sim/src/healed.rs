@@ -4,7 +4,7 @@ mod bounds;
 
 use std::time::Duration;
 
-use primacy_core::lease::{Event, HintPace, OrderKind, Role};
+use primacy_core::lease::{CandidatePhase, Event, HintPace, OrderKind};
 use primacy_core::{Label, Timing, Token};
 
 use crate::healing::{Next, Part};
@@ -149,9 +149,9 @@ impl World {
                     Next::Silence | Next::Doom => {
                         // The worst moment to be lost is right after a renewal.
                         self.healing.part = Part::Fated;
-                        if self.engine.rng.chance(300_000) {
-                            self.plan_drill(0);
-                        }
+                        // A leader that has nothing to renew any more is lost by then.
+                        let at_once = self.engine.rng.chance(300_000);
+                        self.plan_drill(if at_once { 0 } else { 2 * self.present_lease() });
                     }
                     Next::HandOver => self.hand_over(),
                     Next::End => {}
@@ -178,7 +178,7 @@ impl World {
         let leader = if self.check_leader("", false) { self.healing.leader } else { None };
         let leads = |n: usize| {
             let process = self.nodes[n].process.as_ref();
-            process.is_some_and(|process| process.candidate.lease().view().role == Role::Leading)
+            process.is_some_and(|process| process.candidate.lease().view().phase == CandidatePhase::Leading)
         };
         if leader.is_some_and(|(n, _)| leads(n)) && leader == seen && !self.is_reconfiguring() {
             return self.settled(next);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use crate::store::{EndReason, Holder, Reply, Request, Session, Sighting, Store, Version};
 use crate::{ElectionName, clock};
 
@@ -14,9 +16,10 @@ pub struct DeadLeaderRelease {
     pub store: Arc<dyn Store>,
     /// Which election.
     pub election: ElectionName,
-    /// The leader that is gone.
+    /// The leader that is gone. Its identity decides; the label is for people, and the data may be left empty.
     pub holder: Holder,
-    /// The last version of the record that it told of. Its last renewal may have gone unheard.
+    /// The last version of the record that it told of, as [`Phase::Leading`](crate::Phase::Leading) has it. Its last renewal may
+    /// have gone unheard.
     pub version: Version,
 }
 
@@ -35,6 +38,35 @@ impl DeadLeaderRelease {
         // An announcement that stays is forgotten by its age.
         let _ = tokio::time::timeout(left, session.step(Request::Leave)).await;
         true
+    }
+
+    /// [Executes](Self::execute) the releases of all elections in which a process led, at the same time, and over shared connections
+    /// where their store [can share them](Store::sharing): those in one store name the same [`Arc`]. So the last of them waits
+    /// hardly longer than a single one would. What each comes to stands at its place.
+    ///
+    /// **The caller has proof** as for one. It runs in the tokio runtime that awaits it.
+    pub async fn execute_all(releases: Vec<Self>, patience: Duration) -> Vec<bool> {
+        let mut stores: Vec<(Arc<dyn Store>, Arc<dyn Store>)> = Vec::new();
+        let mut executed = vec![false; releases.len()];
+        let mut under_way = JoinSet::new();
+        for (place, release) in releases.into_iter().enumerate() {
+            let known = stores.iter().find(|(store, _)| Arc::ptr_eq(store, &release.store));
+            let shared = known.map(|(_, shared)| Arc::clone(shared)).unwrap_or_else(|| {
+                let shared = release.store.sharing().unwrap_or_else(|| Arc::clone(&release.store));
+                stores.push((Arc::clone(&release.store), Arc::clone(&shared)));
+                shared
+            });
+            let release = Self { store: shared, ..release };
+            under_way.spawn(async move { (place, release.execute(patience).await) });
+        }
+        while let Some(ended) = under_way.join_next().await {
+            match ended {
+                Ok((place, is_over)) => executed[place] = is_over,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => {} // the runtime ends
+            }
+        }
+        executed
     }
 
     /// Tries until the store has answered that nothing is left to release, and returns the session in which it did.

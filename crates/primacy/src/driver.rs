@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use primacy_core::lease::{self, CallId, Effect, EndReason, Event, Holder, Role, Why};
+use primacy_core::lease::{self, CallId, CandidatePhase, Effect, EndReason, Event, Holder, Why};
 use primacy_core::registers::{CandidateContext, CandidateEffect, FromGroup, GroupCandidate};
 use primacy_core::select::{FailBack, FailBackWatch, Rank};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -234,7 +234,10 @@ impl Driver {
                 debug!(?effect, "effect");
             }
         }
-        if !matches!(self.core.lease().view().role, Role::Draining | Role::Stopping | Role::Releasing) {
+        if !matches!(
+            self.core.lease().view().phase,
+            CandidatePhase::Draining | CandidatePhase::Stopping | CandidatePhase::Releasing
+        ) {
             for released in self.on_release.drain(..) {
                 let _ = released.send(()); // the asker may have gone
             }
@@ -260,7 +263,7 @@ impl Driver {
             Effect::Abandon { .. } => {
                 let is_opening = self.client.hang_up();
                 // A store that says nothing at all is trouble too, unless nobody waits for its answer any more.
-                if self.core.lease().view().role != Role::Idle {
+                if self.core.lease().view().phase != CandidatePhase::Idle {
                     let what = if is_opening { "the connection is still being opened" } else { "no answer in time" };
                     let silent = format!("{}: {what}", self.client.store.location());
                     self.note_trouble(StoreError::Unknown(silent));
@@ -440,10 +443,10 @@ impl Driver {
         let phase = self.tenure.as_ref().map(|tenure| tenure.phase.borrow().clone());
         let reason = || phase.as_ref().and_then(Phase::stop_reason).cloned().unwrap_or(EndReason::Finished);
         let trouble = self.trouble.clone();
-        let status = match (view.role, view.token) {
-            (Role::Leading, Some(token)) => Status::Leading { token, trouble },
-            (Role::Draining, Some(token)) => Status::Draining { token, reason: reason() },
-            (Role::Stopping | Role::Releasing, _) => Status::Ending { reason: reason() },
+        let status = match (view.phase, view.token) {
+            (CandidatePhase::Leading, Some(token)) => Status::Leading { token, trouble },
+            (CandidatePhase::Draining, Some(token)) => Status::Draining { token, reason: reason() },
+            (CandidatePhase::Stopping | CandidatePhase::Releasing, _) => Status::Ending { reason: reason() },
             _ => Status::Waiting {
                 why: view.why.unwrap_or(Why::NotLooked),
                 leader: view.holder.zip(view.version.map(|version| version.token)),

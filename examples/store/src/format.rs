@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use primacy::select::Rank;
-use primacy::store::wait_queue::Entry;
+use primacy::store::wait_queue::QueuedWaiter;
 use primacy::store::{HandoverRequest, Holder, Record, Term, TermHistory, Version, WaitQueue, WaiterInfo};
 use primacy::{CandidateId, ElectionName, Instant, Label, Token};
 use serde::{Deserialize, Serialize};
@@ -211,7 +211,7 @@ impl TermText {
 }
 
 impl EntryText {
-    fn of(entry: &Entry<WaiterInfo>) -> Self {
+    fn of(entry: &QueuedWaiter<WaiterInfo>) -> Self {
         Self {
             who: HolderText::of(&entry.told.who),
             note: entry.told.note.clone(),
@@ -221,9 +221,9 @@ impl EntryText {
         }
     }
 
-    fn read(self) -> Result<Entry<WaiterInfo>, Refusal> {
+    fn read(self) -> Result<QueuedWaiter<WaiterInfo>, Refusal> {
         let who = self.who.read()?;
-        Ok(Entry {
+        Ok(QueuedWaiter {
             id: who.id,
             rank: Rank::new(&self.rank)?,
             at: Instant::from_nanos(self.at_boot_ns),

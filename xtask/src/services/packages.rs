@@ -35,11 +35,16 @@ const NEEDS: &[Need] = &[
     Need { program: PSYCOPG, package: "python3-psycopg2", why: "an example in Python" },
     Need { program: "ip", package: "iproute2", why: "candidates of chaos runs have hosts of their own" },
     Need { program: "openssl", package: "openssl", why: "certificates for servers with TLS, and strangers to peers" },
+    Need { program: "redis-server", package: "redis-server", why: "the key-value store answers as it does" },
+    Need { program: "redis-cli", package: "redis-tools", why: "a client of the key-value store" },
+    Need { program: "redis-benchmark", package: "redis-tools", why: "another one" },
+    Need { program: REDIS_PY, package: "python3-redis", why: "a client of the key-value store in Python" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];
 
 const GALERA: &str = "libgalera_smm.so";
 const PSYCOPG: &str = "psycopg2";
+const REDIS_PY: &str = "redis";
 
 /// `cargo xtask services`: installs what is missing, if this user may.
 pub(crate) fn install(shell: &Shell) -> Result<(), String> {
@@ -83,10 +88,11 @@ pub(crate) fn install(shell: &Shell) -> Result<(), String> {
 fn is_there(need: &Need) -> bool {
     match need.program {
         GALERA => Galera::is_installed(),
-        PSYCOPG => {
-            let import = Command::new("python3").args(["-c", "import psycopg2"]).output();
-            let of_debian = Command::new("/usr/bin/python3").args(["-c", "import psycopg2"]).output();
-            [import, of_debian].into_iter().flatten().any(|output| output.status.success())
+        module @ (PSYCOPG | REDIS_PY) => {
+            let import = format!("import {module}");
+            let of_path = Command::new("python3").args(["-c", &import]).output();
+            let of_debian = Command::new("/usr/bin/python3").args(["-c", &import]).output();
+            [of_path, of_debian].into_iter().flatten().any(|output| output.status.success())
         }
         program => is_installed(program),
     }

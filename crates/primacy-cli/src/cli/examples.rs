@@ -3,8 +3,7 @@
 /// What fits on one screen.
 pub(crate) const PRIMACY_SHORT: &str = "\
 Examples:
-  primacy run -- ./scheduler          run ./scheduler here if nobody else does, else wait
-Each command has --help on one screen, and --help-all.";
+  primacy run -- ./scheduler          run ./scheduler here if nobody else does, else wait";
 
 pub(crate) const PRIMACY: &str = "\
 Examples:
@@ -237,9 +236,8 @@ Exit codes: 0 done, 2 wrong usage, 3 begun but not finished, 69 no majority of t
 /// What fits on one screen.
 pub(crate) const KV_SHORT: &str = "\
 Examples:
-  primacy kv                                  a node alone: redis-cli talks to it
-  primacy kv --name a --peers a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403 --listen 127.0.0.1:6381
-  primacy kv status
+  primacy kv                      a node alone: redis-cli talks to it
+  primacy kv --name a --peers a@127.0.0.1:7401,b@127.0.0.1:7402,c@127.0.0.1:7403 --dir /srv/a
 
 Never copy the folder of a node, and never bring an older copy back.
 All options, examples and exit codes: --help-all.";

@@ -1,4 +1,5 @@
 //! `primacy kv`: which node a process is, where its clients come, and what is asked of a node that runs.
+#![cfg(feature = "kv")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,7 +26,9 @@ const BUS: u16 = 10_000;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct KvArgs {
     /// Which of the nodes this is [default: kv, alone]
-    #[arg(long, env = "PRIMACY_NAME", value_name = "NAME", requires = "peers")]
+    ///
+    /// PRIMACY_NAME in the environment says the same.
+    #[arg(long, env = "PRIMACY_NAME", hide_env = true, value_name = "NAME", requires = "peers")]
     name: Option<String>,
     /// All nodes, this one too
     ///
@@ -43,30 +46,36 @@ pub(crate) struct KvArgs {
     /// Where to listen for the other nodes [default: the port that --peers says]
     #[arg(long, value_name = "ADDR:PORT", hide_short_help = true, requires = "peers")]
     listen_peers: Option<SocketAddr>,
-    /// Into how many groups the keys are divided, each with a leader of its own: 1 to 1,024, and never changed later
+    /// How many groups of keys there are, each with a leader
+    ///
+    /// 1 to 1,024. That never changes later.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     groups: u16,
-    /// How long a leader's grant lasts unless it is renewed
+    /// How long a leader's grant lasts unless renewed
     ///
     /// That is the wait when a whole host is lost.
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration::parse, allow_hyphen_values = true)]
     lease: Duration,
-    /// What a read rests on: the leader's lease, or the answers of a majority, which need no clock
+    /// What reads rest on
+    ///
+    /// The leader's lease, or the answers of a majority, which need no clock.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Reads::Lease)]
     reads: Reads,
-    /// A file whose first line is the password that clients have to give
+    /// The file with the password of clients, in its first line
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// The certificate that clients see, and those between that and its authority's, in PEM: with it they come over TLS
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", hide_short_help = true)]
     tls_cert: Option<PathBuf>,
     /// The key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", hide_short_help = true)]
     tls_key: Option<PathBuf>,
     /// The authority of clients' certificates, in PEM: who has none is refused
     #[arg(long, value_name = "FILE", requires = "tls_cert", hide_short_help = true)]
     tls_client_ca: Option<PathBuf>,
-    /// How much memory keys and values may take, such as 512MiB [default: half of the machine's]
+    /// How much keys may take [default: half of the memory]
+    ///
+    /// Such as 512MiB: keys, values, and what belongs to them.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<usize>,
     /// The longest value
@@ -104,7 +113,7 @@ pub(crate) enum KvCommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Have a node that was started with an empty folder take the place of the one that was called so before
+    /// Have a new node take the place of a lost one of the same name
     #[command(after_help = examples::KV_REPLACE)]
     Replace {
         /// What it is called
@@ -177,7 +186,11 @@ impl KvArgs {
                     ))
                 })?;
                 let place = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-                vec![format!("{name}@{place}").parse::<PeerAddress>().map_err(|error| Failure::usage(error.to_string()))?]
+                vec![
+                    format!("{name}@{place}")
+                        .parse::<PeerAddress>()
+                        .map_err(|error| Failure::usage(error.to_string()))?,
+                ]
             }
         };
         let folder = self.dir.clone().unwrap_or_else(|| store_url::node_folder(&name));
@@ -214,11 +227,15 @@ impl KvArgs {
         let mut settings = clients::Settings::new(self.listen);
         settings.value_max = self.value_max;
         if let Some(file) = &self.password_file {
-            let text = std::fs::read(file).map_err(|error| Failure::usage(format!("--password-file: {}: {error}", file.display())))?;
+            let text = std::fs::read(file)
+                .map_err(|error| Failure::usage(format!("--password-file: {}: {error}", file.display())))?;
             let line = text.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
             let password = clients::Password::new(line);
             settings.password = Some(password.ok_or_else(|| {
-                Failure::usage(format!("--password-file: the first line of {} has to have 1 to 512 bytes", file.display()))
+                Failure::usage(format!(
+                    "--password-file: the first line of {} has to have 1 to 512 bytes",
+                    file.display()
+                ))
             })?);
         }
         if let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) {

@@ -13,6 +13,7 @@ pub(crate) mod certificates;
 pub(crate) mod change;
 pub(crate) mod explain;
 pub(crate) mod failure;
+pub(crate) mod kv_schema;
 pub(crate) mod logging;
 pub(crate) mod members;
 pub(crate) mod namesakes;

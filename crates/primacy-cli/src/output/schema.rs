@@ -218,55 +218,6 @@ pub(crate) struct Voting {
     pub(crate) peers: Vec<String>,
 }
 
-/// One line of `primacy kv --json`.
-#[cfg(feature = "kv")]
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Serving {
-    pub(crate) schema: u32,
-    pub(crate) at_unix_ms: i64,
-    pub(crate) event: &'static str,
-    pub(crate) text: String,
-    pub(crate) node: String,
-    pub(crate) serves: String,
-    pub(crate) dir: String,
-}
-
-/// `primacy kv status --json`.
-#[cfg(feature = "kv")]
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct KvStatus {
-    pub(crate) schema: u32,
-    #[serde(flatten)]
-    pub(crate) node: primacy_kv::server::control::NodeStatus,
-}
-
-/// `primacy kv explain --json`.
-#[cfg(feature = "kv")]
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct KvGroup {
-    pub(crate) schema: u32,
-    #[serde(flatten)]
-    pub(crate) group: primacy_kv::server::control::GroupStatus,
-    pub(crate) text: String,
-}
-
-/// `primacy kv snapshot` and `replace` with `--json`.
-#[cfg(feature = "kv")]
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct KvDone {
-    pub(crate) schema: u32,
-    pub(crate) text: String,
-}
-
-/// `primacy kv check --json`.
-#[cfg(feature = "kv")]
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct KvCheck {
-    pub(crate) schema: u32,
-    pub(crate) is_sound: bool,
-    pub(crate) lines: Vec<String>,
-}
-
 /// `primacy peer list`, `add`, `remove` and `replace` with `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Voters {

@@ -116,7 +116,28 @@ fn every_answer_has_the_fields_of_the_manual() {
     let listed = world.json(&["peer", "list", "--store", &format!("peers://{address}")]).1;
     is_documented("peer list, add, remove, replace", &listed);
     peer.kill();
+    node(&world);
     is_documented("simulate", &world.json(&["simulate", "--seeds", "20"]).1);
+}
+
+/// A node that is alone, in a list of one.
+fn node(world: &World) {
+    let folder = world.folder.path().join("kv-a");
+    let dir = folder.to_str().expect("UTF-8");
+    let free =
+        || std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let (peers, clients) = (format!("a@{}", free()), free().to_string());
+    let words = ["kv", "--json", "--quiet", "--name", "a", "--peers", &peers, "--listen", &clients, "--dir", dir];
+    let mut node = world.start(&words);
+    for event in ["listening", "ready"] {
+        let told = node.json_line();
+        is_documented("kv", &told);
+        assert_eq!(told["event"], event);
+    }
+    is_documented("kv status", &world.json(&["kv", "status", "--dir", dir]).1);
+    is_documented("kv replace, snapshot", &world.json(&["kv", "snapshot", "--dir", dir]).1);
+    node.kill();
+    is_documented("kv check", &world.json(&["kv", "check", dir]).1);
 }
 
 #[test]
@@ -127,6 +148,10 @@ fn the_manual_has_an_example_for_each_command_with_json() {
         [
             "doctor",
             "history",
+            "kv",
+            "kv check",
+            "kv replace, snapshot",
+            "kv status",
             "list",
             "members",
             "members --watch",

@@ -43,6 +43,7 @@ use Way::{Alone, Lasts, Led, MariaDb, No, Peers, Postgres, Says};
 
 const BUILDS: &str = "builds the workspace or runs all of its tests, this one too";
 const README_EXAMPLE: &str = "processes::peers runs the README's example as a whole";
+const NODES: &str = "processes::kv runs nodes like this, on ports that are free";
 const FORM: &str = "a form with a place to fill in: each part of it is in the line of an example";
 
 /// The lines in blocks, without what is behind `   #`.
@@ -138,6 +139,33 @@ const LINES: &[(&str, Way)] = &[
     ("primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400", Peers),
     ("primacy peer remove a b", Peers),
     ("primacy peer replace c f@10.0.0.6:7400", Peers),
+    // docs/manual/kv.md, and the others about nodes
+    ("primacy kv status", Alone(69)),
+    ("primacy kv explain GROUP", No(FORM)),
+    ("primacy kv replace NODE", No(FORM)),
+    ("primacy kv snapshot", Alone(69)),
+    ("primacy kv check DIR", No(FORM)),
+    ("primacy kv --json", No(NODES)),
+    ("primacy kv status --json", Alone(69)),
+    ("primacy kv explain GROUP --json", No(FORM)),
+    ("primacy kv snapshot --json", Alone(69)),
+    ("primacy kv replace NODE --json", No(FORM)),
+    ("primacy kv check DIR --json", No(FORM)),
+    ("primacy kv", No(NODES)),
+    ("redis-cli set colour green", No(NODES)),
+    ("primacy kv --name a --peers $PEERS --listen 127.0.0.1:6381 &", No(NODES)),
+    ("primacy kv --name b --peers $PEERS --listen 127.0.0.1:6382 &", No(NODES)),
+    ("primacy kv --name c --peers $PEERS --listen 127.0.0.1:6383 &", No(NODES)),
+    ("redis-cli -p 6381 set colour green", No(NODES)),
+    ("redis-cli -p 6383 get colour", No(NODES)),
+    ("primacy peer certs certs a b c operator", No(NODES)),
+    ("PEERS=a@10.0.0.1:7400,b@10.0.0.2:7400,c@10.0.0.3:7400", No(NODES)),
+    ("CLIENTS=\"--listen 0.0.0.0:6379 --password-file password --tls-cert kv.pem --tls-key kv.key\"", No(NODES)),
+    ("primacy kv --name a --certs certs --peers $PEERS $CLIENTS", No(NODES)),
+    ("primacy status --store peers:///var/lib/primacy/kv-a/voter/socket --election kv/3", No(NODES)),
+    ("primacy promote b --store peers:///var/lib/primacy/kv-a/voter/socket --election kv/3", No(NODES)),
+    ("primacy kv replace c --dir /var/lib/primacy/kv-a", No(NODES)),
+    ("redis-cli -p 6379", No(NODES)),
     // Whole commands in sentences
     ("cargo doc --open -p primacy --all-features", No(BUILDS)),
     ("cargo test --manifest-path examples/store/Cargo.toml", No("a step of `cargo xtask ci` runs it")),
@@ -243,6 +271,8 @@ const PAGES: &[(&str, &str)] = &[
     ("commands.md", include_str!("../../../../docs/manual/commands.md")),
     ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
     ("json.md", include_str!("../../../../docs/manual/json.md")),
+    ("kv.md", include_str!("../../../../docs/manual/kv.md")),
+    ("kv-commands.md", include_str!("../../../../docs/manual/kv-commands.md")),
     ("measurements.md", include_str!("../../../../docs/manual/measurements.md")),
     ("measurements/contests.md", include_str!("../../../../docs/manual/measurements/contests.md")),
     ("measurements/failover.md", include_str!("../../../../docs/manual/measurements/failover.md")),

@@ -5,7 +5,11 @@
 mod deaths;
 mod host_socket;
 mod isolate;
+#[cfg(feature = "kv")]
+mod kv;
 mod lifecycle;
+#[cfg(feature = "kv")]
+mod nodes;
 mod operators;
 mod oracles;
 mod outages;

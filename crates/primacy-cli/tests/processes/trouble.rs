@@ -80,9 +80,13 @@ impl SmallDisk {
     }
 
     pub(crate) fn mount() -> Option<Self> {
+        Self::mount_of("1m")
+    }
+
+    pub(crate) fn mount_of(size: &str) -> Option<Self> {
         let folder = TempDir::new().expect("a temporary folder");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(folder.path())
             .status()
             .is_ok_and(|status| status.success());

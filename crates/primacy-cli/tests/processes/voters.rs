@@ -197,6 +197,13 @@ impl Voter {
         send(self.pid(), signal);
     }
 
+    /// Ends it with a signal, and returns its exit code if it was not killed.
+    #[cfg(feature = "kv")]
+    pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
+        self.send(signal);
+        self.child.wait().expect("it was started").code()
+    }
+
     /// The most memory that it has ever used.
     pub(crate) fn memory_most_mib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");

@@ -15,7 +15,7 @@ use core::time::Duration;
 use super::pace::HintPace;
 use super::port::{CallError, CallId, Effect, EndReason, Event, Reply, bounded_data};
 use super::record::{HandoverRequest, Record, Sighting, Version};
-use super::view::{Role, View, Why};
+use super::view::{CandidatePhase, View, Why};
 use crate::select::Rank;
 use crate::standing::Standing;
 use crate::{CandidateId, Instant, Token};
@@ -245,19 +245,19 @@ impl Candidate {
     /// What it can say about itself. Compare `until` with the clock: a view grows old.
     pub fn view(&self) -> View {
         let (asks_at, why) = self.readiness();
-        let (role, tenure) = match &self.state {
-            State::Idle => (Role::Idle, None),
-            State::Waiting | State::Leaving => (Role::Waiting, None),
-            State::Leading(tenure) => (Role::Leading, Some(tenure)),
-            State::Draining(tenure, _) => (Role::Draining, Some(tenure)),
-            State::Stopping(tenure, _) => (Role::Stopping, Some(tenure)),
-            State::Releasing { .. } => (Role::Releasing, None),
+        let (phase, tenure) = match &self.state {
+            State::Idle => (CandidatePhase::Idle, None),
+            State::Waiting | State::Leaving => (CandidatePhase::Waiting, None),
+            State::Leading(tenure) => (CandidatePhase::Leading, Some(tenure)),
+            State::Draining(tenure, _) => (CandidatePhase::Draining, Some(tenure)),
+            State::Stopping(tenure, _) => (CandidatePhase::Stopping, Some(tenure)),
+            State::Releasing { .. } => (CandidatePhase::Releasing, None),
         };
-        let believes = matches!(role, Role::Leading | Role::Draining);
+        let believes = matches!(phase, CandidatePhase::Leading | CandidatePhase::Draining);
         let record = self.seen.as_ref().and_then(|seen| seen.sighting.record.as_ref());
         View {
-            role,
-            why: (role == Role::Waiting).then_some(if self.failures > 1 { Why::Unreachable } else { why }),
+            phase,
+            why: (phase == CandidatePhase::Waiting).then_some(if self.failures > 1 { Why::Unreachable } else { why }),
             token: tenure.map(|tenure| tenure.version.token),
             until: tenure.filter(|_| believes).map(|tenure| tenure.until),
             version: tenure.map(|tenure| tenure.version).or(record.map(|record| record.version)),
@@ -265,7 +265,7 @@ impl Candidate {
             handover: record.and_then(|record| record.handover.clone()),
             paused: record.is_some_and(|record| record.paused),
             seen_at: self.seen.as_ref().map(|seen| seen.at),
-            asks_at: asks_at.filter(|_| role == Role::Waiting),
+            asks_at: asks_at.filter(|_| phase == CandidatePhase::Waiting),
             failures: self.failures,
         }
     }

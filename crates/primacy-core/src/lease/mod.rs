@@ -20,5 +20,5 @@ pub use pace::HintPace;
 pub use port::{Announcement, CallError, CallId, Effect, EndReason, Event, Floor, Reply, Request};
 pub use record::{Expectation, HandoverRequest, Holder, Record, Sighting, Version};
 pub use row::{Order, OrderKind};
-pub use view::{Role, View, Why};
+pub use view::{CandidatePhase, View, Why};
 pub use wait_queue::WaitQueue;

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use super::record::{Expectation, Holder, Record, Sighting, Version};
+use super::record::{Expectation, HandoverRequest, Holder, Record, Sighting, Version};
 use super::view::Why;
 use crate::select::Rank;
 use crate::{CandidateId, Instant, Label, Timing, Token};
@@ -232,7 +232,7 @@ pub enum EndReason {
     Deposed,
     /// An operator named another leader.
     Promoted {
-        /// Whom.
+        /// Whom: a label, or the 32 digits of an id. [`EndReason::names`] says whether a candidate is meant.
         successor: Label,
     },
     /// The lease could not be renewed in time: the store was not reached, or too late.
@@ -269,6 +269,15 @@ impl EndReason {
             Self::StoreRegressed => "store-regressed",
             Self::Suspended => "suspended",
             Self::Died => "died",
+        }
+    }
+
+    /// Whether this is the candidate that an operator wants to lead next, by the rule of [`HandoverRequest::names`]: so the
+    /// leader can bring it up to date before it gives the lease back.
+    pub fn names(&self, id: CandidateId, label: &Label) -> bool {
+        match self {
+            Self::Promoted { successor } => HandoverRequest::Successor(successor.clone()).names(id, label),
+            _ => false,
         }
     }
 

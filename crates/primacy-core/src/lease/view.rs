@@ -7,7 +7,7 @@ use crate::{Instant, Label, Token};
 
 /// What a candidate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum CandidatePhase {
     /// It takes no part.
     Idle,
     /// It waits for the lease.
@@ -77,12 +77,12 @@ impl fmt::Display for Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// What it is.
-    pub role: Role,
+    pub phase: CandidatePhase,
     /// Why it does not lead, while it waits.
     pub why: Option<Why>,
     /// Its token while it leads or stops leading.
     pub token: Option<Token>,
-    /// Until when it believes that it leads. Over once that has passed, whatever `role` says.
+    /// Until when it believes that it leads. Over once that has passed, whatever `phase` says.
     pub until: Option<Instant>,
     /// The version of the record that it last saw or wrote.
     pub version: Option<Version>,

@@ -24,11 +24,11 @@ pub const FORGOTTEN_AFTER: u32 = 10;
 /// Candidates that wait, in the order in which they came, as kept in the memory of a store or a voter. `T` is what a
 /// candidate tells of itself beside its rank.
 #[derive(Clone, Debug)]
-pub struct WaitQueue<T>(Vec<Entry<T>>);
+pub struct WaitQueue<T>(Vec<QueuedWaiter<T>>);
 
 /// A waiting candidate as it last announced itself.
 #[derive(Clone, Debug)]
-pub struct Entry<T> {
+pub struct QueuedWaiter<T> {
     /// Which candidate.
     pub id: CandidateId,
     /// Its place by preference.
@@ -48,15 +48,15 @@ impl<T> Default for WaitQueue<T> {
 }
 
 /// The queue that a store has written down, in the same order.
-impl<T> FromIterator<Entry<T>> for WaitQueue<T> {
-    fn from_iter<I: IntoIterator<Item = Entry<T>>>(entries: I) -> Self {
+impl<T> FromIterator<QueuedWaiter<T>> for WaitQueue<T> {
+    fn from_iter<I: IntoIterator<Item = QueuedWaiter<T>>>(entries: I) -> Self {
         Self(entries.into_iter().take(Self::CAPACITY).collect())
     }
 }
 
 impl<T> WaitQueue<T> {
     /// All that are in the queue, in the order in which they came.
-    pub fn entries(&self) -> &[Entry<T>] {
+    pub fn entries(&self) -> &[QueuedWaiter<T>] {
         &self.0
     }
 
@@ -69,7 +69,7 @@ impl<T> WaitQueue<T> {
         let is_full = self.0.len() >= Self::CAPACITY;
         let before = self.0.iter_mut().find(|waiting| waiting.id == id);
         let fresh_for = fresh_for(lease, before.as_ref().map(|waiting| now.since(waiting.at)));
-        let entry = Entry { id, rank, at: now, told, fresh_for };
+        let entry = QueuedWaiter { id, rank, at: now, told, fresh_for };
         match before {
             Some(before) => *before = entry,
             None if is_full => {}
@@ -123,7 +123,7 @@ impl<T> WaitQueue<T> {
         me: CandidateId,
         holder: Option<CandidateId>,
         now: Instant,
-        before: impl Fn(usize, &Entry<T>) -> bool,
+        before: impl Fn(usize, &QueuedWaiter<T>) -> bool,
     ) -> Standing {
         let mut standing = Standing::default();
         for (position, other) in self.0.iter().enumerate() {
@@ -136,14 +136,14 @@ impl<T> WaitQueue<T> {
     }
 
     /// Those that have announced themselves lately and do not lead, in their order.
-    pub fn list(&self, holder: Option<CandidateId>, now: Instant) -> Vec<&Entry<T>> {
+    pub fn list(&self, holder: Option<CandidateId>, now: Instant) -> Vec<&QueuedWaiter<T>> {
         let mut fresh: Vec<_> = self.0.iter().filter(|waiting| waiting.waits(holder, now)).collect();
         fresh.sort_by_key(|waiting| waiting.rank);
         fresh
     }
 }
 
-impl<T> Entry<T> {
+impl<T> QueuedWaiter<T> {
     fn waits(&self, holder: Option<CandidateId>, now: Instant) -> bool {
         holder != Some(self.id) && now.since(self.at) < self.fresh_for
     }

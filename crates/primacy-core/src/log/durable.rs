@@ -15,6 +15,8 @@ pub struct DurableLog<B> {
     entries: Vec<Entry<B>>,
     /// Which of them are configs.
     configs: Vec<u64>,
+    /// How many bytes they have.
+    bytes: usize,
 }
 
 /// A change of what is on disk. Changes are carried out in order; a loss of power leaves the first ones.
@@ -46,7 +48,7 @@ pub enum Write<B> {
 
 impl<B> Default for DurableLog<B> {
     fn default() -> Self {
-        Self { promised: Ballot::NONE, snapshot: None, entries: Vec::new(), configs: Vec::new() }
+        Self { promised: Ballot::NONE, snapshot: None, entries: Vec::new(), configs: Vec::new(), bytes: 0 }
     }
 }
 
@@ -67,7 +69,9 @@ impl<B: Payload> DurableLog<B> {
         match write {
             Write::Promise(ballot) => self.promised = *ballot,
             Write::Append { after, entries } => {
-                self.entries.truncate(self.offset(after + 1).unwrap_or_default());
+                let count = self.offset(after + 1).unwrap_or_default().min(self.entries.len());
+                let cut: usize = self.entries.drain(count..).map(|entry| entry.size()).sum();
+                self.bytes = self.bytes - cut + entries.iter().map(Entry::size).sum::<usize>();
                 self.configs.retain(|config| *config <= *after);
                 for (entry, index) in entries.iter().zip(after + 1..) {
                     if matches!(entry.content, Content::Config(_)) {
@@ -80,12 +84,13 @@ impl<B: Payload> DurableLog<B> {
             Write::Install(snapshot) => {
                 self.entries.clear();
                 self.configs.clear();
+                self.bytes = 0;
                 self.snapshot = Some(snapshot.clone());
             }
             Write::Compact(snapshot) => {
                 let index = snapshot.position.index;
                 let count = self.offset(index + 1).unwrap_or_default().min(self.entries.len());
-                self.entries.drain(..count);
+                self.bytes -= self.entries.drain(..count).map(|entry| entry.size()).sum::<usize>();
                 self.configs.retain(|config| *config > index);
                 self.snapshot = Some(snapshot.clone());
             }
@@ -140,6 +145,11 @@ impl<B: Payload> DurableLog<B> {
     /// The entries that are kept, the first one first.
     pub fn entries(&self) -> &[Entry<B>] {
         &self.entries
+    }
+
+    /// How many bytes the entries have that are kept, about.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The entries from this index to that one, as far as they are kept, until they have this many bytes; one at least.

@@ -161,6 +161,18 @@ impl Leader {
         Rounds { sent: self.round, confirmed: self.confirmed(replica), own }
     }
 
+    /// Whether it sends its snapshot to somebody, and whether somebody whom it sends its log to lacks that entry.
+    pub(super) fn lags(&self, index: u64) -> (bool, bool) {
+        let others = || self.followers.iter().filter(|(id, _)| **id != self.own).map(|(_, follower)| follower);
+        let installs = others().any(|follower| matches!(follower.progress, Progress::Installing { .. }));
+        (installs, others().any(|follower| follower.matched < index))
+    }
+
+    /// Whether it fetches from that replica.
+    pub(super) fn fetches_from(&self, replica: ReplicaId) -> bool {
+        matches!(self.phase, Phase::Fetching { source, .. } if source == replica)
+    }
+
     fn ask<B>(&self, to: ReplicaId, request: Request<B>, out: &mut Vec<Effect<B>>) {
         out.push(Effect::Send { to, message: Message::Request(request) });
     }
@@ -440,7 +452,7 @@ impl Leader {
             && let Some(follower) = self.followers.get_mut(&replica_id)
         {
             follower.standing = None;
-            if matches!(self.phase, Phase::Fetching { source, .. } if source == replica_id) {
+            if self.fetches_from(replica_id) {
                 self.phase = Phase::Opening;
                 self.choose(replica, out);
             }

@@ -128,6 +128,12 @@ impl<B: Payload> LogNode<B> {
         self.leader.as_ref().map(|leader| leader.rounds(&self.replica))
     }
 
+    /// Whether its leader sends its snapshot to some replica, and whether one that it sends its log to lacks that entry, be it one of
+    /// the log's or not.
+    pub fn lags(&self, index: u64) -> (bool, bool) {
+        self.leader.as_ref().map_or((false, false), |leader| leader.lags(index))
+    }
+
     /// How far that replica has on disk what the leader here has appended.
     pub fn matched(&self, replica: ReplicaId) -> u64 {
         self.leader.as_ref().map_or(0, |leader| leader.matched(replica))
@@ -246,7 +252,7 @@ impl<B: Payload> LogNode<B> {
 
     /// Nothing is heard of that replica: if its leader fetches from it, it fetches from another.
     pub fn lost(&mut self, of: ReplicaId, out: &mut Vec<Effect<B>>) {
-        if self.leader.is_some() {
+        if self.leader.as_ref().is_some_and(|leader| leader.fetches_from(of)) {
             self.replica.drop_chunks();
         }
         self.lead_on(out, |leader, replica, effects| leader.lost(of, replica, effects));

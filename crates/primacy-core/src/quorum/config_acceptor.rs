@@ -193,6 +193,12 @@ impl<C: Configuration> ConfigAcceptor<C> {
         self.settles_at = elections.bound_until(now).unwrap_or(Instant::ZERO);
     }
 
+    /// The planted bug [`ForgetsSettling`](super::Flaw::ForgetsSettling).
+    #[cfg(feature = "flaws")]
+    pub const fn forget_settling(&mut self) {
+        self.settles_at = Instant::ZERO;
+    }
+
     /// The voters that it has adopted last.
     pub const fn configuration(&self) -> Option<&C> {
         self.configuration.as_ref()

@@ -85,6 +85,8 @@ pub struct ReconfigurationDriver<C> {
     /// The last that are known to vote.
     current: C,
     change: ReconfigurationAttempt<C>,
+    /// Random bits that nobody else has.
+    by: u128,
     step: Step<C>,
     /// The number of the last question of the changes before the present one.
     rounds_before: u64,
@@ -109,25 +111,26 @@ impl<C: Configuration> ReconfigurationDriver<C> {
     /// The longest one.
     pub const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-    /// Begins. `current`: the last that are known to vote.
-    pub fn begin(current: C, out: &mut Vec<ReconfigurationEffect<C>>) -> Self {
-        let mut own = Self::new(current);
+    /// Begins. `current`: the last that are known to vote; `by`: random bits that nobody else has.
+    pub fn begin(current: C, by: u128, out: &mut Vec<ReconfigurationEffect<C>>) -> Self {
+        let mut own = Self::new(current, by);
         own.finish(out);
         own
     }
 
     /// As [`begin`](Self::begin), with a flaw.
     #[cfg(feature = "flaws")]
-    pub fn flawed(current: C, flaw: Option<Flaw>, out: &mut Vec<ReconfigurationEffect<C>>) -> Self {
-        let mut own = Self { flaw, ..Self::new(current) };
+    pub fn flawed(current: C, by: u128, flaw: Option<Flaw>, out: &mut Vec<ReconfigurationEffect<C>>) -> Self {
+        let mut own = Self { flaw, ..Self::new(current, by) };
         own.finish(out);
         own
     }
 
-    fn new(current: C) -> Self {
+    fn new(current: C, by: u128) -> Self {
         Self {
-            change: ReconfigurationAttempt::new(current.clone(), None, 0),
+            change: ReconfigurationAttempt::new(current.clone(), None, by),
             current,
+            by,
             step: Step::Planning,
             rounds_before: 0,
             round: 0,
@@ -162,8 +165,8 @@ impl<C: Configuration> ReconfigurationDriver<C> {
         }
     }
 
-    /// Who is to vote: what [`Plan`](ReconfigurationEffect::Plan) asks for. `by`: random bits that nobody else has.
-    pub fn planned(&mut self, planned: Planned<C>, by: u128, out: &mut Vec<ReconfigurationEffect<C>>) {
+    /// Who is to vote: what [`Plan`](ReconfigurationEffect::Plan) asks for.
+    pub fn planned(&mut self, planned: Planned<C>, out: &mut Vec<ReconfigurationEffect<C>>) {
         if self.step != Step::Planning {
             return;
         }
@@ -171,7 +174,7 @@ impl<C: Configuration> ReconfigurationDriver<C> {
             Planned::Already => self.end(ReconfigurationEffect::Done(self.current.clone()), out),
             Planned::Joint(wanted) if self.current.leads_to(&wanted) && wanted.settled().is_some() => {
                 let step = wanted.settled().map_or(Step::Finishing, Step::Changing);
-                self.change_to(step, Some(wanted), by, out);
+                self.change_to(step, Some(wanted), out);
             }
             Planned::Joint(_) | Planned::Later => self.finish(out),
         }
@@ -215,23 +218,23 @@ impl<C: Configuration> ReconfigurationDriver<C> {
         if self.attempts > Self::ATTEMPTS_MAX {
             return self.end(ReconfigurationEffect::Outrun, out);
         }
-        self.change_to(Step::Finishing, None, 0, out);
+        self.change_to(Step::Finishing, None, out);
     }
 
-    fn change_to(&mut self, step: Step<C>, wanted: Option<C>, by: u128, out: &mut Vec<ReconfigurationEffect<C>>) {
-        self.change = self.new_change(wanted, by);
+    fn change_to(&mut self, step: Step<C>, wanted: Option<C>, out: &mut Vec<ReconfigurationEffect<C>>) {
+        self.change = self.new_change(wanted).after(&self.change);
         (self.step, self.rounds_before, self.has_begun) = (step, self.round, false);
         self.does(ReconfigurationAttempt::resume, out);
     }
 
     #[cfg(feature = "flaws")]
-    fn new_change(&self, wanted: Option<C>, by: u128) -> ReconfigurationAttempt<C> {
-        ReconfigurationAttempt::flawed(self.current.clone(), wanted, by, self.flaw)
+    fn new_change(&self, wanted: Option<C>) -> ReconfigurationAttempt<C> {
+        ReconfigurationAttempt::flawed(self.current.clone(), wanted, self.by, self.flaw)
     }
 
     #[cfg(not(feature = "flaws"))]
-    fn new_change(&self, wanted: Option<C>, by: u128) -> ReconfigurationAttempt<C> {
-        ReconfigurationAttempt::new(self.current.clone(), wanted, by)
+    fn new_change(&self, wanted: Option<C>) -> ReconfigurationAttempt<C> {
+        ReconfigurationAttempt::new(self.current.clone(), wanted, self.by)
     }
 
     fn does(

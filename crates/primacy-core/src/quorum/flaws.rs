@@ -23,6 +23,8 @@ pub enum Flaw {
     SkipsHeritage,
     /// The new voters vote alone although leases still hold that only the old ones have granted.
     SkipsSettling,
+    /// A voter that restarts does not know any more that what it promised before has to end. For the owner of its acceptor.
+    ForgetsSettling,
     /// What a majority may have taken for the next change is not proposed again.
     IgnoresTaken,
     /// Those that go hear of the end of an exchange when those that stay do, and may end before.

@@ -46,5 +46,5 @@ pub use port::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, 
 pub use reconfiguration::{ReconfigurationAttempt, ReconfigurationOutput};
 pub use role::Role;
 pub use state::{Outcome, VoterState};
-pub use voter::{Durable, TERM_LEAP_MOST, Verdict, Voter};
+pub use voter::{Durable, TERM_LEAP_MOST, Voter, VoterReply};
 pub use voter_set::{VoterId, VoterSet, VoterSetError, beyond_majority};

@@ -42,6 +42,9 @@ pub enum ReconfigurationOutput<C> {
 /// One attempt to exchange voters, or to finish an exchange that somebody else has begun. It may be given up at any point:
 /// nothing that it has done is wrong then, and another one goes on from there.
 ///
+/// An attempt that only finishes also asks what was taken: new voters may have adopted a change, and told others of it, of which the
+/// old ones know no more than that. What a minority has taken it leaves alone.
+///
 /// The design page on the quorum lists the steps, and says why each of them comes before the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReconfigurationAttempt<C> {
@@ -92,6 +95,13 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
             #[cfg(feature = "flaws")]
             flaw: None,
         }
+    }
+
+    /// The same after another attempt of the same process: no two of them use one ballot.
+    #[must_use]
+    pub(super) const fn after(mut self, other: &Self) -> Self {
+        self.ballot.count = other.ballot.count;
+        self
     }
 
     /// Begins, or goes on after it has waited.
@@ -225,7 +235,7 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
             let old = voter_set.old().iter().copied().collect();
             return self.ask(old, &ConfigRequest::Report { number: voter_set.number() }, out);
         }
-        if self.has_next() {
+        if self.wanted.is_none() || self.has_next() {
             return self.prepare(voter_set, out);
         }
         self.end(ReconfigurationOutput::Done(self.current.clone()), out);
@@ -251,6 +261,15 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
         if !is_majority(voter_set.old(), is_prepared) {
             return self.give_up_if(|own| own.may_hear(voter_set.old()), out);
         }
+        if self.wanted.is_none() {
+            // The more answer, the less has to be taken for possible.
+            if self.is_open(voter_set.old().iter().copied()) {
+                return;
+            }
+            if !self.may_be_taken(voter_set.old()) {
+                return self.end(ReconfigurationOutput::Done(self.current.clone()), out);
+            }
+        }
         let taken = self.heard.values().filter_map(|answer| match answer {
             ConfigReply::Prepared(taken) => taken.clone(),
             _ => None,
@@ -266,6 +285,20 @@ impl<C: Configuration> ReconfigurationAttempt<C> {
         let ask = ConfigRequest::Take { number: voter_set.number(), ballot: self.ballot, proposal: proposal.clone() };
         self.step = Step::Taking(proposal);
         self.ask(voter_set.old().iter().copied().collect(), &ask, out);
+    }
+
+    /// Whether a majority may have taken the same in one attempt, for all that was heard.
+    fn may_be_taken(&self, voters: &BTreeSet<VoterId>) -> bool {
+        let taken_by = |voter: VoterId| match self.heard.get(&voter) {
+            Some(ConfigReply::Prepared(taken)) => Some(taken.as_ref()),
+            _ => None,
+        };
+        let mut attempts = voters.iter().filter_map(|voter| taken_by(*voter)?).map(|(ballot, _)| *ballot);
+        attempts.any(|attempt| {
+            is_majority(voters, |voter| {
+                taken_by(voter).is_none_or(|taken| taken.is_some_and(|(ballot, _)| *ballot == attempt))
+            })
+        })
     }
 
     /// The more voters report, the less has to be taken for granted that was not: it waits for all that answer.

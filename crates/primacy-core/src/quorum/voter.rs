@@ -57,7 +57,7 @@ impl Durable {
 
 /// What follows from an ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct VoterReply {
     /// The answer.
     pub answer: Answer,
     /// What is kept on disk has changed: it must be flushed before this answer, or any later one, leaves.
@@ -131,7 +131,7 @@ impl Voter {
     }
 
     /// Answers what it is asked at that time.
-    pub fn handle(&mut self, ask: &Ask, now: Instant) -> Verdict {
+    pub fn handle(&mut self, ask: &Ask, now: Instant) -> VoterReply {
         let before = (*ask != Ask::Read).then(|| self.durable.clone());
         let accepted = match ask {
             Ask::Read => true,
@@ -205,7 +205,7 @@ impl Voter {
             }
         };
         let must_flush = before.is_some_and(|before| self.durable != before);
-        Verdict { answer: Answer { accepted, view: self.view(now) }, must_flush }
+        VoterReply { answer: Answer { accepted, view: self.view(now) }, must_flush }
     }
 
     /// As if nobody had claimed this term and given it back: of all that was before only the term is left, and the counts of the

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use super::candidacy::Candidacy;
 #[cfg(feature = "flaws")]
 use super::group::Flaw;
-use super::messages::{FromGroup, Position, ToGroup};
+use super::messages::{FromGroup, LinePosition, ToGroup};
 use super::rounds::Rounds;
-use crate::lease::{self, CallError, CallId, Effect, Event, Reply, Request, Role, Sighting};
+use crate::lease::{self, CallError, CallId, CandidatePhase, Effect, Event, Reply, Request, Sighting};
 use crate::time::spread;
 use crate::{Instant, TimingError, Token};
 
@@ -56,7 +56,7 @@ pub struct GroupCandidate {
 struct GroupState {
     rounds: Rounds,
     candidacy: Candidacy,
-    position: Option<Position>,
+    position: Option<LinePosition>,
     /// The call under way, to the store or to the group, and whether it is a look.
     call: Option<(CallId, bool)>,
     /// A look that the group is to answer, and since when.
@@ -133,7 +133,7 @@ impl GroupCandidate {
     /// Whether it is to be told of changes. Who is in reserve is not, so that a release wakes a few and not all (HAZARDS 55),
     /// unless it leads or is about to give the lease back.
     pub fn listens(&self) -> bool {
-        !self.is_in_reserve() || !matches!(self.lease.view().role, Role::Idle | Role::Waiting)
+        !self.is_in_reserve() || !matches!(self.lease.view().phase, CandidatePhase::Idle | CandidatePhase::Waiting)
     }
 
     /// Whether to resign from this leadership for a better candidate: while nobody may take it, or an operator says who
@@ -267,7 +267,7 @@ impl GroupCandidate {
         self.end_call(call, Ok(Reply::Seen(sighting)), cx);
         let hurries = self.is_chosen();
         let Some(group) = &mut self.group else { return };
-        if group.is_in_line() || group.withdrawn || hurries || self.lease.view().role != Role::Waiting {
+        if group.is_in_line() || group.withdrawn || hurries || self.lease.view().phase != CandidatePhase::Waiting {
             return; // it looks when it has planned to
         }
         let timing = self.lease.config().timing;

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use super::candidacy::Candidacy;
 use super::history::History;
-use super::messages::{FromGroup, Position};
+use super::messages::{FromGroup, LinePosition};
 use super::pace::Pace;
 use super::port::{Descriptor, Effect, Event, ProcessId, Reply, Request, Vars};
 use super::rounds::Rounds;
@@ -80,7 +80,7 @@ pub struct Group {
     beats: BeatLog,
     /// Drawn once: when it asks if it is not among the first.
     lot: u32,
-    placed: Vec<(CandidateId, Position)>,
+    placed: Vec<(CandidateId, LinePosition)>,
     failures: u32,
     evicted_at: Option<Instant>,
 }
@@ -156,6 +156,7 @@ enum Kind {
 
 /// What a group can say about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupView {
     /// Its number, if it takes part.
     pub id: Option<u64>,

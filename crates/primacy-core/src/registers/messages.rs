@@ -69,7 +69,7 @@ pub enum FromGroup {
         asked_at: Instant,
     },
     /// Where it stands.
-    PositionChanged(Position),
+    PositionChanged(LinePosition),
     /// How long rounds are now: its lease is to follow.
     Round(Duration),
     /// A better candidate is there: it is to resign from the leadership with this token.
@@ -88,7 +88,7 @@ pub enum FromGroup {
 
 /// Where a candidate stands among all of the election, by what the registers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Position {
+pub struct LinePosition {
     /// How many come before it, and how many there are.
     pub standing: Standing,
     /// Whether it is one of the first: it looks by itself and is told of changes. All others, in reserve, see the record

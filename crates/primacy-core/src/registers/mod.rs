@@ -23,7 +23,7 @@ pub use candidate::{CandidateContext, CandidateEffect, GroupCandidate};
 #[cfg(feature = "flaws")]
 pub use group::Flaw;
 pub use group::{Config, Context, Group, GroupView, HEIRS};
-pub use messages::{FromGroup, Position, ToGroup};
+pub use messages::{FromGroup, LinePosition, ToGroup};
 pub use port::{Descriptor, Effect, Event, Eviction, ProcessId, Reply, Request, Vars};
 pub use process::{Process, ProcessContext, ProcessEffect, ProcessEvent};
 pub use rounds::{Rounds, RoundsError, RoundsSettings};

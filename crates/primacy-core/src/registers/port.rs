@@ -5,7 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::candidacy::Candidacy;
-use super::messages::{FromGroup, Position};
+use super::messages::{FromGroup, LinePosition};
 use crate::lease::{CallError, CallId, Sighting};
 use crate::select::Rank;
 use crate::{CandidateId, Instant, Label, Token};
@@ -250,7 +250,7 @@ pub enum Effect {
     /// Where the candidates of the group stand, by identity; a candidate that is not named never leads.
     PositionsChanged {
         /// In no particular order.
-        positions: Vec<(CandidateId, Position)>,
+        positions: Vec<(CandidateId, LinePosition)>,
     },
     /// The process was evicted although it lives. It joins again by itself.
     Evicted {

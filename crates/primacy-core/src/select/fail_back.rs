@@ -16,6 +16,7 @@ use crate::{CandidateId, Instant};
 /// Sources: HAZARDS, "What users ask for", 4 (automatic fail-back) and 5 (hand-over with a check that it is ready);
 /// Becker et al. 2011 §5, resignation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FailBack {
     /// A leader stays until it ends for another reason.
     #[default]

@@ -12,6 +12,7 @@ use crate::time::{exponential, nanos};
 /// Each candidate reckons its own turn, anew for each leader it sees, and tells it with its place in the waiting order: all is
 /// known before the leadership is vacant, so the first asks at once and nobody has to agree on anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Turn {
     /// Who came first. Among peers, where voters may hear of two in different order, by identity.
     #[default]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use primacy_core::lease::{CallError, Sighting};
 use primacy_core::registers::{
-    CallId, Candidacy, Config, Context, Effect, Event, FromGroup, Group, Position, ProcessId, Reply, Request, Rounds,
-    RoundsSettings,
+    CallId, Candidacy, Config, Context, Effect, Event, FromGroup, Group, LinePosition, ProcessId, Reply, Request,
+    Rounds, RoundsSettings,
 };
 use primacy_core::select::{FailBack, Rank};
 use primacy_core::{CandidateId, Instant, Label, Token};
@@ -33,7 +33,7 @@ pub(crate) struct Host {
     /// Calls fail.
     pub(crate) cut_off: bool,
     call: Option<(CallId, Request, Instant)>,
-    pub(crate) positions: BTreeMap<CandidateId, Position>,
+    pub(crate) positions: BTreeMap<CandidateId, LinePosition>,
     pub(crate) evictions: Vec<String>,
     pub(crate) rounds_seen: Vec<Duration>,
     pub(crate) hand_overs: Vec<ProcessId>,

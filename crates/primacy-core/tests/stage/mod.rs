@@ -291,7 +291,7 @@ impl Stage {
     fn view(&mut self, name: &str) {
         let view = self.actor(name).candidate.view();
         let deadline = self.actor(name).candidate.deadline();
-        let mut shown = format!("{:?}", view.role);
+        let mut shown = format!("{:?}", view.phase);
         for (key, value) in [
             ("why", view.why.map(|why| format!("{why:?}").replace("Label(\"", "").replace("\")", ""))),
             ("token", view.token.map(|token| token.to_string())),

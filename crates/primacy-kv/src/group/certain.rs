@@ -13,12 +13,27 @@ use crate::request::{Failure, Query};
 use crate::resp::Reply;
 use crate::table::{Outcome, Refusal, Table};
 
+/// How many bytes of entries are applied in one turn, before other groups have theirs.
+const APPLIED_AT_ONCE: usize = 8 << 20;
+
+/// How many times as large as what makes a snapshot due the log becomes for a replica that is late, and for one that a snapshot is
+/// sent to.
+const WAITS_FOR_LATE: usize = 4;
+const WAITS_FOR_NEW: usize = 16;
+
 impl Group {
-    /// Applies what is committed, and tells the nodes whose requests it were.
+    /// Applies what is committed, some of it at a time, and tells the nodes whose requests it were.
     pub(super) fn apply(&mut self) {
+        let mut bytes = 0;
         while let Some((index, entry)) = self.log.next_to_apply() {
-            let (ballot, time) = (entry.ballot, group_time(entry.time));
+            self.is_behind = bytes >= APPLIED_AT_ONCE;
+            if self.is_behind {
+                return;
+            }
+            let (ballot, time, size) = (entry.ballot, group_time(entry.time), entry.size());
+            bytes += size;
             let own = self.leading.as_mut().and_then(|leading| leading.applied(index, ballot));
+            let is_own = own.is_some();
             let batch = match (&entry.content, own) {
                 (Content::Payload(_), Some(batch)) => Ok(Some(batch)),
                 (Content::Payload(bytes), None) => Batch::decode(bytes.as_ref()).map(Some),
@@ -28,7 +43,7 @@ impl Group {
                 let table = self.tables.table.as_mut().ok_or(Broken::Incomplete)?;
                 Ok(match batch {
                     Some(batch) => {
-                        let names = names(&batch);
+                        let names = if is_own { names(&batch) } else { Vec::new() };
                         Some((names, table.apply(index, batch)?))
                     }
                     None => {
@@ -37,16 +52,19 @@ impl Group {
                     }
                 })
             });
+            self.tables.applied(size);
             match applied {
                 Ok(Some((names, outcomes))) => self.tell(names, outcomes),
+                Ok(None) if self.log.opening() == Some(index) => self.tell_kept(),
                 Ok(None) => {}
                 Err(broken) => return self.break_off(broken),
             }
             self.log_does(LogNode::applied);
         }
+        self.is_behind = false;
     }
 
-    /// Tells what became of an entry's requests, if this node leads.
+    /// Tells what became of the requests of an entry that this leader has appended.
     pub(super) fn tell(&mut self, names: Vec<Option<(ReplicaId, u64, u64)>>, outcomes: Vec<Outcome>) {
         let Some(ballot) = self.log.leads() else { return };
         for (name, outcome) in names.into_iter().zip(outcomes) {
@@ -61,8 +79,22 @@ impl Group {
         }
     }
 
+    /// Tells the answers that are kept, which somebody may wait for: those to requests that earlier leaders have appended.
+    fn tell_kept(&mut self) {
+        let (Some(ballot), Some(table)) = (self.log.leads(), &self.tables.table) else { return };
+        let kept: Vec<_> =
+            table.kept_answers().map(|(origin, number, reply)| (origin, number, reply.clone())).collect();
+        for (origin, number, reply) in kept {
+            self.tell_write((ReplicaId::from_bits(origin.node), origin.starts, number), Ok(reply), ballot);
+        }
+    }
+
     /// Answers the reads that may be, from all that is applied by now.
     pub(super) fn answer_reads(&mut self, now: Instant) {
+        if self.is_behind {
+            // They are answered when all is applied that was committed when they became certain.
+            return;
+        }
         for number in core::mem::take(&mut self.certain) {
             let reads = self.leading.as_mut().map(|leading| leading.answer(number)).unwrap_or_default();
             for (reader, query) in reads {
@@ -79,7 +111,7 @@ impl Group {
             Err(expired) => {
                 // It is asked again behind the removal.
                 leading.ask_again(reader, query);
-                if leading.serves && !self.removes() {
+                if leading.serves() && !self.removes() {
                     let mut builder = Builder::new(time, 0);
                     builder.push(None, Change::RemoveExpired(expired));
                     self.remove(builder);
@@ -91,14 +123,13 @@ impl Group {
     /// Lets the entries go that are in a snapshot on disk, unless a replica needs them that is not far behind.
     pub(super) fn compact(&mut self) {
         let Some((index, chunks)) = self.tables.to_compact() else { return };
-        let config = self.log.replica().log().config().filter(|_| self.log.opening().is_some());
-        let needs = |id: ReplicaId| self.log.matched(id) < index;
-        let is_needed = config.is_some_and(|config| config.replicas().any(needs));
-        if is_needed && self.tables.log_bytes() < self.settings.snapshot_every.saturating_mul(4) {
+        let (installs, is_needed) = self.log.lags(index);
+        let bound = if installs { WAITS_FOR_NEW } else { WAITS_FOR_LATE };
+        if is_needed && self.log.replica().log().bytes() < self.settings.snapshot_every.saturating_mul(bound) {
             return;
         }
         let _: Option<Snapshot> = self.log.compact(index, chunks);
-        self.tables.compacted();
+        self.tables.compacted(self.log.replica().log());
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a node does while it leads a group: entries, beats, expired keys, changes of replicas, and whether there is progress.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -7,7 +8,7 @@ use primacy_core::Instant;
 use primacy_core::log::{self, Ballot, ProposeError, Reading, ReplicaId};
 
 use super::Group;
-use super::leading::{Builder, Leading, Queued, log_time};
+use super::leading::{Builder, Leading, Phase, Queued, log_time};
 use super::port::{Effect, Resignation, Turn};
 use crate::entry::Change;
 use crate::request::Failure;
@@ -29,7 +30,7 @@ pub(super) struct Replacement {
 impl Group {
     pub(super) fn lead(&mut self, turn: &Turn) {
         let Some(leading) = &mut self.leading else { return };
-        let (ballot, serves) = (leading.ballot, leading.serves);
+        let ballot = leading.ballot;
         if let Some(rounds) = self.log.rounds() {
             leading.progress.heard(rounds);
         }
@@ -37,10 +38,17 @@ impl Group {
             self.log_does(|log, effects| log.end(effects));
             return self.resign(ballot, Resignation::NoProgress);
         }
-        if serves {
-            self.propose(turn);
-            self.remove_expired(turn);
-            self.change_replicas();
+        match leading.phase {
+            Phase::HandsOver(since) if turn.now.since(since) >= self.settings.lease / 4 => {
+                // The successor does not come up to it.
+                return self.end_hand_over(self.settings.own);
+            }
+            Phase::Serves => {
+                self.propose(turn);
+                self.remove_expired(turn);
+                self.change_replicas();
+            }
+            Phase::Opens | Phase::HandsOver(_) => {}
         }
         let how = self.settings.reads;
         let number = self.leading.as_mut().and_then(Leading::ask);
@@ -52,19 +60,35 @@ impl Group {
         self.beat(turn.now, number.is_some() && how == Reading::Quorum);
     }
 
+    /// Nothing is appended any more, and that replica is to lead: or, if it is the own one, whichever is granted that.
+    pub(super) fn end_hand_over(&mut self, successor: ReplicaId) {
+        let Some(ballot) = self.log.leads() else { return };
+        self.log_does(|log, effects| log.end(effects));
+        self.resign(ballot, Resignation::HandedOver(successor));
+    }
+
     /// Appends what waits.
     pub(super) fn propose(&mut self, turn: &Turn) {
         let mut memory_left = turn.memory_left;
         loop {
-            let Some(leading) = self.leading.as_mut().filter(|leading| leading.serves) else { return };
+            let config = self.log.replica().log().config().cloned();
+            let Some(leading) = self.leading.as_mut().filter(|leading| leading.serves()) else { return };
             let ballot = leading.ballot;
             let mut builder = Builder::new(leading.time(turn.now), turn.time_of_day);
-            let mut refused = Vec::new();
+            // A node that keeps no replica may have been forgotten: what it sends again would be done again.
+            let counts = |node| config.as_ref().is_some_and(|config| config.has(node));
+            for origin in core::mem::take(&mut leading.acknowledged) {
+                if counts(ReplicaId::from_bits(origin.node)) {
+                    builder.hear(origin);
+                }
+            }
+            let (mut refused, mut strangers) = (Vec::new(), BTreeSet::new());
             while !builder.is_full()
                 && let Some(queued) = leading.next()
             {
                 let growth = queued.change.growth_max();
                 match growth {
+                    _ if !counts(queued.node()) => _ = strangers.insert((queued.node(), queued.starts())),
                     _ if queued.is_again => builder.add(queued),
                     0 => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
@@ -78,6 +102,9 @@ impl Group {
             let has_more = builder.is_full();
             for (queued, failure) in refused {
                 self.tell_write(name(&queued), Err(failure), ballot);
+            }
+            for (node, starts) in strangers {
+                self.tell_over(node, starts, ballot);
             }
             if !builder.is_empty() {
                 self.append(builder);
@@ -109,7 +136,7 @@ impl Group {
 
     /// Removes keys whose time is over.
     pub(super) fn remove_expired(&mut self, turn: &Turn) {
-        let Some(leading) = self.leading.as_ref().filter(|leading| leading.serves && !self.removes()) else {
+        let Some(leading) = self.leading.as_ref().filter(|leading| leading.serves() && !self.removes()) else {
             return;
         };
         let time = leading.time(turn.now);
@@ -128,23 +155,18 @@ impl Group {
         }
     }
 
-    /// Goes on with the change of replicas that is wanted.
+    /// Goes on with the change of replicas that is wanted, and forgets nodes that keep no replica any more.
     pub(super) fn change_replicas(&mut self) {
-        let Some(Replacement { remove, add, is_followed }) = self.replacement else { return };
         let Some(config) = self.log.replica().log().config().filter(|config| !config.is_joint()).cloned() else {
             return;
         };
+        self.forget_nodes(&config);
+        let Some(Replacement { remove, add, is_followed }) = self.replacement else { return };
         let mut incoming = config.old().clone();
         remove.iter().for_each(|remove| _ = incoming.remove(remove));
         incoming.extend(add);
         if incoming == *config.old() {
             self.replacement = None;
-            if let Some(remove) = remove {
-                let time = self.leading.as_ref().map(|leading| leading.time(self.now)).unwrap_or_default();
-                let mut builder = Builder::new(time, 0);
-                builder.push(None, Change::ForgetNode(remove.to_bits()));
-                self.append(builder);
-            }
             return;
         }
         if let Some(learner) = add
@@ -159,6 +181,19 @@ impl Group {
             // Until it may be done it is tried again in each turn.
             let begun = self.log_does(|log, effects| log.reconfigure(incoming, effects));
             let _: Result<u64, ProposeError> = begun;
+        }
+    }
+
+    /// No leader appends what such a node sends, so that nothing of it can be done again when its answers are gone.
+    fn forget_nodes(&mut self, config: &log::Config) {
+        let Some(table) = &self.tables.table else { return };
+        let Some(leading) = self.leading.as_ref().filter(|leading| leading.removal <= table.applied()) else { return };
+        let is_gone = |node: &u128| !config.has(ReplicaId::from_bits(*node));
+        let (gone, time) = (table.nodes().find(is_gone), leading.time(self.now));
+        if let Some(gone) = gone {
+            let mut builder = Builder::new(time, 0);
+            builder.push(None, Change::ForgetNode(gone));
+            self.remove(builder);
         }
     }
 
@@ -188,17 +223,13 @@ impl Group {
     /// It takes no more requests: those that it has not appended go to the next leader.
     pub(super) fn refuse_more(&mut self) {
         let Some(leading) = &mut self.leading else { return };
-        leading.serves = false;
+        leading.phase = Phase::HandsOver(self.now);
         let ballot = leading.ballot;
         let nodes = leading.drop_requests();
         for (node, starts) in nodes {
-            if node == self.settings.own {
-                self.origin.unfollow(ballot);
-            } else {
-                self.answers_for(node, starts, ballot).is_over = true;
-            }
+            self.tell_over(node, starts, ballot);
         }
-        self.origin.unfollow(ballot);
+        self.origin.over(ballot);
     }
 
     pub(super) fn resign(&mut self, ballot: Ballot, reason: Resignation) {

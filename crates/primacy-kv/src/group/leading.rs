@@ -7,7 +7,7 @@ use core::mem;
 use core::time::Duration;
 
 use primacy_core::Instant;
-use primacy_core::log::{self, Ballot, ReplicaId, Rounds};
+use primacy_core::log::{self, Ballot, ReplicaId, Rounds, Verdict};
 
 use super::message::Forward;
 use crate::entry::{Batch, Change, Forwarded, GroupTime, Origin, Request};
@@ -16,6 +16,12 @@ use crate::request::Query;
 
 /// How many bytes of requests one entry has, or one request.
 const ENTRY_BYTES: usize = 256 << 10;
+
+/// How many beats are timed at once.
+const ASKED_MAX: usize = 64;
+
+/// How many nodes one entry has requests of.
+const ORIGINS_MAX: usize = 1_000;
 
 /// How many bytes of entries are not committed at most, before requests wait.
 const UNCOMMITTED_BYTES: usize = 16 << 20;
@@ -49,14 +55,28 @@ impl Queued {
     }
 }
 
+/// How far a leader is. Requests are taken in the first two, and in the order in which they come: all, then none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Requests wait.
+    Opens,
+    /// It appends.
+    Serves,
+    /// It hands over, since that moment.
+    HandsOver(Instant),
+}
+
 #[derive(Debug)]
 pub(super) struct Leading {
     pub(super) ballot: Ballot,
-    /// It appends. Before that, and when it hands over, it takes no requests.
-    pub(super) serves: bool,
+    pub(super) phase: Phase,
+    /// Who has answered its `Open`, while it opens.
+    opened: BTreeSet<ReplicaId>,
     /// The group's time at a moment of this node's clock.
     clock: (Instant, GroupTime),
     queue: VecDeque<Queued>,
+    /// Nodes that have their answers and nothing to ask for: the answers are kept until an entry says so.
+    pub(super) acknowledged: Vec<Origin>,
     /// What it has appended and not applied, by index.
     appended: VecDeque<(u64, usize, Batch)>,
     uncommitted: usize,
@@ -75,8 +95,8 @@ pub(super) struct Leading {
 pub(super) struct Progress {
     /// The newest moment of which it is known that what was asked then has been answered.
     pub(super) last: Instant,
-    /// The beat that is under way, and when it was sent.
-    asked: Option<(u64, Instant)>,
+    /// Beats that are under way, and when they were sent.
+    asked: VecDeque<(u64, Instant)>,
     /// When the last one was sent.
     pub(super) beat: Instant,
 }
@@ -85,15 +105,16 @@ impl Progress {
     /// A beat was sent.
     pub(super) fn sent(&mut self, round: u64, now: Instant) {
         self.beat = now;
-        self.asked.get_or_insert((round, now));
+        // Those of reads come in quick succession: not each of them has to be timed.
+        if self.asked.len() < ASKED_MAX {
+            self.asked.push_back((round, now));
+        }
     }
 
     /// Takes note of what has been answered.
     pub(super) fn heard(&mut self, rounds: Rounds) {
-        if let Some((round, at)) = self.asked
-            && rounds.confirmed.min(rounds.own) >= round
-        {
-            (self.last, self.asked) = (at, None);
+        while let Some((_, at)) = self.asked.pop_front_if(|(round, _)| *round <= rounds.confirmed.min(rounds.own)) {
+            self.last = self.last.max(at);
         }
     }
 }
@@ -102,23 +123,47 @@ impl Leading {
     pub(super) const fn new(ballot: Ballot, time: GroupTime, now: Instant) -> Self {
         Self {
             ballot,
-            serves: false,
+            phase: Phase::Opens,
+            opened: BTreeSet::new(),
             clock: (now, time),
             queue: VecDeque::new(),
+            acknowledged: Vec::new(),
             appended: VecDeque::new(),
             uncommitted: 0,
             fresh: Vec::new(),
             reads: BTreeMap::new(),
             last_read: 0,
             removal: 0,
-            progress: Progress { last: now, asked: None, beat: now },
+            progress: Progress { last: now, asked: VecDeque::new(), beat: now },
         }
     }
 
     /// It appends from now on, after entries of up to this time.
     pub(super) fn serve(&mut self, time: GroupTime, now: Instant) {
-        self.serves = true;
+        self.phase = Phase::Serves;
         self.clock = (now, self.time(now).max(time));
+        self.progress.last = now;
+    }
+
+    pub(super) const fn serves(&self) -> bool {
+        matches!(self.phase, Phase::Serves)
+    }
+
+    pub(super) const fn takes_requests(&self) -> bool {
+        !matches!(self.phase, Phase::HandsOver(_))
+    }
+
+    /// A replica has answered. While this leader opens, what brings that on is progress; who only says that it is there is not.
+    pub(super) fn heard(&mut self, from: ReplicaId, verdict: &Verdict<LogBytes>, now: Instant) {
+        let is_progress = match verdict {
+            _ if self.phase != Phase::Opens => false,
+            Verdict::Opened(_) => self.opened.insert(from),
+            Verdict::Fetched { .. } | Verdict::FetchedChunk { .. } | Verdict::Behind { .. } => true,
+            _ => false,
+        };
+        if is_progress {
+            self.progress.last = now;
+        }
     }
 
     /// The group's time, by this leader's clock.
@@ -137,6 +182,9 @@ impl Leading {
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
         let Forward { starts, acknowledged, sent_before, writes, reads, .. } = forward;
         let origin = Origin { node: from.to_bits(), starts, acknowledged };
+        if writes.is_empty() && reads.is_empty() {
+            self.acknowledged.push(origin);
+        }
         self.queue.extend(writes.into_iter().map(|(number, change)| Queued {
             origin,
             number,
@@ -206,16 +254,22 @@ impl Builder {
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        self.batch.requests.is_empty()
+        self.batch.requests.is_empty() && self.batch.origins.is_empty()
     }
 
     pub(super) const fn is_full(&self) -> bool {
-        self.bytes >= ENTRY_BYTES
+        self.bytes >= ENTRY_BYTES || self.batch.origins.len() >= ORIGINS_MAX
     }
 
     /// Adds a forwarded write.
     pub(super) fn add(&mut self, queued: Queued) {
         let Queued { origin, number, change, .. } = queued;
+        let origin = self.hear(origin);
+        self.push(Some(Forwarded { origin, number }), change);
+    }
+
+    /// Adds what a node says of itself. Its number in the batch.
+    pub(super) fn hear(&mut self, origin: Origin) -> u16 {
         let known =
             self.batch.origins.iter().position(|known| (known.node, known.starts) == (origin.node, origin.starts));
         let at = known.unwrap_or_else(|| {
@@ -224,7 +278,7 @@ impl Builder {
         });
         let kept = &mut self.batch.origins[at];
         kept.acknowledged = kept.acknowledged.max(origin.acknowledged);
-        self.push(Some(Forwarded { origin: at as u16, number }), change);
+        at as u16
     }
 
     /// Adds what no client has asked for.

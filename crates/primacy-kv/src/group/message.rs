@@ -10,10 +10,14 @@ use crate::log_codec::{
 };
 use crate::payload::LogBytes;
 use crate::request::{Answered, Query, put_answer, read_answer};
+use crate::resp::Reply;
 use crate::wire::{Malformed, Reader, put_number};
 
 /// The version of the format. A reader refuses others.
 const VERSION: u8 = 1;
+
+/// How many bytes of requests or answers a message has, or one.
+pub(super) const MESSAGE_BYTES: usize = 1 << 20;
 
 /// What one node tells another about a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +152,7 @@ impl Forward {
             starts: reader.number()?,
             acknowledged: reader.number()?,
             sent_before: reader.number()?,
-            writes: reader.list(|reader| Ok((reader.number()?, Change::read(reader)?)))?,
+            writes: reader.list(|reader| Ok((reader.number()?, of_client(Change::read(reader)?)?)))?,
             reads: reader.list(|reader| Ok((reader.number()?, Query::read(reader)?)))?,
         };
         reader.end()?;
@@ -157,6 +161,29 @@ impl Forward {
 }
 
 impl Answers {
+    /// The same in several messages of about so many bytes. The end is told in the last one.
+    pub(super) fn split(self, bytes: usize) -> Vec<Self> {
+        let Self { ballot, starts, is_over, writes, reads } = self;
+        let empty = || Self { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() };
+        let (mut messages, mut size) = (alloc::vec![empty()], 0);
+        let kinds =
+            writes.into_iter().map(|answer| (true, answer)).chain(reads.into_iter().map(|answer| (false, answer)));
+        for (is_write, answer) in kinds {
+            if size >= bytes {
+                messages.push(empty());
+                size = 0;
+            }
+            size += 16 + answer.1.as_ref().map_or(0, Reply::size);
+            if let Some(last) = messages.last_mut() {
+                (if is_write { &mut last.writes } else { &mut last.reads }).push(answer);
+            }
+        }
+        if let Some(last) = messages.last_mut() {
+            last.is_over = is_over;
+        }
+        messages
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         put_ballot(out, self.ballot);
         put_number(out, self.starts);
@@ -176,6 +203,14 @@ impl Answers {
         };
         reader.end()?;
         Ok(answers)
+    }
+}
+
+/// A leader alone says the others.
+fn of_client(change: Change) -> Result<Change, Malformed> {
+    match change {
+        Change::Operation(_) | Change::Transaction { .. } => Ok(change),
+        Change::RemoveExpired(_) | Change::ForgetNode(_) => Err(Malformed("a change that no client asks for")),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::payload::LogBytes;
 use crate::request::{ClientRequest, Failure};
 use crate::table::Table;
 use lead::Replacement;
-use leading::{Leading, group_time};
+use leading::{Leading, Phase, group_time};
 pub use message::{Answers, Forward, Message};
 use origin::Origin;
 pub use port::{Broken, Effect, REQUEST_MAX, ReplaceError, Resignation, Settings, Status, Turn};
@@ -44,6 +44,10 @@ pub struct Group {
     answers: BTreeMap<(ReplicaId, u64, Ballot), Answers>,
     /// Reads that may be answered, once all that is committed is applied.
     certain: Vec<u64>,
+    /// Not all that is committed is applied yet.
+    is_behind: bool,
+    /// Who has all that this leader has appended, and is to lead.
+    successor: Option<ReplicaId>,
     effects: Vec<Effect>,
     is_broken: bool,
     /// As of the last input.
@@ -68,7 +72,7 @@ impl Group {
             return Err(Broken::Incomplete);
         }
         Ok(Self {
-            tables: Tables::new(table, &log),
+            tables: Tables::new(table),
             log: LogNode::restarted(settings.own, log, settings.limits),
             origin: Origin::new(settings.starts, settings.patience),
             settings,
@@ -76,6 +80,8 @@ impl Group {
             replacement: None,
             answers: BTreeMap::new(),
             certain: Vec::new(),
+            is_behind: false,
+            successor: None,
             effects: Vec::new(),
             is_broken: false,
             now,
@@ -103,7 +109,7 @@ impl Group {
         let matched = replicas.iter().map(|replica| (*replica, self.log.matched(*replica)));
         let matched = matched.filter(|_| self.log.opening().is_some()).collect();
         Status {
-            leads: self.leading.as_ref().map(|leading| (leading.ballot, leading.serves)),
+            leads: self.leading.as_ref().map(|leading| (leading.ballot, leading.serves())),
             leader: self.origin.leader(),
             promised: replica.log().promised(),
             last: replica.log().last(),
@@ -115,9 +121,14 @@ impl Group {
             matched,
             keys: table.map_or(0, Table::len),
             bytes: self.bytes(),
-            log_bytes: self.tables.log_bytes(),
+            log_bytes: replica.log().bytes(),
             waiting: self.origin.len(),
         }
+    }
+
+    /// Whether it should be given more requests: else 16 MiB of those of this node wait.
+    pub const fn has_room(&self) -> bool {
+        self.origin.has_room()
     }
 
     /// How many bytes its table takes, about.
@@ -127,11 +138,18 @@ impl Group {
 
     /// When [`turn`](Self::turn) is due without any input.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.is_behind {
+            return Some(self.now);
+        }
         let own = self.origin.deadline();
         let leads = self.leading.as_ref().map(|leading| {
             let gives_up = leading.progress.last + self.settings.lease / 2;
-            let due = Instant::earliest(Some(self.next_beat(leading)), Some(gives_up));
-            let expiry = self.tables.table.as_ref().and_then(Table::next_expiry).filter(|_| leading.serves);
+            let hands_over = match leading.phase {
+                Phase::HandsOver(since) => Some(since + self.settings.lease / 4),
+                Phase::Opens | Phase::Serves => None,
+            };
+            let due = Instant::earliest(Some(self.next_beat(leading)), Instant::earliest(Some(gives_up), hands_over));
+            let expiry = self.tables.table.as_ref().and_then(Table::next_expiry).filter(|_| leading.serves());
             Instant::earliest(due, expiry.filter(|_| !self.removes()).map(|at| leading.when(at)))
         });
         Instant::earliest(own, leads.flatten())
@@ -143,6 +161,7 @@ impl Group {
     pub fn granted(&mut self, ballot: Ballot, now: Instant) {
         self.now = now;
         self.log_does(|log, effects| log.end(effects));
+        self.certain.clear();
         let time = self.log.replica().time();
         let mut effects = Vec::new();
         match self.log.open(ballot, time, &mut effects) {
@@ -171,19 +190,15 @@ impl Group {
         let others = self.log.replica().log().config().into_iter().flat_map(log::Config::replicas);
         let best = others.filter(|id| *id != own).max_by_key(|id| (Some(*id) == to, self.log.matched(*id)));
         match (best, &self.leading) {
-            (Some(successor), Some(leading)) if leading.serves => {
+            (Some(successor), Some(leading)) if leading.serves() => {
                 let done = self.log_does(|log, effects| log.hand_over(successor, effects));
                 if done.is_ok() {
                     self.refuse_more();
                 }
             }
-            (_, Some(leading)) => {
-                // It has appended nothing that somebody waits for, or there is nobody else.
-                let ballot = leading.ballot;
-                self.log_does(|log, effects| log.end(effects));
-                self.resign(ballot, Resignation::HandedOver(own));
-            }
-            (_, None) => {}
+            // It has appended nothing that somebody waits for, or there is nobody else.
+            (_, Some(leading)) if leading.takes_requests() => self.end_hand_over(own),
+            _ => {}
         }
     }
 
@@ -238,11 +253,20 @@ impl Group {
     pub fn replace(&mut self, remove: Option<ReplicaId>, add: Option<ReplicaId>) -> Result<(), ReplaceError> {
         let config = self.log.replica().log().config().filter(|_| self.log.opening().is_some());
         let config = config.ok_or(ReplaceError::NotLeading)?;
-        if self.replacement.is_some() || config.is_joint() {
+        if config.is_joint() {
             return Err(ReplaceError::Changing);
         }
         if remove.is_some_and(|remove| !config.has(remove)) {
             return Err(ReplaceError::NoSuchReplica);
+        }
+        if add.is_none() && config.old().len() == usize::from(remove.is_some()) {
+            return Err(ReplaceError::Last);
+        }
+        // One that has not begun, since its new replica does not come up, gives way.
+        if let Some(learner) =
+            self.replacement.take().and_then(|before| before.add).filter(|before| Some(*before) != add)
+        {
+            self.log_does(|log, effects| log.unfollow(learner, effects));
         }
         self.replacement = Some(Replacement { remove, add, is_followed: false });
         Ok(())
@@ -252,7 +276,7 @@ impl Group {
 
     /// Whether a snapshot is due.
     pub fn wants_snapshot(&self) -> bool {
-        !self.tables.is_taking() && self.tables.log_bytes() >= self.settings.snapshot_every
+        !self.tables.is_taking() && self.tables.applied_bytes() >= self.settings.snapshot_every
     }
 
     /// Begins a snapshot, and returns its index. `None` if there is nothing to take one of, or one is being taken.
@@ -280,7 +304,7 @@ impl Group {
     /// What is to be written now, in order, if anything. One write is under way at a time.
     pub fn take_writes(&mut self) -> Option<Vec<Write<LogBytes>>> {
         let writes = self.log.begin_write()?;
-        self.tables.taken(&writes, self.log.replica().log());
+        self.tables.taken();
         Some(writes)
     }
 
@@ -293,14 +317,17 @@ impl Group {
         if !self.is_broken {
             self.origin.give_up(turn.now, &mut self.effects);
             self.forward();
+            self.apply();
             self.lead(&turn);
             self.apply();
+        }
+        if !self.is_broken {
             self.answer_reads(turn.now);
             self.compact();
-            let answers = core::mem::take(&mut self.answers);
-            for ((to, ..), answers) in answers {
-                self.effects.push(Effect::Send { to, message: Message::Answers(answers) });
+            if let Some(successor) = self.successor.take_if(|_| !self.is_behind) {
+                self.end_hand_over(successor);
             }
+            self.send_answers();
         }
         out.append(&mut self.effects);
     }
@@ -316,15 +343,12 @@ impl Group {
             ) => Some(*ballot),
             _ => None,
         };
-        let heard = match (&message, &mut self.leading) {
-            (log::Message::Answer(answer), Some(leading)) => answer.ballot == leading.ballot && !leading.serves,
-            _ => false,
-        };
-        self.log_does(|log, effects| log.receive(from, message, effects));
-        if let Some(leading) = self.leading.as_mut().filter(|_| heard) {
-            // While it opens and fetches, each answer is progress.
-            leading.progress.last = self.now;
+        if let (log::Message::Answer(answer), Some(leading)) = (&message, &mut self.leading)
+            && answer.ballot == leading.ballot
+        {
+            leading.heard(from, &answer.verdict, self.now);
         }
+        self.log_does(|log, effects| log.receive(from, message, effects));
         if let Some(ballot) = leads.filter(|ballot| *ballot == self.log.replica().log().promised()) {
             self.origin.follow(ballot, from);
         }
@@ -363,12 +387,7 @@ impl Group {
                     }
                 }
                 log::Effect::Read(number) => self.certain.push(number),
-                log::Effect::HandedOver(successor) => {
-                    if let Some(ballot) = self.log.leads() {
-                        self.log_does(|log, effects| log.end(effects));
-                        self.resign(ballot, Resignation::HandedOver(successor));
-                    }
-                }
+                log::Effect::HandedOver(successor) => self.successor = Some(successor),
                 log::Effect::Ended(reason) => self.over(reason),
             }
         }
@@ -381,7 +400,7 @@ impl Group {
     fn over(&mut self, reason: EndReason) {
         self.refuse_more();
         self.certain.clear();
-        self.replacement = None;
+        (self.replacement, self.successor) = (None, None);
         let Some(leading) = self.leading.take() else { return };
         match reason {
             EndReason::Outbid(_) => self.resign(leading.ballot, Resignation::Outbid),

@@ -7,10 +7,11 @@ use core::time::Duration;
 use primacy_core::Instant;
 use primacy_core::log::{Ballot, ReplicaId};
 
-use super::message::Forward;
+use super::message::{Forward, MESSAGE_BYTES};
 use super::port::Effect;
 use crate::entry::Change;
 use crate::request::{Answered, ClientRequest, Failure, Query};
+use crate::resp::Reply;
 
 /// A request that is not answered.
 #[derive(Debug)]
@@ -45,22 +46,25 @@ impl<T: Clone> Numbered<T> {
         self.pending.insert(self.last, Pending { tag, what, came, sends: 0 });
     }
 
-    /// Those that the present leader has not got.
-    fn unsent(&mut self) -> Vec<(u64, T)> {
-        if self.sent == self.last {
-            return Vec::new();
+    /// Some of those that the present leader has not got: as many as a message has, of those that may be under way at once.
+    fn unsent(&mut self, size: impl Fn(&T) -> usize, bytes: &mut usize) -> Vec<(u64, T)> {
+        let mut unsent = Vec::new();
+        let Some((first, _)) = self.pending.first_key_value().filter(|_| self.sent < self.last) else { return unsent };
+        let end = self.last.min(first + WINDOW - 1);
+        if self.sent >= end {
+            return unsent;
         }
-        let unsent = self.pending.range_mut(self.sent + 1..);
-        (self.sent, self.ever_sent) = (self.last, self.last);
-        let send = |(number, pending): (&u64, &mut Pending<T>)| {
+        for (number, pending) in self.pending.range_mut(self.sent + 1..=end) {
+            if *bytes >= MESSAGE_BYTES {
+                break;
+            }
+            *bytes += size(&pending.what);
             pending.sends += 1;
-            (*number, pending.what.clone())
-        };
-        unsent.map(send).collect()
-    }
-
-    fn answered(&mut self, number: u64) -> Option<u64> {
-        self.pending.remove(&number).map(|pending| pending.tag)
+            self.sent = *number;
+            unsent.push((*number, pending.what.clone()));
+        }
+        self.ever_sent = self.ever_sent.max(self.sent);
+        unsent
     }
 
     /// Those that came before this moment. They are in the order in which they came.
@@ -87,11 +91,27 @@ pub(super) struct Origin {
     reads: Numbered<Query>,
     /// Who leads, as far as this node knows.
     leader: Option<(Ballot, ReplicaId)>,
+    /// The largest ballot of which it is known that its leader takes nothing more.
+    over: Ballot,
+    /// How many bytes of requests wait.
+    bytes: usize,
+    /// How many bytes of answers leaders keep until they hear that they have come.
+    unacknowledged: usize,
 }
 
+/// How many writes of one node are under way at once: the table keeps twice as many answers.
+const WINDOW: u64 = 1 << 15;
+
+/// How many bytes of requests may wait before no more should come.
+const BYTES_MAX: usize = 16 << 20;
+
+/// How many bytes of answers may stay with the leader when nothing follows.
+const KEPT_MAX: usize = 64 << 10;
+
 impl Origin {
-    pub(super) const fn new(starts: u64, patience: Duration) -> Self {
-        Self { starts, patience, writes: Numbered::new(), reads: Numbered::new(), leader: None }
+    pub(super) fn new(starts: u64, patience: Duration) -> Self {
+        let (writes, reads) = (Numbered::new(), Numbered::new());
+        Self { starts, patience, writes, reads, leader: None, over: Ballot::NONE, bytes: 0, unacknowledged: 0 }
     }
 
     pub(super) const fn leader(&self) -> Option<(Ballot, ReplicaId)> {
@@ -104,14 +124,15 @@ impl Origin {
 
     /// That replica leads by this ballot. If that is news, it has got nothing yet.
     pub(super) fn follow(&mut self, ballot: Ballot, leader: ReplicaId) {
-        if self.leader.is_none_or(|(known, _)| known < ballot) {
+        if ballot > self.over && self.leader.is_none_or(|(known, _)| known < ballot) {
             self.leader = Some((ballot, leader));
             self.resend();
         }
     }
 
-    /// The leader by this ballot serves no more.
-    pub(super) fn unfollow(&mut self, ballot: Ballot) {
+    /// The leader by this ballot takes nothing more, ever.
+    pub(super) fn over(&mut self, ballot: Ballot) {
+        self.over = self.over.max(ballot);
         if self.leader.is_some_and(|(known, _)| known == ballot) {
             self.leader = None;
         }
@@ -130,22 +151,38 @@ impl Origin {
 
     pub(super) fn add(&mut self, tag: u64, request: ClientRequest, now: Instant) {
         match request {
-            ClientRequest::Write(change) => self.writes.add(tag, change, now),
+            ClientRequest::Write(change) => {
+                self.bytes += change.size();
+                self.writes.add(tag, change, now);
+            }
             ClientRequest::Read(query) => self.reads.add(tag, query, now),
         }
     }
 
-    /// What the leader is to be sent, and who it is.
-    pub(super) fn forward(&mut self) -> Option<(ReplicaId, Forward)> {
-        let (ballot, leader) = self.leader?;
-        let sent_before = self.writes.ever_sent;
-        let (writes, reads) = (self.writes.unsent(), self.reads.unsent());
-        if writes.is_empty() && reads.is_empty() {
-            return None;
+    /// Whether there is room for more requests.
+    pub(super) const fn has_room(&self) -> bool {
+        self.bytes < BYTES_MAX
+    }
+
+    /// What the leader is to be sent, in order, and who it is.
+    pub(super) fn forward(&mut self) -> Vec<(ReplicaId, Forward)> {
+        let mut messages = Vec::new();
+        while let Some((ballot, leader)) = self.leader {
+            let (sent_before, mut bytes) = (self.writes.ever_sent, 0);
+            let writes = self.writes.unsent(Change::size, &mut bytes);
+            let reads = self.reads.unsent(|_| 32, &mut bytes);
+            let tells = self.writes.pending.is_empty() && self.unacknowledged > KEPT_MAX;
+            if writes.is_empty() && reads.is_empty() && !tells {
+                break;
+            }
+            if !writes.is_empty() || tells {
+                self.unacknowledged = 0;
+            }
+            // All that is smaller than the first that is not answered.
+            let acknowledged = self.writes.pending.first_key_value().map_or(self.writes.last, |(first, _)| first - 1);
+            messages.push((leader, Forward { ballot, starts: self.starts, acknowledged, sent_before, writes, reads }));
         }
-        // All that is smaller than the first that is not answered.
-        let acknowledged = self.writes.pending.first_key_value().map_or(self.writes.last, |(first, _)| first - 1);
-        Some((leader, Forward { ballot, starts: self.starts, acknowledged, sent_before, writes, reads }))
+        messages
     }
 
     /// What became of a write. It may be told twice. A failure counts only if there is no other copy of it, which may be done.
@@ -153,12 +190,16 @@ impl Origin {
         if answer.is_err() && self.writes.pending.get(&number).is_some_and(|pending| pending.sends > 1) {
             return;
         }
-        out.extend(self.writes.answered(number).map(|tag| Effect::Answer { tag, answer }));
+        if let Some(Pending { tag, what, .. }) = self.writes.pending.remove(&number) {
+            self.bytes -= what.size();
+            self.unacknowledged += answer.as_ref().map_or(0, Reply::size);
+            out.push(Effect::Answer { tag, answer });
+        }
     }
 
     /// What a read has found.
     pub(super) fn has_read(&mut self, number: u64, answer: Answered, out: &mut Vec<Effect>) {
-        out.extend(self.reads.answered(number).map(|tag| Effect::Answer { tag, answer }));
+        out.extend(self.reads.pending.remove(&number).map(|pending| Effect::Answer { tag: pending.tag, answer }));
     }
 
     /// Answers what has waited for too long. Who reads has changed nothing.
@@ -166,7 +207,8 @@ impl Origin {
         let Some(than) = now.as_nanos().checked_sub(self.patience.as_nanos() as u64).map(Instant::from_nanos) else {
             return;
         };
-        for Pending { tag, sends, .. } in self.writes.take_older(than) {
+        for Pending { tag, sends, what, .. } in self.writes.take_older(than) {
+            self.bytes -= what.size();
             let failure = if sends > 0 { Failure::Unknown } else { Failure::NoLeader };
             out.push(Effect::Answer { tag, answer: Err(failure) });
         }

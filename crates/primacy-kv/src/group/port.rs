@@ -91,7 +91,7 @@ pub enum Effect {
 /// Why a leadership is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resignation {
-    /// That replica has all, and is to lead.
+    /// That replica has all, and is to lead. The own one: there is nobody else, or the successor did not get all in a quarter of a lease.
     HandedOver(ReplicaId),
     /// The own disk, or a quorum, has not answered for half of the lease.
     NoProgress,
@@ -139,6 +139,9 @@ pub enum ReplaceError {
     /// It is none of the group's.
     #[error("the group has no such replica")]
     NoSuchReplica,
+    /// Nobody would keep the group.
+    #[error("it is the group's last replica")]
+    Last,
 }
 
 /// How a replica stands.

@@ -6,18 +6,23 @@ use primacy_core::log::{Ballot, ReplicaId};
 
 use super::Group;
 use super::leading::Reader;
-use super::message::{Answers, Forward, Message};
+use super::message::{Answers, Forward, MESSAGE_BYTES, Message};
 use super::port::Effect;
 use crate::request::Answered;
 
 impl Group {
     /// Sends the leader what it has not got.
     pub(super) fn forward(&mut self) {
-        let Some((leader, forward)) = self.origin.forward() else { return };
-        if leader == self.settings.own {
-            self.take(leader, forward);
-        } else {
-            self.effects.push(Effect::Send { to: leader, message: Message::Forward(forward) });
+        // The leader does nothing for a node that keeps no replica.
+        if !self.may_stand() {
+            return;
+        }
+        for (leader, forward) in self.origin.forward() {
+            if leader == self.settings.own {
+                self.take(leader, forward);
+            } else {
+                self.effects.push(Effect::Send { to: leader, message: Message::Forward(forward) });
+            }
         }
     }
 
@@ -25,11 +30,19 @@ impl Group {
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
         let ballot = forward.ballot;
         match &mut self.leading {
-            Some(leading) if leading.ballot == ballot && leading.serves => {
+            Some(leading) if leading.ballot == ballot && leading.takes_requests() => {
                 leading.take(from, forward);
             }
-            _ if from == self.settings.own => self.origin.unfollow(ballot),
-            _ => self.answers_for(from, forward.starts, ballot).is_over = true,
+            _ => self.tell_over(from, forward.starts, ballot),
+        }
+    }
+
+    /// The leader by this ballot does nothing more for that node.
+    pub(super) fn tell_over(&mut self, node: ReplicaId, starts: u64, ballot: Ballot) {
+        if node == self.settings.own {
+            self.origin.over(ballot);
+        } else {
+            self.answers_for(node, starts, ballot).is_over = true;
         }
     }
 
@@ -45,7 +58,7 @@ impl Group {
             self.origin.has_read(number, answer, &mut self.effects);
         }
         if answers.is_over {
-            self.origin.unfollow(answers.ballot);
+            self.origin.over(answers.ballot);
         }
     }
 
@@ -73,6 +86,15 @@ impl Group {
             self.origin.has_read(number, answer, &mut self.effects);
         } else {
             self.answers_for(node, starts, ballot).reads.push((number, answer));
+        }
+    }
+
+    /// Sends other nodes what they wait for, no message much larger than one answer.
+    pub(super) fn send_answers(&mut self) {
+        for ((to, ..), answers) in core::mem::take(&mut self.answers) {
+            for answers in answers.split(MESSAGE_BYTES) {
+                self.effects.push(Effect::Send { to, message: Message::Answers(answers) });
+            }
         }
     }
 }

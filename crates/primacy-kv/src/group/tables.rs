@@ -23,21 +23,23 @@ pub(super) struct Tables {
     taking: Option<u64>,
     /// A snapshot that is on disk and not yet the log's: its index, and how many chunks it has.
     written: Option<(u64, u32)>,
-    /// How many bytes of entries the log has, about.
-    log_bytes: usize,
-}
-
-fn bytes(entries: &[Entry<LogBytes>]) -> usize {
-    entries.iter().map(Entry::size).sum()
+    /// How many bytes of the log's entries are applied: what a snapshot would take the place of.
+    applied_bytes: usize,
 }
 
 impl Tables {
-    pub(super) fn new(table: Option<Table>, log: &DurableLog<LogBytes>) -> Self {
-        Self { table, log_bytes: bytes(log.entries()), ..Self::default() }
+    pub(super) fn new(table: Option<Table>) -> Self {
+        Self { table, ..Self::default() }
     }
 
-    pub(super) const fn log_bytes(&self) -> usize {
-        self.log_bytes
+    /// How many bytes of entries a snapshot would take the place of.
+    pub(super) const fn applied_bytes(&self) -> usize {
+        self.applied_bytes
+    }
+
+    /// An entry of this size was applied.
+    pub(super) const fn applied(&mut self, size: usize) {
+        self.applied_bytes += size;
     }
 
     pub(super) const fn is_taking(&self) -> bool {
@@ -75,20 +77,13 @@ impl Tables {
     pub(super) fn restore(&mut self, position: Position) -> Result<(), Broken> {
         let came = self.came.take().filter(|(came, table)| *came == position && table.applied() == position.index);
         let (_, table) = came.ok_or(Broken::Incomplete)?;
-        (self.table, self.taking, self.written) = (Some(table), None, None);
+        (self.table, self.taking, self.written, self.applied_bytes) = (Some(table), None, None, 0);
         Ok(())
     }
 
-    /// These are taken to be written.
-    pub(super) fn taken(&mut self, writes: &[Write<LogBytes>], log: &DurableLog<LogBytes>) {
+    /// What has changed on disk is taken to be written.
+    pub(super) const fn taken(&mut self) {
         self.seen = 0;
-        for write in writes {
-            match write {
-                Write::Append { entries, .. } => self.log_bytes += bytes(entries),
-                Write::Install(_) | Write::Compact(_) => self.log_bytes = bytes(log.entries()),
-                Write::Promise(_) | Write::Aside { .. } => {}
-            }
-        }
     }
 
     // ---- one that is taken ----
@@ -124,7 +119,10 @@ impl Tables {
     }
 
     /// It is the log's by now, or never will be.
-    pub(super) const fn compacted(&mut self) {
+    pub(super) fn compacted(&mut self, log: &DurableLog<LogBytes>) {
         self.written = None;
+        let applied = self.table.as_ref().map_or(0, Table::applied).saturating_sub(log.start().index);
+        let applied = usize::try_from(applied).unwrap_or(usize::MAX).min(log.entries().len());
+        self.applied_bytes = log.entries()[..applied].iter().map(Entry::size).sum();
     }
 }

@@ -15,6 +15,8 @@ use crate::request::{Answered, Query};
 use crate::resp::Reply;
 use crate::table::Install;
 
+mod endings;
+
 const LEASE: Duration = Duration::from_secs(1);
 const SLOTS: core::ops::Range<u16> = 0..16_384;
 
@@ -462,7 +464,7 @@ fn a_new_node_comes_for_one_that_is_lost() {
     let replace = |group: &mut Group| group.replace(Some(id(3)), Some(id(4)));
     assert_eq!(cluster.act(2, replace), Err(ReplaceError::NotLeading));
     assert_eq!(cluster.act(1, replace), Ok(()));
-    assert_eq!(cluster.act(1, replace), Err(ReplaceError::Changing));
+    assert_eq!(cluster.act(1, replace), Ok(()), "the same again");
     cluster.pass(Duration::from_millis(200));
     let status = cluster.nodes[&1].group.status();
     assert_eq!(status.replicas, [1, 2, 4].map(id).into());

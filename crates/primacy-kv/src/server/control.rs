@@ -1,6 +1,5 @@
 //! What people ask of a running node, over a socket in its folder: one JSON object a line in either direction.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use primacy::clock;
+use primacy_core::log::ReplicaId;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::core::Core;
-use super::node::NodeError;
+use super::port::NodeError;
+use crate::group::Status;
 
 /// The socket's name in the node's folder.
 pub const SOCKET: &str = "control";
@@ -135,9 +137,19 @@ pub struct GroupStatus {
     /// How many requests of this node's clients wait.
     pub waiting: u64,
     /// Who keeps the group; and of a leader, how far each has all on its disk.
-    pub replicas: BTreeMap<String, Option<u64>>,
+    pub replicas: Vec<ReplicaStatus>,
     /// Whether that is changing.
     pub is_changing: bool,
+}
+
+/// One replica of a group, as a node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplicaStatus {
+    /// What its node is called.
+    pub name: String,
+    /// Up to where it has all on its disk, if the node leads the group.
+    pub matched: Option<u64>,
 }
 
 /// Asks a running node, and hands out what it answers until that is over.
@@ -156,14 +168,23 @@ pub async fn ask(folder: &Path, question: &Question, mut each: impl FnMut(Answer
     Ok(())
 }
 
-pub(super) fn listen(folder: &Path) -> Result<UnixListener, NodeError> {
+/// Makes the socket; `None` if the folder's path is too long for one.
+pub(super) fn listen(folder: &Path) -> Result<Option<UnixListener>, NodeError> {
     let path = folder.join(SOCKET);
     let failed = |path: PathBuf| move |source| NodeError::Control { path, source };
     // The folder is locked: who left it is gone.
     crate::files::remove(&path).map_err(failed(path.clone()))?;
-    let socket = UnixListener::bind(&path).map_err(failed(path.clone()))?;
+    let socket = match UnixListener::bind(&path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            tracing::warn!(
+                "the path of the folder is too long for a socket: primacy kv status and its like cannot ask this node"
+            );
+            return Ok(None);
+        }
+        bound => bound.map_err(failed(path.clone()))?,
+    };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed(path))?;
-    Ok(socket)
+    Ok(Some(socket))
 }
 
 /// Answers all who ask. Never ends.
@@ -203,7 +224,7 @@ async fn answer(stream: UnixStream, core: &Core) -> io::Result<()> {
         Ok(Question::Replace { name }) => match core.replacement(&name) {
             Err(why) => say(Answer::Refused { why }).await,
             Ok((remove, add)) => {
-                let (all, mut told, begin) = (usize::from(core.groups_count()), None, super::node::now());
+                let (all, mut told, begin) = (usize::from(core.groups_count()), None, clock::now());
                 loop {
                     // Again and again: a leader that has come meanwhile does not know of it.
                     core.want(remove, add);
@@ -216,7 +237,7 @@ async fn answer(stream: UnixStream, core: &Core) -> io::Result<()> {
                     if told.replace(done) != Some(done) {
                         say(Answer::Progress { text: format!("{done} of {all} groups") }).await?;
                     }
-                    if super::node::now().since(begin) > REPLACING_MAX {
+                    if clock::now().since(begin) > REPLACING_MAX {
                         let why = "it goes on, and takes long: see primacy kv status".to_owned();
                         return say(Answer::Refused { why }).await;
                     }
@@ -252,7 +273,7 @@ fn status(core: &Core) -> NodeStatus {
         keys: status.keys as u64,
         bytes: status.bytes as u64,
         waiting: status.waiting as u64,
-        replicas: status.replicas.iter().map(|id| (name(*id), status.matched.get(id).copied())).collect(),
+        replicas: replicas(&status, name),
         is_changing: status.is_changing,
     });
     NodeStatus {
@@ -268,4 +289,11 @@ fn status(core: &Core) -> NodeStatus {
         nodes: others.collect(),
         groups: groups.collect(),
     }
+}
+
+fn replicas(status: &Status, name: impl Fn(ReplicaId) -> String) -> Vec<ReplicaStatus> {
+    let one = |id: &ReplicaId| ReplicaStatus { name: name(*id), matched: status.matched.get(id).copied() };
+    let mut replicas: Vec<ReplicaStatus> = status.replicas.iter().map(one).collect();
+    replicas.sort_by(|one, next| one.name.cmp(&next.name));
+    replicas
 }

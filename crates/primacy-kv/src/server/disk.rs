@@ -9,7 +9,7 @@ use primacy_core::log::{Config, DurableLog, ReplicaId};
 
 use super::core::slots;
 use super::founding::Founding;
-use super::node::NodeError;
+use super::port::NodeError;
 use super::snapshots::SnapshotFolder;
 use crate::group::{self, Group};
 use crate::payload::LogBytes;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use primacy_core::log::ReplicaId;
 
-use super::identity::{replica, text};
+use super::fields::{replica, text};
 use crate::wire::{Malformed, Reader, put_bytes, put_number};
 
 /// Which nodes keep the groups first, and what all of them have to agree on.
@@ -145,7 +145,7 @@ impl Founder {
     /// That node tells of a founding.
     pub(super) fn told(&mut self, by: ReplicaId, told: Founding) -> Option<Step> {
         let is_new = self.founding.is_none();
-        // A decider's word is its word, whoever passes it on.
+        // A decider's word is its word, also if another node passes it on.
         let said_by = told.members.first().map(|(_, id)| *id);
         let is_free = self.pledged.is_none_or(|decider| decider == by || Some(decider) == said_by);
         (is_new && is_free && told.names() == self.names).then_some(Step::Keep(told))
@@ -206,6 +206,9 @@ mod tests {
         Founding(Founding),
     }
 
+    /// What is on its way, and what the one who said it had said of itself.
+    type Said = (ReplicaId, Vec<String>, Option<Founding>, Told);
+
     /// A world of nodes whose connections keep order, and that crash and lose disks.
     struct World {
         nodes: BTreeMap<String, Founder>,
@@ -213,7 +216,7 @@ mod tests {
         disks: BTreeMap<String, (ReplicaId, Option<Founding>)>,
         lists: BTreeMap<String, Vec<String>>,
         /// From, to: in order. They are lost with either end.
-        under_way: BTreeMap<(String, String), VecDeque<(ReplicaId, Vec<String>, Option<Founding>, Told)>>,
+        under_way: BTreeMap<(String, String), VecDeque<Said>>,
         drawn: u128,
         foundings: BTreeSet<u128>,
     }

@@ -4,8 +4,8 @@ use std::io;
 
 use primacy_core::log::ReplicaId;
 
+use super::fields::{replica, text};
 use super::founding::Founding;
-use super::identity::{replica, text};
 use crate::wire::{Malformed, Reader, put_bytes, put_number};
 
 /// The protocol of connections for what is small, and for chunks of snapshots. Each connection carries messages of the node that has
@@ -28,11 +28,20 @@ pub(super) fn put_frame(out: &mut Vec<u8>, group: Option<u16>, put: impl FnOnce(
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The first frame of these bytes, if it has come as a whole: its group, what is in it, and how long it is with its head.
+/// A frame that has come as a whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub(super) group: Option<u16>,
+    pub(super) body: &'a [u8],
+    /// How long it is with its head.
+    pub(super) length: usize,
+}
+
+/// The first frame of these bytes, if it has come as a whole.
 ///
 /// # Errors
 /// If it is too long.
-pub(super) fn first_frame(bytes: &[u8]) -> io::Result<Option<(Option<u16>, &[u8], usize)>> {
+pub(super) fn first_frame(bytes: &[u8]) -> io::Result<Option<Frame<'_>>> {
     let Some(head) = bytes.first_chunk::<HEAD>() else { return Ok(None) };
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
     if length > FRAME_MAX {
@@ -40,7 +49,7 @@ pub(super) fn first_frame(bytes: &[u8]) -> io::Result<Option<(Option<u16>, &[u8]
     }
     let group = u16::from_le_bytes([head[4], head[5]]);
     let body = bytes.get(HEAD..HEAD + length);
-    Ok(body.map(|body| ((group != NO_GROUP).then_some(group), body, HEAD + length)))
+    Ok(body.map(|body| Frame { group: (group != NO_GROUP).then_some(group), body, length: HEAD + length }))
 }
 
 /// What a node says about itself.
@@ -64,7 +73,10 @@ pub(super) enum Control {
     Pledge,
     Founding(Founding),
     /// Who leads a group is to have the one replica take the place of the other.
-    Replace { remove: ReplicaId, add: ReplicaId },
+    Replace {
+        remove: ReplicaId,
+        add: ReplicaId,
+    },
 }
 
 mod tag {
@@ -140,7 +152,8 @@ mod tests {
 
     fn controls() -> Vec<Control> {
         let id = ReplicaId::from_bits;
-        let founding = Founding { id: 5, seed: [1; 16], groups: 16, members: vec![("a".into(), id(1)), ("b".into(), id(2))] };
+        let founding =
+            Founding { id: 5, seed: [1; 16], groups: 16, members: vec![("a".into(), id(1)), ("b".into(), id(2))] };
         let hello = Hello {
             node: id(7),
             name: "a".into(),
@@ -175,9 +188,10 @@ mod tests {
         let mut bytes = Vec::new();
         put_frame(&mut bytes, Some(3), |out| out.extend(b"abc"));
         put_frame(&mut bytes, None, |_| {});
-        let (group, body, length) = first_frame(&bytes).expect("short").expect("whole");
+        let Frame { group, body, length } = first_frame(&bytes).expect("short").expect("whole");
         assert_eq!((group, body), (Some(3), &b"abc"[..]));
-        assert_eq!(first_frame(&bytes[length..]).expect("short"), Some((None, &b""[..], HEAD)));
+        let next = Frame { group: None, body: &[], length: HEAD };
+        assert_eq!(first_frame(&bytes[length..]).expect("short"), Some(next));
         assert_eq!(first_frame(&bytes[..length - 1]).expect("short"), None);
         assert!(first_frame(&[0xff; 8]).is_err());
     }

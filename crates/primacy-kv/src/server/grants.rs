@@ -8,14 +8,14 @@ use std::time::Duration;
 use primacy::select::Rank;
 use primacy::store::{Holder, Store, Version};
 use primacy::{
-    Candidate, CandidateConfig, CandidateHandle, ElectionName, Fleet, Instant, Label, Leadership, Phase, StopReason, Timing,
-    Token, clock,
+    Candidate, CandidateConfig, CandidateHandle, ElectionName, Fleet, Instant, Label, Leadership, Phase, StopReason,
+    Timing, Token, clock,
 };
 use primacy_core::log::Ballot;
 use tracing::{debug, error, info, warn};
 
 use super::core::Core;
-use super::node::{Event, NodeError};
+use super::port::{Event, NodeError};
 use crate::group::Resignation;
 
 /// The name of a group's election.
@@ -149,7 +149,7 @@ impl Task {
         tokio::select! {
             reason = leadership.lost() => {
                 info!(group, token = token.get(), %reason, "leads no more");
-                self.core.hand_over(group);
+                self.core.hand_over(group, self.core.meant(&reason));
                 // The work is to stop in its grace, and a little is left to give back in.
                 let left = self.candidacy.timing.grace().mul_f32(0.8).min(leadership.remaining());
                 if tokio::time::timeout(left, resigned.wait()).await.is_err() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use primacy_core::log::ReplicaId;
 
+use super::fields::{replica, text};
 use super::founding::Founding;
 use crate::files;
 use crate::wire::{Malformed, Reader, put_bytes, put_number};
@@ -16,7 +17,6 @@ const MAGIC: &[u8; 8] = b"prmcyKVN";
 const FORMAT: u8 = 1;
 /// More is no identity of a node.
 const BYTES_MAX: u64 = 1 << 20;
-const NAME_MAX: usize = 1 << 10;
 
 /// Why a folder cannot be used. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
@@ -132,15 +132,6 @@ impl Record {
         reader.end()?;
         Ok(record)
     }
-}
-
-pub(super) fn replica(reader: &mut Reader<'_>) -> Result<ReplicaId, Malformed> {
-    Ok(ReplicaId::from_bits(u128::from_le_bytes(reader.array()?)))
-}
-
-pub(super) fn text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
-    let bytes = reader.bytes(NAME_MAX)?.to_vec();
-    String::from_utf8(bytes).map_err(|_| Malformed("a name is no text"))
 }
 
 /// The identity in a folder, which no other process has as long as this one has it.

@@ -1,7 +1,6 @@
 //! The connections of a node to the others: over the voters' port, two for each direction, so that no snapshot delays a beat.
 //!
-//! Who opens a connection sends over it, and the other one reads. A node that does not read is cut off, and whoever is cut off dials
-//! again.
+//! Who opens a connection sends over it, and the other one reads. A node that does not read is cut off, and dialed again.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
 
-use super::frames::{Control, Hello, PROTOCOLS, first_frame, put_frame};
+use super::frames::{Control, Frame, Hello, PROTOCOLS, first_frame, put_frame};
 use crate::group::Message;
 
 /// How long the greeting may take.
@@ -266,7 +265,7 @@ async fn take<N: Nodes>(node: &N, mut link: Link, peer: usize, kind: usize) -> i
     let mut bytes = Vec::with_capacity(1 << 16);
     loop {
         let mut taken = 0;
-        while let Some((group, body, length)) = first_frame(&bytes[taken..])? {
+        while let Some(Frame { group, body, length }) = first_frame(&bytes[taken..])? {
             let invalid = |error: crate::wire::Malformed| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
             match group {
                 Some(group) => {

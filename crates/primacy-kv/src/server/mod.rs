@@ -6,12 +6,14 @@ pub mod clients;
 pub mod control;
 mod core;
 mod disk;
+mod fields;
 pub mod founding;
 mod frames;
 mod grants;
 pub mod identity;
 mod links;
 pub mod node;
+mod port;
 pub mod snapshots;
 
 pub use grants::election_name;

@@ -1,176 +1,32 @@
 //! A node: its voter, its connections, its groups, and its clients, from its start to its end.
 
-use std::io;
-use std::path::PathBuf;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::Builder;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::statvfs::statvfs;
 use primacy::peers::{Links, Peer, PeerAddress, PeerError, PeerSettings};
-use primacy::store::{Holder, Store, Version};
-use primacy::{ElectionName, Label, SetupError, StopReason, Timing, clock};
+use primacy::{Label, Timing};
 use primacy_core::log::Reading;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::backend::Backend;
-use super::clients::{self, Clients, ServeError};
+use super::clients::Clients;
 use super::control;
 use super::core::{Core, Disk, Notice};
 use super::disk;
 use super::founding::Founder;
 use super::grants::{self, Candidacy, Events};
-use super::identity::{Identity, IdentityError};
+use super::identity::Identity;
 use super::links::{self, Wires};
-use super::snapshots::{SnapshotFileError, SnapshotWriter};
+pub use super::port::{Event, NodeError, NodeSettings};
+use super::snapshots::SnapshotWriter;
 use crate::group;
-use crate::wal::{AppendError, OpenError};
-
-/// How a node takes part.
-#[derive(Debug)]
-pub struct NodeSettings {
-    /// Its folder, which is its alone.
-    pub folder: PathBuf,
-    /// Its voter. What that is called, the node is, too; and its voters are the nodes.
-    pub voter: PeerSettings,
-    /// All voters, as its elections are asked for.
-    pub store: Arc<dyn Store>,
-    /// How many groups there are, if this node is the one that founds.
-    pub groups: u16,
-    /// The timing of leaderships.
-    pub timing: Timing,
-    /// How reads make certain that nothing newer was written.
-    pub reads: Reading,
-    /// How much memory tables may take.
-    pub memory_max: Option<usize>,
-    /// How many bytes of log entries make a snapshot due.
-    pub snapshot_every: usize,
-    /// How clients are served.
-    pub clients: clients::Settings,
-}
-
-/// What a node tells those who run it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// It listens.
-    Listening {
-        /// Where clients are served once it is ready.
-        clients: String,
-        /// Where it votes, and talks to other nodes.
-        voter: String,
-    },
-    /// It waits for something.
-    Waiting {
-        /// For what, and what to do.
-        why: String,
-    },
-    /// Its clients are served.
-    Ready,
-    /// It was granted a group's election.
-    Granted {
-        /// Which.
-        election: ElectionName,
-        /// As whom.
-        holder: Holder,
-        /// By which version of the record.
-        version: Version,
-    },
-    /// That is over, and given back.
-    Ended {
-        /// Which.
-        election: ElectionName,
-    },
-}
-
-/// Why a node ends.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeError {
-    /// Its folder cannot be used.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// Its voter cannot vote.
-    #[error(transparent)]
-    Voter(#[from] PeerError),
-    /// Its voter's thread has ended without a word.
-    #[error("the thread of this node's voter has ended; this is a bug, please report it with the log")]
-    VoterGone,
-    /// Its log cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A replica is not in the log.
-    #[error(
-        "the log in {} has no replica of group {group}: stop the node, move its folder away, start it again, and have it made anew with \
-         primacy kv replace", folder.display()
-    )]
-    ReplicaMissing {
-        /// Of which group.
-        group: u16,
-        /// Where it should be.
-        folder: PathBuf,
-    },
-    /// Its log cannot be written.
-    #[error(transparent)]
-    Log(#[from] AppendError),
-    /// A snapshot cannot be read at its start.
-    #[error(transparent)]
-    SnapshotFile(#[from] SnapshotFileError),
-    /// A snapshot cannot be read or written.
-    #[error("{0}")]
-    Snapshot(String),
-    /// A replica cannot go on.
-    #[error(
-        "group {group} cannot go on here: {why}. Stop the node, move its folder away, start it again, and have it made anew with primacy \
-         kv replace {name}"
-    )]
-    Broken {
-        /// Which.
-        group: u16,
-        /// Why.
-        why: String,
-        /// What the node is called.
-        name: String,
-    },
-    /// An election cannot be set up.
-    #[error(transparent)]
-    Election(#[from] SetupError),
-    /// It cannot take part in elections any more.
-    #[error("this node can stand in no election any more: {0}")]
-    Grants(StopReason),
-    /// Its clients cannot be served.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// What people steer it by cannot be had.
-    #[error("{}: {source}", path.display())]
-    Control {
-        /// The socket.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The system gives no thread.
-    #[error("the system gives no thread: {0}")]
-    Thread(io::Error),
-}
-
-impl NodeError {
-    /// Whether its disk or what is on it is to blame.
-    pub const fn is_of_disk(&self) -> bool {
-        matches!(
-            self,
-            Self::Open(_)
-                | Self::ReplicaMissing { .. }
-                | Self::Log(_)
-                | Self::SnapshotFile(_)
-                | Self::Snapshot(_)
-                | Self::Broken { .. }
-                | Self::Identity(IdentityError::Disk { .. } | IdentityError::Damaged { .. } | IdentityError::Missing { .. })
-        )
-    }
-}
 
 /// How often the disk is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -205,7 +61,9 @@ pub async fn run(
     let socket = control::listen(&folder)?;
     let mut tasks = Tasks::default();
     tasks.spawn(links::keep(Rc::clone(&core), Rc::clone(&wires), links));
-    tasks.spawn(control::serve(socket, Rc::clone(&core)));
+    if let Some(socket) = socket {
+        tasks.spawn(control::serve(socket, Rc::clone(&core)));
+    }
     let (failed, stopped) = (core.failed(), votes.ended());
     tokio::pin!(stop, failed, stopped);
     core.begin();
@@ -235,7 +93,7 @@ pub async fn run(
     info!("the node ends: its leaderships are handed over");
     let ending = async {
         // What clients wait for goes to the next leaders.
-        core.leads().into_iter().for_each(|group| core.hand_over(group));
+        core.leads().into_iter().for_each(|group| core.hand_over(group, None));
         drop(end);
         serving.await;
         core.end();
@@ -269,7 +127,8 @@ async fn open(
             Err(_) => {
                 let unheard = core.unheard().join(", ");
                 let why = if unheard.is_empty() {
-                    "the nodes have met, and one of them was told of other --peers, or has another folder than before".to_owned()
+                    "the nodes have met, and one of them was told of other --peers, or has another folder than before"
+                        .to_owned()
                 } else {
                     format!("the first start needs all nodes, and this one has not heard of {unheard}: start them")
                 };
@@ -332,7 +191,7 @@ async fn look(core: Rc<Core>, folder: PathBuf) {
 }
 
 /// Whether less than a twentieth of the disk, or of 1 GiB, is free.
-fn is_full(folder: &std::path::Path) -> Option<bool> {
+fn is_full(folder: &Path) -> Option<bool> {
     let found = statvfs(folder).ok()?;
     let (free, all) = (found.blocks_available(), found.blocks());
     let bytes = free.saturating_mul(found.fragment_size());
@@ -341,7 +200,7 @@ fn is_full(folder: &std::path::Path) -> Option<bool> {
 
 /// Tasks that end with this.
 #[derive(Default)]
-struct Tasks(Vec<tokio::task::AbortHandle>);
+struct Tasks(Vec<AbortHandle>);
 
 impl Tasks {
     fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
@@ -351,15 +210,15 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.0.iter().for_each(tokio::task::AbortHandle::abort);
+        self.0.iter().for_each(AbortHandle::abort);
     }
 }
 
 /// The node's voter, on a thread of its own: whatever the groups do, it answers in time.
 struct Votes {
     stop: Option<oneshot::Sender<()>>,
-    error: std::cell::RefCell<Option<oneshot::Receiver<PeerError>>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    error: RefCell<Option<oneshot::Receiver<PeerError>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Votes {
@@ -390,7 +249,7 @@ impl Votes {
         };
         let thread = Builder::new().name("primacy-kv-vote".into()).spawn(votes).map_err(NodeError::Thread)?;
         let (links, address) = has_started.await.unwrap_or(Err(NodeError::VoterGone))?;
-        let votes = Self { stop: Some(stop), error: std::cell::RefCell::new(Some(error)), thread: Some(thread) };
+        let votes = Self { stop: Some(stop), error: RefCell::new(Some(error)), thread: Some(thread) };
         Ok((votes, links, address))
     }
 
@@ -413,9 +272,4 @@ impl Drop for Votes {
             let _: Result<(), _> = thread.join();
         }
     }
-}
-
-/// The moment, by the node's clock: for those who show how long something has lasted.
-pub(super) fn now() -> primacy::Instant {
-    clock::now()
 }

@@ -7,6 +7,9 @@
 //! such files are removed at the next start. A header names group and index. Each chunk has its length and a checksum, and the last
 //! twelve bytes are how many chunks there are and a checksum of all their checksums: a file that ends early is found.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -243,7 +246,8 @@ fn read(
     loop {
         let mut frame = [0; 8];
         file.read_exact(&mut frame).map_err(short)?;
-        let [length, checksum] = [0, 4].map(|at| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]));
+        let [length, checksum] =
+            [0, 4].map(|at| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]));
         if length == END {
             let mut count = [0; 4];
             file.read_exact(&mut count).map_err(short)?;
@@ -523,13 +527,7 @@ impl Work {
         self.wal.append(group, &writes, done).map_err(|error| error.to_string())
     }
 
-    fn aside(
-        &mut self,
-        group: GroupId,
-        snapshot: &Snapshot,
-        chunk: u32,
-        data: &[u8],
-    ) -> Result<(), SnapshotFileError> {
+    fn aside(&mut self, group: GroupId, snapshot: &Snapshot, chunk: u32, data: &[u8]) -> Result<(), SnapshotFileError> {
         let position = snapshot.position;
         if chunk == 0 {
             if let Some((_, file)) = self.incoming.remove(&group) {
@@ -539,7 +537,9 @@ impl Work {
             self.incoming.insert(group, (position.ballot, file));
         }
         match self.incoming.get_mut(&group) {
-            Some((ballot, file)) if *ballot == position.ballot && file.index == position.index && file.count() == chunk => {
+            Some((ballot, file))
+                if *ballot == position.ballot && file.index == position.index && file.count() == chunk =>
+            {
                 file.add(data)
             }
             // The log takes chunks in order, so this is one that it has dropped since.

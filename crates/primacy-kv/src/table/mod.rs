@@ -15,7 +15,7 @@ pub use install::{Install, SnapshotError};
 pub use read::Answer;
 pub use sessions::Refusal;
 
-use crate::entry::GroupTime;
+use crate::entry::{GroupTime, Origin};
 use crate::resp::Reply;
 use sessions::Sessions;
 use snapshot::Snapshot;
@@ -86,6 +86,17 @@ impl Table {
     /// How many keys there are, those among them whose time is over and that are not removed yet.
     pub const fn len(&self) -> usize {
         self.storage.len()
+    }
+
+    /// The nodes that have forwarded requests and are not forgotten.
+    pub fn nodes(&self) -> impl Iterator<Item = u128> {
+        self.sessions.iter().map(|(origin, _)| origin.node)
+    }
+
+    /// The answers that are kept: whose, to which number of that node's, and what.
+    pub fn kept_answers(&self) -> impl Iterator<Item = (Origin, u64, &Reply)> {
+        let each = |(origin, answers)| core::iter::repeat(origin).zip(answers);
+        self.sessions.iter().flat_map(each).map(|(origin, (number, reply))| (origin, number, reply))
     }
 
     /// Whether there is no key.

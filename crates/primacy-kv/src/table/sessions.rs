@@ -2,6 +2,7 @@
 //! answered and not carried out again.
 
 use alloc::collections::BTreeMap;
+use core::mem;
 
 use crate::entry::Origin;
 use crate::resp::Reply;
@@ -76,8 +77,8 @@ impl Sessions {
         if session.starts == origin.starts && session.acknowledged < origin.acknowledged {
             session.acknowledged = origin.acknowledged;
             let rest = origin.acknowledged.checked_add(1).map(|next| session.answers.split_off(&next));
-            session.answers = rest.unwrap_or_default();
-            session.bytes = session.answers.values().map(|answer| answer.size() + ANSWER_OVERHEAD).sum();
+            let gone = mem::replace(&mut session.answers, rest.unwrap_or_default());
+            session.bytes -= gone.values().map(|answer| answer.size() + ANSWER_OVERHEAD).sum::<usize>();
         }
     }
 

@@ -54,7 +54,7 @@ fn a_command_waits_for_those_of_the_other_kind_in_its_group() {
         client.send(&requests(lines));
         let count = lines.len();
         front.until("all were read, as far as they can be", move |groups, _| groups.waiting() >= under_way);
-        // Whoever could begin by now has begun: another connection has been served since.
+        // What could begin has begun by now: another connection has been served since.
         front.connect().say("ping");
         assert_eq!(front.on(|groups, _| groups.waiting()), under_way, "{lines:?}");
         front.go(Pace::InTurns);
@@ -63,32 +63,31 @@ fn a_command_waits_for_those_of_the_other_kind_in_its_group() {
     assert!(!front.on(|groups, _| groups.has_mixed.get()));
 }
 
-#[test]
-fn a_connection_reads_what_it_has_written_whatever_the_delays() {
-    let front = Front::with(5, |_| {});
-    front.go(Pace::Mixed);
+/// Random pipelines of several clients with keys of their own, each answer known beforehand.
+fn each_reads_what_it_has_written(front: &Front, pipelines: usize, length: u64, padding: &str) {
+    assert_eq!(front.connect().say("flushall"), "OK");
     let run = |seed: u64| {
         let mut client = front.connect();
         let mut numbers = Numbers(seed);
         let mut values = std::collections::BTreeMap::new();
-        for _ in 0..20 {
+        for _ in 0..pipelines {
             let (mut lines, mut expected) = (Vec::new(), Vec::new());
-            for _ in 0..1 + numbers.below(60) {
+            for _ in 0..1 + numbers.below(length) {
                 let key = format!("{seed}:{}", numbers.below(12));
                 match numbers.below(8) {
                     0..3 => {
-                        let value = numbers.below(1000);
+                        let value = format!("{}{padding}", numbers.below(1000));
                         lines.push(format!("set {key} {value}"));
                         expected.push("OK".to_owned());
                         values.insert(key, value);
                     }
                     3..6 => {
-                        expected.push(values.get(&key).map_or("nil".into(), u64::to_string));
+                        expected.push(values.get(&key).map_or("nil".into(), String::clone));
                         lines.push(format!("get {key}"));
                     }
                     6 => {
                         let keys: Vec<String> = (0..4).map(|_| format!("{seed}:{}", numbers.below(12))).collect();
-                        let found = keys.iter().map(|key| values.get(key).map_or("nil".into(), u64::to_string));
+                        let found = keys.iter().map(|key| values.get(key).map_or("nil".into(), String::clone));
                         expected.push(format!("[{}]", found.collect::<Vec<_>>().join(" ")));
                         lines.push(format!("mget {}", keys.join(" ")));
                     }
@@ -98,10 +97,34 @@ fn a_connection_reads_what_it_has_written_whatever_the_delays() {
                     }
                 }
             }
-            assert_eq!(client.say_all(&lines.iter().map(String::as_str).collect::<Vec<_>>()), expected, "{lines:?}");
+            // A client that writes much has to read meanwhile.
+            let mut writer = crate::front::Client::new(client.stream.try_clone().unwrap());
+            let bytes = requests(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            let writing = std::thread::spawn(move || writer.send(&bytes));
+            let said = client.replies(lines.len());
+            writing.join().unwrap();
+            assert!(said == expected, "{lines:?}");
         }
     };
     std::thread::scope(|scope| (1..=8).for_each(|seed| drop(scope.spawn(move || run(seed)))));
+}
+
+#[test]
+fn a_connection_reads_what_it_has_written_whatever_the_delays() {
+    let front = Front::with(5, |_| {});
+    front.go(Pace::Mixed);
+    each_reads_what_it_has_written(&front, 20, 60, "");
+}
+
+#[test]
+fn nothing_is_lost_where_all_bounds_are_small() {
+    let front = Front::with(3, |settings| (settings.value_max, settings.output_max) = (100_000, 1_500_000));
+    front.on(|groups, _| (0..3).for_each(|group| groups.set_room(group, 2)));
+    for pace in [Pace::Mixed, Pace::InTurns, Pace::AtOnce] {
+        front.go(pace);
+        each_reads_what_it_has_written(&front, 6, 120, &"x".repeat(40_000));
+    }
+    assert_eq!(front.on(|groups, statistics| (groups.most.get() <= 2, statistics.cut_off())), (true, 0));
 }
 
 #[test]

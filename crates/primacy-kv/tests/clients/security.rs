@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use primacy_kv::server::clients::{Clients, Password, ServeError, Settings, SettingsError, Tls};
-use primacy_servers::Certificates;
+use primacy_servers::{Certificates, is_installed, skipped};
 
 use crate::front::Front;
 
@@ -101,7 +101,7 @@ fn only_this_machine_is_served_without_a_guard() {
     assert!(error.to_string().starts_with("127.0.0.1:"), "{error}");
 }
 
-/// What `redis-cli` or another client says over TLS, by way of `openssl s_client`.
+/// What a client says over TLS, by way of `openssl s_client`.
 fn over_tls(front: &Front, folder: &Path, options: &[&str], said: &[u8]) -> (bool, String) {
     let address = front.address.to_string();
     let mut client = Command::new("openssl")
@@ -145,6 +145,14 @@ fn clients_may_speak_tls() {
         [b"auth secret\n*3\r\n$3\r\nset\r\n$1\r\na\r\n$1000000\r\n", &[b'x'; 1_000_000][..], b"\r\nget a\nquit\n"]
             .concat();
     assert_eq!(over_tls(&front, folder.path(), &[], &large).1.len(), 1_000_027);
+    if is_installed("redis-cli") {
+        let port = front.port();
+        let options = ["--tls", "--cacert", "ca.crt", "-p", &port, "-a", "secret", "--no-auth-warning", "strlen", "a"];
+        let told = Command::new("redis-cli").args(options).current_dir(folder.path()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&told.stdout), "1000000\n");
+    } else {
+        skipped("redis-cli is not installed: it is in Debian's package redis-tools");
+    }
     // In clear, nothing is understood.
     let mut client = front.connect();
     client.send(b"auth secret\r\nset a 1\r\n");

@@ -16,4 +16,4 @@ mod tests;
 
 pub use published::{PUBLISHED_WAIT, Proposal, Published, PublishedMessage};
 pub use repaired::Pole;
-pub use standing::{DurableState, Lead, PoleSettings, Standing};
+pub use standing::{DurableTerm, Lead, PoleSettings, Standing};

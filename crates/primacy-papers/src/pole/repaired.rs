@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::standing::{DurableState, Lead, PoleSettings, Standing};
+use super::standing::{DurableTerm, Lead, PoleSettings, Standing};
 use crate::exclusions::Exclusions;
 use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
@@ -33,7 +33,7 @@ pub struct Pole {
     /// Without `me`.
     others: BTreeSet<PeerId>,
     settings: PoleSettings,
-    kept: DurableState,
+    kept: DurableTerm,
     rank: Option<Rank>,
     /// What was heard of each other peer, the last time.
     heard: BTreeMap<PeerId, Heard>,
@@ -74,12 +74,7 @@ struct Vacancy {
 
 impl Pole {
     /// A peer that starts, one of `peers`, with what it has kept. It has no rank yet.
-    pub fn new(
-        me: PeerId,
-        peers: impl IntoIterator<Item = PeerId>,
-        settings: PoleSettings,
-        kept: DurableState,
-    ) -> Self {
+    pub fn new(me: PeerId, peers: impl IntoIterator<Item = PeerId>, settings: PoleSettings, kept: DurableTerm) -> Self {
         Self {
             me,
             others: peers.into_iter().filter(|peer| *peer != me).collect(),
@@ -99,7 +94,7 @@ impl Pole {
     }
 
     /// What must be on disk before the effects so far are carried out.
-    pub const fn kept(&self) -> DurableState {
+    pub const fn kept(&self) -> DurableTerm {
         self.kept
     }
 

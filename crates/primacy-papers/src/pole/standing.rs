@@ -35,7 +35,7 @@ pub struct Standing {
 /// It is to be on disk before the effects of the event that changed it are carried out. The grant keeps its own promise
 /// elsewhere; this is not the token and decides nothing about safety where the grant numbers its claims itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DurableState {
+pub struct DurableTerm {
     /// The highest term that this peer has heard of or was nominated in. Each nomination of itself has a higher one.
     pub term: u64,
 }

@@ -128,7 +128,7 @@ mod as_repaired {
 
     /// One of three, in contact with both, which are of rank 1 and 3; C leads since `millis`.
     fn follower(millis: u64) -> Pole {
-        let mut b = Pole::new(B, ALL, settings(), DurableState::default());
+        let mut b = Pole::new(B, ALL, settings(), DurableTerm::default());
         b.set_rank(rank(2));
         step(&mut b, millis, heard(A, Standing { leader: Some(Lead { peer: C, term: 4 }), ..stands(1) }));
         step(&mut b, millis, heard(C, leads(C, 4, 3)));
@@ -143,14 +143,14 @@ mod as_repaired {
         assert_eq!(effects, [Effect::Nominate(A)], "and nobody has to be asked");
         assert_eq!(b.deadline(), Some(at(150)));
         assert_eq!(named(&step(&mut b, 150, Event::Wake)), [B]);
-        assert_eq!(b.kept(), DurableState { term: 5 }, "above the leader's");
+        assert_eq!(b.kept(), DurableTerm { term: 5 }, "above the leader's");
         assert_eq!(named(&step(&mut b, 200, Event::Wake)), [A], "all were tried: from the front, in longer slots");
         assert_eq!(b.deadline(), Some(at(300)));
     }
 
     #[test]
     fn who_was_named_and_says_that_it_leads_is_not_passed_over() {
-        let mut b = Pole::new(B, (1..=5).map(PeerId), settings(), DurableState::default());
+        let mut b = Pole::new(B, (1..=5).map(PeerId), settings(), DurableTerm::default());
         b.set_rank(rank(2));
         for (other, place) in [(A, 1), (C, 0), (PeerId(4), 4), (PeerId(5), 5)] {
             step(&mut b, 0, heard(other, stands(place)));
@@ -163,7 +163,7 @@ mod as_repaired {
 
     #[test]
     fn the_lost_leader_is_no_contender_until_it_says_that_it_leads_no_more() {
-        let mut b = Pole::new(B, ALL, settings(), DurableState::default());
+        let mut b = Pole::new(B, ALL, settings(), DurableTerm::default());
         b.set_rank(rank(2));
         step(&mut b, 0, heard(A, stands(1)));
         step(&mut b, 0, heard(C, stands(0)));
@@ -187,7 +187,7 @@ mod as_repaired {
 
     #[test]
     fn without_two_way_contact_with_a_majority_it_does_not_stand() {
-        let mut a = Pole::new(A, ALL, settings(), DurableState::default());
+        let mut a = Pole::new(A, ALL, settings(), DurableTerm::default());
         a.set_rank(rank(0));
         step(&mut a, 0, heard(B, Standing { hears_you: false, ..stands(2) }));
         step(&mut a, 0, heard(C, Standing { hears_you: false, ..stands(3) }));
@@ -205,7 +205,7 @@ mod as_repaired {
     #[test]
     fn peers_that_were_never_heard_of_are_waited_for_and_dead_ones_are_not() {
         let start = || {
-            let mut b = Pole::new(B, ALL, settings(), DurableState::default());
+            let mut b = Pole::new(B, ALL, settings(), DurableTerm::default());
             b.set_rank(rank(2));
             step(&mut b, 0, Event::Vacant);
             (named(&step(&mut b, 1, heard(C, stands(3)))), b)
@@ -228,12 +228,12 @@ mod as_repaired {
 
     #[test]
     fn a_late_starter_names_the_leader_that_a_majority_and_the_leader_tell_of() {
-        let mut b = Pole::new(B, ALL, settings(), DurableState { term: 9 });
+        let mut b = Pole::new(B, ALL, settings(), DurableTerm { term: 9 });
         b.set_rank(rank(0));
         step(&mut b, 0, Event::Vacant);
         assert_eq!(named(&step(&mut b, 1, heard(C, leads(C, 4, 3)))), [C], "its word, and B's own, of three");
-        assert_eq!((b.leader(), b.kept()), (Some(C), DurableState { term: 9 }));
-        let mut b = Pole::new(B, ALL, settings(), DurableState::default());
+        assert_eq!((b.leader(), b.kept()), (Some(C), DurableTerm { term: 9 }));
+        let mut b = Pole::new(B, ALL, settings(), DurableTerm::default());
         step(&mut b, 0, Event::Vacant);
         let hearsay = Standing { leader: Some(Lead { peer: C, term: 4 }), ..stands(1) };
         assert_ne!(named(&step(&mut b, 1, heard(A, hearsay))), [C], "nothing from C itself");
@@ -244,7 +244,7 @@ mod as_repaired {
         let mut b = follower(0);
         assert!(named(&step(&mut b, 10, heard(A, leads(A, 3, 1)))).is_empty());
         assert_eq!(named(&step(&mut b, 20, heard(A, leads(A, 6, 1)))), [A]);
-        assert_eq!(b.kept(), DurableState { term: 6 });
+        assert_eq!(b.kept(), DurableTerm { term: 6 });
         step(&mut b, 30, Event::Led(B));
         assert!(named(&step(&mut b, 40, heard(A, leads(A, 7, 1)))).is_empty(), "a leader asks its grant alone");
     }

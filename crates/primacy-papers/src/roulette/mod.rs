@@ -19,7 +19,7 @@ mod tests;
 pub use launch::Launch;
 pub use odds::Odds;
 pub use published::{Majority, Published, PublishedMessage, PublishedSettings, Role, Variant};
-pub use repaired::{DurableState, Message, Roulette, Settings};
+pub use repaired::{DurableTerm, Message, Roulette, Settings};
 
 use primacy_core::contest::PeerId;
 use primacy_core::time::below;

@@ -45,7 +45,7 @@ impl Default for Settings {
 
 /// What a peer keeps on disk, flushed before the messages leave that come with its change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct DurableState {
+pub struct DurableTerm {
     /// The latest round that it has heard of. Only grows. It is no token: those are the grant's.
     pub term: u64,
     /// Whom it gave its vote in that term: one peer, for ever.
@@ -131,7 +131,7 @@ pub struct Roulette {
     others: BTreeSet<PeerId>,
     up: BTreeSet<PeerId>,
     settings: Settings,
-    kept: DurableState,
+    kept: DurableTerm,
     phase: Phase,
     round_trip: Duration,
     /// The last term in which it was drawn, or which a leader has ended: it is not nominated in it again.
@@ -145,7 +145,7 @@ type Cx<'a, 'b> = &'a mut Context<'b, Message>;
 impl Roulette {
     /// A peer that has just been started, among these (itself may be one of them), with what it has kept: nothing the first
     /// time. It takes all for up. A peer that has lost what it kept must come back as another one.
-    pub fn new(me: PeerId, peers: &BTreeSet<PeerId>, settings: Settings, kept: DurableState) -> Self {
+    pub fn new(me: PeerId, peers: &BTreeSet<PeerId>, settings: Settings, kept: DurableTerm) -> Self {
         let others: BTreeSet<PeerId> = peers.iter().copied().filter(|peer| *peer != me).collect();
         Self {
             me,
@@ -167,7 +167,7 @@ impl Roulette {
     }
 
     /// What must be on disk before the effects of the last event are carried out.
-    pub fn kept(&self) -> DurableState {
+    pub fn kept(&self) -> DurableTerm {
         self.kept
     }
 
@@ -232,7 +232,7 @@ impl Roulette {
     fn launch(&mut self, cx: Cx<'_, '_>) {
         // Terms go up by one: only a forged message leads to where there is none left.
         let Some(term) = self.kept.term.checked_add(1) else { return self.settle(cx) };
-        self.kept = DurableState { term, voted: Some(self.me) };
+        self.kept = DurableTerm { term, voted: Some(self.me) };
         self.tally.launched = self.tally.launched.saturating_add(1);
         self.phase = Phase::Candidate {
             since: cx.now,
@@ -288,7 +288,7 @@ impl Roulette {
     fn proposed(&mut self, from: PeerId, term: u64, cx: Cx<'_, '_>) {
         let is_first = term > self.kept.term || (term == self.kept.term && self.kept.voted.is_none());
         if is_first {
-            self.kept = DurableState { term, voted: Some(from) };
+            self.kept = DurableTerm { term, voted: Some(from) };
             match &mut self.phase {
                 Phase::Idle { voted_until } => *voted_until = cx.now + self.settings.patience,
                 Phase::Candidate { .. } => {
@@ -298,7 +298,7 @@ impl Roulette {
                 Phase::Poised { .. } | Phase::Settling { .. } => self.settle(cx),
             }
         }
-        let message = if self.kept == (DurableState { term, voted: Some(from) }) {
+        let message = if self.kept == (DurableTerm { term, voted: Some(from) }) {
             Message::Vote { term, weight: self.weight(cx.now) }
         } else {
             Message::Refuse { term, latest: self.kept.term }
@@ -316,7 +316,7 @@ impl Roulette {
             Ok(weight) => drop(votes.insert(from, weight)),
             // A candidate that is behind: it has not voted in that later term, and begins one above it.
             Err(latest) if latest > term => {
-                self.kept = DurableState { term: latest, voted: None };
+                self.kept = DurableTerm { term: latest, voted: None };
                 self.lose();
                 self.again(cx);
             }
@@ -332,7 +332,7 @@ impl Roulette {
             Message::Vote { term, weight } => self.answered(from, term, Ok(weight), cx),
             Message::Refuse { term, latest } => self.answered(from, term, Err(latest), cx),
             // The one that is drawn has voted for the one that draws.
-            Message::Draw { term } if self.kept == (DurableState { term, voted: Some(from) }) => self.nominated(cx),
+            Message::Draw { term } if self.kept == (DurableTerm { term, voted: Some(from) }) => self.nominated(cx),
             Message::Draw { .. } => {}
         }
     }

@@ -114,13 +114,13 @@ fn everybody_has_a_place_of_its_own_and_comes_first_in_some_term() {
 mod repaired {
     use super::*;
 
-    fn desk(kept: DurableState) -> Desk<Roulette> {
+    fn desk(kept: DurableTerm) -> Desk<Roulette> {
         Desk::new(Roulette::new(ME, &ids(5), Settings::default(), kept))
     }
 
     /// Asks for votes in term 1.
     fn candidate() -> Desk<Roulette> {
-        let mut desk = desk(DurableState::default());
+        let mut desk = desk(DurableTerm::default());
         assert_eq!(desk.tell(Event::Vacant), []);
         let proposals: Vec<_> = (1..5).map(|to| send(to, Message::Propose { term: 1 })).collect();
         assert_eq!(desk.wakes(), proposals);
@@ -130,7 +130,7 @@ mod repaired {
     #[test]
     fn the_second_vote_of_five_elects_and_one_of_the_voters_is_drawn_and_told() {
         let mut desk = candidate();
-        assert_eq!(desk.machine.kept(), DurableState { term: 1, voted: Some(ME) }, "its own vote");
+        assert_eq!(desk.machine.kept(), DurableTerm { term: 1, voted: Some(ME) }, "its own vote");
         assert_eq!(desk.hears(1, Message::Vote { term: 1, weight: 1 }), []);
         assert_eq!(desk.hears(1, Message::Vote { term: 1, weight: 1 }), [], "the same vote again");
         let drawn = desk.hears(3, Message::Vote { term: 1, weight: 1 });
@@ -141,7 +141,7 @@ mod repaired {
 
     #[test]
     fn a_vote_is_given_once_in_a_term_also_after_a_restart() {
-        let mut voter = desk(DurableState::default());
+        let mut voter = desk(DurableTerm::default());
         let vote = [send(1, Message::Vote { term: 4, weight: 1 })];
         assert_eq!(voter.hears(1, Message::Propose { term: 4 }), vote);
         assert_eq!(voter.hears(1, Message::Propose { term: 4 }), vote, "it may have been lost");
@@ -154,7 +154,7 @@ mod repaired {
 
     #[test]
     fn only_the_one_it_voted_for_draws_it_and_only_once() {
-        let mut voter = desk(DurableState::default());
+        let mut voter = desk(DurableTerm::default());
         voter.hears(1, Message::Propose { term: 4 });
         assert_eq!(voter.hears(2, Message::Draw { term: 4 }), [], "not its candidate");
         assert_eq!(voter.hears(1, Message::Draw { term: 3 }), [], "late");
@@ -183,7 +183,7 @@ mod repaired {
     fn a_candidate_that_is_behind_asks_again_above_what_it_is_told() {
         let mut desk = candidate();
         desk.hears(1, Message::Refuse { term: 1, latest: 8 });
-        assert_eq!(desk.machine.kept(), DurableState { term: 8, voted: None });
+        assert_eq!(desk.machine.kept(), DurableTerm { term: 8, voted: None });
         assert_eq!(desk.hears(2, Message::Vote { term: 1, weight: 1 }), []);
         assert_eq!(desk.hears(3, Message::Vote { term: 1, weight: 1 }), [], "that round is over");
         assert_eq!(desk.wakes()[0], send(1, Message::Propose { term: 9 }));
@@ -191,7 +191,7 @@ mod repaired {
 
     #[test]
     fn a_refused_nominee_is_off_the_wheel_for_a_time_that_grows() {
-        let mut desk = desk(DurableState::default());
+        let mut desk = desk(DurableTerm::default());
         let mut shortest = Duration::ZERO;
         for _ in 0..4 {
             desk.tell(Event::Refused(p(4)));
@@ -217,7 +217,7 @@ mod repaired {
 
     #[test]
     fn whoever_was_refused_itself_says_that_it_has_no_weight() {
-        let mut voter = desk(DurableState::default());
+        let mut voter = desk(DurableTerm::default());
         voter.tell(Event::Refused(ME));
         assert_eq!(voter.hears(1, Message::Propose { term: 1 }), [send(1, Message::Vote { term: 1, weight: 0 })]);
         voter.now = voter.now + ms(70);
@@ -235,7 +235,7 @@ mod repaired {
 
     #[test]
     fn without_a_majority_in_reach_it_waits() {
-        let mut desk = desk(DurableState::default());
+        let mut desk = desk(DurableTerm::default());
         (2..5).for_each(|peer| drop(desk.tell(Event::Down(p(peer)))));
         desk.tell(Event::Vacant);
         assert_eq!(desk.machine.deadline(), None, "two of five elect nobody");
@@ -247,7 +247,7 @@ mod repaired {
 
     #[test]
     fn a_vacancy_that_is_noticed_after_voting_waits_for_that_round() {
-        let mut voter = desk(DurableState::default());
+        let mut voter = desk(DurableTerm::default());
         voter.hears(1, Message::Propose { term: 1 });
         voter.now = voter.now + ms(1);
         voter.tell(Event::Vacant);
@@ -260,7 +260,7 @@ mod repaired {
     fn last() -> Desk<Roulette> {
         let others: BTreeSet<PeerId> = (1..5).map(PeerId).collect();
         let term = (0..).find(|term| place(*term, ME, others.iter()) == 4).expect("in some term");
-        let mut desk = desk(DurableState { term, voted: None });
+        let mut desk = desk(DurableTerm { term, voted: None });
         desk.tell(Event::Vacant);
         desk
     }
@@ -286,7 +286,7 @@ mod repaired {
 
     #[test]
     fn strangers_and_forged_terms_do_no_harm() {
-        let mut desk = desk(DurableState::default());
+        let mut desk = desk(DurableTerm::default());
         assert_eq!(desk.hears(9, Message::Propose { term: 1 }), []);
         assert_eq!(desk.hears(0, Message::Propose { term: 1 }), [], "itself");
         desk.tell(Event::Up(p(9)));

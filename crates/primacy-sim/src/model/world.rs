@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use primacy_core::Token;
-use primacy_core::lease::{CallError, Event, HandoverRequest, Record, Request, Role};
+use primacy_core::lease::{CallError, CandidatePhase, Event, HandoverRequest, Record, Request};
 
 use super::node::{Call, Node, Work, label};
 use super::row::Row;
@@ -124,11 +124,11 @@ fn node_steps(world: &World, node: &Node, steps: &mut Vec<Step>) {
     if budget.retimes > 0 {
         steps.push(Step::SetTiming(index));
     }
-    let role = candidate.view().role;
-    if budget.resigns > 0 && role == Role::Leading {
+    let phase = candidate.view().phase;
+    if budget.resigns > 0 && phase == CandidatePhase::Leading {
         steps.push(Step::Resign(index));
     }
-    if budget.withdrawals > 0 && role != Role::Idle {
+    if budget.withdrawals > 0 && phase != CandidatePhase::Idle {
         steps.push(Step::Withdraw(index));
     }
 }

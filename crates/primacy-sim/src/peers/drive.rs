@@ -34,7 +34,8 @@ impl World {
     pub(super) fn begin_drive(&mut self, number: u64) {
         let Some(current) = self.known_to(number).cloned() else { return };
         let mut out = Vec::new();
-        let driver = self.new_reconfiguration(current, &mut out);
+        let by = u128::from(self.engine.rng.bits()) << 64 | u128::from(self.engine.rng.bits());
+        let driver = self.new_reconfiguration(current, by, &mut out);
         if let Some(drive) = self.drive_of(number) {
             (drive.driver, drive.asked.0) = (Some(driver), 0);
             self.carry_drive(number, out);
@@ -42,8 +43,8 @@ impl World {
     }
 
     #[cfg(feature = "canaries")]
-    fn new_reconfiguration(&self, current: VoterSet, out: &mut Vec<DriverEffect>) -> Driver {
-        Driver::flawed(current, self.quorum_flaw(), out)
+    fn new_reconfiguration(&self, current: VoterSet, by: u128, out: &mut Vec<DriverEffect>) -> Driver {
+        Driver::flawed(current, by, self.quorum_flaw(), out)
     }
 
     #[cfg(feature = "canaries")]
@@ -56,8 +57,8 @@ impl World {
 
     #[cfg(not(feature = "canaries"))]
     #[expect(clippy::unused_self, reason = "there is no planted bug to ask for")]
-    fn new_reconfiguration(&self, current: VoterSet, out: &mut Vec<DriverEffect>) -> Driver {
-        Driver::begin(current, out)
+    fn new_reconfiguration(&self, current: VoterSet, by: u128, out: &mut Vec<DriverEffect>) -> Driver {
+        Driver::begin(current, by, out)
     }
 
     fn step_drive(&mut self, number: u64, does: impl FnOnce(&mut Driver, &mut Vec<DriverEffect>)) {
@@ -114,8 +115,7 @@ impl World {
                     let Some(planned) = self.plan_voters(number, is_later) else {
                         return self.drive_over(number, true);
                     };
-                    let by = u128::from(self.engine.rng.bits()) << 64 | u128::from(self.engine.rng.bits());
-                    self.step_drive(number, |driver, out| driver.planned(planned, by, out));
+                    self.step_drive(number, |driver, out| driver.planned(planned, out));
                 }
                 ReconfigurationEffect::Done(_) => {
                     self.they_vote(number);

@@ -232,6 +232,13 @@ pub fn canaries() -> Vec<Canary<Setup>> {
         reconfiguration("voters: SkipsJoint", Flaw::SkipsJoint, ANOTHER, ASKS, INTEGRITY),
         reconfiguration("voters: SkipsHeritage", Flaw::SkipsHeritage, ANOTHER, release, ORDER),
         reconfiguration("voters: SkipsSettling", Flaw::SkipsSettling, ANOTHER, ASKS, INTEGRITY),
+        reconfiguration(
+            "voters: ForgetsSettling",
+            Flaw::ForgetsSettling,
+            ANOTHER,
+            Budget { restarts: 1, ..ASKS },
+            INTEGRITY,
+        ),
         reconfiguration("voters: AdmitsOld", Flaw::AdmitsOld, ANOTHER, ASKS, INTEGRITY),
         reconfiguration("voters: IgnoresTaken", Flaw::IgnoresTaken, RIVALS, ASKS, AGREED),
         of_words(before(deposed("voters: RenewsBelowFloor", renewed)), Flaw::RenewsBelowFloor, DEPOSED),

@@ -34,7 +34,11 @@ impl Post {
     pub(super) fn restarted(&self, now: Instant, flaw: Option<Flaw>) -> Self {
         let mut voter = Voter::flawed(self.voter.durable().clone(), 0, now, flaw);
         let ((promised, taken), configuration) = (self.acceptor.next(), self.acceptor.configuration().cloned());
-        let acceptor = ConfigAcceptor::restarted(configuration, promised, taken.cloned(), &(&name(), &mut voter), now);
+        let mut acceptor =
+            ConfigAcceptor::restarted(configuration, promised, taken.cloned(), &(&name(), &mut voter), now);
+        if flaw == Some(Flaw::ForgetsSettling) {
+            acceptor.forget_settling();
+        }
         Self { voter, acceptor }
     }
 

@@ -71,7 +71,7 @@ pub mod row {
 /// The parts of a [`WaitQueue`], for a store that keeps it.
 pub mod wait_queue {
     #[doc(inline)]
-    pub use primacy_core::lease::wait_queue::{Entry, FORGOTTEN_AFTER, fresh_for};
+    pub use primacy_core::lease::wait_queue::{FORGOTTEN_AFTER, QueuedWaiter, fresh_for};
 }
 
 /// A future on the heap, so that stores can be chosen at run time.

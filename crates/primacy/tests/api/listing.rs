@@ -103,6 +103,25 @@ impl<'a> Listing<'a> {
         two_meanings.chain(two_names).collect()
     }
 
+    /// The names of types that can get no further part without a new version of the library: enums, and structs all of whose
+    /// fields are exported.
+    pub(crate) fn fixed(&self) -> Vec<String> {
+        let is_fixed = |export: &&Export| {
+            let Meaning::Item(module, name) = &export.meaning else { return false };
+            let items = self.source.modules.get(module).map_or(&[][..], Vec::as_slice);
+            let (attributes, is_open) = match items.iter().find(|item| name_of(item).is_some_and(|own| own == *name)) {
+                Some(Item::Enum(of)) => (&of.attrs, false),
+                Some(Item::Struct(of)) => {
+                    (&of.attrs, of.fields.iter().any(|field| !matches!(field.vis, Visibility::Public(_))))
+                }
+                _ => return false,
+            };
+            !is_open && !attributes.iter().any(|attribute| attribute.path().is_ident("non_exhaustive"))
+        };
+        let names = self.exports.iter().filter(is_fixed).filter_map(|export| export.path.rsplit("::").next());
+        names.map(str::to_owned).collect()
+    }
+
     /// The listing as a file.
     pub(crate) fn file(&self) -> String {
         let mut file = String::new();

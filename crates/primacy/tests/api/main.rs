@@ -58,6 +58,90 @@ fn the_exported_api_is_reviewed_names_one_thing_by_each_name_and_declares_its_de
     );
 }
 
+/// What each protocol of the core has of its own, so that its module is always named with it: `lease::Effect`, `log::Effect`.
+const OF_EACH_PROTOCOL: [&str; 9] =
+    ["Answer", "Config", "Context", "Effect", "Event", "Flaw", "Message", "Reply", "Request"];
+
+/// Words of others that the replicated log has too. The glossary says which is which.
+const OF_THE_LOG_TOO: [&str; 4] = ["Ballot", "EndReason", "Standing", "Verdict"];
+
+#[test]
+fn names_of_the_core_have_one_meaning_but_for_those_that_each_protocol_has() {
+    let source = source();
+    let doubles = Listing::of(&source, "primacy_core").doubles();
+    let is_allowed = |double: &String| {
+        let own = OF_EACH_PROTOCOL.iter().any(|name| double.starts_with(&format!("'{name}' ")));
+        let of_the_log = OF_THE_LOG_TOO.iter().any(|name| double.starts_with(&format!("'{name}' ")));
+        own || (of_the_log && double.matches(" and ").count() == 1 && double.contains("::log::"))
+    };
+    // One item under two paths is the core's habit: what users meet first is at its root too.
+    let names = doubles.iter().filter(|double| double.contains("has two meanings"));
+    let found: Vec<_> = names.filter(|double| !is_allowed(double)).collect();
+    assert!(found.is_empty(), "rename one of each: {found:#?}");
+}
+
+/// What who writes a store builds or must answer for: a new field or kind there is for them to think of.
+const OF_STORES: [&str; 39] = [
+    "Announcement",
+    "Basis",
+    "CallError",
+    "Candidacy",
+    "Descriptor",
+    "Eviction",
+    "Expectation",
+    "Finding",
+    "ForgetOutcome",
+    "HandoverRequest",
+    "Hindrance",
+    "Holder",
+    "LatencyReport",
+    "Member",
+    "MemberEvent",
+    "MemberEventKind",
+    "Members",
+    "Order",
+    "OrderKind",
+    "OrderOutcome",
+    "Probe",
+    "QueuedWaiter",
+    "Record",
+    "RegistryReply",
+    "RegistryRequest",
+    "Renewal",
+    "Reply",
+    "Request",
+    "Severity",
+    "Sighting",
+    "Snapshot",
+    "Standing",
+    "Term",
+    "Vars",
+    "Verdict",
+    "Version",
+    "VoterLatency",
+    "WaiterInfo",
+    "Waiting",
+];
+
+/// Settings that are written as literals, whose parts constrain each other, or that would be settings of another kind with
+/// one more part; and what a warden is handed.
+const OF_USERS: [&str; 4] = ["DeadLeaderRelease", "Reconfiguration", "RoundsSettings", "TimingSettings"];
+
+/// Errors with one meaning, and what will have no further part: a role more is a right more.
+const COMPLETE: [&str; 5] = ["NoHints", "Role", "StaleToken", "TokensUsedUp", "TooManyClasses"];
+
+#[test]
+fn what_users_only_read_or_choose_can_grow() {
+    let source = source();
+    let listing = Listing::of(&source, "primacy");
+    let reasons = [&OF_STORES[..], &OF_USERS, &COMPLETE].concat();
+    let mut fixed = listing.fixed();
+    fixed.sort_unstable();
+    let mut stated: Vec<String> = reasons.iter().map(|name| (*name).to_owned()).collect();
+    stated.sort_unstable();
+    assert_eq!(fixed, stated, "mark it #[non_exhaustive], or say here why it is not");
+}
+
 /// A crate with both faults, to see that they are found.
 #[test]
 fn a_name_with_two_meanings_and_an_item_with_two_names_are_found() {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primacy::store::memory::MemoryStore;
-use primacy::store::{EndReason, Store, StoreError};
+use primacy::store::{EndReason, Order, OrderKind, Store, StoreError, Why};
 use primacy::{
-    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Status, StopReason, Timing, Token,
+    Candidate, CandidateConfig, Election, ElectionName, Label, Leadership, Phase, Status, StopReason, Timing, Token,
 };
 use support::{Mood, Moody};
 
@@ -79,6 +79,40 @@ async fn a_floor_from_outside_counts_from_the_next_leadership_on() {
     let leads =
         status.wait_for(|status| matches!(status, Status::Leading { .. })).await.expect("it takes part").clone();
     assert!(matches!(leads, Status::Leading { trouble: None, .. }), "no store has gone back: {leads:?}");
+}
+
+#[tokio::test]
+async fn a_leader_that_is_to_make_way_knows_for_whom_by_label_and_by_id() {
+    let store = Arc::new(MemoryStore::default());
+    let election = election(store.clone());
+    let mut a = campaign(&election, "a", LONG);
+    let led = within("a", a.elected()).await.expect("elected");
+    let (mut b, mut c) = (campaign(&election, "b", LONG), campaign(&election, "c", LONG));
+    for waiting in [&b, &c] {
+        let held = |status: &Status| matches!(status, Status::Waiting { why: Why::Held { .. }, .. });
+        within("those who wait", waiting.status().wait_for(held)).await.expect("it takes part");
+    }
+    let label = |text: &str| Label::new(text).expect("valid");
+    let ids = [("b", b.id()), ("c", c.id())];
+    let meant = |reason: &EndReason| ids.map(|(name, id)| reason.names(id, &label(name)));
+    let mut admin = store.admin().await.expect("opens");
+    let mut promote = async |successor| {
+        let order = Order { kind: OrderKind::Promote { successor, now: false }, token: None };
+        admin.order(election.name(), order).await.expect("written");
+    };
+    promote(label("b")).await;
+    let reason = within("the order", led.lost()).await;
+    assert_eq!((reason.clone(), meant(&reason)), (EndReason::Promoted { successor: label("b") }, [true, false]));
+    assert!(led.is_current(), "there is time to bring it up to date");
+    drop(led);
+    let led = within("b", b.elected()).await.expect("elected");
+    promote(label(&c.id().to_string())).await;
+    let reason = within("the order", led.lost()).await;
+    assert_eq!(meant(&reason), [false, true], "{reason}");
+    assert!(matches!(&*led.phases().borrow(), Phase::Draining { reason: told, .. } if *told == reason));
+    drop(led);
+    let led = within("c", c.elected()).await.expect("elected");
+    assert!(!EndReason::Deposed.names(c.id(), &label("c")) && led.is_current());
 }
 
 #[tokio::test]

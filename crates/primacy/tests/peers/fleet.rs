@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::{Order, OrderKind, Store, Why};
-use primacy::{Candidate, CandidateConfig, Fleet, Label, Leadership, Phase, Status, Timing};
+use primacy::store::{Holder, Order, OrderKind, Store, Why};
+use primacy::{
+    Candidate, CandidateConfig, DeadLeaderRelease, Fleet, Instant, Label, Leadership, Phase, Status, Timing, clock,
+};
 
 use crate::cluster::{Cluster, within};
 use crate::distance::Site;
@@ -18,9 +20,13 @@ fn name(n: usize) -> String {
 
 /// Campaigns in this many elections.
 fn campaign(fleet: &Fleet, label: &str, elections: usize) -> Vec<Candidate> {
+    campaign_with(fleet, label, elections, Timing::with_lease(LEASE).expect("valid"))
+}
+
+fn campaign_with(fleet: &Fleet, label: &str, elections: usize, timing: Timing) -> Vec<Candidate> {
     let one = |n| {
         let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
-        config.timing = Timing::with_lease(LEASE).expect("valid");
+        config.timing = timing;
         fleet.election(&name(n)).expect("valid").campaign_with(config).expect("the system has a thread")
     };
     (0..elections).map(one).collect()
@@ -115,6 +121,67 @@ async fn each_election_of_a_fleet_has_its_own_end() {
     cluster.kill(2).await;
     renewals(&led[0], 3).await;
     assert!(led.iter().all(Leadership::is_current));
+}
+
+/// With the process its voter has gone, as on a node that is both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leases_of_a_dead_process_are_given_back_together_over_the_connections_of_one() {
+    const ELECTIONS: usize = 16;
+    let mut cluster = Cluster::start(3).await;
+    let [process, warden] = [site(&cluster), site(&cluster)];
+    let fleet = Fleet::new(Arc::clone(&process.store));
+    let timing = Timing::with_lease(Duration::from_secs(60)).expect("valid");
+    let mut leaders = campaign_with(&fleet, "a", ELECTIONS, timing);
+    let led = all_led(&mut leaders).await;
+    let other = Fleet::new(cluster.store());
+    let others = campaign_with(&other, "b", ELECTIONS, timing);
+    all_wait(&others).await;
+    // All that a process needs which outlives it: what it is called in each election, and the last version that it told of.
+    let releases = leaders.iter().zip(&led).map(|(candidate, led)| {
+        let Phase::Leading { version, .. } = *led.phases().borrow() else { panic!("it leads") };
+        let (id, label) = (candidate.id(), Label::new("a").expect("valid"));
+        DeadLeaderRelease {
+            store: Arc::clone(&warden.store),
+            election: led.election().clone(),
+            holder: Holder { id, label, data: String::new() },
+            version,
+        }
+    });
+    let releases: Vec<_> = releases.collect();
+    cluster.kill(2).await;
+    process.ways.iter().for_each(primacy_servers::Proxy::cut);
+    let began = clock::now();
+    let took = |at: Instant| at.since(began);
+    let releasing = async {
+        let executed = within("the releases", DeadLeaderRelease::execute_all(releases, crate::cluster::PATIENCE)).await;
+        (executed, clock::now())
+    };
+    let taking = others.into_iter().map(|mut candidate| {
+        tokio::spawn(async move {
+            let led = within("the other process", candidate.elected()).await.expect("elected");
+            (clock::now(), led, candidate)
+        })
+    });
+    let taking: Vec<_> = taking.collect();
+    let (executed, released) = releasing.await;
+    let mut elected = Vec::new();
+    for (taking, before) in taking.into_iter().zip(&led) {
+        let (at, next, _candidate) = taking.await.expect("no panic");
+        assert!(next.is_current() && next.token() > before.token());
+        elected.push(at);
+    }
+    elected.sort_unstable();
+    assert_eq!(executed, vec![true; ELECTIONS]);
+    let (first, last) = (took(elected[0]), took(elected[ELECTIONS - 1]));
+    println!(
+        "{ELECTIONS} are released and left after {:?}; the others lead after {first:?} to {last:?}",
+        took(released)
+    );
+    // The leases would have lasted for a minute.
+    assert!(last < Duration::from_secs(5), "{last:?}");
+    let connections: usize = warden.ways.iter().map(primacy_servers::Proxy::connections).sum();
+    assert!(connections <= 3, "{connections} connections for the releases");
+    process.ways.iter().for_each(primacy_servers::Proxy::heal);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,8 @@ use primacy_kv::wal;
 
 use crate::output::Output;
 use crate::output::failure::{Failure, code};
-use crate::output::schema::{self, SCHEMA};
+use crate::output::kv_schema;
+use crate::output::schema::SCHEMA;
 
 pub(super) fn run(folder: &Path, output: &mut Output) -> Result<u8, Failure> {
     let record = match identity::read(folder) {
@@ -41,6 +42,6 @@ pub(super) fn run(folder: &Path, output: &mut Output) -> Result<u8, Failure> {
         }
     }
     output.text(&format!("{}\n", lines.join("\n")))?;
-    output.json(&schema::KvCheck { schema: SCHEMA, is_sound, lines })?;
+    output.json(&kv_schema::KvCheck { schema: SCHEMA, is_sound, lines })?;
     Ok(if is_sound { 0 } else { code::REFUSED })
 }

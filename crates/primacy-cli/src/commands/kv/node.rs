@@ -17,7 +17,8 @@ use super::warden::Warden;
 use crate::cli::kv::{KvArgs, NodeOptions, Reads};
 use crate::output::Output;
 use crate::output::failure::{Failure, code};
-use crate::output::schema::{self, SCHEMA};
+use crate::output::kv_schema;
+use crate::output::schema::SCHEMA;
 
 pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let NodeOptions { folder, voter, store_url, store, groups, timing, reads, memory, snapshot_every, clients } =
@@ -77,7 +78,7 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
                     if event != "waiting" {
                         info!("{text}");
                     }
-                    output.json_line(&schema::Serving {
+                    output.json_line(&kv_schema::Serving {
                         schema: SCHEMA,
                         at_unix_ms: Timestamp::now().as_millisecond(),
                         event,
@@ -107,7 +108,9 @@ fn failure(error: &NodeError) -> Failure {
     match error {
         NodeError::Voter(error) => peer::failure(error),
         NodeError::Identity(IdentityError::Another { .. }) => Failure::usage(text),
-        NodeError::Serve(_) => Failure::unavailable(text).with("end what listens there, or choose another address with --listen"),
+        NodeError::Serve(_) => {
+            Failure::unavailable(text).with("end what listens there, or choose another address with --listen")
+        }
         error if error.is_of_disk() => Failure::new(code::OUTPUT, text),
         _ => Failure::unavailable(text),
     }

@@ -4,13 +4,14 @@ use std::io;
 use std::path::Path;
 
 use primacy::peers::{PeersStore, Reconfiguration};
-use primacy_kv::server::control::{Answer, GroupStatus, NodeStatus, Question, ask};
+use primacy_kv::server::control::{Answer, GroupStatus, NodeStatus, Question, ReplicaStatus, ask};
 
 use super::super::voters;
 use crate::cli::Common;
 use crate::output::Output;
 use crate::output::failure::{Failure, code};
-use crate::output::schema::{self, SCHEMA};
+use crate::output::kv_schema;
+use crate::output::schema::SCHEMA;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, table};
 
@@ -20,9 +21,9 @@ fn unreached(folder: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::unavailable(format!(
             "no node runs in {place}: start one with primacy kv, or name the folder of one that runs on this machine with --dir"
         )),
-        io::ErrorKind::PermissionDenied => {
-            Failure::unavailable(format!("the node in {place} may be asked by its own user only: use that one, or root"))
-        }
+        io::ErrorKind::PermissionDenied => Failure::unavailable(format!(
+            "the node in {place} may be asked by its own user only: use that one, or root"
+        )),
         _ => Failure::unavailable(format!("the node in {place} does not answer: {error}")),
     }
 }
@@ -84,15 +85,15 @@ pub(super) async fn status(folder: &Path, output: &mut Output) -> Result<u8, Fai
     text += &table(&groups.collect::<Vec<_>>(), 2, output.palette);
     output.text(&text)?;
     let is_led = led == status.groups.len() && led > 0;
-    output.json(&schema::KvStatus { schema: SCHEMA, node: status })?;
+    output.json(&kv_schema::KvStatus { schema: SCHEMA, node: status })?;
     Ok(if is_led { 0 } else { code::REFUSED })
 }
 
 /// Who of a group's replicas lacks what, as its leader knows.
 fn lag(group: &GroupStatus) -> String {
-    let behind = |(name, matched): (&String, &Option<u64>)| {
-        let lacks = group.last.saturating_sub((*matched)?);
-        (lacks > 0).then(|| format!("{name} lacks {lacks}"))
+    let behind = |replica: &ReplicaStatus| {
+        let lacks = group.last.saturating_sub(replica.matched?);
+        (lacks > 0).then(|| format!("{} lacks {lacks}", replica.name))
     };
     let mut lacks: Vec<String> = group.replicas.iter().filter_map(behind).collect();
     if group.is_changing {
@@ -126,13 +127,13 @@ pub(super) async fn explain(number: u16, folder: &Path, output: &mut Output) -> 
             status.name, group.waiting
         ),
     };
-    let names: Vec<&str> = group.replicas.keys().map(String::as_str).collect();
+    let names: Vec<&str> = group.replicas.iter().map(|replica| replica.name.as_str()).collect();
     text += &format!(
         "Its replicas are those of {}; {} of them have to have a write on their disks before it is acknowledged.\n",
         names.join(", "),
         names.len() / 2 + 1
     );
-    for (name, matched) in &group.replicas {
+    for ReplicaStatus { name, matched, .. } in &group.replicas {
         if let Some(matched) = matched {
             text += &match group.last.saturating_sub(*matched) {
                 0 => format!("  {name} has all of it on its disk\n"),
@@ -152,7 +153,7 @@ pub(super) async fn explain(number: u16, folder: &Path, output: &mut Output) -> 
          who stands.\n"
     );
     output.text(&text)?;
-    output.json(&schema::KvGroup { schema: SCHEMA, group: group.clone(), text })?;
+    output.json(&kv_schema::KvGroup { schema: SCHEMA, group: group.clone(), text })?;
     Ok(0)
 }
 
@@ -167,9 +168,9 @@ pub(super) async fn replace(name: &str, folder: &Path, common: &Common, output: 
         Failure::refused(format!("{} knows of no other node '{name}': there are {names}", status.name))
     })?;
     // Its voter first: without a majority of voters nobody leads anything.
-    let place = format!("{name}@{}", node.address).parse().map_err(|_| {
-        Failure::refused(format!("the address of '{name}' is not known"))
-    })?;
+    let place = format!("{name}@{}", node.address)
+        .parse()
+        .map_err(|_| Failure::refused(format!("the address of '{name}' is not known")))?;
     let change = Reconfiguration { add: vec![place], remove: vec![name.to_owned()] };
     let store = PeersStore::through(&folder.join("voter/socket"));
     voters::reconfigure_at(&store, &change, common, output).await?;
@@ -186,7 +187,7 @@ async fn say(folder: &Path, question: &Question, output: &mut Output) -> Result<
     match last {
         Some(Answer::Done { text }) => {
             output.text(&format!("{text}\n"))?;
-            output.json(&schema::KvDone { schema: SCHEMA, text })?;
+            output.json(&kv_schema::KvDone { schema: SCHEMA, text })?;
             Ok(0)
         }
         Some(Answer::Refused { why }) => Err(Failure::refused(why)),

@@ -139,12 +139,6 @@ fn watch() -> io::Result<()> {
     };
     let releases: Vec<_> = held.into_iter().filter_map(release).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut under_way = tokio::task::JoinSet::new();
-        for release in releases {
-            under_way.spawn(release.execute(patience));
-        }
-        while under_way.join_next().await.is_some() {}
-    });
+    runtime.block_on(DeadLeaderRelease::execute_all(releases, patience));
     Ok(())
 }

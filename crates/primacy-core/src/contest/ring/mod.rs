@@ -13,4 +13,4 @@ mod repaired;
 mod tests;
 
 pub use circle::Circle;
-pub use repaired::{DurableState, Message, Note, Ring, Settings, Stage};
+pub use repaired::{DurableTerm, Message, Note, Ring, Settings, Stage};

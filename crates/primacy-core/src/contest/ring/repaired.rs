@@ -43,7 +43,7 @@ impl Default for Settings {
 
 /// What must be on disk before any effect is carried out that was given with it. A peer that loses it comes back as another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct DurableState {
+pub struct DurableTerm {
     /// The highest election that this peer has started, or heard of.
     pub term: u64,
 }
@@ -151,7 +151,7 @@ type Out<'a, 'b> = &'a mut Context<'b, Message>;
 
 impl Ring {
     /// The peer with what its disk has kept, as its process starts.
-    pub fn new(me: PeerId, circle: Circle, settings: Settings, kept: DurableState) -> Self {
+    pub fn new(me: PeerId, circle: Circle, settings: Settings, kept: DurableTerm) -> Self {
         Self {
             me,
             circle,
@@ -168,8 +168,8 @@ impl Ring {
     }
 
     /// What must be on disk.
-    pub fn kept(&self) -> DurableState {
-        DurableState { term: self.term }
+    pub fn kept(&self) -> DurableTerm {
+        DurableTerm { term: self.term }
     }
 
     /// The highest election that it has heard of: when it nominates itself, the one that it has won.

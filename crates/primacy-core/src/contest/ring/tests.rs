@@ -66,7 +66,7 @@ impl<C: Contest> Table<C> {
 }
 
 fn ring(count: u16) -> Table<Ring> {
-    Table::new(count, |me, circle| Ring::new(me, circle, Settings::default(), DurableState::default()))
+    Table::new(count, |me, circle| Ring::new(me, circle, Settings::default(), DurableTerm::default()))
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_candidature_that_cannot_come_back_gives_way_to_the_next_best() {
 
 #[test]
 fn messages_of_earlier_elections_are_acknowledged_and_dropped() {
-    let mut machine = Ring::new(PeerId(2), circle(&[1, 2, 3]), Settings::default(), DurableState { term: 7 });
+    let mut machine = Ring::new(PeerId(2), circle(&[1, 2, 3]), Settings::default(), DurableTerm { term: 7 });
     for (term, stage) in [(6, Stage::Election), (6, Stage::Elected), (7, Stage::Election), (7, Stage::Elected)] {
         // 7 too: it may have taken part in that before it was restarted.
         let note = Note { term, origin: PeerId(3), stage };
@@ -150,13 +150,13 @@ fn messages_of_earlier_elections_are_acknowledged_and_dropped() {
     }
     assert_eq!(machine.deadline(), None);
     handle(&mut machine, Event::Vacant, Instant::ZERO);
-    assert_eq!(machine.kept(), DurableState { term: 8 });
+    assert_eq!(machine.kept(), DurableTerm { term: 8 });
 }
 
 #[test]
 fn who_starts_with_an_old_number_learns_the_newest_and_starts_above_it() {
     let mut table = ring(3);
-    table.machines[1] = Ring::new(PeerId(2), circle(&[1, 2, 3]), Settings::default(), DurableState { term: 7 });
+    table.machines[1] = Ring::new(PeerId(2), circle(&[1, 2, 3]), Settings::default(), DurableTerm { term: 7 });
     table.tell(1, Event::Vacant);
     table.settle();
     assert_eq!((table.opinions(), table.machines[0].term()), (Vec::new(), 7));
@@ -199,7 +199,7 @@ fn where_all_are_excluded_the_greatest_id_is_asked_again() {
 #[test]
 fn an_exclusion_ends_and_comes_back_longer() {
     let settings = Settings { exclusion: Duration::from_secs(1), ..Settings::default() };
-    let mut machine = Ring::new(PeerId(1), circle(&[1, 2]), settings, DurableState::default());
+    let mut machine = Ring::new(PeerId(1), circle(&[1, 2]), settings, DurableTerm::default());
     let excluded = |machine: &mut Ring, at: u64| {
         handle(machine, Event::Led(PeerId(1)), Instant::ZERO + Duration::from_secs(at));
         let effects = handle(machine, Event::Vacant, Instant::ZERO + Duration::from_secs(at));

@@ -70,13 +70,20 @@ impl Leader {
         let is_serving = self.opening().is_some();
         let Some(follower) = self.followers.get_mut(&from).filter(|_| is_serving) else { return };
         let before = follower.matched;
-        follower.matched = before.max(matched);
+        // Nobody has more than the leader: who says so is not believed that.
+        follower.matched = before.max(matched.min(self.end.index));
         let next = follower.matched + 1;
         follower.progress = match follower.progress {
             Progress::Following { next: own, bytes } => {
                 let size = |index| replica.log().entry(index).map_or(0, Entry::size);
-                let heard: usize = (before + 1..next).map(size).sum();
-                Progress::Following { next: own.max(next), bytes: bytes.saturating_sub(heard) }
+                let is_kept = before >= replica.log().start().index;
+                let bytes = if is_kept {
+                    bytes.saturating_sub((before + 1..next).map(size).sum())
+                } else {
+                    // How large those were that are gone by now is not known.
+                    (next..own).map(size).sum()
+                };
+                Progress::Following { next: own.max(next), bytes }
             }
             Progress::Probing { .. } if matched > 0 => Progress::Following { next, bytes: 0 },
             Progress::Installing { position } if matched >= position.index => Progress::Following { next, bytes: 0 },
@@ -115,6 +122,7 @@ impl Leader {
         let position = replica.log().start();
         if self.opening().is_some()
             && let Some(follower) = self.followers.get_mut(&from)
+            && !matches!(follower.progress, Progress::Installing { .. })
         {
             follower.progress = Progress::Installing { position };
             self.send_chunk(from, position, 0, replica, out);

@@ -54,24 +54,24 @@ fn go_on(
 fn what_is_under_way_is_finished_before_anything_is_planned() {
     let mut out = Vec::new();
     let under_way = joint(&first(), &[2, 3, 4]);
-    let mut own = Own::begin(under_way.clone(), &mut out);
+    let mut own = Own::begin(under_way.clone(), 7, &mut out);
     let begun = Effect::Begun { voters: under_way.clone(), is_wanted: false };
     assert_eq!(go_on(&mut own, &mut out, willing).0, begun);
     assert_eq!(go_on(&mut own, &mut out, willing).0, Effect::Plan { is_later: true });
     let settled = under_way.settled().expect("it is joint");
     assert_eq!((own.current(), own.has_finished(), own.is_changed()), (&settled, true, false));
-    own.planned(Planned::Already, 7, &mut out);
+    own.planned(Planned::Already, &mut out);
     assert_eq!(out, [Effect::Done(settled)]);
 }
 
 #[test]
 fn the_voters_that_are_wanted_take_the_place_of_those_that_vote_and_nothing_is_asked_after_that() {
     let mut out = Vec::new();
-    let mut own = Own::begin(first(), &mut out);
+    let mut own = Own::begin(first(), 7, &mut out);
     let (plan, before) = go_on(&mut own, &mut out, willing);
     assert_eq!(plan, Effect::Plan { is_later: false });
     let wanted = joint(&first(), &[1, 2, 4]);
-    own.planned(Planned::Joint(wanted.clone()), 7, &mut out);
+    own.planned(Planned::Joint(wanted.clone()), &mut out);
     assert_eq!(go_on(&mut own, &mut out, willing).0, Effect::Begun { voters: wanted.clone(), is_wanted: true });
     let (done, after) = go_on(&mut own, &mut out, willing);
     assert_eq!(done, Effect::Done(wanted.settled().expect("it is joint")));
@@ -82,10 +82,10 @@ fn the_voters_that_are_wanted_take_the_place_of_those_that_vote_and_nothing_is_a
 #[test]
 fn an_answer_to_a_question_of_the_change_before_is_none() {
     let mut out = Vec::new();
-    let mut own = Own::begin(first(), &mut out);
+    let mut own = Own::begin(first(), 7, &mut out);
     let Some(Effect::Send { round: old, .. }) = out.first().cloned() else { panic!("it asks: {out:?}") };
     go_on(&mut own, &mut out, willing);
-    own.planned(Planned::Joint(joint(&first(), &[1, 2, 4])), 7, &mut out);
+    own.planned(Planned::Joint(joint(&first(), &[1, 2, 4])), &mut out);
     out.clear();
     for voter in 1..=3 {
         own.answered(VoterId::from_bits(voter), old, ConfigReply::Prepared(None), &mut out);
@@ -97,14 +97,14 @@ fn an_answer_to_a_question_of_the_change_before_is_none() {
 #[test]
 fn it_gives_up_when_others_are_sooner_again_and_again() {
     let mut out = Vec::new();
-    let mut own = Own::begin(first(), &mut out);
+    let mut own = Own::begin(first(), 7, &mut out);
     let mut attempts = 0;
     loop {
         match go_on(&mut own, &mut out, willing).0 {
             Effect::Plan { .. } => {
                 attempts += 1;
                 let current = own.current().clone();
-                own.planned(Planned::Joint(joint(&current, &[1, 2, 4])), 7, &mut out);
+                own.planned(Planned::Joint(joint(&current, &[1, 2, 4])), &mut out);
                 // Somebody else's has been taken, and is over.
                 let sooner = joint(&current, &[1, 2, 3]).settled().expect("it is joint");
                 let (to, round) = match &out[..] {
@@ -125,11 +125,11 @@ fn it_gives_up_when_others_are_sooner_again_and_again() {
 #[test]
 fn later_voters_that_become_known_meanwhile_are_heard_first() {
     let mut out = Vec::new();
-    let mut own = Own::begin(first(), &mut out);
+    let mut own = Own::begin(first(), 7, &mut out);
     go_on(&mut own, &mut out, willing);
     let later = joint(&first(), &[1, 2, 4]);
     own.learn(&later);
-    own.planned(Planned::Joint(joint(&first(), &[1, 2, 5])), 7, &mut out);
+    own.planned(Planned::Joint(joint(&first(), &[1, 2, 5])), &mut out);
     assert_eq!(go_on(&mut own, &mut out, willing).0, Effect::Begun { voters: later, is_wanted: false });
 }
 
@@ -137,7 +137,7 @@ fn later_voters_that_become_known_meanwhile_are_heard_first() {
 fn without_a_majority_it_is_stuck_and_says_of_whom_one_is_needed() {
     let stuck_from = |voters: VoterSet| {
         let mut out = Vec::new();
-        let mut own = Own::begin(voters, &mut out);
+        let mut own = Own::begin(voters, 7, &mut out);
         let mut next = Vec::new();
         for effect in out {
             let Effect::Send { to, round, .. } = effect else { panic!("it asks first") };

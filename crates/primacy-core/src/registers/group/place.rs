@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::super::messages::Position;
+use super::super::messages::LinePosition;
 use super::super::port::{Descriptor, Effect, ProcessId};
 use super::{Context, Group, HEIRS};
 use crate::lease::Standing;
@@ -60,12 +60,12 @@ impl Group {
         // Not by identity, which is random: the order in which they were given is their age.
         eligible.sort_by_key(|(rank, _)| *rank);
         let standing = Standing { ahead: place.unwrap_or(self.lot), others };
-        let first = Position { standing, in_line: place.is_some() };
+        let first = LinePosition { standing, in_line: place.is_some() };
         let behind = |index: usize| {
             let ahead = self.lot.saturating_add(u32::try_from(index).unwrap_or(u32::MAX));
-            Position { standing: Standing { ahead, others }, in_line: false }
+            LinePosition { standing: Standing { ahead, others }, in_line: false }
         };
-        let positions: Vec<(CandidateId, Position)> = eligible
+        let positions: Vec<(CandidateId, LinePosition)> = eligible
             .iter()
             .enumerate()
             .map(|(index, (_, id))| (*id, if index == 0 { first } else { behind(index) }))

@@ -53,6 +53,7 @@ impl ScoreOracle for Option<Score> {
 /// Latencies are scores in microseconds with their sign turned, exact to the nanosecond; counts are given in thousands,
 /// exact to one, so that a transaction number of ZooKeeper's kind fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Metric {
     /// The longest history: least to fetch before it can lead.
     History,

@@ -18,7 +18,7 @@ fn ballots() -> impl Strategy<Value = Ballot> {
 }
 
 fn positions() -> impl Strategy<Value = Position> {
-    (ballots(), any::<u64>()).prop_map(|(ballot, index)| Position { ballot, index })
+    (ballots(), 0..=1_u64 << 62).prop_map(|(ballot, index)| Position { ballot, index })
 }
 
 fn replicas() -> impl Strategy<Value = BTreeSet<ReplicaId>> {
@@ -103,7 +103,12 @@ fn verdicts() -> impl Strategy<Value = Verdict<LogBytes>> {
 
 fn messages() -> impl Strategy<Value = Message> {
     let answer = (ballots(), verdicts()).prop_map(|(ballot, verdict)| Answer { ballot, verdict });
-    let forward = (ballots(), any::<u64>(), any::<u64>(), many((any::<u64>(), testing::change()), 0..4));
+    let forward = (
+        ballots(),
+        any::<u64>(),
+        any::<u64>(),
+        many((any::<u64>(), testing::operation().prop_map(Change::Operation)), 0..4),
+    );
     let forward = forward.prop_map(|(ballot, starts, acknowledged, writes)| Forward {
         ballot,
         starts,

@@ -11,7 +11,7 @@ use crate::resp::{Protocol, Reply};
 
 /// In a transaction only what one group does at once is possible.
 pub(super) const NOT_IN_TRANSACTION: Reply =
-    Reply::error("ERR this command concerns more than the keys of one slot, and cannot be part of a transaction");
+    Reply::error("ERR this command cannot be part of a transaction: only what concerns the keys of one slot can");
 
 /// Answers a command about the connection.
 pub(super) fn answer(hub: &Rc<Hub>, line: &Rc<Line>, command: &ConnectionCommand) -> Reply {
@@ -55,7 +55,7 @@ fn authenticate(hub: &Hub, line: &Line, credentials: &Credentials) -> Result<(),
         return Ok(());
     }
     add(&hub.statistics.wrong_passwords, 1);
-    tracing::warn!(peer = %line.ends.peer, "a wrong password or user");
+    hub.warn(line, "a wrong password or user");
     Err(Reply::error("WRONGPASS invalid username-password pair or user is disabled."))
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Hub {
     pub(super) left: Notify,
     lines: RefCell<BTreeMap<u64, Rc<Line>>>,
     ids: Cell<u64>,
+    /// When a warning was written last.
+    warned: Cell<Option<u64>>,
 }
 
 impl Hub {
@@ -54,6 +56,7 @@ impl Hub {
             left: Notify::new(),
             lines: RefCell::default(),
             ids: Cell::new(0),
+            warned: Cell::new(None),
         }
     }
 
@@ -85,6 +88,14 @@ impl Hub {
         self.lines.borrow().is_empty()
     }
 
+    /// Tells the operator of a client that does not behave: of one in a second, so that many of them do not fill the disk.
+    pub(super) fn warn(&self, line: &Line, why: &str) {
+        let now = self.statistics.seconds();
+        if self.warned.replace(Some(now)) != Some(now) {
+            tracing::warn!(peer = %line.ends.peer, "{why}");
+        }
+    }
+
     /// Cuts off who does not read, or does not say who it is.
     pub(super) fn sweep(&self) {
         self.statistics.count_second();
@@ -93,12 +104,12 @@ impl Hub {
             (self.settings.stalled_max.as_secs().max(1), self.settings.greeting_max.as_secs().max(1));
         for line in self.lines() {
             let why = match () {
-                () if line.stalled() > stalled_max => "it does not read its replies",
-                () if !line.is_known.get() && now - line.since > greeting_max => "it does not say who it is",
+                () if line.stalled() > stalled_max => "cut off: it does not read its replies",
+                () if !line.is_known.get() && now - line.since > greeting_max => "cut off: it does not say who it is",
                 () => continue,
             };
             add(&self.statistics.cut_off, 1);
-            tracing::warn!(peer = %line.ends.peer, "cut off: {why}");
+            self.warn(&line, why);
             line.end();
         }
     }

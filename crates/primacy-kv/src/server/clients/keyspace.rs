@@ -56,15 +56,16 @@ impl Hub {
         });
     }
 
-    /// Chooses a group by how many keys each has, and asks it for one. A group whose keys have all gone meanwhile has none: then the
-    /// others are asked.
-    fn random_key(self: &Rc<Self>, place: Reservation, mut groups: Vec<u16>, counts: &[Reply]) {
+    /// Chooses a group by how many keys each has, and asks it for one. If its keys have all gone meanwhile, the others are asked.
+    fn random_key(self: &Rc<Self>, place: Reservation, groups: Vec<u16>, counts: &[Reply]) {
         let total = u64::try_from(sum(counts)).unwrap_or(0);
         let Some(mut left) = rand::random::<u64>().checked_rem(total) else { return place.answer(Reply::Null) };
+        let counts = counts.iter().map(|count| u64::try_from(number(count)).unwrap_or(0));
+        let (mut groups, counts): (Vec<u16>, Vec<u64>) =
+            groups.into_iter().zip(counts).filter(|(_, count)| *count > 0).unzip();
         let chosen = counts.iter().position(|count| {
-            let count = u64::try_from(number(count)).unwrap_or(0);
-            let is_here = left < count;
-            left = left.saturating_sub(count);
+            let is_here = left < *count;
+            left = left.saturating_sub(*count);
             is_here
         });
         groups.rotate_left(chosen.unwrap_or(0));

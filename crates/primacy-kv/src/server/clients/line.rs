@@ -274,7 +274,7 @@ impl Line {
         if outbox.unsent() > self.bounds.output {
             drop(outbox);
             add(&self.statistics.cut_off, 1);
-            tracing::warn!(peer = %self.ends.peer, "cut off: it does not read its replies");
+            tracing::warn!(peer = %self.ends.peer, "cut off: more replies wait for it than are allowed");
             return self.end();
         }
         outbox.wake();

@@ -12,7 +12,7 @@ use super::answers;
 use super::hub::Hub;
 use super::line::{Line, Load};
 use super::requests::{Part, all, all_or_unknown};
-use super::transaction::{Queued, Transaction, Watched, slot};
+use super::transaction::{Queued, Transaction, Watched, merged, slot};
 use crate::command::{
     ClientCommand, Command, CommandError, ConnectionCommand, Flag, Key, KeyspaceCommand, Operation, Placement,
     SetAnswer, Specification, TransactionCommand,
@@ -127,8 +127,8 @@ impl Session {
             Command::Connection(command @ (ConnectionCommand::Quit | ConnectionCommand::Reset)) => {
                 return Ok(Step::Alone(Alone::Connection(command)));
             }
-            Command::Connection(command) if changes_connection(&command) => return Err(answers::NOT_IN_TRANSACTION),
-            Command::Connection(command) => Queued::Connection(command),
+            Command::Connection(command) if is_small(&command) => Queued::Connection(command),
+            Command::Connection(_) => return Err(answers::NOT_IN_TRANSACTION),
         };
         let Some(transaction) = &mut self.transaction else { return Err(Reply::Null) };
         let reply = transaction.queue(queued, bytes);
@@ -160,7 +160,7 @@ impl Session {
             }
             Step::Alone(alone) => return self.alone(alone, context).map(Step::Alone),
             Step::Foreign => {
-                tracing::warn!(peer = %self.line.ends.peer, "a request of HTTP: somebody may attack by way of a browser");
+                self.hub.warn(&self.line, "a request of HTTP: somebody may attack by way of a browser");
                 self.line.end();
             }
         }
@@ -223,7 +223,7 @@ impl Session {
     }
 
     fn watch(&self, keys: Vec<Key>) {
-        let keys = match self.watched.new_ones(keys) {
+        let keys = match self.watched.new_ones(&keys) {
             Ok(keys) => keys,
             Err(error) => return self.line.reply(self.watched.fail(error.reply())),
         };
@@ -290,13 +290,11 @@ impl Session {
         }
         let place = self.line.begin_in(vec![group], TRANSACTION);
         self.hub.gather(vec![(group, request)], move |mut parts| {
-            let mut reply = parts.pop().map_or(Reply::Null, |part| part.reply().unwrap_or_else(|error| error));
-            if let Reply::Array(replies) = &mut reply {
-                for (position, other) in others {
-                    replies.insert(position.min(replies.len()), other);
-                }
-            }
-            place.answer(reply);
+            let reply = parts.pop().map_or(Reply::Null, |part| part.reply().unwrap_or_else(|error| error));
+            place.answer(match reply {
+                Reply::Array(replies) => Reply::Array(merged(replies, others)),
+                other => other,
+            });
         });
         None
     }
@@ -357,16 +355,16 @@ fn is_open(name: &[u8]) -> bool {
     Specification::find(name).is_some_and(|specification| specification.has(Flag::NoAuth))
 }
 
-/// Whether it changes what the connection is, which a transaction that fails could not take back.
-const fn changes_connection(command: &ConnectionCommand) -> bool {
-    match command {
-        ConnectionCommand::Hello(_)
-        | ConnectionCommand::Authenticate(_)
-        | ConnectionCommand::Quit
-        | ConnectionCommand::Reset => true,
-        ConnectionCommand::Client(command) => {
-            matches!(command, ClientCommand::SetName(_) | ClientCommand::SetInformation { .. } | ClientCommand::Kill(_))
-        }
-        _ => false,
-    }
+/// Whether a command of the connection may be part of a transaction: its answer is short, and it changes nothing, which a transaction
+/// that fails could not take back.
+const fn is_small(command: &ConnectionCommand) -> bool {
+    matches!(
+        command,
+        ConnectionCommand::Ping(_)
+            | ConnectionCommand::Echo(_)
+            | ConnectionCommand::Select
+            | ConnectionCommand::Time
+            | ConnectionCommand::Wait { .. }
+            | ConnectionCommand::Client(ClientCommand::Id | ClientCommand::GetName | ClientCommand::Ignored)
+    )
 }

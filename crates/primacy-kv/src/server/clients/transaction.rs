@@ -1,6 +1,7 @@
 //! What a connection keeps between `WATCH`, `MULTI` and `EXEC`.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::command::{CommandError, ConnectionCommand, Key, Operation};
@@ -93,19 +94,16 @@ struct Watch {
 
 impl Watched {
     /// Which of these keys are to be watched from now on and were not before. All are in one slot.
-    pub(super) fn new_ones(&self, keys: Vec<Key>) -> Result<Vec<Key>, CommandError> {
+    pub(super) fn new_ones(&self, keys: &[Key]) -> Result<Vec<Key>, CommandError> {
         let mut slots = keys.iter().map(|key| Slot::of(key));
         let first = slots.next();
         if slots.any(|slot| Some(slot) != first) {
             return Err(CommandError::CROSS_SLOT);
         }
-        let mut new: Vec<Key> = Vec::new();
-        for key in keys {
-            let known = self.0.borrow();
-            if !known.keys.iter().any(|(watched, _)| *watched == key) && !new.contains(&key) {
-                new.push(key);
-            }
-        }
+        let known = self.0.borrow();
+        let mut seen: BTreeSet<&Key> = known.keys.iter().map(|(key, _)| key).collect();
+        let new: BTreeSet<&Key> = keys.iter().filter(|key| seen.insert(*key)).collect();
+        let new = new.into_iter().cloned().collect();
         Ok(new)
     }
 
@@ -150,6 +148,18 @@ impl Watched {
     pub(super) fn take(&self) -> WatchedKeys {
         std::mem::take(&mut *self.0.borrow_mut()).keys
     }
+}
+
+/// Puts answers to other commands between those to operations. Their positions are in rising order.
+pub(super) fn merged(replies: Vec<Reply>, others: Vec<(usize, Reply)>) -> Vec<Reply> {
+    let mut replies = replies.into_iter();
+    let mut merged = Vec::with_capacity(replies.len() + others.len());
+    for (position, other) in others {
+        merged.extend(replies.by_ref().take(position.saturating_sub(merged.len())));
+        merged.push(other);
+    }
+    merged.extend(replies);
+    merged
 }
 
 /// The one slot of all keys, if there is a key.

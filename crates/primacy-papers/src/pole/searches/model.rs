@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Duration;
 
-use crate::pole::{DurableState, PUBLISHED_WAIT, Pole, PoleSettings, Published};
+use crate::pole::{DurableTerm, PUBLISHED_WAIT, Pole, PoleSettings, Published};
 use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
 use primacy_core::select::{Rank, Score, ScoreOracle};
@@ -68,7 +68,7 @@ impl Searchable for Pole {
 
     fn start(index: usize, kept: u64, _: &PoleSetup) -> Self {
         let mut pole =
-            Self::new(peer(index), (0..PEERS).map(peer), PoleSettings::default(), DurableState { term: kept });
+            Self::new(peer(index), (0..PEERS).map(peer), PoleSettings::default(), DurableTerm { term: kept });
         pole.set_rank(Some(Rank::new(&[-i32::from(peer(index).0)]).expect("one element")));
         pole
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pole::{DurableState, PUBLISHED_WAIT, Pole, PoleSettings, Published};
+use crate::pole::{DurableTerm, PUBLISHED_WAIT, Pole, PoleSettings, Published};
 use primacy_core::contest::{Contest, Event, PeerId};
 use primacy_core::select::{Metric, Rank, Score};
 
@@ -196,7 +196,7 @@ fn three_published() -> World<AsPublished> {
 fn three_repaired() -> World<Pole> {
     let mut world = World::new(1, Link::exact(Duration::from_millis(1)));
     for peer in THREE {
-        let mut pole = Pole::new(peer, THREE, PoleSettings::default(), DurableState::default());
+        let mut pole = Pole::new(peer, THREE, PoleSettings::default(), DurableTerm::default());
         pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
         world.start(peer, pole);
     }
@@ -292,7 +292,7 @@ fn a_first_election_takes_three_exchanges_as_repaired() {
         let peers: Vec<_> = (1..=count).map(PeerId).collect();
         let mut world = World::new(1, Link::exact(Duration::from_millis(5)));
         for peer in &peers {
-            let mut pole = Pole::new(*peer, peers.clone(), PoleSettings::default(), DurableState::default());
+            let mut pole = Pole::new(*peer, peers.clone(), PoleSettings::default(), DurableTerm::default());
             pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
             world.start(*peer, pole);
         }
@@ -347,7 +347,7 @@ fn after_any_faults_somebody_asks_soon_and_in_the_next_vacancy_the_best_at_once(
             pole.set_rank(Some(Rank::new(&[-i32::from(peer.0)]).expect("one element")));
             pole
         };
-        peers.iter().for_each(|peer| world.start(*peer, pole(*peer, DurableState::default())));
+        peers.iter().for_each(|peer| world.start(*peer, pole(*peer, DurableTerm::default())));
         for _ in 0..40 {
             let (who, other) = (*rng.pick(&peers), *rng.pick(&peers));
             match rng.below(7) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::pole::{DurableState, Pole, PoleSettings, Published};
+use crate::pole::{DurableTerm, Pole, PoleSettings, Published};
 use primacy_core::contest::{Contest, Event, PeerId};
 use primacy_core::select::{Measurements, Metric, Names, Oracle, Rank, Selector};
 
@@ -108,7 +108,7 @@ impl Topology {
                 let mut world = self.world(seed, weather);
                 let settings = PoleSettings { wait, slot: wait, ..PoleSettings::default() };
                 for peer in &peers {
-                    let mut pole = Pole::new(*peer, peers.clone(), settings, DurableState::default());
+                    let mut pole = Pole::new(*peer, peers.clone(), settings, DurableTerm::default());
                     pole.set_rank(rank(metric, *peer, &facts));
                     world.start(*peer, pole);
                 }

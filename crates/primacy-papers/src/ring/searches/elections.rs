@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ring::{HEARTBEAT, Published};
 use primacy_core::Instant;
-use primacy_core::contest::ring::{Circle, DurableState, Ring, Settings};
+use primacy_core::contest::ring::{Circle, DurableTerm, Ring, Settings};
 use primacy_core::contest::{Contest, Event, PeerId};
 
 use super::hall::{Granted, Hall};
@@ -95,7 +95,7 @@ pub fn repaired(ring: &[u16], starters: &[u16], link: Link, seed: u64) -> Option
     let circle = super::circle(ring);
     let mut world = World::new(seed, link);
     for id in ring {
-        world.start(PeerId(*id), Ring::new(PeerId(*id), circle.clone(), settings, DurableState::default()));
+        world.start(PeerId(*id), Ring::new(PeerId(*id), circle.clone(), settings, DurableTerm::default()));
     }
     starters.iter().for_each(|id| world.tell(PeerId(*id), Event::Vacant));
     cost(world, ring.len(), NEVER / 2)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use primacy_core::contest::ring::{Circle, DurableState, Ring, Settings};
+use primacy_core::contest::ring::{Circle, DurableTerm, Ring, Settings};
 use primacy_core::contest::{Event, PeerId};
 
 use crate::searches::{Link, World};
@@ -46,7 +46,7 @@ impl Hall {
     pub fn new(circle: Circle, settings: Settings, link: Link, seed: u64) -> Self {
         let mut world = World::new(seed, link);
         for peer in circle.after(PeerId(0)) {
-            world.start(peer, Ring::new(peer, circle.clone(), settings, DurableState::default()));
+            world.start(peer, Ring::new(peer, circle.clone(), settings, DurableTerm::default()));
         }
         Self { world, unfit: BTreeSet::new(), seen: 0, due: Vec::new(), asked: Vec::new(), granted: None }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::ring::{HEARTBEAT, Published};
 use primacy_core::Instant;
 use primacy_core::contest::PeerId;
-use primacy_core::contest::ring::{DurableState, Ring, Settings};
+use primacy_core::contest::ring::{DurableTerm, Ring, Settings};
 
 use super::properties::{AGREED, FREE, GRANTED_ONCE, LATE, ONE, ONE_AT_REST, SWALLOWED, WAY};
 use super::search::{Budget, Search, World};
@@ -39,7 +39,7 @@ fn new_servers(name: &'static str, budget: Budget) -> Search<Published> {
 }
 
 pub(super) fn repaired(name: &'static str, ids: &[u16], budget: Budget) -> Search<Ring> {
-    let ring = |id: &u16| Ring::new(PeerId(*id), super::circle(ids), Settings::default(), DurableState::default());
+    let ring = |id: &u16| Ring::new(PeerId(*id), super::circle(ids), Settings::default(), DurableTerm::default());
     Search::new(name, World::new(ids.iter().map(ring).collect(), budget))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ring::{Published, Word};
 use primacy_core::Instant;
-use primacy_core::contest::ring::{DurableState, Ring, Settings};
+use primacy_core::contest::ring::{DurableTerm, Ring, Settings};
 use primacy_core::contest::{Contest, PeerId};
 use stateright::Property;
 
@@ -123,7 +123,7 @@ impl Subject for Ring {
     }
 
     fn revived(&self, me: PeerId, has_disk: bool) -> Option<Self> {
-        let kept = if has_disk { self.kept() } else { DurableState::default() };
+        let kept = if has_disk { self.kept() } else { DurableTerm::default() };
         Some(Self::new(me, self.circle().clone(), Settings::default(), kept))
     }
 

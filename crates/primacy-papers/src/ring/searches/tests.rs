@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ring::{HEARTBEAT, Published};
-use primacy_core::contest::ring::{DurableState, Ring, Settings};
+use primacy_core::contest::ring::{DurableTerm, Ring, Settings};
 use primacy_core::contest::{Event, PeerId};
 
 use super::*;
@@ -233,13 +233,13 @@ fn false_suspicions_split_the_published_form_and_cost_the_repaired_nothing() {
 fn repaired_a_restart_with_its_term_takes_no_part_in_what_it_has_forgotten() {
     let ring = |kept| Ring::new(PeerId(2), circle(&[1, 2]), Settings::default(), kept);
     let mut world = Simulated::new(1, Link::exact(ms(1)));
-    world.start(PeerId(1), Ring::new(PeerId(1), circle(&[1, 2]), Settings::default(), DurableState::default()));
-    world.start(PeerId(2), ring(DurableState::default()));
+    world.start(PeerId(1), Ring::new(PeerId(1), circle(&[1, 2]), Settings::default(), DurableTerm::default()));
+    world.start(PeerId(2), ring(DurableTerm::default()));
     world.tell(PeerId(2), Event::Vacant);
     // Its candidature is on the way back to it.
     world.run(ms(1), |_| false);
     let kept = world.crash(PeerId(2)).expect("it ran").kept();
     world.start(PeerId(2), ring(kept));
     world.run(ms(50), |_| false);
-    assert_eq!((kept, world.nominations.len()), (DurableState { term: 1 }, 0));
+    assert_eq!((kept, world.nominations.len()), (DurableTerm { term: 1 }, 0));
 }

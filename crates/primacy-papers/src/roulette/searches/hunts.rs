@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::roulette::{DurableState, Majority, Published, PublishedSettings, Roulette, Settings, Variant};
+use crate::roulette::{DurableTerm, Majority, Published, PublishedSettings, Roulette, Settings, Variant};
 use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Event, PeerId};
 
@@ -54,7 +54,7 @@ pub(super) fn repaired(name: &'static str, peers: u16) -> Duel<Roulette> {
         name,
         peers: ids(peers)
             .into_iter()
-            .map(|me| vacant(Roulette::new(me, &ids(peers), settings, DurableState::default())))
+            .map(|me| vacant(Roulette::new(me, &ids(peers), settings, DurableTerm::default())))
             .collect(),
         restarted: |machine, me| Roulette::new(me, &ids(3), machine.settings(), machine.kept()),
         wakes: vec![1; usize::from(peers)],

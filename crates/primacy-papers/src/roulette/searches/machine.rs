@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use crate::roulette::{DurableState, Published, Role, Roulette, Tally};
+use crate::roulette::{DurableTerm, Published, Role, Roulette, Tally};
 use primacy_core::contest::Contest;
 
 /// One of the two machines.
@@ -24,7 +24,7 @@ pub trait Machine: Contest<Message: Send + Sync> + Clone + Debug + Eq + Hash + S
     fn is_as(&self, other: &Self) -> bool;
 
     /// What is on its disk.
-    fn kept(&self) -> DurableState;
+    fn kept(&self) -> DurableTerm;
 }
 
 impl Machine for Published {
@@ -48,8 +48,8 @@ impl Machine for Published {
         Published::is_as(self, other)
     }
 
-    fn kept(&self) -> DurableState {
-        DurableState::default()
+    fn kept(&self) -> DurableTerm {
+        DurableTerm::default()
     }
 }
 
@@ -74,7 +74,7 @@ impl Machine for Roulette {
         self == other
     }
 
-    fn kept(&self) -> DurableState {
+    fn kept(&self) -> DurableTerm {
         Roulette::kept(self)
     }
 }

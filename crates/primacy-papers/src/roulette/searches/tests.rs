@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::roulette::{DurableState, Launch, Majority, Published, PublishedSettings, Roulette, Settings, Variant};
+use crate::roulette::{DurableTerm, Launch, Majority, Published, PublishedSettings, Roulette, Settings, Variant};
 use primacy_core::contest::{Event, PeerId};
 
 use super::hunts::ids;
@@ -174,7 +174,7 @@ mod repaired_figures {
     fn elections(stand: &Stand, launch: Launch, spread: u32) -> Vec<Course> {
         let stagger = stand.notice.1;
         let settings = Settings { launch, spread, stagger, round_trip: us(500), ..Settings::default() };
-        courses(stand, 0..2_000, false, |me, all| Roulette::new(me, all, settings, DurableState::default()))
+        courses(stand, 0..2_000, false, |me, all| Roulette::new(me, all, settings, DurableTerm::default()))
     }
 
     fn waits(courses: &[Course]) -> Spans {
@@ -229,7 +229,7 @@ mod repaired_figures {
         let stand = Stand { dead: 1, ..Stand::new(5, LAN) };
         let mut all = Vec::new();
         for missed in 0..16 * 20_u64 {
-            let kept = |me: PeerId| DurableState { term: 8 + missed / 16 - (missed >> (me.0 - 1) & 1), voted: None };
+            let kept = |me: PeerId| DurableTerm { term: 8 + missed / 16 - (missed >> (me.0 - 1) & 1), voted: None };
             all.extend(courses(&stand, 0..5, false, |me, all| Roulette::new(me, all, settings, kept(me))));
         }
         let waits = waits(&all);
@@ -242,7 +242,7 @@ mod repaired_figures {
         let stand = Stand { dead: 1, notice: (ms(0), ms(2)), ..Stand::new(5, LAN) };
         let settings = Settings { stagger: Duration::ZERO, round_trip: us(500), ..Settings::default() };
         let careless =
-            courses(&stand, 0..2_000, false, |me, all| Roulette::new(me, all, settings, DurableState::default()));
+            courses(&stand, 0..2_000, false, |me, all| Roulette::new(me, all, settings, DurableTerm::default()));
         let careful = elections(&stand, Launch::Ranked, 20);
         assert!(percent(&careless, |course| course.launched > 1) > 10.0);
         assert_eq!(percent(&careful, |course| course.launched > 1), 0.0);
@@ -259,7 +259,7 @@ mod repaired_liveness {
         for me in ids(5) {
             let weight = if me == heavy { 1_000 } else { 1 };
             let settings = Settings { weight, round_trip: us(500), ..Settings::default() };
-            world.start(me, Roulette::new(me, &ids(5), settings, DurableState { term: seed, voted: None }));
+            world.start(me, Roulette::new(me, &ids(5), settings, DurableTerm { term: seed, voted: None }));
         }
         world.tell_all(&Event::Vacant);
         world
@@ -376,7 +376,7 @@ mod repaired_safety {
     #[test]
     fn a_peer_that_forgets_its_vote_breaks_the_contest_but_not_the_grant() {
         let forgets: fn(&Roulette, PeerId) -> Roulette =
-            |machine, me| Roulette::new(me, &ids(3), machine.settings(), DurableState::default());
+            |machine, me| Roulette::new(me, &ids(3), machine.settings(), DurableTerm::default());
         let once = Duel { restarted: forgets, restarts: 1, ..duel() };
         assert_eq!(broken(once.clone(), Claim::OneCoordinator), 7);
         complete(Duel { wakes: vec![1, 1, 0], ..once }, &[Claim::OneGrant, Claim::Granted]);

@@ -173,7 +173,7 @@ impl PeersStore {
         pool.settle().await;
         let before = pool.behind().await;
         let mut out = Vec::new();
-        let mut driver = ReconfigurationDriver::begin(pool.cluster.clone(), &mut out);
+        let mut driver = ReconfigurationDriver::begin(pool.cluster.clone(), rand::random(), &mut out);
         let mut asked = ConfigRequests::default();
         loop {
             pool.learn(driver.current());
@@ -195,7 +195,7 @@ impl PeersStore {
                     ReconfigurationEffect::Plan { is_later } => {
                         let planned = self.plan(&mut pool, reconfiguration, is_later).await?;
                         driver.learn(&pool.cluster);
-                        driver.planned(planned, rand::random(), &mut out);
+                        driver.planned(planned, &mut out);
                     }
                     ReconfigurationEffect::Done(cluster) => {
                         pool.learn(&cluster);

@@ -140,8 +140,8 @@ impl Machine for pole::Published<Oracle> {
 
 impl Machine for pole::Pole {
     const IS_GRANTED: bool = true;
-    type Durable = pole::DurableState;
-    fn kept(&self) -> pole::DurableState {
+    type Durable = pole::DurableTerm;
+    fn kept(&self) -> pole::DurableTerm {
         pole::Pole::kept(self)
     }
 }
@@ -160,8 +160,8 @@ impl Machine for roulette::Published {
 
 impl Machine for Roulette {
     const IS_GRANTED: bool = true;
-    type Durable = roulette::DurableState;
-    fn kept(&self) -> roulette::DurableState {
+    type Durable = roulette::DurableTerm;
+    fn kept(&self) -> roulette::DurableTerm {
         Roulette::kept(self)
     }
     fn launched(&self) -> Option<u32> {
@@ -180,8 +180,8 @@ impl Machine for primacy_papers::ring::Published {
 
 impl Machine for Ring {
     const IS_GRANTED: bool = true;
-    type Durable = ring::DurableState;
-    fn kept(&self) -> ring::DurableState {
+    type Durable = ring::DurableTerm;
+    fn kept(&self) -> ring::DurableTerm {
         Ring::kept(self)
     }
 }

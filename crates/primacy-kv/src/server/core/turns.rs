@@ -1,0 +1,257 @@
+//! Turns: what follows from all that has come, what is written, and what is sent.
+
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use primacy::{Instant, clock};
+use primacy_core::log::ChunkOrder;
+use tracing::{error, info, warn};
+
+use super::{Core, NodeError, Notice, State};
+use crate::group::{Effect, Message, Turn};
+use crate::payload::LogBytes;
+use crate::request::Answered;
+use crate::server::backend::Done;
+use crate::server::links::Outbox;
+use crate::server::snapshots::{self, SnapshotFileError, Told};
+use crate::wal::GroupId;
+
+/// How large the chunks of snapshots are, about.
+const CHUNK: usize = 1 << 20;
+/// How long no snapshot is taken after one could not be written.
+const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Takes turns. Never ends.
+    pub(in crate::server) async fn run(self: Rc<Self>) {
+        let mut effects = Vec::new();
+        loop {
+            let due = self.state.borrow().deadlines.first().map(|(at, _)| *at);
+            let sleep = async {
+                match due {
+                    // The runtime's timer stops in suspend; a minute later all is looked at again.
+                    Some(at) => tokio::time::sleep(at.since(clock::now()).min(Duration::from_secs(60))).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = self.notices.wake.notified() => {}
+                () = sleep => {}
+            }
+            // All that are ready bring their inputs first.
+            tokio::task::yield_now().await;
+            self.turn(&mut effects);
+        }
+    }
+
+    fn turn(self: &Rc<Self>, effects: &mut Vec<Effect>) {
+        let mut answers = Vec::new();
+        let mut state = self.state.borrow_mut();
+        let now = clock::now();
+        for notice in self.notices.take() {
+            self.notice(&mut state, notice, now);
+        }
+        while let Some((at, group)) = state.deadlines.first().copied()
+            && at <= now
+        {
+            state.deadlines.pop_first();
+            state.replicas[usize::from(group)].deadline = None;
+            state.touch(group);
+        }
+        let (time_of_day, is_disk_full) = (time_of_day(), state.is_disk_full);
+        for number in mem::take(&mut state.touched) {
+            let memory_left = self.memory_max.map_or(usize::MAX, |max| max.saturating_sub(state.memory));
+            let replica = &mut state.replicas[usize::from(number)];
+            replica.is_touched = false;
+            let believed = replica.leadership.as_ref().filter(|leadership| leadership.is_current());
+            let believed = believed.map(|leadership| leadership.token());
+            replica.group.turn(Turn { now, time_of_day, believed, memory_left, is_disk_full }, effects);
+            for effect in effects.drain(..) {
+                self.follow(&mut state, number, effect, &mut answers);
+            }
+            self.write(&mut state, number, now);
+            self.take_snapshot(&mut state, number, now);
+            let replica = &mut state.replicas[usize::from(number)];
+            let (before, bytes) = (mem::replace(&mut replica.bytes, replica.group.bytes()), replica.group.bytes());
+            let (old, new) = (replica.deadline, replica.group.deadline());
+            replica.deadline = new;
+            state.memory = (state.memory + bytes).saturating_sub(before);
+            if old != new {
+                old.map(|at| state.deadlines.remove(&(at, number)));
+                new.map(|at| state.deadlines.insert((at, number)));
+            }
+        }
+        drop(state);
+        self.wires.outboxes.iter().flatten().for_each(Outbox::flush);
+        for (done, answer) in answers {
+            done(answer);
+        }
+    }
+
+    /// What a thread has told.
+    fn notice(&self, state: &mut State, notice: Notice, now: Instant) {
+        match notice {
+            Notice::Appended { group, given, done } => {
+                if let Err(error) = done {
+                    return self.fail(NodeError::Log(error));
+                }
+                if let (Some(index), Some(disk)) = (given, &state.disk) {
+                    disk.snapshots.retire(GroupId(u32::from(group) + 1), index);
+                }
+                let replica = &mut state.replicas[usize::from(group)];
+                replica.writes_since = None;
+                replica.group.written(now);
+                state.touch(group);
+            }
+            Notice::Snapshot(Told::Chunk { group, index }) => {
+                let number = (group.0 - 1) as u16;
+                if state.taking == Some((number, index)) {
+                    next_chunk(state, number, index);
+                }
+            }
+            Notice::Snapshot(Told::Written { group, index, chunks }) => {
+                let number = (group.0 - 1) as u16;
+                if state.taking == Some((number, index)) {
+                    state.taking = None;
+                }
+                info!(group = number, index, chunks, "a snapshot is written");
+                state.replicas[usize::from(number)].group.snapshot_written(index, chunks);
+                state.touch(number);
+                state.touch_those_who_want();
+            }
+            Notice::Snapshot(Told::NotWritten { group, index, error }) => {
+                let number = (group.0 - 1) as u16;
+                if state.taking == Some((number, index)) {
+                    state.taking = None;
+                }
+                state.replicas[usize::from(number)].group.cancel_snapshot();
+                state.snapshots_from = now + SNAPSHOT_PAUSE;
+                match error {
+                    SnapshotFileError::Full { .. } => warn!(group = number, %error, "no snapshot"),
+                    _ => error!(group = number, %error, "no snapshot"),
+                }
+            }
+            Notice::Snapshot(Told::Failed { error }) => self.fail(NodeError::Snapshot(error)),
+        }
+    }
+
+    /// Does what a group wants.
+    fn follow(self: &Rc<Self>, state: &mut State, group: u16, effect: Effect, answers: &mut Vec<(Done, Answered)>) {
+        match effect {
+            Effect::Send { to, message } => {
+                if let Some(peer) = state.ids.get(&to) {
+                    let kind = usize::from(message.is_bulk());
+                    self.wires.outboxes[*peer][kind].put(kind, Some(group), |out| message.encode(out));
+                }
+            }
+            Effect::SendChunk(order) => self.send_chunk(state, group, order),
+            Effect::Answer { tag, answer } => {
+                if let Some((group, done)) = state.requests.remove(&tag) {
+                    let replica = &mut state.replicas[usize::from(group)];
+                    replica.waiting -= 1;
+                    replica.wakers.drain(..).for_each(Waker::wake);
+                    answers.push((done, answer));
+                }
+            }
+            Effect::Serves(ballot) => info!(group, token = ballot.token.get(), "leads"),
+            Effect::Resign { ballot, reason } => {
+                let replica = &mut state.replicas[usize::from(group)];
+                if replica.leadership.as_ref().is_some_and(|leadership| leadership.token() == ballot.token) {
+                    replica.leadership = None;
+                    replica.resigned.why.set(Some(reason));
+                    replica.resigned.changed.notify_one();
+                }
+            }
+            Effect::Broken(broken) => {
+                self.fail(NodeError::Broken { group, why: broken.to_string(), name: self.name.clone() });
+            }
+        }
+    }
+
+    fn send_chunk(self: &Rc<Self>, state: &State, group: u16, order: ChunkOrder) {
+        let Some(disk) = &state.disk else { return };
+        let (core, folder) = (Rc::clone(self), disk.folder.clone());
+        tokio::task::spawn_local(async move {
+            let (index, number) = (order.snapshot.position.index, order.chunk);
+            let id = GroupId(u32::from(group) + 1);
+            let read = tokio::task::spawn_blocking(move || folder.chunk(id, index, number)).await;
+            match read {
+                Ok(Ok(data)) => {
+                    let peer = core.state.borrow().ids.get(&order.to).copied();
+                    let message = Message::Log(order.message(LogBytes::from(data)));
+                    if let Some(peer) = peer {
+                        let outbox = &core.wires.outboxes[peer][1];
+                        outbox.put(1, Some(group), |out| message.encode(out));
+                        outbox.flush();
+                    }
+                }
+                Ok(Err(error)) => {
+                    let is_current = core.with(group, |replica| {
+                        replica.group.status().snapshot.is_some_and(|position| position.index == index)
+                    });
+                    match is_current {
+                        Some(true) => core.fail(NodeError::Snapshot(error.to_string())),
+                        // A newer one has taken its place: it is asked for anew.
+                        _ => drop(core.with(group, |replica| replica.group.connected(order.to, clock::now()))),
+                    }
+                }
+                Err(_) => {}
+            }
+        });
+    }
+
+    /// Has that written which a group has changed.
+    fn write(&self, state: &mut State, number: u16, now: Instant) {
+        let Some(disk) = &state.disk else { return };
+        let replica = &mut state.replicas[usize::from(number)];
+        let Some(writes) = replica.group.take_writes() else { return };
+        replica.writes_since = Some(now);
+        let (notices, given) = (Arc::clone(&self.notices), snapshots::given(&writes));
+        let done = move |done| notices.put(Notice::Appended { group: number, given, done });
+        let group = GroupId(u32::from(number) + 1);
+        if snapshots::concerns(&writes) {
+            disk.snapshots.write(group, writes, done);
+        } else if let Err(error) = disk.wal.append(group, &writes, done) {
+            self.fail(NodeError::Log(error));
+        }
+    }
+
+    fn take_snapshot(&self, state: &mut State, number: u16, now: Instant) {
+        let replica = &mut state.replicas[usize::from(number)];
+        let is_wanted = replica.is_asked || replica.group.wants_snapshot();
+        // What is on its way to the disk may be the head of the last one.
+        if !is_wanted || replica.writes_since.is_some() || state.taking.is_some() || now < state.snapshots_from {
+            return;
+        }
+        replica.is_asked = false;
+        let has = replica.group.status().snapshot.map(|position| position.index);
+        match replica.group.begin_snapshot() {
+            // A file that the log names is never written again.
+            Some(index) if has.is_some_and(|has| has >= index) => replica.group.cancel_snapshot(),
+            Some(index) => {
+                state.taking = Some((number, index));
+                next_chunk(state, number, index);
+            }
+            None => {}
+        }
+    }
+}
+
+fn next_chunk(state: &mut State, number: u16, index: u64) {
+    let Some(disk) = &state.disk else { return };
+    let group = GroupId(u32::from(number) + 1);
+    match state.replicas[usize::from(number)].group.snapshot_chunk(CHUNK) {
+        Some(data) => disk.snapshots.chunk(group, index, data),
+        None => disk.snapshots.finish(group, index),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is what EXAT and PXAT are about; nothing rests on it")]
+fn time_of_day() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
