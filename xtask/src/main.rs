@@ -32,6 +32,7 @@ usage: cargo xtask COMMAND
   services down     end them
   servers [NAME...] fetch servers of other versions, and run the tests of the stores against them
   bench [ARG...]    run the benchmarks; arguments are passed on
+  bench kv [ARG...] the key-value store beside Redis, etcd and ZooKeeper
   bench papers [ARG...]
                     the published forms of elections beside primacy's
   chaos [ARG...]    strike real candidates on real stores; arguments are passed on, --help tells which";

@@ -15,6 +15,7 @@ mod fenced;
 mod floods;
 mod hosts;
 mod idle;
+mod kv;
 mod log;
 mod micro;
 mod peers;
@@ -83,6 +84,8 @@ enum Instead {
     Hosts(hosts::Options),
     /// A healthy leader under floods of those who may do nothing else, beside a control that burns as much CPU
     Floods(floods::Options),
+    /// The key-value store beside Redis, etcd and ZooKeeper
+    Kv(kv::Options),
     /// Many elections of one process, which share a thread and connections
     Elections(elections::Options),
 }
@@ -111,6 +114,7 @@ pub fn main() -> Result<()> {
     match &options.instead {
         Some(Instead::Hosts(hosts)) => return hosts::run(hosts, &machine(), &common.primacy, &common.out),
         Some(Instead::Elections(wanted)) => return elections::run(wanted, &machine(), &common.primacy),
+        Some(Instead::Kv(wanted)) => return kv::run(wanted, &machine(), &common.primacy),
         Some(Instead::Floods(wanted)) => return floods::run(wanted, &machine(), &common.primacy),
         None => {}
     }
