@@ -8,8 +8,9 @@ use primacy_core::Instant;
 use primacy_core::log::{self, Ballot, ProposeError, Reading, ReplicaId};
 
 use super::Group;
+use super::flaws::Flaw;
 use super::leading::{Builder, Leading, Queued, log_time};
-use super::port::{Effect, Resignation, Turn};
+use super::port::{Effect, Resignation, Settings, Turn};
 use crate::entry::Change;
 use crate::request::Failure;
 
@@ -34,7 +35,8 @@ impl Group {
         if let Some(rounds) = self.log.rounds() {
             leading.progress.heard(rounds);
         }
-        if turn.now.since(leading.progress.last) >= self.settings.lease / 2 {
+        let is_stuck = turn.now.since(leading.progress.last) >= self.settings.lease / 2;
+        if is_stuck && !self.planted.is(Flaw::NeverGivesUp) {
             self.log_does(|log, effects| log.end(effects));
             return self.resign(ballot, Resignation::NoProgress);
         }
@@ -43,20 +45,23 @@ impl Group {
             self.remove_expired(turn);
             self.change_replicas();
         }
-        self.log_does(|log, effects| log.check(turn.believed, effects));
+        let blind = self.planted.is(Flaw::ReadsWithoutCheck);
+        let believed = if blind { Some(ballot.token) } else { turn.believed };
+        self.log_does(|log, effects| log.check(believed, effects));
         self.beat(turn.now);
     }
 
     /// Appends what waits.
     pub(super) fn propose(&mut self, turn: &Turn) {
+        let Settings { entry_bytes, uncommitted_bytes, .. } = self.settings;
         let mut memory_left = turn.memory_left;
         loop {
             let Some(leading) = self.leading.as_mut().filter(|leading| leading.serves) else { return };
             let ballot = leading.ballot;
             let mut builder = Builder::new(leading.time(turn.now), turn.time_of_day);
             let mut refused = Vec::new();
-            while !builder.is_full()
-                && let Some(queued) = leading.next()
+            while !builder.is_full(entry_bytes)
+                && let Some(queued) = leading.next(uncommitted_bytes)
             {
                 let growth = queued.change.growth_max();
                 match growth {
@@ -69,12 +74,16 @@ impl Group {
                     }
                 }
             }
-            let has_more = builder.is_full();
+            let has_more = builder.is_full(entry_bytes);
             for (queued, failure) in refused {
                 self.tell_write(name(&queued), Err(failure), ballot);
             }
             if !builder.is_empty() {
+                let sets = if self.planted.is(Flaw::AnswersBeforeApplied) { builder.sets() } else { Vec::new() };
                 self.append(builder);
+                for name in sets {
+                    self.tell_write(name, Ok(crate::resp::Reply::OK), ballot);
+                }
             }
             if !has_more {
                 return;

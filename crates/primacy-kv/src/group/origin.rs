@@ -7,9 +7,11 @@ use core::time::Duration;
 use primacy_core::Instant;
 use primacy_core::log::{Ballot, ReplicaId};
 
+use super::flaws::{Flaw, Planted};
 use super::message::Forward;
 use super::port::Effect;
 use crate::entry::Change;
+use crate::resp::Reply;
 use crate::request::{Answered, ClientRequest, Failure, Query};
 
 /// A request that is not answered.
@@ -57,6 +59,14 @@ impl<T: Clone> Numbered<T> {
         unsent.map(send).collect()
     }
 
+    /// Gives all that are not answered new numbers: a planted bug.
+    fn renumber(&mut self) {
+        for pending in core::mem::take(&mut self.pending).into_values() {
+            self.last += 1;
+            self.pending.insert(self.last, pending);
+        }
+    }
+
     fn answered(&mut self, number: u64) -> Option<u64> {
         self.pending.remove(&number).map(|pending| pending.tag)
     }
@@ -85,11 +95,19 @@ pub(super) struct Origin {
     reads: Numbered<Query>,
     /// Who leads, as far as this node knows.
     leader: Option<(Ballot, ReplicaId)>,
+    pub(super) planted: Planted,
 }
 
 impl Origin {
     pub(super) const fn new(starts: u64, patience: Duration) -> Self {
-        Self { starts, patience, writes: Numbered::new(), reads: Numbered::new(), leader: None }
+        Self {
+            starts,
+            patience,
+            writes: Numbered::new(),
+            reads: Numbered::new(),
+            leader: None,
+            planted: Planted { #[cfg(feature = "flaws")] flaw: None },
+        }
     }
 
     pub(super) const fn leader(&self) -> Option<(Ballot, ReplicaId)> {
@@ -117,13 +135,26 @@ impl Origin {
 
     /// What was sent to that replica may be lost.
     pub(super) fn reconnected(&mut self, to: ReplicaId) {
-        if self.leader.is_some_and(|(_, leader)| leader == to) {
+        if self.leader.is_some_and(|(_, leader)| leader == to) && !self.planted.is(Flaw::ForgetsReconnection) {
             self.resend();
         }
     }
 
-    const fn resend(&mut self) {
+    fn resend(&mut self) {
+        if self.planted.is(Flaw::RepeatsForwarded) {
+            self.writes.renumber();
+        }
         (self.writes.sent, self.reads.sent) = (0, 0);
+    }
+
+    /// Answers reads at once, if `find` does: a planted bug.
+    pub(super) fn answer_all_reads(&mut self, find: impl Fn(&Query) -> Option<Reply>, out: &mut Vec<Effect>) {
+        let all: Vec<_> = self.reads.pending.iter().map(|(number, read)| (*number, find(&read.what))).collect();
+        for (number, reply) in all {
+            if let Some(reply) = reply {
+                self.has_read(number, Ok(reply), out);
+            }
+        }
     }
 
     pub(super) fn add(&mut self, tag: u64, request: ClientRequest, now: Instant) {
@@ -142,6 +173,8 @@ impl Origin {
         }
         // All that is smaller than the first that is not answered.
         let acknowledged = self.writes.pending.first_key_value().map_or(self.writes.last, |(first, _)| first - 1);
+        let is_early = self.planted.is(Flaw::AcknowledgesEarly);
+        let acknowledged = if is_early { self.writes.last.saturating_sub(1) } else { acknowledged };
         Some((leader, Forward { ballot, starts: self.starts, acknowledged, writes, reads }))
     }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use primacy_core::log::{Ballot, ReplicaId};
 
 use super::Group;
+use super::flaws::Flaw;
 use super::leading::Reader;
 use super::message::{Answers, Forward, Message};
 use super::port::Effect;
@@ -25,7 +26,9 @@ impl Group {
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
         let ballot = forward.ballot;
         match &mut self.leading {
-            Some(leading) if leading.ballot == ballot && leading.serves => {
+            Some(leading)
+                if leading.serves && (leading.ballot == ballot || self.planted.is(Flaw::TakesOthers)) =>
+            {
                 let reads = leading.take(from, forward);
                 let how = self.settings.reads;
                 leading.has_unasked |= !reads.is_empty();

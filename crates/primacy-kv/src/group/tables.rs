@@ -72,9 +72,12 @@ impl Tables {
     ///
     /// # Errors
     /// If it has not come.
-    pub(super) fn restore(&mut self, position: Position) -> Result<(), Broken> {
+    pub(super) fn restore(&mut self, position: Position, keeps_sessions: bool) -> Result<(), Broken> {
         let came = self.came.take().filter(|(came, table)| *came == position && table.applied() == position.index);
-        let (_, table) = came.ok_or(Broken::Incomplete)?;
+        let (_, mut table) = came.ok_or(Broken::Incomplete)?;
+        if !keeps_sessions {
+            table.forget_all_nodes();
+        }
         (self.table, self.taking, self.written) = (Some(table), None, None);
         Ok(())
     }
