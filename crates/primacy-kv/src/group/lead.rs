@@ -65,7 +65,8 @@ impl Group {
             {
                 let growth = queued.change.growth_max();
                 match growth {
-                    0 => builder.add(queued),
+                    // Who was sent to another leader, too, cannot be refused for certain.
+                    _ if growth == 0 || queued.is_repeated => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
                     _ if growth > memory_left => refused.push((queued, Failure::OutOfMemory)),
                     _ => {

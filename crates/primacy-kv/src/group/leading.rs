@@ -27,6 +27,8 @@ pub(super) struct Reader {
 #[derive(Debug)]
 pub(super) struct Queued {
     origin: Origin,
+    /// It was sent before: a copy of it may be done.
+    pub(super) is_repeated: bool,
     pub(super) number: u64,
     pub(super) change: Change,
 }
@@ -126,9 +128,10 @@ impl Leading {
 
     /// Takes what a node has sent. Reads get numbers of this leader's, which are returned.
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) -> Vec<u64> {
-        let Forward { starts, acknowledged, writes, reads, .. } = forward;
+        let Forward { starts, acknowledged, repeated, writes, reads, .. } = forward;
         let origin = Origin { node: from.to_bits(), starts, acknowledged };
-        self.queue.extend(writes.into_iter().map(|(number, change)| Queued { origin, number, change }));
+        let queue = |(number, change)| Queued { origin, is_repeated: number <= repeated, number, change };
+        self.queue.extend(writes.into_iter().map(queue));
         let take = |(number, query)| self.ask(Reader { node: from, starts, number }, query);
         reads.into_iter().map(take).collect()
     }
@@ -188,7 +191,7 @@ impl Builder {
 
     /// Adds a forwarded write.
     pub(super) fn add(&mut self, queued: Queued) {
-        let Queued { origin, number, change } = queued;
+        let Queued { origin, number, change, .. } = queued;
         let known =
             self.batch.origins.iter().position(|known| (known.node, known.starts) == (origin.node, origin.starts));
         let at = known.unwrap_or_else(|| {

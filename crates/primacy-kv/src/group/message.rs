@@ -35,6 +35,8 @@ pub struct Forward {
     pub starts: u64,
     /// All writes up to this number are answered and will not be repeated.
     pub acknowledged: u64,
+    /// All writes up to this number were sent before, and a copy of them may be done: they are not refused.
+    pub repeated: u64,
     /// By their numbers.
     pub writes: Vec<(u64, Change)>,
     /// By numbers of their own.
@@ -128,6 +130,7 @@ impl Forward {
         put_ballot(out, self.ballot);
         put_number(out, self.starts);
         put_number(out, self.acknowledged);
+        put_number(out, self.repeated);
         put_list(out, &self.writes, |out, (number, change)| {
             put_number(out, *number);
             change.put(out);
@@ -144,6 +147,7 @@ impl Forward {
             ballot,
             starts: reader.number()?,
             acknowledged: reader.number()?,
+            repeated: reader.number()?,
             writes: reader.list(|reader| Ok((reader.number()?, Change::read(reader)?)))?,
             reads: reader.list(|reader| Ok((reader.number()?, Query::read(reader)?)))?,
         };

@@ -21,8 +21,8 @@ struct Pending<T> {
     tag: u64,
     what: T,
     came: Instant,
-    /// Some leader has got it: it may be done.
-    was_sent: bool,
+    /// How often it was sent to a leader. From the first time on it may be done, and from the second on there are copies of it.
+    sends: u32,
 }
 
 /// Those of one kind. They have numbers of their own.
@@ -32,17 +32,19 @@ struct Numbered<T> {
     last: u64,
     /// All up to here were sent to the present leader.
     sent: u64,
+    /// All up to here were sent to some leader.
+    ever_sent: u64,
     pending: BTreeMap<u64, Pending<T>>,
 }
 
 impl<T: Clone> Numbered<T> {
     const fn new() -> Self {
-        Self { last: 0, sent: 0, pending: BTreeMap::new() }
+        Self { last: 0, sent: 0, ever_sent: 0, pending: BTreeMap::new() }
     }
 
     fn add(&mut self, tag: u64, what: T, came: Instant) {
         self.last += 1;
-        self.pending.insert(self.last, Pending { tag, what, came, was_sent: false });
+        self.pending.insert(self.last, Pending { tag, what, came, sends: 0 });
     }
 
     /// Those that the present leader has not got.
@@ -51,9 +53,9 @@ impl<T: Clone> Numbered<T> {
             return Vec::new();
         }
         let unsent = self.pending.range_mut(self.sent + 1..);
-        self.sent = self.last;
+        (self.sent, self.ever_sent) = (self.last, self.last);
         let send = |(number, pending): (&u64, &mut Pending<T>)| {
-            pending.was_sent = true;
+            pending.sends += 1;
             (*number, pending.what.clone())
         };
         unsent.map(send).collect()
@@ -167,6 +169,7 @@ impl Origin {
     /// What the leader is to be sent, and who it is.
     pub(super) fn forward(&mut self) -> Option<(ReplicaId, Forward)> {
         let (ballot, leader) = self.leader?;
+        let repeated = self.writes.ever_sent;
         let (writes, reads) = (self.writes.unsent(), self.reads.unsent());
         if writes.is_empty() && reads.is_empty() {
             return None;
@@ -175,11 +178,17 @@ impl Origin {
         let acknowledged = self.writes.pending.first_key_value().map_or(self.writes.last, |(first, _)| first - 1);
         let is_early = self.planted.is(Flaw::AcknowledgesEarly);
         let acknowledged = if is_early { self.writes.last.saturating_sub(1) } else { acknowledged };
-        Some((leader, Forward { ballot, starts: self.starts, acknowledged, writes, reads }))
+        Some((leader, Forward { ballot, starts: self.starts, acknowledged, repeated, writes, reads }))
     }
 
     /// What became of a write. It may be told twice.
+    ///
+    /// That one copy of it was refused says nothing of the others: it waits for what becomes of those.
     pub(super) fn wrote(&mut self, number: u64, answer: Answered, out: &mut Vec<Effect>) {
+        let has_copies = self.writes.pending.get(&number).is_some_and(|pending| pending.sends > 1);
+        if answer.is_err() && has_copies {
+            return;
+        }
         out.extend(self.writes.answered(number).map(|tag| Effect::Answer { tag, answer }));
     }
 
@@ -193,8 +202,8 @@ impl Origin {
         let Some(than) = now.as_nanos().checked_sub(self.patience.as_nanos() as u64).map(Instant::from_nanos) else {
             return;
         };
-        for Pending { tag, was_sent, .. } in self.writes.take_older(than) {
-            let failure = if was_sent { Failure::Unknown } else { Failure::NoLeader };
+        for Pending { tag, sends, .. } in self.writes.take_older(than) {
+            let failure = if sends > 0 { Failure::Unknown } else { Failure::NoLeader };
             out.push(Effect::Answer { tag, answer: Err(failure) });
         }
         let reads = self.reads.take_older(than).into_iter();

@@ -11,7 +11,7 @@ use super::tally::{Promise, Tally};
 use super::world::World;
 
 /// How many configurations a search visits.
-const BUDGET: usize = 300_000;
+const BUDGET: usize = 20_000;
 
 /// The length of a word that is appended: who, which, and a mark.
 pub(super) const WORD: usize = 9;

@@ -1,7 +1,5 @@
 //! The way of a world: what will happen, one after the other, and who it happens to.
 
-use std::hash::Hash as _;
-
 use primacy_core::log::Config;
 
 use super::batch::Outcome;

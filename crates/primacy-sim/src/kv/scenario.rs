@@ -78,7 +78,7 @@ impl Scenario {
         let lease = *rng.pick(&[100 * MILLI, 300 * MILLI, 1_000 * MILLI]);
         let slowest = rng.spread(lease / 2_000, lease / 16);
         let nodes = if rng.chance(300_000) { 5 } else { 3 };
-        let groups = *rng.pick(&[1, 1, 2, 3]);
+        let groups = *rng.pick(&[1, 1, 1, 2, 2, 3]);
         let quorum_reads = rng.chance(300_000);
         let small = rng.chance(500_000);
         let limits = if small { Limits { message_bytes: 300, window_bytes: 900 } } else { Limits::default() };
@@ -92,15 +92,15 @@ impl Scenario {
             reads: if quorum_reads { Reading::Quorum } else { Reading::Lease },
             flush: rng.spread(lease / 10_000, lease / 40),
             gather: rng.spread(1_000, lease / 500),
-            clients: rng.between(1, 3) as usize,
+            clients: rng.between(1, 2) as usize,
             depth: *rng.pick(&[1, 2, 4, 8]),
-            think: lease / rng.between(4, 30),
+            think: lease / rng.between(2, 8),
             limits,
             snapshot_every: *rng.pick(&[600, 2_000, 8_000, 1 << 20]),
             chunk: *rng.pick(&[40, 200, 1 << 16]),
             entry_bytes: if rng.chance(300_000) { 100 } else { 256 << 10 },
             uncommitted_bytes: if rng.chance(300_000) { 250 } else { 16 << 20 },
-            span: lease * rng.between(6, 14),
+            span: lease * rng.between(4, 8),
             blow_every: lease / rng.between(1, 6),
             faults: Vec::new(),
             spares: rng.below(3) as usize,

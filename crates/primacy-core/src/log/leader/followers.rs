@@ -76,7 +76,9 @@ impl Leader {
             Progress::Following { next: own, bytes } => {
                 let size = |index| replica.log().entry(index).map_or(0, Entry::size);
                 let heard: usize = (before + 1..next).map(size).sum();
-                Progress::Following { next: own.max(next), bytes: bytes.saturating_sub(heard) }
+                // Entries that were under way may be in the snapshot by now, and nobody knows their size.
+                let bytes = if next >= own { 0 } else { bytes.saturating_sub(heard) };
+                Progress::Following { next: own.max(next), bytes }
             }
             Progress::Probing { .. } if matched > 0 => Progress::Following { next, bytes: 0 },
             Progress::Installing { position } if matched >= position.index => Progress::Following { next, bytes: 0 },
