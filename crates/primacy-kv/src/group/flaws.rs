@@ -27,6 +27,12 @@ pub enum Flaw {
     NeverGivesUp,
     /// Requests are not sent again over a new connection.
     ForgetsReconnection,
+    /// A node that is removed may go on sending, and what it has sent is forgotten.
+    ForgetsLiving,
+    /// A copy of a write is refused for certain, whatever becomes of the others.
+    RefusesCopies,
+    /// A leader that opens is sent requests.
+    FollowsOpening,
     /// A new leader's time begins where its last entry was, by its own clock from then on.
     TimeGoesBack,
 }

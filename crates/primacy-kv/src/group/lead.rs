@@ -13,6 +13,7 @@ use super::leading::{Builder, Leading, Queued, log_time};
 use super::port::{Effect, Resignation, Settings, Turn};
 use crate::entry::Change;
 use crate::request::Failure;
+use crate::table::Table;
 
 /// How many expired keys one entry removes.
 const REMOVED_AT_ONCE: usize = 200;
@@ -44,6 +45,7 @@ impl Group {
             self.propose(turn);
             self.remove_expired(turn);
             self.change_replicas();
+            self.forget_strangers();
         }
         let blind = self.planted.is(Flaw::ReadsWithoutCheck);
         let believed = if blind { Some(ballot.token) } else { turn.believed };
@@ -54,7 +56,9 @@ impl Group {
     /// Appends what waits.
     pub(super) fn propose(&mut self, turn: &Turn) {
         let Settings { entry_bytes, uncommitted_bytes, .. } = self.settings;
+        let refuses_copies = self.planted.is(Flaw::RefusesCopies);
         let mut memory_left = turn.memory_left;
+        self.drop_strangers();
         loop {
             let Some(leading) = self.leading.as_mut().filter(|leading| leading.serves) else { return };
             let ballot = leading.ballot;
@@ -66,7 +70,7 @@ impl Group {
                 let growth = queued.change.growth_max();
                 match growth {
                     // Who was sent to another leader, too, cannot be refused for certain.
-                    _ if growth == 0 || queued.is_repeated => builder.add(queued),
+                    _ if growth == 0 || (queued.is_repeated && !refuses_copies) => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
                     _ if growth > memory_left => refused.push((queued, Failure::OutOfMemory)),
                     _ => {
@@ -132,6 +136,37 @@ impl Group {
         }
     }
 
+    /// Lets the requests go of nodes that are not replicas any more.
+    fn drop_strangers(&mut self) {
+        let config_index = self.log.replica().log().config_index();
+        let Some(leading) = self.leading.as_mut().filter(|leading| leading.config_seen < config_index) else { return };
+        leading.config_seen = config_index;
+        if let Some(config) = self.log.replica().log().config()
+            && !self.planted.is(Flaw::ForgetsLiving)
+        {
+            leading.retain(|node| config.has(node));
+        }
+    }
+
+    /// Forgets what nodes have sent that are not replicas any more, once that is certain. None of it can come again.
+    fn forget_strangers(&mut self) {
+        let log = self.log.replica().log();
+        let (Some(config), since) = (log.config().filter(|config| !config.is_joint()), log.config_index()) else { return };
+        let (Some(leading), Some(opening)) = (&mut self.leading, self.log.opening()) else { return };
+        if leading.strangers_since.is_some_and(|seen| seen >= since) || self.log.replica().applied() < since.max(opening) {
+            return;
+        }
+        leading.strangers_since = Some(since);
+        let mut builder = Builder::new(leading.time(self.now), 0);
+        let nodes = self.tables.table.iter().flat_map(Table::origins);
+        for stranger in nodes.filter(|node| !config.has(ReplicaId::from_bits(*node))) {
+            builder.push(None, Change::ForgetNode(stranger));
+        }
+        if !builder.is_empty() {
+            self.append(builder);
+        }
+    }
+
     /// Goes on with the change of replicas that is wanted.
     pub(super) fn change_replicas(&mut self) {
         let Some(Replacement { remove, add, is_followed }) = self.replacement else { return };
@@ -143,12 +178,6 @@ impl Group {
         incoming.extend(add);
         if incoming == *config.old() {
             self.replacement = None;
-            if let Some(remove) = remove {
-                let time = self.leading.as_ref().map(|leading| leading.time(self.now)).unwrap_or_default();
-                let mut builder = Builder::new(time, 0);
-                builder.push(None, Change::ForgetNode(remove.to_bits()));
-                self.append(builder);
-            }
             return;
         }
         if let Some(learner) = add

@@ -61,6 +61,10 @@ pub(super) struct Leading {
     /// The entry that removes keys whose time is over.
     pub(super) removal: u64,
     pub(super) progress: Progress,
+    /// The entry with the last config by which requests were dropped of nodes that are not replicas.
+    pub(super) config_seen: u64,
+    /// The same for what they have sent before.
+    pub(super) strangers_since: Option<u64>,
 }
 
 /// Whether a leader's disk and a quorum answer. A leader without that must not keep its lease.
@@ -105,6 +109,8 @@ impl Leading {
             has_unasked: false,
             removal: 0,
             progress: Progress { last: now, asked: None, beat: now },
+            config_seen: 0,
+            strangers_since: None,
         }
     }
 
@@ -141,6 +147,12 @@ impl Leading {
         self.last_read += 1;
         self.reads.insert(self.last_read, (reader, query));
         self.last_read
+    }
+
+    /// Lets the requests of other nodes go.
+    pub(super) fn retain(&mut self, keeps: impl Fn(ReplicaId) -> bool) {
+        self.queue.retain(|queued| keeps(queued.node()));
+        self.reads.retain(|_, (reader, _)| keeps(reader.node));
     }
 
     /// What waits next, while there is room for more that is not committed.

@@ -301,7 +301,10 @@ impl Group {
 
     /// Whether a snapshot is due.
     pub fn wants_snapshot(&self) -> bool {
-        !self.tables.is_taking() && self.tables.log_bytes() >= self.settings.snapshot_every
+        let replica = self.log.replica();
+        // One of the same entry may be in the log's hands, and not flushed.
+        let is_newer = replica.applied() > replica.log().start().index;
+        is_newer && !self.tables.is_taking() && self.tables.log_bytes() >= self.settings.snapshot_every
     }
 
     /// Begins a snapshot, and returns its index. `None` if there is nothing to take one of, or one is being taken.
@@ -357,12 +360,14 @@ impl Group {
     // ---- the log ----
 
     fn receive_log(&mut self, from: ReplicaId, message: log::Message<LogBytes>) {
+        // One that opens beats, too, and takes no requests: if it were sent some, later ones could be taken before them.
         let leads = match &message {
-            log::Message::Request(
-                log::Request::Append { ballot, .. }
-                | log::Request::Beat { ballot, .. }
-                | log::Request::Install { ballot, .. },
-            ) => Some(*ballot),
+            log::Message::Request(log::Request::Append { ballot, .. } | log::Request::Install { ballot, .. }) => {
+                Some(*ballot)
+            }
+            log::Message::Request(log::Request::Beat { ballot, .. }) if self.planted.is(Flaw::FollowsOpening) => {
+                Some(*ballot)
+            }
             _ => None,
         };
         let heard = match (&message, &mut self.leading) {

@@ -186,7 +186,7 @@ impl Origin {
     /// That one copy of it was refused says nothing of the others: it waits for what becomes of those.
     pub(super) fn wrote(&mut self, number: u64, answer: Answered, out: &mut Vec<Effect>) {
         let has_copies = self.writes.pending.get(&number).is_some_and(|pending| pending.sends > 1);
-        if answer.is_err() && has_copies {
+        if answer.is_err() && has_copies && !self.planted.is(Flaw::RefusesCopies) {
             return;
         }
         out.extend(self.writes.answered(number).map(|tag| Effect::Answer { tag, answer }));

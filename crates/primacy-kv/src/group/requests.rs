@@ -25,9 +25,11 @@ impl Group {
     /// Takes requests of a node, if it is meant.
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
         let ballot = forward.ballot;
+        // What a node has sent is forgotten when it is no replica any more: it would be done again.
+        let counts = self.counts(from);
         match &mut self.leading {
             Some(leading)
-                if leading.serves && (leading.ballot == ballot || self.planted.is(Flaw::TakesOthers)) =>
+                if counts && leading.serves && (leading.ballot == ballot || self.planted.is(Flaw::TakesOthers)) =>
             {
                 let reads = leading.take(from, forward);
                 let how = self.settings.reads;
@@ -39,6 +41,11 @@ impl Group {
             _ if from == self.settings.own => self.origin.unfollow(ballot),
             _ => self.answers_for(from, forward.starts, ballot).is_over = true,
         }
+    }
+
+    /// Whether it is one of the replicas.
+    pub(super) fn counts(&self, node: ReplicaId) -> bool {
+        self.log.replica().log().config().is_some_and(|config| config.has(node)) || self.planted.is(Flaw::ForgetsLiving)
     }
 
     /// What became of requests of this node.

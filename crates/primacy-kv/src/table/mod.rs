@@ -88,6 +88,11 @@ impl Table {
         self.storage.len()
     }
 
+    /// The nodes of which answers may be kept.
+    pub fn origins(&self) -> impl Iterator<Item = u128> {
+        self.sessions.iter().map(|(origin, _)| origin.node)
+    }
+
     /// Forgets which requests have been answered: a planted bug.
     pub(crate) fn forget_all_nodes(&mut self) {
         self.sessions = Sessions::default();

@@ -150,11 +150,10 @@ impl World {
             None => ClientRequest::Read(Query::Versions(vec![names[0].clone().into()])),
             Some(ask) => request(names, ask, version),
         };
-        let is_write = request.is_write();
         let (called, came) = (self.engine.now, self.local(node));
         let ask = ask.map(|ask| self.with_least_lives(ask));
         self.note(Some(node), || format!("group {group}: request {tag}: {ask:?} of family {family}"));
-        let pending = Pending { node, client, group, family, ask, is_write, called, came, version };
+        let pending = Pending { node, client, group, family, ask, called, came, version };
         self.history.pending.insert(tag, pending);
         self.input(node, group, |replica, now| replica.group.request(tag, request, now));
         tag

@@ -42,7 +42,6 @@ pub(super) struct Pending {
     pub(super) family: usize,
     /// `None`: it asks for the version of the first key.
     pub(super) ask: Option<Ask>,
-    pub(super) is_write: bool,
     pub(super) called: u64,
     /// By the clock of its node.
     pub(super) came: primacy_core::Instant,

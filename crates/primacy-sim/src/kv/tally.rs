@@ -54,20 +54,12 @@ kinds! {
         NoLeader = "a request waited for a leader in vain",
         RefusedFull = "a write was refused by a full disk",
         RefusedMemory = "a write was refused for want of memory",
-        Expired = "a key was found expired",
         Transaction = "a transaction was done",
         Watched = "a watched transaction was done",
         Aborted = "a watched transaction was refused",
         Equal = "tables of two replicas were compared",
         Two = "two nodes believed at once in a wild world",
         Joint = "replicas were changing when a leader died",
-    }
-}
-
-impl Sometimes {
-    /// Whether it happens in wild worlds alone.
-    pub(super) const fn is_wild(self) -> bool {
-        matches!(self, Self::Two)
     }
 }
 

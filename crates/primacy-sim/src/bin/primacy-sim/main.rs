@@ -207,7 +207,10 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
         // No two of them see the same faults.
         batch.from += CI_PEERS_SEEDS;
     }
-    good &= hunt(None, &BatchArgs { from: 0, ..run.batch }, None, &[], 0)?;
+    let batch = BatchArgs { from: 0, ..run.batch };
+    good &= kv::run(&run.batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
+    good &= kv::hunt(None, &batch, None)?;
+    good &= hunt(None, &batch, None, &[], 0)?;
     Ok(good)
 }
 
