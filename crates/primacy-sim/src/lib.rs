@@ -37,6 +37,7 @@ mod healed;
 mod healing;
 mod hindrance;
 mod host;
+pub mod kv;
 mod ledger;
 mod membership;
 mod network;

@@ -14,6 +14,8 @@ pub enum Protocol {
     Mixed,
     /// Each candidate by itself, and voters instead of a store.
     Peers,
+    /// No election: the key-value store, whose leaders are granted by an oracle ([`kv`](crate::kv)).
+    Kv,
 }
 
 impl Protocol {

@@ -6,6 +6,7 @@ use primacy_core::Instant;
 use primacy_core::log::{Content, LogNode, ReplicaId, Snapshot};
 
 use super::Group;
+use super::flaws::Flaw;
 use super::leading::{Builder, Reader, group_time};
 use super::port::Broken;
 use crate::entry::{Batch, Change};
@@ -106,7 +107,11 @@ impl Group {
     fn answer_read(&mut self, reader: Reader, query: Query, now: Instant) {
         let (Some(leading), Some(table)) = (&mut self.leading, &self.tables.table) else { return };
         let (ballot, time) = (leading.ballot, leading.time(now));
-        match look(table, &query, time) {
+        let found = match look(table, &query, time) {
+            Err(_) if self.planted.is(Flaw::ExpiresByOwnClock) => Ok(Reply::Null),
+            found => found,
+        };
+        match found {
             Ok(reply) => self.tell_read(reader, Ok(reply), ballot),
             Err(expired) => {
                 // It is asked again behind the removal.
@@ -144,7 +149,11 @@ fn names(batch: &Batch) -> Vec<Option<(ReplicaId, u64, u64)>> {
 }
 
 /// What a query finds, or the keys that have to be removed before it can be answered.
-fn look(table: &Table, query: &Query, now: crate::entry::GroupTime) -> Result<Reply, crate::entry::ExpiredKeys> {
+pub(super) fn look(
+    table: &Table,
+    query: &Query,
+    now: crate::entry::GroupTime,
+) -> Result<Reply, crate::entry::ExpiredKeys> {
     let bulks = |keys: Vec<crate::command::Key>| Reply::Array(keys.into_iter().map(Reply::bulk).collect());
     Ok(match query {
         Query::Operation(operation) => match table.read(operation, now) {

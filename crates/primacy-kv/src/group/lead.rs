@@ -8,10 +8,12 @@ use primacy_core::Instant;
 use primacy_core::log::{self, Ballot, ProposeError, Reading, ReplicaId};
 
 use super::Group;
+use super::flaws::Flaw;
 use super::leading::{Builder, Leading, Phase, Queued, log_time};
-use super::port::{Effect, Resignation, Turn};
+use super::port::{Effect, Resignation, Settings, Turn};
 use crate::entry::Change;
 use crate::request::Failure;
+use crate::resp::Reply;
 
 /// How many expired keys one entry removes.
 const REMOVED_AT_ONCE: usize = 200;
@@ -34,7 +36,8 @@ impl Group {
         if let Some(rounds) = self.log.rounds() {
             leading.progress.heard(rounds);
         }
-        if turn.now.since(leading.progress.last) >= self.settings.lease / 2 {
+        let is_stuck = turn.now.since(leading.progress.last) >= self.settings.lease / 2;
+        if is_stuck && !self.planted.is(Flaw::NeverGivesUp) {
             self.log_does(|log, effects| log.end(effects));
             return self.resign(ballot, Resignation::NoProgress);
         }
@@ -55,7 +58,9 @@ impl Group {
         if let Some(number) = number {
             self.log_does(|log, effects| log.read(number, how, effects));
         }
-        self.log_does(|log, effects| log.check(turn.believed, effects));
+        let is_blind = self.planted.is(Flaw::ReadsWithoutCheck);
+        let believed = if is_blind { Some(ballot.token) } else { turn.believed };
+        self.log_does(|log, effects| log.check(believed, effects));
         // Reads that have come since the last round wait for the next one.
         self.beat(turn.now, number.is_some() && how == Reading::Quorum);
     }
@@ -69,6 +74,9 @@ impl Group {
 
     /// Appends what waits.
     pub(super) fn propose(&mut self, turn: &Turn) {
+        let Settings { entry_bytes, uncommitted_bytes, .. } = self.settings;
+        let refuses_copies = self.planted.is(Flaw::RefusesCopies);
+        let forgets_living = self.planted.is(Flaw::ForgetsLiving);
         let mut memory_left = turn.memory_left;
         loop {
             let config = self.log.replica().log().config().cloned();
@@ -76,20 +84,20 @@ impl Group {
             let ballot = leading.ballot;
             let mut builder = Builder::new(leading.time(turn.now), turn.time_of_day);
             // A node that keeps no replica may have been forgotten: what it sends again would be done again.
-            let counts = |node| config.as_ref().is_some_and(|config| config.has(node));
+            let counts = |node| forgets_living || config.as_ref().is_some_and(|config| config.has(node));
             for origin in core::mem::take(&mut leading.acknowledged) {
                 if counts(ReplicaId::from_bits(origin.node)) {
                     builder.hear(origin);
                 }
             }
             let (mut refused, mut strangers) = (Vec::new(), BTreeSet::new());
-            while !builder.is_full()
-                && let Some(queued) = leading.next()
+            while !builder.is_full(entry_bytes)
+                && let Some(queued) = leading.next(uncommitted_bytes)
             {
                 let growth = queued.change.growth_max();
                 match growth {
                     _ if !counts(queued.node()) => _ = strangers.insert((queued.node(), queued.starts())),
-                    _ if queued.is_again => builder.add(queued),
+                    _ if queued.is_again && !refuses_copies => builder.add(queued),
                     0 => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
                     _ if growth > memory_left => refused.push((queued, Failure::OutOfMemory)),
@@ -99,7 +107,7 @@ impl Group {
                     }
                 }
             }
-            let has_more = builder.is_full();
+            let has_more = builder.is_full(entry_bytes);
             for (queued, failure) in refused {
                 self.tell_write(name(&queued), Err(failure), ballot);
             }
@@ -107,7 +115,11 @@ impl Group {
                 self.tell_over(node, starts, ballot);
             }
             if !builder.is_empty() {
+                let sets = if self.planted.is(Flaw::AnswersBeforeApplied) { builder.sets() } else { Vec::new() };
                 self.append(builder);
+                for name in sets {
+                    self.tell_write(name, Ok(Reply::OK), ballot);
+                }
             }
             if !has_more {
                 return;

@@ -10,21 +10,16 @@ use primacy_core::Instant;
 use primacy_core::log::{self, Ballot, ReplicaId, Rounds, Verdict};
 
 use super::message::Forward;
+use crate::command::{Condition, Operation};
 use crate::entry::{Batch, Change, Forwarded, GroupTime, Origin, Request};
 use crate::payload::LogBytes;
 use crate::request::Query;
-
-/// How many bytes of requests one entry has, or one request.
-const ENTRY_BYTES: usize = 256 << 10;
 
 /// How many beats are timed at once.
 const ASKED_MAX: usize = 64;
 
 /// How many nodes one entry has requests of.
 const ORIGINS_MAX: usize = 1_000;
-
-/// How many bytes of entries are not committed at most, before requests wait.
-const UNCOMMITTED_BYTES: usize = 16 << 20;
 
 /// Who waits for the answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,8 +210,8 @@ impl Leading {
     }
 
     /// What waits next, while there is room for more that is not committed.
-    pub(super) fn next(&mut self) -> Option<Queued> {
-        if self.uncommitted >= UNCOMMITTED_BYTES { None } else { self.queue.pop_front() }
+    pub(super) fn next(&mut self, uncommitted_max: usize) -> Option<Queued> {
+        if self.uncommitted >= uncommitted_max { None } else { self.queue.pop_front() }
     }
 
     /// Forgets what it has not appended, and what was read. Whose requests those were, and of which start.
@@ -257,8 +252,8 @@ impl Builder {
         self.batch.requests.is_empty() && self.batch.origins.is_empty()
     }
 
-    pub(super) const fn is_full(&self) -> bool {
-        self.bytes >= ENTRY_BYTES || self.batch.origins.len() >= ORIGINS_MAX
+    pub(super) const fn is_full(&self, bytes_max: usize) -> bool {
+        self.bytes >= bytes_max || self.batch.origins.len() >= ORIGINS_MAX
     }
 
     /// Adds a forwarded write.
@@ -285,6 +280,19 @@ impl Builder {
     pub(super) fn push(&mut self, forwarded: Option<Forwarded>, change: Change) {
         self.bytes += change.size();
         self.batch.requests.push(Request { forwarded, change });
+    }
+
+    /// The names of what sets a key, for a planted bug.
+    pub(super) fn sets(&self) -> Vec<(ReplicaId, u64, u64)> {
+        let is_plain = |change: &Change| matches!(change, Change::Operation(Operation::Set(set)) if set.condition == Condition::Always);
+        let named = self.batch.requests.iter().filter(|request| is_plain(&request.change));
+        named
+            .filter_map(|request| {
+                let forwarded = request.forwarded?;
+                let origin = self.batch.origins.get(usize::from(forwarded.origin))?;
+                Some((ReplicaId::from_bits(origin.node), origin.starts, forwarded.number))
+            })
+            .collect()
     }
 
     /// The batch, and the payload of its entry.

@@ -5,6 +5,7 @@
 //! design page on the key-value store says why it is right.
 
 mod certain;
+mod flaws;
 mod lead;
 mod leading;
 mod message;
@@ -21,9 +22,14 @@ use alloc::vec::Vec;
 use primacy_core::log::{self, Ballot, DurableLog, EndReason, LogNode, OpenError, ReplicaId, Write};
 use primacy_core::{Instant, Token};
 
+use crate::entry::GroupTime;
 use crate::payload::LogBytes;
 use crate::request::{ClientRequest, Failure};
 use crate::table::Table;
+use certain::look;
+#[cfg(feature = "flaws")]
+pub use flaws::{AnyFlaw, Flaw as PlantedFlaw};
+use flaws::{Flaw, Planted};
 use lead::Replacement;
 use leading::{Leading, Phase, group_time};
 pub use message::{Answers, Forward, Message};
@@ -52,6 +58,7 @@ pub struct Group {
     is_broken: bool,
     /// As of the last input.
     now: Instant,
+    planted: Planted,
 }
 
 type LogEffect = log::Effect<LogBytes>;
@@ -67,13 +74,48 @@ impl Group {
         table: Option<Table>,
         now: Instant,
     ) -> Result<Self, Broken> {
+        let node = LogNode::restarted(settings.own, log.clone(), settings.limits);
+        Self::begin(settings, &log, node, table, now)
+    }
+
+    /// As [`new`](Self::new), with a flaw.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "flaws")]
+    pub fn flawed(
+        settings: Settings,
+        log: DurableLog<LogBytes>,
+        table: Option<Table>,
+        now: Instant,
+        flaw: Option<AnyFlaw>,
+    ) -> Result<Self, Broken> {
+        let (own, of_log) = match flaw {
+            Some(AnyFlaw::Group(flaw)) => (Some(flaw), None),
+            Some(AnyFlaw::Log(flaw)) => (None, Some(flaw)),
+            None => (None, None),
+        };
+        let node = LogNode::flawed(settings.own, log.clone(), settings.limits, of_log);
+        let mut group = Self::begin(settings, &log, node, table, now)?;
+        group.planted.flaw = own;
+        group.origin.planted = group.planted;
+        Ok(group)
+    }
+
+    fn begin(
+        settings: Settings,
+        log: &DurableLog<LogBytes>,
+        node: LogNode<LogBytes>,
+        table: Option<Table>,
+        now: Instant,
+    ) -> Result<Self, Broken> {
         let begins = log.snapshot().map(|snapshot| snapshot.position.index);
         if begins != table.as_ref().map(Table::applied) {
             return Err(Broken::Incomplete);
         }
         Ok(Self {
             tables: Tables::new(table),
-            log: LogNode::restarted(settings.own, log, settings.limits),
+            log: node,
             origin: Origin::new(settings.starts, settings.patience),
             settings,
             leading: None,
@@ -85,6 +127,7 @@ impl Group {
             effects: Vec::new(),
             is_broken: false,
             now,
+            planted: Planted::default(),
         })
     }
 
@@ -163,6 +206,7 @@ impl Group {
         self.log_does(|log, effects| log.end(effects));
         self.certain.clear();
         let time = self.log.replica().time();
+        let time = if self.planted.is(Flaw::TimeGoesBack) { log::GroupTime::default() } else { time };
         let mut effects = Vec::new();
         match self.log.open(ballot, time, &mut effects) {
             Ok(()) => {
@@ -236,6 +280,11 @@ impl Group {
         match failure {
             Some(failure) => self.effects.push(Effect::Answer { tag, answer: Err(failure) }),
             None => self.origin.add(tag, request, now),
+        }
+        if self.planted.is(Flaw::FollowerAnswersReads)
+            && let Some(table) = &self.tables.table
+        {
+            self.origin.answer_all_reads(|query| look(table, query, table.time()).ok(), &mut self.effects);
         }
     }
 
@@ -373,12 +422,13 @@ impl Group {
                 }
                 log::Effect::SendChunk(order) => self.effects.push(Effect::SendChunk(order)),
                 log::Effect::Restore(snapshot) => {
-                    if let Err(broken) = self.tables.restore(snapshot.position) {
+                    if let Err(broken) = self.tables.restore(snapshot.position, self.planted) {
                         return self.break_off(broken);
                     }
                 }
                 log::Effect::Serves { .. } => {
                     let (time, own) = (group_time(self.log.replica().time()), self.settings.own);
+                    let time = if self.planted.is(Flaw::TimeGoesBack) { GroupTime::ZERO } else { time };
                     if let Some(leading) = &mut self.leading {
                         leading.serve(time, self.now);
                         let ballot = leading.ballot;

@@ -7,6 +7,7 @@ use core::time::Duration;
 use primacy_core::Instant;
 use primacy_core::log::{Ballot, ReplicaId};
 
+use super::flaws::{Flaw, Planted};
 use super::message::{Forward, MESSAGE_BYTES};
 use super::port::Effect;
 use crate::entry::Change;
@@ -67,6 +68,14 @@ impl<T: Clone> Numbered<T> {
         unsent
     }
 
+    /// Gives all that are not answered new numbers: a planted bug.
+    fn renumber(&mut self) {
+        for pending in core::mem::take(&mut self.pending).into_values() {
+            self.last += 1;
+            self.pending.insert(self.last, pending);
+        }
+    }
+
     /// Those that came before this moment. They are in the order in which they came.
     fn take_older(&mut self, than: Instant) -> Vec<Pending<T>> {
         let is_old = |pending: &Pending<T>| pending.came <= than;
@@ -97,6 +106,7 @@ pub(super) struct Origin {
     bytes: usize,
     /// How many bytes of answers leaders keep until they hear that they have come.
     unacknowledged: usize,
+    pub(super) planted: Planted,
 }
 
 /// How many writes of one node are under way at once: the table keeps twice as many answers.
@@ -111,7 +121,17 @@ const KEPT_MAX: usize = 64 << 10;
 impl Origin {
     pub(super) fn new(starts: u64, patience: Duration) -> Self {
         let (writes, reads) = (Numbered::new(), Numbered::new());
-        Self { starts, patience, writes, reads, leader: None, over: Ballot::NONE, bytes: 0, unacknowledged: 0 }
+        Self {
+            starts,
+            patience,
+            writes,
+            reads,
+            leader: None,
+            over: Ballot::NONE,
+            bytes: 0,
+            unacknowledged: 0,
+            planted: Planted::default(),
+        }
     }
 
     pub(super) const fn leader(&self) -> Option<(Ballot, ReplicaId)> {
@@ -132,7 +152,9 @@ impl Origin {
 
     /// The leader by this ballot takes nothing more, ever.
     pub(super) fn over(&mut self, ballot: Ballot) {
-        self.over = self.over.max(ballot);
+        if !self.planted.is(Flaw::FollowsOpening) {
+            self.over = self.over.max(ballot);
+        }
         if self.leader.is_some_and(|(known, _)| known == ballot) {
             self.leader = None;
         }
@@ -140,13 +162,26 @@ impl Origin {
 
     /// What was sent to that replica may be lost.
     pub(super) fn reconnected(&mut self, to: ReplicaId) {
-        if self.leader.is_some_and(|(_, leader)| leader == to) {
+        if self.leader.is_some_and(|(_, leader)| leader == to) && !self.planted.is(Flaw::ForgetsReconnection) {
             self.resend();
         }
     }
 
-    const fn resend(&mut self) {
+    fn resend(&mut self) {
+        if self.planted.is(Flaw::RepeatsForwarded) {
+            self.writes.renumber();
+        }
         (self.writes.sent, self.reads.sent) = (0, 0);
+    }
+
+    /// Answers reads at once, if `find` does: a planted bug.
+    pub(super) fn answer_all_reads(&mut self, find: impl Fn(&Query) -> Option<Reply>, out: &mut Vec<Effect>) {
+        let all: Vec<_> = self.reads.pending.iter().map(|(number, read)| (*number, find(&read.what))).collect();
+        for (number, reply) in all {
+            if let Some(reply) = reply {
+                self.has_read(number, Ok(reply), out);
+            }
+        }
     }
 
     pub(super) fn add(&mut self, tag: u64, request: ClientRequest, now: Instant) {
@@ -180,6 +215,8 @@ impl Origin {
             }
             // All that is smaller than the first that is not answered.
             let acknowledged = self.writes.pending.first_key_value().map_or(self.writes.last, |(first, _)| first - 1);
+            let is_early = self.planted.is(Flaw::AcknowledgesEarly);
+            let acknowledged = if is_early { self.writes.last.saturating_sub(1) } else { acknowledged };
             messages.push((leader, Forward { ballot, starts: self.starts, acknowledged, sent_before, writes, reads }));
         }
         messages
@@ -187,7 +224,11 @@ impl Origin {
 
     /// What became of a write. It may be told twice. A failure counts only if there is no other copy of it, which may be done.
     pub(super) fn wrote(&mut self, number: u64, answer: Answered, out: &mut Vec<Effect>) {
-        if answer.is_err() && self.writes.pending.get(&number).is_some_and(|pending| pending.sends > 1) {
+        let refuses_copies = self.planted.is(Flaw::RefusesCopies);
+        if answer.is_err()
+            && !refuses_copies
+            && self.writes.pending.get(&number).is_some_and(|pending| pending.sends > 1)
+        {
             return;
         }
         if let Some(Pending { tag, what, .. }) = self.writes.pending.remove(&number) {

@@ -31,13 +31,27 @@ pub struct Settings {
     pub patience: Duration,
     /// How many bytes of log entries make a snapshot due.
     pub snapshot_every: usize,
+    /// How many bytes of requests one entry has, or one request.
+    pub entry_bytes: usize,
+    /// How many bytes of entries are not committed at most, before requests wait.
+    pub uncommitted_bytes: usize,
 }
 
 impl Settings {
     /// Those of this replica, with a lease of this length: requests wait for two of them.
     pub fn new(own: ReplicaId, starts: u64, lease: Duration) -> Self {
         let limits = log::Limits::default();
-        Self { own, starts, limits, reads: Reading::Lease, lease, patience: lease * 2, snapshot_every: 64 << 20 }
+        Self {
+            own,
+            starts,
+            limits,
+            reads: Reading::Lease,
+            lease,
+            patience: lease * 2,
+            snapshot_every: 64 << 20,
+            entry_bytes: 256 << 10,
+            uncommitted_bytes: 16 << 20,
+        }
     }
 }
 
@@ -59,7 +73,7 @@ pub struct Turn {
 /// What the driver is to do, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Send this to that node. It may be lost only together with the connection, which is told by [`Group::disconnected`].
+    /// Send this to that node. It may be lost only together with the connection, which is told by [`Group::disconnected`](super::Group::disconnected).
     Send {
         /// To whom.
         to: ReplicaId,
@@ -95,7 +109,7 @@ pub enum Resignation {
     HandedOver(ReplicaId),
     /// The own disk, or a quorum, has not answered for half of the lease.
     NoProgress,
-    /// Its replica has promised itself to another ballot, or is to be made anew: a grant above [`Group::floor`] is needed.
+    /// Its replica has promised itself to another ballot, or is to be made anew: a grant above [`Group::floor`](super::Group::floor) is needed.
     Outbid,
     /// It is no replica of the group any more.
     Removed,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use primacy_core::log::{Ballot, ReplicaId};
 
 use super::Group;
+use super::flaws::Flaw;
 use super::leading::Reader;
 use super::message::{Answers, Forward, MESSAGE_BYTES, Message};
 use super::port::Effect;
@@ -30,7 +31,13 @@ impl Group {
     pub(super) fn take(&mut self, from: ReplicaId, forward: Forward) {
         let ballot = forward.ballot;
         match &mut self.leading {
-            Some(leading) if leading.ballot == ballot && leading.takes_requests() => {
+            // Those that come while it opens are done after those that come later: a planted bug.
+            Some(leading) if !leading.serves() && self.planted.is(Flaw::FollowsOpening) => {
+                self.answers_for(from, forward.starts, ballot).is_over = true;
+            }
+            Some(leading)
+                if leading.takes_requests() && (leading.ballot == ballot || self.planted.is(Flaw::TakesOthers)) =>
+            {
                 leading.take(from, forward);
             }
             _ => self.tell_over(from, forward.starts, ballot),

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use primacy_core::log::{DurableLog, Entry, Position, Write};
 
+use super::flaws::{Flaw, Planted};
 use super::port::Broken;
 use crate::payload::LogBytes;
 use crate::table::{Install, Table};
@@ -74,9 +75,12 @@ impl Tables {
     ///
     /// # Errors
     /// If it has not come.
-    pub(super) fn restore(&mut self, position: Position) -> Result<(), Broken> {
+    pub(super) fn restore(&mut self, position: Position, planted: Planted) -> Result<(), Broken> {
         let came = self.came.take().filter(|(came, table)| *came == position && table.applied() == position.index);
-        let (_, table) = came.ok_or(Broken::Incomplete)?;
+        let (_, mut table) = came.ok_or(Broken::Incomplete)?;
+        if planted.is(Flaw::RestoresWithoutSessions) {
+            table.forget_all_nodes();
+        }
         (self.table, self.taking, self.written, self.applied_bytes) = (Some(table), None, None, 0);
         Ok(())
     }

@@ -14,6 +14,7 @@ use primacy_sim::{
 };
 use scale::Scale;
 
+mod kv;
 mod scale;
 
 #[derive(Parser)]
@@ -44,6 +45,9 @@ enum Command {
         /// Also count in how many of this many seeds each is found
         #[arg(long, default_value_t = 0)]
         share: u64,
+        /// Those of the key-value store, if that is the protocol
+        #[arg(long, value_enum)]
+        protocol: Option<Protocol>,
     },
     /// Keep one leader among three voters for a long time, while packets are lost and nothing else fails
     Steady(StayArgs),
@@ -171,7 +175,12 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(run) => run_seeds(&run),
         Command::Replay(replay) => replay_seed(&replay),
-        Command::Canaries { name, batch, within, mute, share } => hunt(name.as_deref(), &batch, within, &mute, share),
+        Command::Canaries { name, batch, within, protocol: Some(Protocol::Kv), .. } => {
+            kv::hunt(name.as_deref(), &batch, within)
+        }
+        Command::Canaries { name, batch, within, mute, share, .. } => {
+            hunt(name.as_deref(), &batch, within, &mute, share)
+        }
         Command::Steady(args) => stay(&args),
         Command::Scale(scale) => scale::show(&scale),
     };
@@ -185,6 +194,9 @@ fn main() -> ExitCode {
 }
 
 fn run_seeds(run: &Run) -> io::Result<bool> {
+    if run.worlds.protocol == Some(Protocol::Kv) {
+        return kv::run(&run.batch, run.seeds, &primacy_sim::kv::Setup::default());
+    }
     if !run.ci {
         return Ok(run_batch(&run.batch, run.seeds, &run.worlds.setup())?.0);
     }
@@ -197,7 +209,10 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
         // No two of them see the same faults.
         batch.from += CI_PEERS_SEEDS;
     }
-    good &= hunt(None, &BatchArgs { from: 0, ..run.batch }, None, &[], 0)?;
+    let batch = BatchArgs { from: 0, ..run.batch };
+    good &= kv::run(&run.batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
+    good &= kv::hunt(None, &batch, None)?;
+    good &= hunt(None, &batch, None, &[], 0)?;
     Ok(good)
 }
 
@@ -341,6 +356,9 @@ fn options(setup: &Setup) -> String {
 }
 
 fn replay_seed(replay: &Replay) -> io::Result<bool> {
+    if replay.worlds.protocol == Some(Protocol::Kv) {
+        return kv::replay(replay.seed, replay.flaw.as_deref(), replay.last);
+    }
     let mut setup = replay.worlds.setup();
     let mut out = io::stdout();
     if let Some(name) = &replay.flaw {

@@ -1,0 +1,110 @@
+//! Planted bugs of groups and of their logs, and within how many seeds each must be found.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use primacy_core::log;
+use primacy_kv::group::{AnyFlaw, PlantedFlaw as Flaw};
+
+use super::batch::run_seed;
+use super::scenario::{Kind, Setup};
+use super::tally::Promise;
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug)]
+pub struct Canary {
+    /// What it is called.
+    pub name: &'static str,
+    /// Where it is.
+    pub flaw: AnyFlaw,
+    /// In which worlds it is hunted; in all if absent.
+    pub kind: Option<Kind>,
+    /// Within so many seeds it must be found.
+    pub within: u64,
+}
+
+const fn group(name: &'static str, flaw: Flaw, within: u64) -> Canary {
+    Canary { name, flaw: AnyFlaw::Group(flaw), kind: None, within }
+}
+
+const fn log(name: &'static str, flaw: log::Flaw, within: u64) -> Canary {
+    Canary { name, flaw: AnyFlaw::Log(flaw), kind: None, within }
+}
+
+/// All of them.
+pub const CANARIES: &[Canary] = &[
+    group("repeats-forwarded", Flaw::RepeatsForwarded, 500),
+    group("expires-by-own-clock", Flaw::ExpiresByOwnClock, 2_000),
+    group("answers-before-applied", Flaw::AnswersBeforeApplied, 500),
+    group("reads-without-check", Flaw::ReadsWithoutCheck, 500),
+    group("follower-answers-reads", Flaw::FollowerAnswersReads, 500),
+    group("takes-others", Flaw::TakesOthers, 2_000),
+    group("acknowledges-early", Flaw::AcknowledgesEarly, 500),
+    group("restores-without-sessions", Flaw::RestoresWithoutSessions, 2_000),
+    group("never-gives-up", Flaw::NeverGivesUp, 2_000),
+    group("forgets-reconnection", Flaw::ForgetsReconnection, 2_000),
+    group("time-goes-back", Flaw::TimeGoesBack, 2_000),
+    group("forgets-living", Flaw::ForgetsLiving, 5_000),
+    group("refuses-copies", Flaw::RefusesCopies, 1_000),
+    group("follows-opening", Flaw::FollowsOpening, 5_000),
+    log("adopts-own-log", log::Flaw::AdoptsOwnLog, 500),
+    log("counts-older", log::Flaw::CountsOlder, 5_000),
+    log("forgets-promise", log::Flaw::ForgetsPromise, 5_000),
+    log("answers-before-flush", log::Flaw::AnswersBeforeFlush, 500),
+    log("cuts-without-conflict", log::Flaw::CutsWithoutConflict, 5_000),
+    log("reads-before-opening-entry", log::Flaw::ReadsBeforeOpeningEntry, 500),
+    log("checks-before-arrival", log::Flaw::ChecksBeforeArrival, 2_000),
+    log("round-confirms-later-reads", log::Flaw::RoundConfirmsLaterReads, 2_000),
+    log("skips-joint", log::Flaw::SkipsJoint, 5_000),
+    log("stale-config-opens", log::Flaw::StaleConfigOpens, 5_000),
+    log("installs-older", log::Flaw::InstallsOlder, 5_000),
+    log("counts-own-unflushed", log::Flaw::CountsOwnUnflushed, 500),
+    log("goes-on-unfenced", log::Flaw::GoesOnUnfenced, 5_000),
+    log("counts-not-adopted", log::Flaw::CountsNotAdopted, 5_000),
+    log("applies-uncommitted", log::Flaw::AppliesUncommitted, 500),
+    log("mixes-chunks", log::Flaw::MixesChunks, 5_000),
+    log("settles-early", log::Flaw::SettlesEarly, 5_000),
+    log("writes-while-handing-over", log::Flaw::WritesWhileHandingOver, 5_000),
+    log("commits-unmatched", log::Flaw::CommitsUnmatched, 5_000),
+    log("tells-its-end", log::Flaw::TellsItsEnd, 5_000),
+];
+
+impl Canary {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        CANARIES.iter().find(|canary| canary.name == name)
+    }
+
+    /// Worlds with it.
+    pub const fn setup(&self) -> Setup {
+        Setup { kind: self.kind, flaw: Some(self.flaw) }
+    }
+
+    /// The first seed from here on that finds it, if it is one of so many, and what told: the same on however many threads.
+    pub fn hunt(&self, from: u64, within: u64, threads: usize) -> Option<(u64, Promise)> {
+        let setup = self.setup();
+        let (next, end) = (AtomicU64::new(from), AtomicU64::new(from + within));
+        let first = Mutex::new(None);
+        let work = || loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            // A thread with a smaller one goes on with it.
+            if seed >= end.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Some((promise, ..)) = run_seed(seed, &setup, false).violation {
+                end.fetch_min(seed, Ordering::Relaxed);
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = first.get_or_insert((seed, promise));
+                if seed < found.0 {
+                    *found = (seed, promise);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..threads.max(1) {
+                scope.spawn(work);
+            }
+        });
+        first.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

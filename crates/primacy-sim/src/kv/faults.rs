@@ -1,0 +1,139 @@
+//! What strikes.
+
+use super::tally::{Fault, Sometimes};
+use super::world::{Happening, World};
+
+impl World {
+    pub(super) fn blow(&mut self) {
+        if self.is_healed {
+            return;
+        }
+        let after = self.engine.rng.between(1, self.scenario.blow_every * 2);
+        self.engine.after(after, Happening::Blow);
+        if self.scenario.faults.is_empty() {
+            return;
+        }
+        let fault = *self.engine.rng.pick(&self.scenario.faults);
+        self.strike(fault);
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        let lease = self.scenario.lease;
+        let group = self.engine.rng.below(u64::from(self.scenario.groups)) as u16;
+        let there: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_up()).collect();
+        if there.is_empty() {
+            return;
+        }
+        let node = *self.engine.rng.pick(&there);
+        let other = *self.engine.rng.pick(&there);
+        let span = self.engine.rng.spread(lease / 50, lease * 2);
+        let holder = self.holder(group).filter(|(node, _)| self.nodes[*node].is_up());
+        match fault {
+            Fault::Broken if node != other => {
+                self.tally.fault(fault);
+                self.disconnect(node, other);
+            }
+            Fault::BrokenOneWay if node != other => self.break_one_way(node, other),
+            Fault::CutOneWay if node != other => {
+                self.tally.fault(fault);
+                self.cut(node, other, span);
+            }
+            Fault::CutOff => {
+                self.tally.fault(fault);
+                for other in 0..self.nodes.len() {
+                    if other != node {
+                        self.cut(node, other, span);
+                        self.cut(other, node, span);
+                    }
+                }
+                if self.engine.rng.chance(500_000) {
+                    self.nodes[node].unheard_until = self.engine.now + span;
+                }
+            }
+            Fault::Slow => {
+                self.tally.fault(fault);
+                self.slow_until = self.engine.now + span;
+            }
+            Fault::Killed => self.kill_for_a_while(node, fault),
+            Fault::LeaderKilled => {
+                if let Some((node, _)) = holder {
+                    if self.change.is_some() {
+                        self.saw(Sometimes::Joint);
+                    }
+                    self.kill_for_a_while(node, fault);
+                }
+            }
+            Fault::AllKilled if self.engine.rng.chance(200_000) => {
+                for node in there {
+                    self.kill_for_a_while(node, fault);
+                }
+            }
+            Fault::Paused => {
+                self.tally.fault(fault);
+                self.pause(node, span);
+            }
+            Fault::LeaderPaused => {
+                if let Some((node, _)) = holder {
+                    self.tally.fault(fault);
+                    let span = self.engine.rng.between(lease / 4, lease * 5 / 2);
+                    self.pause(node, span);
+                }
+            }
+            Fault::Stalled => self.stall(node, span),
+            Fault::SlowDisk => {
+                self.tally.fault(fault);
+                self.nodes[node].slow_until = self.engine.now + span;
+            }
+            Fault::DiskFull => {
+                self.tally.fault(fault);
+                let node = holder.map_or(node, |(node, _)| node);
+                self.nodes[node].full_until = self.engine.now + span;
+            }
+            Fault::Memory => {
+                self.tally.fault(fault);
+                let node = holder.map_or(node, |(node, _)| node);
+                let left = self.engine.rng.below(400) as usize;
+                self.nodes[node].memory = (self.engine.now + span, left);
+            }
+            Fault::Deposed => {
+                if let Some((node, ballot)) = holder {
+                    self.tally.fault(fault);
+                    let run = self.nodes[node].run;
+                    self.engine.after(1, Happening::Depose { node, group, run, ballot });
+                }
+            }
+            Fault::HandedOver => {
+                if let Some((node, _)) = holder {
+                    self.tally.fault(fault);
+                    let all: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
+                    let to = self.engine.rng.chance(700_000).then(|| *self.engine.rng.pick(&all));
+                    let run = self.nodes[node].run;
+                    self.engine.after(1, Happening::HandOver { node, group, run, to });
+                }
+            }
+            Fault::GrantLost => {
+                self.tally.fault(fault);
+                if let Some((node, _)) = holder
+                    && self.engine.rng.chance(500_000)
+                {
+                    self.nodes[node].unheard_until = self.engine.now + span;
+                } else {
+                    self.revoke(group);
+                }
+            }
+            Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged => {
+                self.break_grant(group, fault);
+            }
+            Fault::Replaced | Fault::ReplacedAlive | Fault::Added | Fault::Removed => self.begin_change(fault),
+            _ => {}
+        }
+    }
+
+    fn kill_for_a_while(&mut self, node: usize, fault: Fault) {
+        self.tally.fault(fault);
+        self.kill(node);
+        let lease = self.scenario.lease;
+        let after = self.engine.rng.spread(lease / 100, lease * 2);
+        self.engine.after(after, Happening::Start { node });
+    }
+}

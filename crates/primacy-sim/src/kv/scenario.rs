@@ -1,0 +1,125 @@
+//! What a seed stands for: nodes, groups, clients, clocks, disks, and which faults strike.
+
+use std::time::Duration;
+
+use primacy_core::log::{Limits, Reading};
+#[cfg(feature = "canaries")]
+use primacy_kv::group::AnyFlaw;
+
+use super::tally::Fault;
+use crate::rng::Rng;
+
+/// Which promises hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Leases keep their bounds, and all that clients see is linearizable.
+    Fenced,
+    /// Two may believe at once, tokens are repeated and forged: writes and quorum reads are linearizable all the same.
+    Wild,
+}
+
+/// What to simulate beside the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// Which promises hold; drawn if absent.
+    pub kind: Option<Kind>,
+    /// A bug for the checkers to find.
+    #[cfg(feature = "canaries")]
+    pub flaw: Option<AnyFlaw>,
+}
+
+pub(super) const MILLI: u64 = 1_000_000;
+
+/// A world before its first moment.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    pub(super) kind: Kind,
+    pub(super) nodes: usize,
+    pub(super) groups: u16,
+    /// The lease of all groups, in nanoseconds.
+    pub(super) lease: u64,
+    /// How long a message takes when nothing fails.
+    pub(super) latency: (u64, u64),
+    /// By how much clocks are wrong at most, in parts per million.
+    pub(super) drift: u32,
+    pub(super) reads: Reading,
+    /// The longest that a flush takes when nothing fails.
+    pub(super) flush: u64,
+    /// The longest that a turn of the loop waits for further input.
+    pub(super) gather: u64,
+    /// Clients of each node.
+    pub(super) clients: usize,
+    /// How many writes a client has under way at most.
+    pub(super) depth: usize,
+    /// How long a client waits between two requests, on average.
+    pub(super) think: u64,
+    pub(super) limits: Limits,
+    pub(super) snapshot_every: usize,
+    pub(super) chunk: usize,
+    pub(super) entry_bytes: usize,
+    pub(super) uncommitted_bytes: usize,
+    /// For how long faults strike.
+    pub(super) span: u64,
+    /// How long between two faults, on average.
+    pub(super) blow_every: u64,
+    /// Which faults strike.
+    pub(super) faults: Vec<Fault>,
+    /// How many new nodes there may be.
+    pub(super) spares: usize,
+    pub(super) setup: Setup,
+    pub(super) rng: Rng,
+}
+
+impl Scenario {
+    pub(super) fn draw(seed: u64, setup: &Setup) -> Self {
+        let mut rng = Rng::new(seed ^ 0x6b76_6b76_6b76_6b76);
+        let drawn = if rng.chance(250_000) { Kind::Wild } else { Kind::Fenced };
+        let kind = setup.kind.unwrap_or(drawn);
+        let lease = *rng.pick(&[100 * MILLI, 300 * MILLI, 1_000 * MILLI]);
+        let slowest = rng.spread(lease / 2_000, lease / 16);
+        let nodes = if rng.chance(300_000) { 5 } else { 3 };
+        let groups = *rng.pick(&[1, 1, 1, 2, 2, 3]);
+        let quorum_reads = rng.chance(300_000);
+        let small = rng.chance(500_000);
+        let limits = if small { Limits { message_bytes: 300, window_bytes: 900 } } else { Limits::default() };
+        let mut scenario = Self {
+            kind,
+            nodes,
+            groups,
+            lease,
+            latency: (slowest / 10, slowest),
+            drift: 20_000,
+            reads: if quorum_reads { Reading::Quorum } else { Reading::Lease },
+            flush: rng.spread(lease / 10_000, lease / 40),
+            gather: rng.spread(1_000, lease / 500),
+            clients: rng.between(1, 2) as usize,
+            depth: *rng.pick(&[1, 2, 4, 8]),
+            think: lease / rng.between(2, 8),
+            limits,
+            snapshot_every: *rng.pick(&[600, 2_000, 8_000, 1 << 20]),
+            chunk: *rng.pick(&[40, 200, 1 << 16]),
+            entry_bytes: if rng.chance(300_000) { 100 } else { 256 << 10 },
+            uncommitted_bytes: if rng.chance(300_000) { 250 } else { 16 << 20 },
+            span: lease * rng.between(4, 8),
+            blow_every: lease / rng.between(1, 6),
+            faults: Vec::new(),
+            spares: rng.below(3) as usize,
+            setup: *setup,
+            rng: rng.clone(),
+        };
+        let share = *rng.pick(&[200_000, 400_000, 700_000]);
+        for fault in Fault::ALL {
+            let is_wild = matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
+            let may = !is_wild || kind == Kind::Wild;
+            if may && rng.chance(if is_wild { 700_000 } else { share }) {
+                scenario.faults.push(*fault);
+            }
+        }
+        scenario.rng = rng;
+        scenario
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        Duration::from_nanos(self.lease)
+    }
+}
