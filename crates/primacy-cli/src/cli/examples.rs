@@ -234,6 +234,7 @@ Run it with an operator's certificate, or on the machine of a voter through its 
 Exit codes: 0 done, 2 wrong usage, 3 begun but not finished, 69 no majority of the voters can be reached, or only operators may.";
 
 /// What fits on one screen.
+#[cfg(feature = "kv")]
 pub(crate) const KV_SHORT: &str = "\
 Examples:
   primacy kv                      a node alone: redis-cli talks to it
@@ -242,6 +243,7 @@ Examples:
 Never copy the folder of a node, and never bring an older copy back.
 All options, examples and exit codes: --help-all.";
 
+#[cfg(feature = "kv")]
 pub(crate) const KV: &str = "\
 Examples:
   primacy kv                                  a node alone: redis-cli talks to it
@@ -259,6 +261,7 @@ Never copy the folder of a node, and never bring an older copy of it back. SIGTE
 Exit codes: 0 it was asked to end, 2 wrong usage, also another node's folder, 69 it cannot serve or vote, 74 its disk failed or what was \
 on it is damaged.";
 
+#[cfg(feature = "kv")]
 pub(crate) const KV_STATUS: &str = "\
 Examples:
   primacy kv status
@@ -266,12 +269,14 @@ Examples:
 
 Exit codes: 0 all groups have a leader as far as the node knows, 1 some have none, 2 wrong usage, 69 no node runs there.";
 
+#[cfg(feature = "kv")]
 pub(crate) const KV_EXPLAIN: &str = "\
 Examples:
   primacy kv explain 3
 
 Exit codes: 0 told, 1 there is no such group, 2 wrong usage, 69 no node runs there.";
 
+#[cfg(feature = "kv")]
 pub(crate) const KV_REPLACE: &str = "\
 Examples:
   primacy kv replace c             on the machine of a or b, when c runs again with an empty folder
@@ -279,12 +284,14 @@ Examples:
 It exchanges the voter first, then the replica of each group, while keys are served. If it ends early, do the same again.
 Exit codes: 0 done, 1 refused, 2 wrong usage, 3 begun but not finished, 69 no node runs there.";
 
+#[cfg(feature = "kv")]
 pub(crate) const KV_SNAPSHOT: &str = "\
 Examples:
   primacy kv snapshot
 
 Exit codes: 0 they are taken, one after another, 2 wrong usage, 69 no node runs there.";
 
+#[cfg(feature = "kv")]
 pub(crate) const KV_CHECK: &str = "\
 Examples:
   primacy kv check /var/lib/primacy/kv-a

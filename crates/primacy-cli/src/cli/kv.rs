@@ -46,9 +46,9 @@ pub(crate) struct KvArgs {
     /// Where to listen for the other nodes [default: the port that --peers says]
     #[arg(long, value_name = "ADDR:PORT", hide_short_help = true, requires = "peers")]
     listen_peers: Option<SocketAddr>,
-    /// How many groups of keys there are, each with a leader
+    /// How many groups the keys are in
     ///
-    /// 1 to 1,024. That never changes later.
+    /// Each has a leader. 1 to 1,024; that never changes later.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     groups: u16,
     /// How long a leader's grant lasts unless renewed
@@ -56,10 +56,10 @@ pub(crate) struct KvArgs {
     /// That is the wait when a whole host is lost.
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration::parse, allow_hyphen_values = true)]
     lease: Duration,
-    /// What reads rest on
+    /// What reads rest on: lease or quorum
     ///
     /// The leader's lease, or the answers of a majority, which need no clock.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Reads::Lease)]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Reads::Lease, hide_possible_values = true)]
     reads: Reads,
     /// The file with the password of clients, in its first line
     #[arg(long, value_name = "FILE")]

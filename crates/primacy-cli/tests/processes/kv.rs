@@ -272,6 +272,8 @@ fn a_damaged_snapshot_is_refused_with_what_to_do() {
         bytes[middle] ^= 1;
         fs::write(&path, bytes).expect("there is room");
     }
+    let checked = primacy(["kv", "check"]).arg(nodes.path(0)).output().expect("it starts");
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
     let refused = nodes.command(0).output().expect("it starts");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(74), "{said}");

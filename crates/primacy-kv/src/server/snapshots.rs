@@ -141,14 +141,6 @@ impl SnapshotFolder {
         Ok(table)
     }
 
-    /// How many keys are in a snapshot, for people: it is read as a whole.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
-    pub fn check(&self, group: GroupId, snapshot: &Snapshot) -> Result<usize, SnapshotFileError> {
-        self.load(group, snapshot).map(|table| table.len())
-    }
-
     fn remember(&self, group: GroupId, index: u64, places: Places) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).insert((group.0, index), places);
     }
@@ -207,6 +199,23 @@ impl SnapshotFolder {
         }
         Ok(())
     }
+}
+
+/// Reads all snapshots in a folder without changing them: group, index, and how many chunks each has.
+///
+/// # Errors
+/// If one is not what was written.
+pub fn check(folder: &Path) -> Result<Vec<(GroupId, u64, usize)>, SnapshotFileError> {
+    let folder = SnapshotFolder { path: folder.to_path_buf(), places: Arc::default() };
+    let mut names = folder.list().map_err(failed(&folder.path))?;
+    names.sort_unstable();
+    let named = names.iter().filter_map(|name| parse(name));
+    named
+        .map(|(group, index)| {
+            let places = read(&folder.file(group, index), group, index, |_| Ok(()))?;
+            Ok((group, index, places.len()))
+        })
+        .collect()
 }
 
 fn parse(name: &str) -> Option<(GroupId, u64)> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use primacy_kv::server::identity;
+use primacy_kv::server::{identity, snapshots};
 use primacy_kv::wal;
 
 use crate::output::Output;
@@ -38,6 +38,17 @@ pub(super) fn run(folder: &Path, output: &mut Output) -> Result<u8, Failure> {
             Err(error) => {
                 is_sound = false;
                 lines.push(format!("log: {error}"));
+            }
+        }
+    }
+    if record.has_replicas {
+        match snapshots::check(&folder.join("snapshots")) {
+            Ok(found) => lines.extend(found.iter().map(|(group, index, chunks)| {
+                format!("snapshot of group {} up to entry {index}: {chunks} chunks, sound", group.0 - 1)
+            })),
+            Err(error) => {
+                is_sound = false;
+                lines.push(format!("snapshots: {error}"));
             }
         }
     }
