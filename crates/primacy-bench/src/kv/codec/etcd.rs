@@ -163,3 +163,50 @@ impl Codec for Etcd {
         Ok((at, None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(stream: u32, message: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame(&mut bytes, HEADERS, END_HEADERS, stream, &[0x88]);
+        frame(&mut bytes, DATA, 0, stream, message);
+        frame(&mut bytes, HEADERS, END_HEADERS | END_STREAM, stream, &[0x88]);
+        bytes
+    }
+
+    #[test]
+    fn the_second_request_names_its_headers_by_their_places() {
+        let (mut etcd, mut first, mut second) = (Etcd::new(3), Vec::new(), Vec::new());
+        etcd.request(Request::Set, b"k", b"abc", &mut first);
+        etcd.request(Request::Set, b"k", b"abc", &mut second);
+        let path = b"/etcdserverpb.KV/Put";
+        let names_path = |bytes: &[u8]| bytes.windows(path.len()).any(|window| window == path);
+        assert!(names_path(&first) && !names_path(&second));
+        assert!(second.ends_with(&[0, 0, 0, 0, 8, 0x0a, 1, b'k', 0x12, 3, b'a', b'b', b'c']));
+    }
+
+    #[test]
+    fn an_answer_without_a_message_is_no_success() {
+        let (mut etcd, mut out) = (Etcd::new(3), Vec::new());
+        etcd.request(Request::Set, b"k", b"abc", &mut out);
+        let bytes = answer(1, b"");
+        let (used, event) = etcd.receive(&bytes, &mut out).expect("it is HTTP/2");
+        assert_eq!(used, bytes.len());
+        assert!(matches!(event, Some(Event::Answered(Outcome::Unknown(_)))), "{event:?}");
+    }
+
+    #[test]
+    fn a_ping_is_answered_and_an_answer_comes_in_pieces() {
+        let (mut etcd, mut out, mut bytes) = (Etcd::new(3), Vec::new(), Vec::new());
+        etcd.request(Request::Get, b"k", b"", &mut out);
+        out.clear();
+        frame(&mut bytes, PING, 0, 0, b"01234567");
+        bytes.extend(answer(1, b"long enough"));
+        let (used, event) = etcd.receive(&bytes[..bytes.len() - 1], &mut out).expect("it is HTTP/2");
+        assert_eq!((event, out[3], out[4]), (None, PING, ACK));
+        let (_, event) = etcd.receive(&bytes[used..], &mut out).expect("it is HTTP/2");
+        assert_eq!(event, Some(Event::Answered(Outcome::Done)));
+    }
+}

@@ -150,3 +150,28 @@ impl Codec for ZooKeeper {
         self.frame(CLOSE, out, |_| {});
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_answered_by_its_second_answer() {
+        let (mut zookeeper, mut out) = (ZooKeeper::new(3), Vec::new());
+        assert!(zookeeper.greeting(&mut out), "a session is made first");
+        let mut greeted = Vec::new();
+        framed(&mut greeted, |out| [0, SESSION_MS, 0, 1].into_iter().for_each(|number| put(out, number)));
+        let told = zookeeper.receive(&greeted, &mut out).expect("it is ZooKeeper's");
+        assert_eq!(told, (greeted.len(), Some(Event::Greeted)));
+        zookeeper.request(Request::Get, b"k", b"", &mut out);
+        let mut answers = Vec::new();
+        framed(&mut answers, |out| [1, 0, 0, 0].into_iter().for_each(|number| put(out, number)));
+        assert_eq!(zookeeper.receive(&answers, &mut out).expect("it is ZooKeeper's").1, None);
+        framed(&mut answers, |out| {
+            [2, 0, 0, 0].into_iter().for_each(|number| put(out, number));
+            put_bytes(out, b"abc");
+        });
+        let told = zookeeper.receive(&answers, &mut out).expect("it is ZooKeeper's");
+        assert_eq!(told, (answers.len(), Some(Event::Answered(Outcome::Done))));
+    }
+}
