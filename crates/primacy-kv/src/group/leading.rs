@@ -1,7 +1,7 @@
 //! What a node knows of a group while it leads it: requests that wait for their entry, reads that wait for their certainty, the
 //! group's time, and whether there is progress.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -61,6 +61,8 @@ pub(super) struct Leading {
     /// The entry that removes keys whose time is over.
     pub(super) removal: u64,
     pub(super) progress: Progress,
+    /// Nodes whose requests it has refused.
+    pub(super) refused: BTreeSet<ReplicaId>,
     /// The entry with the last config by which requests were dropped of nodes that are not replicas.
     pub(super) config_seen: u64,
     /// The same for what they have sent before.
@@ -109,6 +111,7 @@ impl Leading {
             has_unasked: false,
             removal: 0,
             progress: Progress { last: now, asked: None, beat: now },
+            refused: BTreeSet::new(),
             config_seen: 0,
             strangers_since: None,
         }

@@ -126,6 +126,11 @@ fn whole<T>(bytes: &[u8], read: impl FnOnce(&mut Bytes<'_>) -> Option<T>) -> Res
 }
 
 impl Forward {
+    /// Whether it has all writes of its node that are not answered, from the first one on.
+    pub(super) fn is_whole(&self) -> bool {
+        self.writes.first().is_none_or(|(first, _)| *first == self.acknowledged + 1)
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         put_ballot(out, self.ballot);
         put_number(out, self.starts);

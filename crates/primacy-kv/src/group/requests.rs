@@ -27,10 +27,15 @@ impl Group {
         let ballot = forward.ballot;
         // What a node has sent is forgotten when it is no replica any more: it would be done again.
         let counts = self.counts(from);
-        match &mut self.leading {
-            Some(leading)
-                if counts && leading.serves && (leading.ballot == ballot || self.planted.is(Flaw::TakesOthers)) =>
-            {
+        let others = self.planted.is(Flaw::TakesOthers);
+        let leading = self.leading.as_mut().filter(|leading| leading.serves && (leading.ballot == ballot || others));
+        match leading {
+            Some(leading) if counts => {
+                // Later requests of one that was refused are not taken before earlier ones: all that it has come again.
+                if leading.refused.contains(&from) && !forward.is_whole() {
+                    return;
+                }
+                leading.refused.remove(&from);
                 let reads = leading.take(from, forward);
                 let how = self.settings.reads;
                 leading.has_unasked |= !reads.is_empty();
@@ -39,7 +44,12 @@ impl Group {
                 }
             }
             _ if from == self.settings.own => self.origin.unfollow(ballot),
-            _ => self.answers_for(from, forward.starts, ballot).is_over = true,
+            leading => {
+                if let Some(leading) = leading {
+                    leading.refused.insert(from);
+                }
+                self.answers_for(from, forward.starts, ballot).is_over = true;
+            }
         }
     }
 

@@ -56,6 +56,8 @@ struct Cluster {
     tag: u64,
     reads: Option<Reading>,
     snapshot_every: Option<usize>,
+    /// Whose disk is full.
+    full: BTreeSet<u128>,
 }
 
 impl Cluster {
@@ -115,10 +117,11 @@ impl Cluster {
     }
 
     fn turn(&mut self, own: u128) {
+        let is_disk_full = self.full.contains(&own);
         let node = self.nodes.get_mut(&own).expect("is there");
         let mut out = Vec::new();
         let turn =
-            Turn { now: self.now, time_of_day: 0, believed: node.believed, memory_left: 1 << 30, is_disk_full: false };
+            Turn { now: self.now, time_of_day: 0, believed: node.believed, memory_left: 1 << 30, is_disk_full };
         node.group.turn(turn, &mut out);
         for effect in out {
             match effect {
@@ -498,4 +501,78 @@ fn a_request_that_no_record_can_hold_is_refused() {
     cluster.lead(1, 1);
     let value = alloc::string::String::from_utf8(vec![b'x'; REQUEST_MAX + 1]).expect("it is text");
     assert_eq!(cluster.answer(1, set("a", &value)), Err(Failure::TooLarge));
+}
+
+#[test]
+fn a_refused_copy_of_a_write_says_nothing_of_the_others() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(3, 1);
+    let write = cluster.ask(1, set("a", "1"));
+    // The leader appends it, and the next one has the entry.
+    let (from, to, forward) = cluster.wire.pop_front().expect("it is sent");
+    let now = cluster.now;
+    cluster.act(to, |group| group.receive(id(from), forward, now));
+    let appends: Vec<_> = cluster.wire.drain(..).collect();
+    for (from, to, message) in appends.into_iter().filter(|(_, to, _)| *to == 2) {
+        cluster.act(to, |group| group.receive(id(from), message, now));
+    }
+    cluster.wire.clear();
+    cluster.away = [3].into();
+    cluster.full = [2].into();
+    cluster.lead(2, 2);
+    assert_eq!(cluster.answers.get(&write), Some(&Ok(Reply::OK)), "it is done, and not refused");
+    assert_eq!(cluster.answer(1, set("b", "1")), Err(Failure::DiskFull), "one that was never sent before");
+}
+
+#[test]
+fn who_opens_and_beats_is_sent_no_requests() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(3, 1);
+    cluster.away = [3].into();
+    cluster.grant(2, 2);
+    // It hears of one replica that has promised itself, and of no quorum that answers beats.
+    let opens: Vec<_> = cluster.wire.drain(..).filter(|(_, to, _)| *to == 1).collect();
+    let now = cluster.now;
+    for (from, to, message) in opens {
+        cluster.act(to, |group| group.receive(id(from), message, now));
+    }
+    cluster.wire.clear();
+    let beat = log::Request::Beat { ballot: ballot(2), round: 1, commit: 0, time: log::GroupTime::default() };
+    cluster.act(1, |group| group.receive(id(2), Message::Log(log::Message::Request(beat)), now));
+    cluster.wire.clear();
+    cluster.ask(1, set("a", "1"));
+    let is_of_new = |message: &Message| matches!(message, Message::Forward(forward) if forward.ballot == ballot(2));
+    assert!(!cluster.wire.iter().any(|(.., message)| is_of_new(message)));
+}
+
+#[test]
+fn what_a_removed_node_sends_again_is_not_done_again() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(3, 1);
+    let write = cluster.ask(1, add("n"));
+    let now = cluster.now;
+    while let Some((from, to, message)) = cluster.wire.pop_front() {
+        // The answer is lost.
+        if !matches!(message, Message::Answers(_)) {
+            cluster.act(to, |group| group.receive(id(from), message, now));
+        }
+    }
+    cluster.act(3, |group| group.replace(Some(id(1)), None)).expect("it leads");
+    cluster.pass(LEASE / 2);
+    assert_eq!(cluster.nodes[&3].group.status().replicas, [id(2), id(3)].into());
+    cluster.act(1, |group| group.connected(id(3), now));
+    cluster.run();
+    cluster.pass(LEASE * 2);
+    assert_eq!(cluster.answers[&write], Err(Failure::Unknown));
+    assert_eq!(cluster.answer(2, get("n")), bulk("1"));
+}
+
+#[test]
+fn no_snapshot_is_taken_of_what_a_snapshot_has() {
+    let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(1);
+    cluster.lead(1, 1);
+    assert_eq!(cluster.answer(1, set("a", "1")), Ok(Reply::OK));
+    assert!(cluster.nodes[&1].group.wants_snapshot());
+    cluster.snapshot(1);
+    assert!(!cluster.nodes[&1].group.wants_snapshot());
 }
