@@ -112,11 +112,12 @@ impl Leader {
         follower.progress = Progress::Probing { prev, is_sent: false };
     }
 
-    /// It has nothing: it gets the snapshot first.
+    /// It has nothing: it gets the snapshot first, and says so again until it has all of it.
     pub(super) fn install<B: Payload>(&mut self, from: ReplicaId, replica: &Replica<B>, out: &mut Vec<Effect<B>>) {
         let position = replica.log().start();
         if self.opening().is_some()
             && let Some(follower) = self.followers.get_mut(&from)
+            && !matches!(follower.progress, Progress::Installing { .. })
         {
             follower.progress = Progress::Installing { position };
             self.send_chunk(from, position, 0, replica, out);
