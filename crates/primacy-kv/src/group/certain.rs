@@ -117,7 +117,11 @@ fn names(batch: &Batch) -> Vec<Option<(ReplicaId, u64, u64)>> {
 }
 
 /// What a query finds, or the keys that have to be removed before it can be answered.
-pub(super) fn look(table: &Table, query: &Query, now: crate::entry::GroupTime) -> Result<Reply, crate::entry::ExpiredKeys> {
+pub(super) fn look(
+    table: &Table,
+    query: &Query,
+    now: crate::entry::GroupTime,
+) -> Result<Reply, crate::entry::ExpiredKeys> {
     let bulks = |keys: Vec<crate::command::Key>| Reply::Array(keys.into_iter().map(Reply::bulk).collect());
     Ok(match query {
         Query::Operation(operation) => match table.read(operation, now) {

@@ -151,9 +151,13 @@ impl Group {
     /// Forgets what nodes have sent that are not replicas any more, once that is certain. None of it can come again.
     fn forget_strangers(&mut self) {
         let log = self.log.replica().log();
-        let (Some(config), since) = (log.config().filter(|config| !config.is_joint()), log.config_index()) else { return };
+        let (Some(config), since) = (log.config().filter(|config| !config.is_joint()), log.config_index()) else {
+            return;
+        };
         let (Some(leading), Some(opening)) = (&mut self.leading, self.log.opening()) else { return };
-        if leading.strangers_since.is_some_and(|seen| seen >= since) || self.log.replica().applied() < since.max(opening) {
+        if leading.strangers_since.is_some_and(|seen| seen >= since)
+            || self.log.replica().applied() < since.max(opening)
+        {
             return;
         }
         leading.strangers_since = Some(since);

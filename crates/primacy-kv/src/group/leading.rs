@@ -226,9 +226,7 @@ impl Builder {
 
     /// The names of what sets a key, for a planted bug.
     pub(super) fn sets(&self) -> Vec<(ReplicaId, u64, u64)> {
-        let plain = |change: &Change| {
-            matches!(change, Change::Operation(Operation::Set(set)) if set.condition == Condition::Always)
-        };
+        let plain = |change: &Change| matches!(change, Change::Operation(Operation::Set(set)) if set.condition == Condition::Always);
         let named = self.batch.requests.iter().filter(|request| plain(&request.change));
         named
             .filter_map(|request| {

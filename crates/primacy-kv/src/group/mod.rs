@@ -26,11 +26,11 @@ use crate::entry::GroupTime;
 use crate::payload::LogBytes;
 use crate::request::{ClientRequest, Failure};
 use crate::table::Table;
+use certain::look;
 #[cfg(feature = "flaws")]
 pub use flaws::{AnyFlaw, Flaw as PlantedFlaw};
 use flaws::{Flaw, Planted};
 use lead::Replacement;
-use certain::look;
 use leading::{Leading, group_time};
 pub use message::{Answers, Forward, Message};
 use origin::Origin;

@@ -11,8 +11,8 @@ use super::flaws::{Flaw, Planted};
 use super::message::Forward;
 use super::port::Effect;
 use crate::entry::Change;
-use crate::resp::Reply;
 use crate::request::{Answered, ClientRequest, Failure, Query};
+use crate::resp::Reply;
 
 /// A request that is not answered.
 #[derive(Debug)]
@@ -108,7 +108,10 @@ impl Origin {
             writes: Numbered::new(),
             reads: Numbered::new(),
             leader: None,
-            planted: Planted { #[cfg(feature = "flaws")] flaw: None },
+            planted: Planted {
+                #[cfg(feature = "flaws")]
+                flaw: None,
+            },
         }
     }
 

@@ -120,8 +120,7 @@ impl Cluster {
         let is_disk_full = self.full.contains(&own);
         let node = self.nodes.get_mut(&own).expect("is there");
         let mut out = Vec::new();
-        let turn =
-            Turn { now: self.now, time_of_day: 0, believed: node.believed, memory_left: 1 << 30, is_disk_full };
+        let turn = Turn { now: self.now, time_of_day: 0, believed: node.believed, memory_left: 1 << 30, is_disk_full };
         node.group.turn(turn, &mut out);
         for effect in out {
             match effect {

@@ -175,7 +175,8 @@ impl World {
     pub(super) fn answered(&mut self, node: usize, tag: u64, answer: Answered) {
         let now = self.engine.now;
         let Some(pending) = self.history.pending.remove(&tag) else {
-            return self.violate(Promise::Answered, || format!("request {tag} of n{node} is answered twice: {answer:?}"));
+            return self
+                .violate(Promise::Answered, || format!("request {tag} of n{node} is answered twice: {answer:?}"));
         };
         self.note(Some(node), || format!("request {tag} is answered: {answer:?}"));
         if pending.node != node {

@@ -42,11 +42,7 @@ impl Disk {
     pub(super) fn founding(config: Config, mut first: Table) -> Self {
         first.begin_snapshot();
         let chunks = std::iter::from_fn(|| first.snapshot_chunk(1 << 20)).collect();
-        Self {
-            log: DurableLog::founding(config),
-            snapshots: [(Position::START.index, chunks)].into(),
-            ..Self::blank()
-        }
+        Self { log: DurableLog::founding(config), snapshots: [(Position::START.index, chunks)].into(), ..Self::blank() }
     }
 
     /// All that is under way is on disk by now.

@@ -43,7 +43,9 @@ impl World {
                 let value = self.history.value();
                 let set = Ask::Set { key: 0, value, when: When::Always, live: None };
                 self.submit(node, None, group, 0, Some(set), None);
-                for (family, what) in [(0, Ask::Get(0)), (1, Ask::Get(0)), (2, Ask::Get(0)), (3, Ask::Get(0)), (4, Ask::GetBoth)] {
+                for (family, what) in
+                    [(0, Ask::Get(0)), (1, Ask::Get(0)), (2, Ask::Get(0)), (3, Ask::Get(0)), (4, Ask::GetBoth)]
+                {
                     self.submit(node, None, group, family, Some(what), None);
                 }
             }
@@ -68,7 +70,9 @@ impl World {
             let ledger = &self.ledgers[usize::from(group)];
             let (sent, chunks) = (ledger.sent, ledger.chunks);
             if chunks > 50_000 {
-                self.violate(Promise::Traffic, || format!("{chunks} chunks were sent in group {group}, {sent} bytes in all"));
+                self.violate(Promise::Traffic, || {
+                    format!("{chunks} chunks were sent in group {group}, {sent} bytes in all")
+                });
             }
         }
         self.check_histories();
@@ -88,7 +92,9 @@ impl World {
             for node in self.members() {
                 let other = self.nodes[node].replicas.get(usize::from(group))?.group.status();
                 if other.applied != status.applied || other.applied != other.last.index {
-                    return Some(format!("group {group}: n{node} has {other:?}, and n{leader}, which leads, {status:?}"));
+                    return Some(format!(
+                        "group {group}: n{node} has {other:?}, and n{leader}, which leads, {status:?}"
+                    ));
                 }
             }
         }

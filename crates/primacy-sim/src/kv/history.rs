@@ -63,9 +63,9 @@ impl History {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let families = |group| {
             let slots = World::slots(scenario.groups, group);
-            let mut names = (0..).map(|number: u32| format!("k{number}")).filter(|name| {
-                slots.contains(&Slot::of(name.as_bytes()).number())
-            });
+            let mut names = (0..)
+                .map(|number: u32| format!("k{number}"))
+                .filter(|name| slots.contains(&Slot::of(name.as_bytes()).number()));
             let mut name = || names.next().unwrap_or_default();
             let mut all = Vec::new();
             for what in [Use::Register, Use::Register, Use::Counter, Use::List, Use::Pair] {

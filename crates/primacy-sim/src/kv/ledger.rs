@@ -43,11 +43,8 @@ impl World {
         if ledger.committed.is_some_and(|committed| index <= committed.index) {
             return;
         }
-        let mut found: Vec<Position> = self
-            .nodes
-            .iter()
-            .filter_map(|node| node.disks[usize::from(group)].log.position_at(index))
-            .collect();
+        let mut found: Vec<Position> =
+            self.nodes.iter().filter_map(|node| node.disks[usize::from(group)].log.position_at(index)).collect();
         found.sort_unstable();
         found.dedup();
         let Some(position) = found.iter().copied().find(|position| self.loser(group, *position).is_none()) else {
@@ -58,9 +55,8 @@ impl World {
         let ledger = &mut self.ledgers[usize::from(group)];
         let before = ledger.committed.replace(position);
         self.tally.entries += index - before.map_or(0, |before| before.index);
-        let disks: Vec<usize> = (0..self.nodes.len())
-            .filter(|node| self.nodes[*node].disks[usize::from(group)].has(position))
-            .collect();
+        let disks: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| self.nodes[*node].disks[usize::from(group)].has(position)).collect();
         for node in disks {
             let disk = &self.nodes[node].disks[usize::from(group)];
             if before.is_some_and(|before| !disk.has(before)) {
@@ -82,7 +78,9 @@ impl World {
         let Some(position) = self.ledgers[usize::from(group)].committed else { return };
         if let Some(loser) = self.loser(group, position) {
             self.violate(Promise::Kept, || {
-                format!("{position:?} of group {group} is committed, and the log of n{loser} could be adopted without it")
+                format!(
+                    "{position:?} of group {group} is committed, and the log of n{loser} could be adopted without it"
+                )
             });
         }
     }

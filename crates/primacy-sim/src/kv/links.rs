@@ -62,9 +62,8 @@ impl World {
             self.violate(Promise::Codec, || format!("{message:?} is read back as another message"));
         }
         let latency = self.latency();
-        let is_late = message.is_bulk()
-            && self.scenario.faults.contains(&Fault::Overtaken)
-            && self.engine.rng.chance(300_000);
+        let is_late =
+            message.is_bulk() && self.scenario.faults.contains(&Fault::Overtaken) && self.engine.rng.chance(300_000);
         let (now, lease) = (self.engine.now, self.scenario.lease);
         let way = self.links.way(from, to);
         let Some(epoch) = way.end else { return };

@@ -85,7 +85,8 @@ impl World {
                 continue;
             }
             is_done = false;
-            let (remove, add) = (change.remove.map(|node| self.nodes[node].id), change.add.map(|node| self.nodes[node].id));
+            let (remove, add) =
+                (change.remove.map(|node| self.nodes[node].id), change.add.map(|node| self.nodes[node].id));
             let replaced = std::cell::Cell::new(true);
             self.input(node, group, |replica, _| replaced.set(replica.group.replace(remove, add).is_ok()));
             self.note(Some(node), || format!("group {group}: is asked to change replicas: {}", replaced.get()));

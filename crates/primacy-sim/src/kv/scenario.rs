@@ -109,8 +109,7 @@ impl Scenario {
         };
         let share = *rng.pick(&[200_000, 400_000, 700_000]);
         for fault in Fault::ALL {
-            let is_wild =
-                matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
+            let is_wild = matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
             let may = !is_wild || kind == Kind::Wild;
             if may && rng.chance(if is_wild { 700_000 } else { share }) {
                 scenario.faults.push(*fault);

@@ -33,7 +33,10 @@ pub(super) enum Ask {
     Delete(usize),
     GetDelete(usize),
     /// All of these, or nothing if what was watched has changed.
-    All { asks: Vec<Ask>, watches: bool },
+    All {
+        asks: Vec<Ask>,
+        watches: bool,
+    },
 }
 
 /// What is answered.

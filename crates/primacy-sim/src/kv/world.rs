@@ -17,35 +17,130 @@ use crate::engine::{Engine, Line, Trace};
 /// Something that will happen at a known time. `run`: to which process of a node; it does not happen to another.
 #[derive(Debug)]
 pub(super) enum Happening {
-    Start { node: usize },
-    Turn { node: usize, group: u16, run: u64 },
-    Wake { node: usize, group: u16, run: u64 },
-    Arrive { from: usize, to: usize, epoch: u64, era: u64, group: u16, bytes: Vec<u8> },
-    Connect { one: usize, other: usize },
-    Connected { node: usize, peer: usize, epoch: u64 },
-    Disconnected { node: usize, peer: usize, epoch: u64 },
-    Break { one: usize, other: usize, epoch: u64 },
-    Uncut { from: usize, to: usize },
-    Written { node: usize, group: u16, run: u64 },
-    Chunk { node: usize, group: u16, run: u64 },
-    Resume { node: usize },
+    Start {
+        node: usize,
+    },
+    Turn {
+        node: usize,
+        group: u16,
+        run: u64,
+    },
+    Wake {
+        node: usize,
+        group: u16,
+        run: u64,
+    },
+    Arrive {
+        from: usize,
+        to: usize,
+        epoch: u64,
+        era: u64,
+        group: u16,
+        bytes: Vec<u8>,
+    },
+    Connect {
+        one: usize,
+        other: usize,
+    },
+    Connected {
+        node: usize,
+        peer: usize,
+        epoch: u64,
+    },
+    Disconnected {
+        node: usize,
+        peer: usize,
+        epoch: u64,
+    },
+    Break {
+        one: usize,
+        other: usize,
+        epoch: u64,
+    },
+    Uncut {
+        from: usize,
+        to: usize,
+    },
+    Written {
+        node: usize,
+        group: u16,
+        run: u64,
+    },
+    Chunk {
+        node: usize,
+        group: u16,
+        run: u64,
+    },
+    Resume {
+        node: usize,
+    },
     /// One way of a connection goes on.
-    Renewal { from: usize, to: usize, epoch: u64 },
-    Granted { node: usize, group: u16, run: u64, ballot: Ballot, asked: Instant },
-    Renew { node: usize, group: u16, run: u64, ballot: Ballot },
-    Renewed { node: usize, group: u16, run: u64, ballot: Ballot, asked: Instant },
-    BeliefEnds { node: usize, group: u16, run: u64, ballot: Ballot },
-    Depose { node: usize, group: u16, run: u64, ballot: Ballot },
-    HandOver { node: usize, group: u16, run: u64, to: Option<ReplicaId> },
-    Released { group: u16, ballot: Ballot, preferred: Option<usize> },
-    Grant { group: u16 },
-    Client { node: usize, client: usize, run: u64 },
+    Renewal {
+        from: usize,
+        to: usize,
+        epoch: u64,
+    },
+    Granted {
+        node: usize,
+        group: u16,
+        run: u64,
+        ballot: Ballot,
+        asked: Instant,
+    },
+    Renew {
+        node: usize,
+        group: u16,
+        run: u64,
+        ballot: Ballot,
+    },
+    Renewed {
+        node: usize,
+        group: u16,
+        run: u64,
+        ballot: Ballot,
+        asked: Instant,
+    },
+    BeliefEnds {
+        node: usize,
+        group: u16,
+        run: u64,
+        ballot: Ballot,
+    },
+    Depose {
+        node: usize,
+        group: u16,
+        run: u64,
+        ballot: Ballot,
+    },
+    HandOver {
+        node: usize,
+        group: u16,
+        run: u64,
+        to: Option<ReplicaId>,
+    },
+    Released {
+        group: u16,
+        ballot: Ballot,
+        preferred: Option<usize>,
+    },
+    Grant {
+        group: u16,
+    },
+    Client {
+        node: usize,
+        client: usize,
+        run: u64,
+    },
     Blow,
     Operator,
     Compare,
     Heal,
-    Probe { round: u32 },
-    End { round: u32 },
+    Probe {
+        round: u32,
+    },
+    End {
+        round: u32,
+    },
 }
 
 /// A simulated world.

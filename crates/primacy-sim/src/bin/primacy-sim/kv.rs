@@ -32,11 +32,7 @@ pub(super) fn run(batch: &BatchArgs, seeds: u64, setup: &Setup) -> io::Result<bo
     print(&mut out, &report, watch.elapsed().as_secs_f64())?;
     for failure in &report.failures {
         writeln!(out, "\nseed {}: {} is broken: {}", failure.seed, failure.promise, failure.text)?;
-        writeln!(
-            out,
-            "  replay: cargo run --profile sim -p primacy-sim -- replay --protocol kv {}",
-            failure.seed
-        )?;
+        writeln!(out, "  replay: cargo run --profile sim -p primacy-sim -- replay --protocol kv {}", failure.seed)?;
     }
     let mut good = report.failures.is_empty();
     if !report.missing.is_empty() && seeds >= WORTHY_SEEDS {

@@ -178,7 +178,9 @@ fn main() -> ExitCode {
         Command::Canaries { name, batch, within, protocol: Some(Protocol::Kv), .. } => {
             kv::hunt(name.as_deref(), &batch, within)
         }
-        Command::Canaries { name, batch, within, mute, share, .. } => hunt(name.as_deref(), &batch, within, &mute, share),
+        Command::Canaries { name, batch, within, mute, share, .. } => {
+            hunt(name.as_deref(), &batch, within, &mute, share)
+        }
         Command::Steady(args) => stay(&args),
         Command::Scale(scale) => scale::show(&scale),
     };
@@ -209,7 +211,6 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     }
     let batch = BatchArgs { from: 0, ..run.batch };
     good &= kv::run(&run.batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
-    good &= kv::hunt(None, &batch, None)?;
     good &= hunt(None, &batch, None, &[], 0)?;
     Ok(good)
 }
