@@ -33,6 +33,10 @@ impl World {
     /// Each node is asked for something, and must answer in time.
     pub(super) fn probe(&mut self, round: u32) {
         let lease = self.scenario.lease;
+        if self.change.is_some() && self.engine.now < self.scenario.span + lease * 20 {
+            // Who is replaced in this moment may be refused.
+            return self.engine.after(lease / 2, Happening::Probe { round });
+        }
         self.is_over = true;
         for node in self.members() {
             for group in 0..self.scenario.groups {

@@ -122,14 +122,14 @@ impl World {
         if self.links.open(from, to) != Some(epoch) {
             return;
         }
-        let (first, second) = (self.latency(), self.latency());
+        let first = self.latency();
         let accepted = self.engine.now + first;
         let way = self.links.way(from, to);
         way.era += 1;
         way.last_arrival = way.last_arrival.max(accepted);
         self.engine.at(accepted, Happening::Connected { node: to, peer: from, epoch });
-        let known = self.engine.now + if self.engine.rng.chance(500_000) { second } else { 0 };
-        self.engine.at(known, Happening::Connected { node: from, peer: to, epoch });
+        // Who sends knows of a new connection before it sends anything by it.
+        self.engine.after(0, Happening::Connected { node: from, peer: to, epoch });
     }
 
     pub(super) fn disconnect_if(&mut self, one: usize, other: usize, epoch: u64) {

@@ -116,7 +116,7 @@ impl World {
                 for group in 0..self.scenario.groups {
                     self.compare(group);
                 }
-                self.engine.after(self.scenario.lease * 3 / 2, Happening::Compare);
+                self.engine.after(self.scenario.lease * 3, Happening::Compare);
             }
             Happening::Heal => self.heal(),
             Happening::Probe { round } => self.probe(round),

@@ -211,7 +211,6 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     }
     let batch = BatchArgs { from: 0, ..run.batch };
     good &= kv::run(&run.batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
-    good &= kv::hunt(None, &batch, None)?;
     good &= hunt(None, &batch, None, &[], 0)?;
     Ok(good)
 }
