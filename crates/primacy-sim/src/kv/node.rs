@@ -8,7 +8,7 @@ use primacy_kv::table::Table;
 use super::disk::{Disk, Seen};
 use super::grant::Held;
 use super::tally::{Fault, Promise, Sometimes};
-use super::world::{Happening, World};
+use super::{Happening, World};
 use crate::engine::Clock;
 
 /// How many slots there are.

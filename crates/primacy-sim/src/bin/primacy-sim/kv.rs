@@ -88,11 +88,12 @@ pub(super) fn replay(seed: u64, flaw: Option<&str>, last: Option<usize>) -> io::
     Ok(outcome.violation.is_none())
 }
 
-/// Hunts planted bugs, all or one.
+/// Hunts planted bugs, all that are not rare or one.
 pub(super) fn hunt(name: Option<&str>, batch: &BatchArgs, within: Option<u64>) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     let mut all_found = true;
-    for canary in CANARIES.iter().filter(|canary| name.is_none_or(|name| name == canary.name)) {
+    let named = name.map(|name| Canary::named(name).map_or(&[][..], std::slice::from_ref));
+    for canary in named.unwrap_or(CANARIES) {
         let within = within.unwrap_or(canary.within);
         let found: Option<(u64, Promise)> = canary.hunt(batch.from, within, batch.threads);
         all_found &= found.is_some();
