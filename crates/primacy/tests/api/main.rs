@@ -90,6 +90,7 @@ const OF_STORES: [&str; 39] = [
     "Eviction",
     "Expectation",
     "Finding",
+    "Floor",
     "ForgetOutcome",
     "HandoverRequest",
     "Hindrance",

@@ -214,7 +214,7 @@ fn a_quorum_that_answers_within_a_third_of_a_lease_is_progress() {
     for step in 0..400_u64 {
         let now = Instant::from_nanos(step * 5_000_000);
         heard = sent.iter().filter(|(_, at)| *at + trip <= now).map(|(round, _)| *round).max().unwrap_or(heard);
-        leading.progress.heard(log::Rounds { sent: sent.len() as u64, confirmed: heard, own: heard });
+        leading.progress.heard(log::BeatRounds { sent: sent.len() as u64, confirmed: heard, own: heard });
         assert!(now.since(leading.progress.last) < LEASE / 2, "it would resign at {now}");
         if step % 25 == 0 {
             let round = sent.len() as u64 + 1;
