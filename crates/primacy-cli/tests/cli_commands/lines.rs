@@ -169,7 +169,6 @@ const LINES: &[(&str, Way)] = &[
     // Whole commands in sentences
     ("cargo doc --open -p primacy --all-features", No(BUILDS)),
     ("cargo test --manifest-path examples/store/Cargo.toml", No("a step of `cargo xtask ci` runs it")),
-    ("cargo install", No("the name of a command; the README's line is the whole of it")),
     ("cargo xtask bench", No(BUILDS)),
     ("cargo xtask bench kv", No(BUILDS)),
     ("cargo xtask bench hosts", No(BUILDS)),

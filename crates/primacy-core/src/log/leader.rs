@@ -41,7 +41,7 @@ pub enum ProposeError {
 
 /// The beats of a leader, which it counts from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rounds {
+pub struct BeatRounds {
     /// The last one that it has sent.
     pub sent: u64,
     /// The last one that a quorum has answered.
@@ -156,9 +156,9 @@ impl Leader {
             .is_some_and(|opening| replica.applied() >= opening || self.planted.is(Flaw::ReadsBeforeOpeningEntry))
     }
 
-    pub(super) fn rounds<B: Payload>(&self, replica: &Replica<B>) -> Rounds {
+    pub(super) fn rounds<B: Payload>(&self, replica: &Replica<B>) -> BeatRounds {
         let own = self.followers.get(&self.own).map_or(0, |own| own.round);
-        Rounds { sent: self.round, confirmed: self.confirmed(replica), own }
+        BeatRounds { sent: self.round, confirmed: self.confirmed(replica), own }
     }
 
     /// Whether it sends its snapshot to somebody, and whether somebody whom it sends its log to lacks that entry.

@@ -15,7 +15,7 @@ use super::effect::{Diverged, Effect, EndReason};
 #[cfg(feature = "flaws")]
 use super::flaws::Flaw as PlantedFlaw;
 use super::flaws::{Flaw, Planted};
-use super::leader::{Leader, ProposeError, Reading, Rounds};
+use super::leader::{BeatRounds, Leader, ProposeError, Reading};
 use super::port::{Answer, ChunkOrder, Entry, Message, Payload, Request, Snapshot, Verdict};
 use super::replica::{Limits, Outcome, Replica};
 use crate::Token;
@@ -124,7 +124,7 @@ impl<B: Payload> LogNode<B> {
 
     /// Of the beats that its leader has sent: how many it has sent, the last one that a quorum has answered, and the last one that its own
     /// replica has, which answers when its disk has all that came before.
-    pub fn rounds(&self) -> Option<Rounds> {
+    pub fn rounds(&self) -> Option<BeatRounds> {
         self.leader.as_ref().map(|leader| leader.rounds(&self.replica))
     }
 

@@ -7,7 +7,7 @@ use core::mem;
 use core::time::Duration;
 
 use primacy_core::Instant;
-use primacy_core::log::{self, Ballot, ReplicaId, Rounds, Verdict};
+use primacy_core::log::{self, Ballot, BeatRounds, ReplicaId, Verdict};
 
 use super::message::Forward;
 use crate::command::{Condition, Operation};
@@ -107,7 +107,7 @@ impl Progress {
     }
 
     /// Takes note of what has been answered.
-    pub(super) fn heard(&mut self, rounds: Rounds) {
+    pub(super) fn heard(&mut self, rounds: BeatRounds) {
         while let Some((_, at)) = self.asked.pop_front_if(|(round, _)| *round <= rounds.confirmed.min(rounds.own)) {
             self.last = self.last.max(at);
         }

@@ -52,6 +52,8 @@ struct Cluster {
     wire: VecDeque<(u128, u128, Message)>,
     /// Who neither hears nor is heard.
     away: BTreeSet<u128>,
+    /// Whose disk is full.
+    full: BTreeSet<u128>,
     answers: BTreeMap<u64, Answered>,
     resigned: Vec<(u128, Resignation)>,
     now: Instant,
@@ -119,8 +121,8 @@ impl Cluster {
     fn turn(&mut self, own: u128) {
         let node = self.nodes.get_mut(&own).expect("is there");
         let mut out = Vec::new();
-        let turn =
-            Turn { now: self.now, time_of_day: 0, believed: node.believed, memory_left: 1 << 30, is_disk_full: false };
+        let is_disk_full = self.full.contains(&own);
+        let turn = Turn { now: self.now, time_of_day: 0, believed: node.believed, memory_left: 1 << 30, is_disk_full };
         node.group.turn(turn, &mut out);
         for effect in out {
             match effect {

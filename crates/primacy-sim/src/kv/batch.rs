@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::World;
 use super::scenario::{Scenario, Setup};
 use super::tally::{Promise, Sometimes, Tally};
-use super::world::World;
 use crate::engine::Line;
 
 /// Every so manieth seed is run twice.

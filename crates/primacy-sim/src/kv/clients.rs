@@ -12,7 +12,7 @@ use super::history::{Pending, Use};
 use super::scenario::MILLI;
 use super::spec::{Ask, Said, When};
 use super::tally::{Promise, Sometimes};
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 /// A connection.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What strikes.
 
 use super::tally::{Fault, Sometimes};
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 impl World {
     pub(super) fn blow(&mut self) {

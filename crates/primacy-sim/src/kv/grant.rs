@@ -4,7 +4,7 @@ use primacy_core::log::{Ballot, ReplicaId};
 use primacy_core::{Instant, Token};
 
 use super::tally::{Fault, Sometimes};
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 /// A leadership that a node believes in.
 #[derive(Clone, Copy, Debug)]

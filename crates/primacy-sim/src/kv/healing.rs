@@ -2,7 +2,7 @@
 
 use super::spec::{Ask, When};
 use super::tally::Promise;
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 /// How often the end is put off until all replicas have all.
 const PATIENCE: u32 = 24;

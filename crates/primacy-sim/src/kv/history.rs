@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use primacy_kv::slot::Slot;
 use primacy_linearizability::{Operation, Outcome, Verdict, check};
 
+use super::World;
 use super::scenario::{Kind, Scenario};
 use super::spec::{Ask, Family, Said};
 use super::tally::{Promise, Tally};
-use super::world::World;
 
 /// How many configurations a search visits.
 const BUDGET: usize = 20_000;

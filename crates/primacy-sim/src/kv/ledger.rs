@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use primacy_core::log::Position;
 
+use super::World;
 use super::tally::{Promise, Sometimes};
-use super::world::World;
 
 /// Of one group.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use primacy_kv::group::Message;
 
 use super::tally::{Fault, Promise};
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 /// One way of a pair's connection.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use primacy_kv::table::Table;
 use super::disk::{Disk, Seen};
 use super::grant::Held;
 use super::tally::{Fault, Promise, Sometimes};
-use super::world::{Happening, World};
+use super::{Happening, World};
 use crate::engine::Clock;
 
 /// How many slots there are.
@@ -122,7 +122,7 @@ impl World {
         for disk in &self.nodes[node].disks {
             let (log, table) = (disk.log.clone(), disk.table());
             #[cfg(feature = "canaries")]
-            let group = Group::flawed(settings, log, table, now, scenario.setup.flaw);
+            let group = Group::flawed(settings, log, table, now, scenario.flaw);
             #[cfg(not(feature = "canaries"))]
             let group = Group::new(settings, log, table, now);
             match group {

@@ -7,7 +7,7 @@ use primacy_kv::group::Status;
 
 use super::disk::Disk;
 use super::tally::{Fault, Sometimes};
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 /// A change that is under way.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use primacy_core::log::Config;
 use super::batch::Outcome;
 use super::disk::Disk;
 use super::tally::Promise;
-use super::world::{Happening, World};
+use super::{Happening, World};
 
 /// More events than this are one world's that never ends.
 const EVENTS_MAX: u64 = 400_000;

@@ -66,7 +66,9 @@ pub(super) struct Scenario {
     pub(super) faults: Vec<Fault>,
     /// How many new nodes there may be.
     pub(super) spares: usize,
-    pub(super) setup: Setup,
+    /// A bug for the checkers to find.
+    #[cfg(feature = "canaries")]
+    pub(super) flaw: Option<AnyFlaw>,
     pub(super) rng: Rng,
 }
 
@@ -104,7 +106,8 @@ impl Scenario {
             blow_every: lease / rng.between(1, 6),
             faults: Vec::new(),
             spares: rng.below(3) as usize,
-            setup: *setup,
+            #[cfg(feature = "canaries")]
+            flaw: setup.flaw,
             rng: rng.clone(),
         };
         let share = *rng.pick(&[200_000, 400_000, 700_000]);

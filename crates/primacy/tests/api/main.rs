@@ -81,7 +81,7 @@ fn names_of_the_core_have_one_meaning_but_for_those_that_each_protocol_has() {
 }
 
 /// What who writes a store builds or must answer for: a new field or kind there is for them to think of.
-const OF_STORES: [&str; 39] = [
+const OF_STORES: [&str; 40] = [
     "Announcement",
     "Basis",
     "CallError",
@@ -90,6 +90,7 @@ const OF_STORES: [&str; 39] = [
     "Eviction",
     "Expectation",
     "Finding",
+    "Floor",
     "ForgetOutcome",
     "HandoverRequest",
     "Hindrance",

@@ -214,7 +214,7 @@ fn a_quorum_that_answers_within_a_third_of_a_lease_is_progress() {
     for step in 0..400_u64 {
         let now = Instant::from_nanos(step * 5_000_000);
         heard = sent.iter().filter(|(_, at)| *at + trip <= now).map(|(round, _)| *round).max().unwrap_or(heard);
-        leading.progress.heard(log::Rounds { sent: sent.len() as u64, confirmed: heard, own: heard });
+        leading.progress.heard(log::BeatRounds { sent: sent.len() as u64, confirmed: heard, own: heard });
         assert!(now.since(leading.progress.last) < LEASE / 2, "it would resign at {now}");
         if step % 25 == 0 {
             let round = sent.len() as u64 + 1;
@@ -383,4 +383,57 @@ fn a_snapshot_head_that_is_nonsense_does_not_end_a_replica_by_a_panic() {
     let mut bytes = Vec::new();
     Message::Log(log::Message::Request(install)).encode(&mut bytes);
     assert!(Message::decode(&bytes).is_err());
+}
+
+#[test]
+fn a_refused_copy_of_a_write_says_nothing_of_the_others() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(3, 1);
+    let write = cluster.ask(1, set("a", "1"));
+    // The leader appends it, and the next one has the entry.
+    let (from, to, forward) = cluster.wire.pop_front().expect("it is sent");
+    let now = cluster.now;
+    cluster.act(to, |group| group.receive(id(from), forward, now));
+    let appends: Vec<_> = cluster.wire.drain(..).collect();
+    for (from, to, message) in appends.into_iter().filter(|(_, to, _)| *to == 2) {
+        cluster.act(to, |group| group.receive(id(from), message, now));
+    }
+    cluster.wire.clear();
+    cluster.away = [3].into();
+    cluster.full = [2].into();
+    cluster.lead(2, 2);
+    assert_eq!(cluster.answers.get(&write), Some(&Ok(Reply::OK)), "it is done, and not refused");
+    assert_eq!(cluster.answer(1, set("b", "1")), Err(Failure::DiskFull), "one that was never sent before");
+}
+
+#[test]
+fn what_a_removed_node_sends_again_is_not_done_again() {
+    let mut cluster = Cluster::of(3);
+    cluster.lead(3, 1);
+    let write = cluster.ask(1, add("n"));
+    let now = cluster.now;
+    while let Some((from, to, message)) = cluster.wire.pop_front() {
+        // The answer is lost.
+        if !matches!(message, Message::Answers(_)) {
+            cluster.act(to, |group| group.receive(id(from), message, now));
+        }
+    }
+    cluster.act(3, |group| group.replace(Some(id(1)), None)).expect("it leads");
+    cluster.pass(LEASE / 2);
+    assert_eq!(cluster.nodes[&3].group.status().replicas, [id(2), id(3)].into());
+    cluster.act(1, |group| group.connected(id(3), now));
+    cluster.run();
+    cluster.pass(LEASE * 2);
+    assert_eq!(cluster.answers[&write], Err(Failure::Unknown));
+    assert_eq!(cluster.answer(2, get("n")), bulk("1"));
+}
+
+#[test]
+fn no_snapshot_is_taken_of_what_a_snapshot_has() {
+    let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(1);
+    cluster.lead(1, 1);
+    assert_eq!(cluster.answer(1, set("a", "1")), Ok(Reply::OK));
+    assert!(cluster.nodes[&1].group.wants_snapshot());
+    cluster.snapshot(1);
+    assert!(!cluster.nodes[&1].group.wants_snapshot());
 }

@@ -210,7 +210,8 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
         batch.from += CI_PEERS_SEEDS;
     }
     let batch = BatchArgs { from: 0, ..run.batch };
-    good &= kv::run(&run.batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
+    good &= kv::run(&batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
+    good &= kv::hunt(None, &batch, None)?;
     good &= hunt(None, &batch, None, &[], 0)?;
     Ok(good)
 }
