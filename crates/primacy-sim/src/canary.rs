@@ -1,8 +1,5 @@
 //! Planted bugs, each of which the checkers must find: the proof that they bite.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use primacy_core::lease::Flaw;
 use primacy_core::{quorum, registers};
 
@@ -11,6 +8,7 @@ use crate::planted::{DriverFlaw, Planted, StoreFlaw};
 use crate::profile::Profile;
 use crate::protocol::Protocol;
 use crate::scenario::Setup;
+use crate::seeds::first_failure;
 
 /// A planted bug and how soon it must be found.
 #[derive(Clone, Copy, Debug)]
@@ -133,31 +131,8 @@ impl Canary {
     /// on however many threads.
     pub fn hunt(&self, from: u64, muted: &[Oracle], threads: usize) -> Hunt {
         let setup = Setup { muted: muted.to_vec(), ..self.setup() };
-        let (next, end) = (AtomicU64::new(from), AtomicU64::new(from + self.within));
-        let first = Mutex::new(None);
-        let work = || {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                // A thread with a smaller one goes on with it.
-                if seed >= end.load(Ordering::Relaxed) {
-                    return;
-                }
-                if let Some(violation) = crate::run_seed(seed, &setup, false).violation {
-                    end.fetch_min(seed, Ordering::Relaxed);
-                    let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                    let found = first.get_or_insert((seed, violation.oracle));
-                    if seed < found.0 {
-                        *found = (seed, violation.oracle);
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..threads.max(1) {
-                scope.spawn(work);
-            }
-        });
-        let found = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let oracle = |seed| crate::run_seed(seed, &setup, false).violation.map(|violation| violation.oracle);
+        let found = first_failure(from..from + self.within, threads, oracle);
         Hunt { seeds: found.map_or(self.within, |(seed, _)| seed - from + 1), found }
     }
 

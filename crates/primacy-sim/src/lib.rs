@@ -53,6 +53,7 @@ mod registers;
 mod rng;
 mod run;
 mod scenario;
+mod seeds;
 mod sim_process;
 mod slots;
 mod store;

@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use primacy_core::Instant;
-use primacy_core::log::{Content, LogNode, ReplicaId, Snapshot};
+use primacy_core::log::{Content, LogNode, Snapshot};
 
 use super::Group;
 use super::flaws::Flaw;
-use super::leading::{Builder, Reader, group_time};
+use super::leading::{Builder, RequestName, group_time};
 use super::port::Broken;
 use crate::entry::{Batch, Change};
 use crate::request::{Failure, Query};
@@ -44,7 +44,8 @@ impl Group {
                 let table = self.tables.table.as_mut().ok_or(Broken::Incomplete)?;
                 Ok(match batch {
                     Some(batch) => {
-                        let names = if is_own { names(&batch) } else { Vec::new() };
+                        let name = |request| RequestName::of(request, &batch);
+                        let names = if is_own { batch.requests.iter().map(name).collect() } else { Vec::new() };
                         Some((names, table.apply(index, batch)?))
                     }
                     None => {
@@ -66,7 +67,7 @@ impl Group {
     }
 
     /// Tells what became of the requests of an entry that this leader has appended.
-    pub(super) fn tell(&mut self, names: Vec<Option<(ReplicaId, u64, u64)>>, outcomes: Vec<Outcome>) {
+    pub(super) fn tell(&mut self, names: Vec<Option<RequestName>>, outcomes: Vec<Outcome>) {
         let Some(ballot) = self.log.leads() else { return };
         for (name, outcome) in names.into_iter().zip(outcomes) {
             let Some(name) = name else { continue };
@@ -86,7 +87,7 @@ impl Group {
         let kept: Vec<_> =
             table.kept_answers().map(|(origin, number, reply)| (origin, number, reply.clone())).collect();
         for (origin, number, reply) in kept {
-            self.tell_write((ReplicaId::from_bits(origin.node), origin.starts, number), Ok(reply), ballot);
+            self.tell_write(RequestName::new(&origin, number), Ok(reply), ballot);
         }
     }
 
@@ -104,7 +105,7 @@ impl Group {
         }
     }
 
-    fn answer_read(&mut self, reader: Reader, query: Query, now: Instant) {
+    fn answer_read(&mut self, reader: RequestName, query: Query, now: Instant) {
         let (Some(leading), Some(table)) = (&mut self.leading, &self.tables.table) else { return };
         let (ballot, time) = (leading.ballot, leading.time(now));
         let found = match look(table, &query, time) {
@@ -136,16 +137,6 @@ impl Group {
         let _: Option<Snapshot> = self.log.compact(index, chunks);
         self.tables.compacted(self.log.replica().log());
     }
-}
-
-/// Who has sent each request of a batch, and its number there.
-fn names(batch: &Batch) -> Vec<Option<(ReplicaId, u64, u64)>> {
-    let name = |request: &crate::entry::Request| {
-        let forwarded = request.forwarded?;
-        let origin = batch.origins.get(usize::from(forwarded.origin))?;
-        Some((ReplicaId::from_bits(origin.node), origin.starts, forwarded.number))
-    };
-    batch.requests.iter().map(name).collect()
 }
 
 /// What a query finds, or the keys that have to be removed before it can be answered.

@@ -9,7 +9,7 @@ use primacy_core::log::{self, Ballot, ProposeError, Reading, ReplicaId};
 
 use super::Group;
 use super::flaws::Flaw;
-use super::leading::{Builder, Leading, Phase, Queued, log_time};
+use super::leading::{Builder, Leading, Phase, RequestName, log_time};
 use super::port::{Effect, Resignation, Settings, Turn};
 use crate::entry::Change;
 use crate::request::Failure;
@@ -96,7 +96,10 @@ impl Group {
             {
                 let growth = queued.change.growth_max();
                 match growth {
-                    _ if !counts(queued.node()) => _ = strangers.insert((queued.node(), queued.starts())),
+                    _ if !counts(queued.name().node) => {
+                        let RequestName { node, starts, .. } = queued.name();
+                        strangers.insert((node, starts));
+                    }
                     _ if queued.is_again && !refuses_copies => builder.add(queued),
                     0 => builder.add(queued),
                     _ if turn.is_disk_full => refused.push((queued, Failure::DiskFull)),
@@ -109,7 +112,7 @@ impl Group {
             }
             let has_more = builder.is_full(entry_bytes);
             for (queued, failure) in refused {
-                self.tell_write(name(&queued), Err(failure), ballot);
+                self.tell_write(queued.name(), Err(failure), ballot);
             }
             for (node, starts) in strangers {
                 self.tell_over(node, starts, ballot);
@@ -247,8 +250,4 @@ impl Group {
     pub(super) fn resign(&mut self, ballot: Ballot, reason: Resignation) {
         self.effects.push(Effect::Resign { ballot, reason });
     }
-}
-
-fn name(queued: &Queued) -> (ReplicaId, u64, u64) {
-    (queued.node(), queued.starts(), queued.number)
 }

@@ -21,32 +21,41 @@ const ASKED_MAX: usize = 64;
 /// How many nodes one entry has requests of.
 const ORIGINS_MAX: usize = 1_000;
 
-/// Who waits for the answer to a read.
+/// Whose request it is, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reader {
+pub(super) struct RequestName {
     pub(super) node: ReplicaId,
+    /// How often the node had been started by then.
     pub(super) starts: u64,
-    /// Its number there.
     pub(super) number: u64,
+}
+
+impl RequestName {
+    pub(super) const fn new(origin: &Origin, number: u64) -> Self {
+        Self { node: ReplicaId::from_bits(origin.node), starts: origin.starts, number }
+    }
+
+    /// That of a request in a batch, if it was forwarded.
+    pub(super) fn of(request: &Request, batch: &Batch) -> Option<Self> {
+        let forwarded = request.forwarded?;
+        let origin = batch.origins.get(usize::from(forwarded.origin))?;
+        Some(Self::new(origin, forwarded.number))
+    }
 }
 
 /// A write that waits for its entry.
 #[derive(Debug)]
 pub(super) struct Queued {
     origin: Origin,
-    pub(super) number: u64,
+    number: u64,
     /// A leader may have got it before, and done it: it must not be refused.
     pub(super) is_again: bool,
     pub(super) change: Change,
 }
 
 impl Queued {
-    pub(super) const fn node(&self) -> ReplicaId {
-        ReplicaId::from_bits(self.origin.node)
-    }
-
-    pub(super) const fn starts(&self) -> u64 {
-        self.origin.starts
+    pub(super) const fn name(&self) -> RequestName {
+        RequestName::new(&self.origin, self.number)
     }
 }
 
@@ -76,9 +85,9 @@ pub(super) struct Leading {
     appended: VecDeque<(u64, usize, Batch)>,
     uncommitted: usize,
     /// Reads that have come and are not known to the log.
-    fresh: Vec<(Reader, Query)>,
+    fresh: Vec<(RequestName, Query)>,
     /// Those that are, by the number that the log knows all of one turn by.
-    reads: BTreeMap<u64, Vec<(Reader, Query)>>,
+    reads: BTreeMap<u64, Vec<(RequestName, Query)>>,
     last_read: u64,
     /// The entry that removes keys whose time is over.
     pub(super) removal: u64,
@@ -186,11 +195,11 @@ impl Leading {
             is_again: number <= sent_before,
             change,
         }));
-        self.fresh.extend(reads.into_iter().map(|(number, query)| (Reader { node: from, starts, number }, query)));
+        self.fresh.extend(reads.into_iter().map(|(number, query)| (RequestName::new(&origin, number), query)));
     }
 
     /// A read that is to be asked once more.
-    pub(super) fn ask_again(&mut self, reader: Reader, query: Query) {
+    pub(super) fn ask_again(&mut self, reader: RequestName, query: Query) {
         self.fresh.push((reader, query));
     }
 
@@ -205,7 +214,7 @@ impl Leading {
     }
 
     /// The reads with that number.
-    pub(super) fn answer(&mut self, number: u64) -> Vec<(Reader, Query)> {
+    pub(super) fn answer(&mut self, number: u64) -> Vec<(RequestName, Query)> {
         self.reads.remove(&number).unwrap_or_default()
     }
 
@@ -217,8 +226,8 @@ impl Leading {
     /// Forgets what it has not appended, and what was read. Whose requests those were, and of which start.
     pub(super) fn drop_requests(&mut self) -> BTreeSet<(ReplicaId, u64)> {
         let reads = mem::take(&mut self.reads).into_values().flatten().chain(mem::take(&mut self.fresh));
-        let readers = reads.map(|(reader, _)| (reader.node, reader.starts));
-        readers.chain(self.queue.drain(..).map(|queued| (queued.node(), queued.starts()))).collect()
+        let names = reads.map(|(reader, _)| reader).chain(self.queue.drain(..).map(|queued| queued.name()));
+        names.map(|name| (name.node, name.starts)).collect()
     }
 
     /// This batch was appended at this index.
@@ -283,16 +292,10 @@ impl Builder {
     }
 
     /// The names of what sets a key, for a planted bug.
-    pub(super) fn sets(&self) -> Vec<(ReplicaId, u64, u64)> {
+    pub(super) fn sets(&self) -> Vec<RequestName> {
         let is_plain = |change: &Change| matches!(change, Change::Operation(Operation::Set(set)) if set.condition == Condition::Always);
-        let named = self.batch.requests.iter().filter(|request| is_plain(&request.change));
-        named
-            .filter_map(|request| {
-                let forwarded = request.forwarded?;
-                let origin = self.batch.origins.get(usize::from(forwarded.origin))?;
-                Some((ReplicaId::from_bits(origin.node), origin.starts, forwarded.number))
-            })
-            .collect()
+        let plain = self.batch.requests.iter().filter(|request| is_plain(&request.change));
+        plain.filter_map(|request| RequestName::of(request, &self.batch)).collect()
     }
 
     /// The batch, and the payload of its entry.

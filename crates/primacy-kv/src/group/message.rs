@@ -161,16 +161,20 @@ impl Forward {
 }
 
 impl Answers {
-    /// The same in several messages of about so many bytes. The end is told in the last one.
+    /// Nothing yet.
+    pub(super) const fn none(ballot: Ballot, starts: u64) -> Self {
+        Self { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() }
+    }
+
+    /// The same in several messages of about this many bytes each. The end is told in the last one.
     pub(super) fn split(self, bytes: usize) -> Vec<Self> {
         let Self { ballot, starts, is_over, writes, reads } = self;
-        let empty = || Self { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() };
-        let (mut messages, mut size) = (alloc::vec![empty()], 0);
+        let (mut messages, mut size) = (alloc::vec![Self::none(ballot, starts)], 0);
         let kinds =
             writes.into_iter().map(|answer| (true, answer)).chain(reads.into_iter().map(|answer| (false, answer)));
         for (is_write, answer) in kinds {
             if size >= bytes {
-                messages.push(empty());
+                messages.push(Self::none(ballot, starts));
                 size = 0;
             }
             size += 16 + answer.1.as_ref().map_or(0, Reply::size);

@@ -1,12 +1,10 @@
 //! Where requests go: those of this node's clients to the leader, those that this leader got into its queue, and answers back.
 
-use alloc::vec::Vec;
-
 use primacy_core::log::{Ballot, ReplicaId};
 
 use super::Group;
 use super::flaws::Flaw;
-use super::leading::Reader;
+use super::leading::RequestName;
 use super::message::{Answers, Forward, MESSAGE_BYTES, Message};
 use super::port::Effect;
 use crate::request::Answered;
@@ -70,16 +68,11 @@ impl Group {
     }
 
     pub(super) fn answers_for(&mut self, node: ReplicaId, starts: u64, ballot: Ballot) -> &mut Answers {
-        let empty = || Answers { ballot, starts, is_over: false, writes: Vec::new(), reads: Vec::new() };
-        self.answers.entry((node, starts, ballot)).or_insert_with(empty)
+        self.answers.entry((node, starts, ballot)).or_insert_with(|| Answers::none(ballot, starts))
     }
 
-    pub(super) fn tell_write(
-        &mut self,
-        (node, starts, number): (ReplicaId, u64, u64),
-        answer: Answered,
-        ballot: Ballot,
-    ) {
+    pub(super) fn tell_write(&mut self, name: RequestName, answer: Answered, ballot: Ballot) {
+        let RequestName { node, starts, number } = name;
         if node != self.settings.own {
             self.answers_for(node, starts, ballot).writes.push((number, answer));
         } else if starts == self.settings.starts {
@@ -87,8 +80,8 @@ impl Group {
         }
     }
 
-    pub(super) fn tell_read(&mut self, reader: Reader, answer: Answered, ballot: Ballot) {
-        let Reader { node, starts, number } = reader;
+    pub(super) fn tell_read(&mut self, name: RequestName, answer: Answered, ballot: Ballot) {
+        let RequestName { node, starts, number } = name;
         if node == self.settings.own {
             self.origin.has_read(number, answer, &mut self.effects);
         } else {

@@ -156,14 +156,10 @@ pub(super) struct Core {
     failed: Notify,
 }
 
-fn slots_of(group: u16, groups: u16) -> std::ops::Range<u16> {
-    let bound = |group: u16| (u32::from(group) * u32::from(Slot::COUNT) / u32::from(groups)) as u16;
-    bound(group)..bound(group + 1)
-}
-
 /// The slots of a group.
 pub(super) fn slots(group: u16, groups: u16) -> std::ops::Range<u16> {
-    slots_of(group, groups)
+    let bound = |group: u16| (u32::from(group) * u32::from(Slot::COUNT) / u32::from(groups)) as u16;
+    bound(group)..bound(group + 1)
 }
 
 impl Core {

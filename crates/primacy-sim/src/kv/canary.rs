@@ -1,14 +1,12 @@
 //! Planted bugs of groups and of their logs, and within how many seeds each must be found.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use primacy_core::log;
 use primacy_kv::group::{AnyFlaw, PlantedFlaw as Flaw};
 
 use super::batch::run_seed;
 use super::scenario::{Kind, Setup};
 use super::tally::Promise;
+use crate::seeds::first_failure;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug)]
@@ -87,28 +85,7 @@ impl Canary {
     /// The first seed from here on that finds it, if it is one of so many, and what told: the same on however many threads.
     pub fn hunt(&self, from: u64, within: u64, threads: usize) -> Option<(u64, Promise)> {
         let setup = self.setup();
-        let (next, end) = (AtomicU64::new(from), AtomicU64::new(from + within));
-        let first = Mutex::new(None);
-        let work = || loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            // A thread with a smaller one goes on with it.
-            if seed >= end.load(Ordering::Relaxed) {
-                return;
-            }
-            if let Some((promise, ..)) = run_seed(seed, &setup, false).violation {
-                end.fetch_min(seed, Ordering::Relaxed);
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                let found = first.get_or_insert((seed, promise));
-                if seed < found.0 {
-                    *found = (seed, promise);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..threads.max(1) {
-                scope.spawn(work);
-            }
-        });
-        first.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let promise = |seed| run_seed(seed, &setup, false).violation.map(|(promise, ..)| promise);
+        first_failure(from..from + within, threads, promise)
     }
 }
