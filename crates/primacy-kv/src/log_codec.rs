@@ -10,7 +10,7 @@ use primacy_core::{CandidateId, Token};
 /// What of an entry of a log is not its payload.
 const ENTRY: usize = 37;
 
-/// No log comes to have so many entries. What is counted on from there does not overflow.
+/// The largest index that is read. No log gets that long, and counting on from there does not overflow.
 const INDEX_MAX: u64 = 1 << 62;
 
 pub(crate) fn put_u32(out: &mut Vec<u8>, number: u32) {

@@ -22,7 +22,7 @@ const KEYS: usize = 1_000;
 const PERIOD: Duration = Duration::from_millis(2_000);
 const WATCHED: Duration = Duration::from_millis(900);
 
-/// Hands over this many times, under so many writers.
+/// Hands over this many times, under that many writers.
 pub(super) fn measure(
     setup: &Setup<'_>,
     times: u32,

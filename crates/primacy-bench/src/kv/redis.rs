@@ -13,7 +13,7 @@ struct Redis {
     replicas: u8,
 }
 
-/// Starts it with so many replicas.
+/// Starts it with this many replicas.
 pub(super) fn start(setup: &Setup<'_>, replicas: u8, folder: TempDir) -> Result<Cluster> {
     require("redis-server", "redis-server")?;
     let servers = addresses(usize::from(replicas) + 1)?;

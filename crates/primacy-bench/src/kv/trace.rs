@@ -18,7 +18,7 @@ use super::throughput::value;
 /// What a thread has used so far: CPU time and time in the queue for a core, in nanoseconds, and how often it got one.
 type Account = BTreeMap<(usize, u32), (String, [u64; 3])>;
 
-/// Writes by so many clients at the leader.
+/// Writes by this many clients at the leader.
 pub(super) fn measure(
     setup: &Setup<'_>,
     clients: usize,

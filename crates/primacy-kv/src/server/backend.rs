@@ -28,7 +28,7 @@ pub trait Backend {
         Poll::Ready(())
     }
 
-    /// How many replicas of a group beside its leader's have on disk all that has been answered so far: at least so many.
+    /// How many replicas of a group beside its leader's have on disk all that has been answered so far, at least.
     fn copies(&self, group: u16) -> u16;
 
     /// What `INFO` tells of the node.

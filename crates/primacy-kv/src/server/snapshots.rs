@@ -354,7 +354,7 @@ impl NewFile {
 pub(super) enum Told {
     /// A chunk of a group's own snapshot is written: the next one may come.
     Chunk { group: GroupId, index: u64 },
-    /// A group's own snapshot is on the disk, in so many chunks.
+    /// A group's own snapshot is on the disk, in this many chunks.
     Written { group: GroupId, index: u64, chunks: u32 },
     /// It cannot be written.
     NotWritten { group: GroupId, index: u64, error: SnapshotFileError },

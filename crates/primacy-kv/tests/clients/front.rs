@@ -193,7 +193,7 @@ impl Client {
         (0..count).map(|_| text(&self.reply().expect("the connection is open"))).collect()
     }
 
-    /// The next bytes, so many as these, must be these.
+    /// The next bytes must be these.
     pub(crate) fn expect(&mut self, bytes: &str) {
         while self.unread.len() < bytes.len() && self.fill() {}
         let got: Vec<u8> = self.unread.drain(..bytes.len().min(self.unread.len())).collect();

@@ -17,7 +17,7 @@ pub struct Canary {
     pub flaw: AnyFlaw,
     /// In which worlds it is hunted; in all if absent.
     pub kind: Option<Kind>,
-    /// Within so many seeds it must be found.
+    /// Within how many seeds it must be found.
     pub within: u64,
 }
 
@@ -82,7 +82,7 @@ impl Canary {
         Setup { kind: self.kind, flaw: Some(self.flaw) }
     }
 
-    /// The first seed from here on that finds it, if it is one of so many, and what told: the same on however many threads.
+    /// The first seed from here on that finds it, if it is one of `within`, and what told: the same on however many threads.
     pub fn hunt(&self, from: u64, within: u64, threads: usize) -> Option<(u64, Promise)> {
         let setup = self.setup();
         let promise = |seed| run_seed(seed, &setup, false).violation.map(|(promise, ..)| promise);

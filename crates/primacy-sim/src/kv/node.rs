@@ -47,7 +47,7 @@ pub(super) struct Node {
     pub(super) stalled_until: u64,
     pub(super) slow_until: u64,
     pub(super) full_until: u64,
-    /// Until when its memory is used up, but for so many bytes.
+    /// Until when its memory is used up, but for this many bytes.
     pub(super) memory: (u64, usize),
     /// Until when those who grant do not hear it.
     pub(super) unheard_until: u64,

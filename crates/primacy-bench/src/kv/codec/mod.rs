@@ -68,7 +68,7 @@ pub(super) enum Outcome {
 /// Which protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// RESP, and after each write `WAIT` for so many replicas, if any.
+    /// RESP, and after each write `WAIT` for this many replicas, if any.
     Resp { wait: u8 },
     /// gRPC over HTTP/2 without TLS.
     Etcd,
@@ -77,7 +77,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// A client that reads values of so many bytes.
+    /// A client that reads values of this many bytes.
     pub(super) fn codec(self, value_bytes: usize) -> Box<dyn Codec> {
         match self {
             Self::Resp { wait } => Box::new(resp::Resp::new(wait, value_bytes)),

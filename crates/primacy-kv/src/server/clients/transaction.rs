@@ -58,7 +58,7 @@ impl Transaction {
         self.queued.len()
     }
 
-    /// Takes a command that had so many bytes.
+    /// Takes a command that had this many bytes.
     pub(super) fn queue(&mut self, command: Queued, bytes: usize) -> Reply {
         self.bytes += bytes + COMMAND_OVERHEAD;
         if self.bytes > BYTES_MAX || self.queued.len() >= COMMANDS_MAX {
@@ -107,7 +107,7 @@ impl Watched {
         Ok(new)
     }
 
-    /// Whether so many more can be watched.
+    /// Whether this many more can be watched.
     pub(super) fn has_room(&self, more: usize) -> bool {
         self.0.borrow().keys.len() + more <= WATCHED_MAX
     }

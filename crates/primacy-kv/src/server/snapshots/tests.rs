@@ -19,7 +19,7 @@ fn own() -> ReplicaId {
     ReplicaId::from_bits(1)
 }
 
-/// A table with so many keys, each in an entry of its own.
+/// A table with this many keys, each in an entry of its own.
 fn table(keys: u64) -> Table {
     table_of(keys, 300)
 }
