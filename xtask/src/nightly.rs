@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::chaos;
-use crate::ci::{SHIPPED, Step, simulator};
+use crate::ci::{SHIPPED, Step, draws, simulator};
 use crate::shell::{Shell, say};
 use crate::{servers, services};
 
@@ -19,6 +19,7 @@ pub(crate) const STEPS: &[Step] = &[
         run: clippy,
     },
     Step { name: "young", about: "the process tests on a machine that was started a moment ago", run: young },
+    Step { name: "draws", about: "random tests with other draws than those of every change", run: other_draws },
     Step {
         name: "servers",
         about: "conformance, rights and fences on servers of other versions",
@@ -53,6 +54,18 @@ fn young(shell: &Shell) -> Result<(), String> {
     shell.run("unshare", &[&enter[..], &select].concat(), &[])
 }
 
+/// From the commit on, so that nights do not repeat each other.
+fn other_draws(shell: &Shell) -> Result<(), String> {
+    const RUNS: u64 = 20;
+    let first = u64::from(chaos::seed(shell)?) * RUNS;
+    let packages = ["--package", "primacy-core", "--package", "primacy-kv", "--features", "primacy-kv/server"];
+    for seed in first..first + RUNS {
+        let select = ["nextest", "run", "--locked", "--status-level", "fail"];
+        shell.with(draws(seed)).cargo(&[&select[..], &packages].concat())?;
+    }
+    Ok(())
+}
+
 fn model(shell: &Shell) -> Result<(), String> {
     shell.run(&simulator(shell, "primacy-model")?, &[], &[])
 }
@@ -64,6 +77,7 @@ fn simulation(shell: &Shell) -> Result<(), String> {
     let run = |args: &[&str]| shell.run(&program, &[&["run", "--from", &from], args].concat(), &[]);
     run(&["--seeds", "400000"])?;
     run(&["--protocol", "peers", "--seeds", "10000"])?;
+    run(&["--protocol", "kv", "--seeds", "50000"])?;
     for selector in SELECTORS {
         run(&["--protocol", "peers", "--selector", selector, "--seeds", "100000"])?;
     }

@@ -34,7 +34,7 @@ impl Group {
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
         if let Some(rounds) = self.log.rounds() {
-            leading.progress.heard(rounds);
+            leading.heard_beats(rounds);
         }
         let is_stuck = turn.now.since(leading.progress.last) >= self.settings.lease / 2;
         if is_stuck && !self.planted.is(Flaw::NeverGivesUp) {

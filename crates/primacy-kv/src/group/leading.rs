@@ -76,6 +76,8 @@ pub(super) struct Leading {
     pub(super) phase: Phase,
     /// Who has answered its `Open`, while it opens.
     opened: BTreeSet<ReplicaId>,
+    /// How far others have its log, as far as it has heard while it opens.
+    matched: BTreeMap<ReplicaId, u64>,
     /// The group's time at a moment of this node's clock.
     clock: (Instant, GroupTime),
     queue: VecDeque<Queued>,
@@ -129,6 +131,7 @@ impl Leading {
             ballot,
             phase: Phase::Opens,
             opened: BTreeSet::new(),
+            matched: BTreeMap::new(),
             clock: (now, time),
             queue: VecDeque::new(),
             acknowledged: Vec::new(),
@@ -162,11 +165,27 @@ impl Leading {
         let is_progress = match verdict {
             _ if self.phase != Phase::Opens => false,
             Verdict::Opened(_) => self.opened.insert(from),
-            Verdict::Fetched { .. } | Verdict::FetchedChunk { .. } | Verdict::Behind { .. } => true,
+            Verdict::Fetched { .. } | Verdict::FetchedChunk { .. } | Verdict::Behind { .. } | Verdict::Wants { .. } => {
+                true
+            }
+            Verdict::Matched(matched) | Verdict::Beaten { matched, .. } => {
+                let known = self.matched.entry(from).or_default();
+                let has_more = *matched > *known;
+                *known = (*known).max(*matched);
+                has_more
+            }
             _ => false,
         };
         if is_progress {
             self.progress.last = now;
+        }
+    }
+
+    /// These beats are answered. That is progress once it serves, or hands over. While it opens it is not: who answers beats need not be
+    /// able to send what this leader lacks.
+    pub(super) fn heard_beats(&mut self, rounds: BeatRounds) {
+        if self.phase != Phase::Opens {
+            self.progress.heard(rounds);
         }
     }
 

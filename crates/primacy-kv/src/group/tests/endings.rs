@@ -143,6 +143,26 @@ fn a_leader_that_reaches_no_quorum_does_not_keep_its_lease() {
 }
 
 #[test]
+fn a_leader_that_waits_for_a_silent_source_does_not_keep_its_lease() {
+    let mut cluster = Cluster::of(3);
+    cluster.away = [1].into();
+    cluster.lead(2, 1);
+    assert_eq!(cluster.answer(3, set("x", "zero")), Ok(Reply::OK));
+    cluster.away.clear();
+    cluster.grant(1, 2);
+    // Beats are answered all the time.
+    let is_fetched = |_: u128, _: u128, message: &Message| {
+        matches!(message, Message::Log(log::Message::Answer(log::Answer { verdict: log::Verdict::Fetched { .. }, .. })))
+    };
+    for _ in 0..50 {
+        cluster.run_but(is_fetched);
+        cluster.now = cluster.now + LEASE / 50;
+        cluster.turn(1);
+    }
+    assert_eq!(cluster.resigned, [(2, Resignation::Outbid), (1, Resignation::NoProgress)]);
+}
+
+#[test]
 fn a_new_replica_is_sent_each_chunk_once() {
     let mut cluster = Cluster { snapshot_every: Some(1), ..Cluster::default() }.with(3);
     cluster.lead(1, 1);

@@ -52,7 +52,8 @@ struct Content {
 
 enum Naming {
     Create(String, usize),
-    Rename(String, String),
+    /// Of that file: no disk gives the new name to another one that had the old name before.
+    Rename(String, String, usize),
     Remove(String),
 }
 
@@ -61,10 +62,11 @@ impl Naming {
         match self {
             Self::Create(name, file) => drop(names.insert(name.clone(), *file)),
             Self::Remove(name) => drop(names.remove(name)),
-            Self::Rename(from, to) => {
-                if let Some(file) = names.remove(from) {
-                    names.insert(to.clone(), file);
+            Self::Rename(from, to, file) => {
+                if names.get(from) == Some(file) {
+                    names.remove(from);
                 }
+                names.insert(to.clone(), *file);
             }
         }
     }
@@ -206,7 +208,9 @@ impl Disk for MemoryDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.lock().unwrap().name(Naming::Rename(from.to_owned(), to.to_owned()))
+        let mut state = self.0.lock().unwrap();
+        let file = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        state.name(Naming::Rename(from.to_owned(), to.to_owned(), file))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
