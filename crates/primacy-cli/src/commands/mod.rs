@@ -130,5 +130,9 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
 
 fn runtime() -> Result<Runtime, Failure> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| Failure::new(code::OUTPUT, format!("the process cannot start: {error}")))
+    built.map_err(|error| no_runtime(&error))
+}
+
+fn no_runtime(error: &std::io::Error) -> Failure {
+    Failure::new(code::OUTPUT, format!("the process cannot start: {error}"))
 }

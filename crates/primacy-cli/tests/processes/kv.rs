@@ -144,9 +144,9 @@ fn group_of_count(nodes: &Nodes) -> usize {
     group(&nodes.await_status(0, |status| group(status).is_some())).expect("it was awaited")
 }
 
-#[test]
-fn a_frozen_leader_is_replaced_within_its_lease_and_never_answers_from_the_past() {
-    let nodes = Nodes::start(&["--groups", "1"]);
+/// Freezes a leader, whose nodes have these options.
+fn freeze_a_leader(options: &[&str]) {
+    let nodes = Nodes::start(&[&["--groups", "1"], options].concat());
     nodes.client(0).set("count", "0");
     let leader = nodes.leader(0, 0);
     let mut old = nodes.client(leader);
@@ -159,6 +159,46 @@ fn a_frozen_leader_is_replaced_within_its_lease_and_never_answers_from_the_past(
     assert!(took < Duration::from_millis(1_900), "{took:?}");
     nodes.send(leader, Signal::SIGCONT);
     assert_eq!(old.get("count"), "1", "its belief has ended while it was frozen");
+}
+
+#[test]
+fn a_frozen_leader_is_replaced_within_its_lease_and_never_answers_from_the_past() {
+    freeze_a_leader(&[]);
+}
+
+#[test]
+fn a_frozen_leader_that_reads_by_quorum_never_answers_from_the_past() {
+    freeze_a_leader(&["--reads", "quorum"]);
+}
+
+#[test]
+fn nodes_prove_who_they_are_and_clients_use_tls_and_a_password() {
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        return primacy_servers::skipped("there is no redis-cli");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (certs, password) = (path("certs"), path("password"));
+    assert!(primacy(["peer", "certs", &certs, "a", "b", "c", "--quiet"]).status().expect("it starts").success());
+    fs::write(&password, "secret\n").expect("it can be written");
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let [ca, cert, key] = ["ca.pem", "a.pem", "a.key"].map(|name| format!("{certs}/{name}"));
+    let clients = ["--password-file", &password, "--tls-cert", &cert, "--tls-key", &key];
+    let nodes = Nodes::start(&[&["--groups", "2", "--certs", &certs], &clients[..]].concat());
+    let cli = |n: usize, proof: &[&str], words: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &nodes.port(n).to_string(), "--no-auth-warning"]).args(proof).args(words);
+        let said = command.output().expect("it starts");
+        String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).trim().to_owned()
+    };
+    let known = ["--tls", "--cacert", &ca, "-a", "secret"];
+    assert_eq!(cli(0, &known, &["SET", "a", "1"]), "OK");
+    assert_eq!(cli(1, &known, &["INCR", "a"]), "2");
+    assert_eq!(cli(2, &known, &["GET", "a"]), "2");
+    let without = cli(2, &known[..3], &["GET", "a"]);
+    assert!(without.starts_with("NOAUTH"), "{without}");
+    let plain = cli(2, &["-a", "secret"], &["GET", "a"]);
+    assert!(plain.contains("Error"), "{plain}");
 }
 
 #[test]

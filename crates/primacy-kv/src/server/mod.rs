@@ -1,4 +1,4 @@
-//! The parts of a node that have sockets and files: all on one thread, which is a `LocalSet` of a current-thread runtime, but for the
+//! The parts of a node that have sockets and files: all on one thread, which runs a `LocalRuntime`, but for the
 //! threads that write.
 
 pub mod backend;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -33,16 +34,27 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long it takes until people are told of what is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Runs a node until `stop` is ready, within a `LocalSet` on a runtime of one thread.
+/// Runs a node until `stop` is ready, on a `LocalRuntime`. (In a `LocalSet` it works too; there each wake of a task is a call of the
+/// system.)
 ///
 /// # Errors
 /// Why it cannot go on. What it has acknowledged is on disks.
 pub async fn run(
     settings: NodeSettings,
     events: impl Fn(&Event) + 'static,
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + 'static,
 ) -> Result<(), NodeError> {
-    let events: Events = Rc::new(events);
+    boxed(settings, Rc::new(events), Box::pin(stop)).await
+}
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// Nothing here depends on the caller's types, so that all of it is compiled here, as fast as this crate's code is made.
+fn boxed(settings: NodeSettings, events: Events, stop: Boxed<()>) -> Boxed<Result<(), NodeError>> {
+    Box::pin(run_with(settings, events, stop))
+}
+
+async fn run_with(settings: NodeSettings, events: Events, mut stop: Boxed<()>) -> Result<(), NodeError> {
     let NodeSettings { folder, voter, store, groups, timing, reads, memory_max, snapshot_every, clients } = settings;
     let (name, all) = (voter.name.clone(), voter.voters.clone());
     let identity = Identity::open(&folder, &name)?;
@@ -65,7 +77,7 @@ pub async fn run(
         tasks.spawn(control::serve(socket, Rc::clone(&core)));
     }
     let (failed, stopped) = (core.failed(), votes.ended());
-    tokio::pin!(stop, failed, stopped);
+    tokio::pin!(failed, stopped);
     core.begin();
     let opening = open(Rc::clone(&core), Rc::clone(&events), (timing, reads, snapshot_every), folder.clone());
     tokio::select! {

@@ -47,6 +47,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use crate::files;
 use disk::{Disk, Folder, LOCK};
@@ -69,13 +70,17 @@ pub struct Settings {
     create: bool,
     segment_bytes: u32,
     queue_bytes: usize,
+    quiet: Duration,
 }
+
+/// How long nothing has to be appended until the last batch is marked as written.
+const QUIET: Duration = Duration::from_millis(5);
 
 impl Settings {
     /// Those of a node that has been there before. `node`: random bits that were drawn when it was made. A folder of another node is
     /// refused.
     pub const fn new(node: u128) -> Self {
-        Self { node, create: false, segment_bytes: 64 << 20, queue_bytes: 64 << 20 }
+        Self { node, create: false, segment_bytes: 64 << 20, queue_bytes: 64 << 20, quiet: QUIET }
     }
 
     /// The same, and a log is made if there is none. A node that has been there before must not do that: it would have forgotten its
@@ -96,6 +101,12 @@ impl Settings {
     #[must_use]
     pub const fn queue_of(self, queue_bytes: usize) -> Self {
         Self { queue_bytes, ..self }
+    }
+
+    /// The same, and the last batch is marked after this time without another.
+    #[cfg(test)]
+    const fn marking_after(self, quiet: Duration) -> Self {
+        Self { quiet, ..self }
     }
 
     fn check(&self) -> Result<(), OpenError> {
@@ -225,7 +236,8 @@ impl Wal {
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let path = at("");
         let bytes = settings.segment_bytes;
-        let mut writer = Writer { disk, keeper, bytes, groups, oldest, standing: Arc::clone(&standing), segment };
+        let (quiet, told) = (settings.quiet, Arc::clone(&standing));
+        let mut writer = Writer { disk, keeper, bytes, quiet, groups, oldest, standing: told, segment };
         writer.retire();
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let own = Arc::clone(&queue);

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::GroupId;
 use super::error::{AppendError, DiskFailure};
@@ -26,7 +27,10 @@ impl Item {
 /// A bounded queue with many who put and one who takes.
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
-    changed: Condvar,
+    /// Something was put, or nothing will be any more.
+    is_put: Condvar,
+    /// There is room again, or nothing may be put any more.
+    is_taken: Condvar,
     most: usize,
 }
 
@@ -35,11 +39,26 @@ struct Waiting {
     items: Vec<Item>,
     bytes: usize,
     closed: Option<AppendError>,
+    /// Who takes waits for something. Nobody else is woken: each call to do that is one of the system.
+    is_awaited: bool,
+    /// How many who put wait for room.
+    blocked: usize,
+}
+
+impl Waiting {
+    const fn is_idle(&mut self) -> bool {
+        self.closed.is_none() && self.items.is_empty()
+    }
+
+    fn take(&mut self) -> Vec<Item> {
+        self.bytes = 0;
+        mem::take(&mut self.items)
+    }
 }
 
 impl Queue {
     pub(super) fn new(most: usize) -> Self {
-        Self { waiting: Mutex::default(), changed: Condvar::new(), most }
+        Self { waiting: Mutex::default(), is_put: Condvar::new(), is_taken: Condvar::new(), most }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -52,45 +71,74 @@ impl Queue {
         let is_full = |waiting: &mut Waiting| {
             waiting.closed.is_none() && waiting.bytes > 0 && waiting.bytes.saturating_add(bytes) > self.most
         };
-        let mut waiting = self.changed.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
+        if is_full(&mut waiting) {
+            waiting.blocked += 1;
+            waiting = self.is_taken.wait_while(waiting, is_full).unwrap_or_else(PoisonError::into_inner);
+            waiting.blocked -= 1;
+        }
         if let Some(why) = &waiting.closed {
             return Err(why.clone());
         }
         waiting.bytes += bytes;
         waiting.items.push(item);
+        let is_awaited = waiting.is_awaited;
         drop(waiting);
-        self.changed.notify_all();
+        if is_awaited {
+            self.is_put.notify_one();
+        }
         Ok(())
     }
 
     /// Takes all that waits. Blocks until something does; empty when nothing ever will.
     pub(super) fn take(&self) -> Vec<Item> {
-        let is_idle = |waiting: &mut Waiting| waiting.closed.is_none() && waiting.items.is_empty();
-        let mut waiting = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
-        waiting.bytes = 0;
-        let items = mem::take(&mut waiting.items);
-        drop(waiting);
-        self.changed.notify_all();
-        items
+        let waiting = self.awaiting();
+        let waiting = self.is_put.wait_while(waiting, Waiting::is_idle).unwrap_or_else(PoisonError::into_inner);
+        self.taken(waiting)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.lock().items.is_empty()
+    /// As [`take`](Self::take), within that time; `None` if nothing has come.
+    pub(super) fn take_within(&self, span: Duration) -> Option<Vec<Item>> {
+        let waited = self.is_put.wait_timeout_while(self.awaiting(), span, Waiting::is_idle);
+        let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        waiting.is_awaited = false;
+        (!timeout.timed_out()).then(|| self.taken(waiting))
+    }
+
+    fn awaiting(&self) -> MutexGuard<'_, Waiting> {
+        let mut waiting = self.lock();
+        waiting.is_awaited = true;
+        waiting
+    }
+
+    fn taken(&self, mut waiting: MutexGuard<'_, Waiting>) -> Vec<Item> {
+        waiting.is_awaited = false;
+        let (items, is_blocked) = (waiting.take(), waiting.blocked > 0);
+        drop(waiting);
+        if is_blocked {
+            self.is_taken.notify_all();
+        }
+        items
     }
 
     /// Takes nothing more. What waits is still written.
     pub(super) fn close(&self) {
         self.lock().closed.get_or_insert(AppendError::Closed);
-        self.changed.notify_all();
+        self.tell_all();
     }
 
     /// Takes nothing more, and says so to all who wait.
     pub(super) fn fail(&self, failure: &Arc<DiskFailure>) {
         let mut waiting = self.lock();
         waiting.closed = Some(AppendError::Failed(Arc::clone(failure)));
-        let items = mem::take(&mut waiting.items);
+        let items = waiting.take();
         drop(waiting);
-        self.changed.notify_all();
+        self.tell_all();
         items.into_iter().for_each(|item| (item.done)(Err(Arc::clone(failure).into())));
+    }
+
+    fn tell_all(&self) {
+        self.is_put.notify_all();
+        self.is_taken.notify_all();
     }
 }

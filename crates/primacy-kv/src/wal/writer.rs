@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::disk::{Disk, DiskFile};
 use super::error::{AppendError, DiskFailure};
@@ -24,6 +25,8 @@ pub(super) struct Writer {
     pub(super) keeper: Keeper,
     /// How long new segments are.
     pub(super) bytes: u32,
+    /// After how long without another batch the last one is marked.
+    pub(super) quiet: Duration,
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) oldest: u64,
     pub(super) standing: Arc<Mutex<Standing>>,
@@ -102,10 +105,23 @@ impl Writer {
     /// Writes until the queue is closed and empty, or the disk fails.
     pub(super) fn run(mut self, queue: &Queue) {
         let _ends = Ends(queue, self.disk.as_ref().path(""));
+        let mut is_marked = true;
         let failed = loop {
-            let items = queue.take();
+            // A mark costs a write. While there is always another batch soon, that one's frames say the same.
+            let soon = if is_marked { None } else { queue.take_within(self.quiet) };
+            let items = match soon {
+                Some(items) => items,
+                None if is_marked => queue.take(),
+                None => {
+                    if let Err(failure) = self.mark() {
+                        break Err(failure);
+                    }
+                    is_marked = true;
+                    continue;
+                }
+            };
             if items.is_empty() {
-                break self.flush();
+                break if is_marked { Ok(()) } else { self.mark() }.and_then(|()| self.flush());
             }
             let refused: Vec<Option<AppendError>> = match self.write_all(&items) {
                 Ok(refused) => refused,
@@ -119,11 +135,7 @@ impl Writer {
             for (item, refused) in items.into_iter().zip(refused) {
                 (item.done)(refused.map_or(Ok(()), Err));
             }
-            if queue.is_empty()
-                && let Err(failure) = self.mark()
-            {
-                break Err(failure);
-            }
+            is_marked = false;
         };
         if let Err(failure) = failed {
             queue.fail(&failure);
@@ -191,7 +203,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Nothing waits: says that all before is on the disk, so that damage of the last records can be told from a torn tail. That is
+    /// Nothing has come for a while: says that all before is on the disk, so that damage of the last records can be told from a torn tail. That is
     /// not flushed by itself.
     fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
         let Self { disk, segment, .. } = self;

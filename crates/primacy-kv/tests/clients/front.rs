@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use primacy_kv::server::clients::{Clients, Settings, Statistics};
 use redis_protocol::resp2::{decode::decode, types::OwnedFrame};
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 
 use crate::groups::{Groups, Pace};
 
@@ -55,8 +56,8 @@ impl Front {
             clients.serve(groups, async { drop(stopped.await) }).await;
         };
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            LocalSet::new().block_on(&runtime, serve());
+            let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+            runtime.block_on(serve());
         });
         let address = told.recv().unwrap();
         Self { address, orders, stop: Some(stop), thread: Some(thread) }

@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 use primacy_core::log::Reading;
 use primacy_kv::server::identity::IdentityError;
 use primacy_kv::server::node::{self, Event, NodeError, NodeSettings};
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
 use tracing::{info, warn};
 
 use super::super::peer::{self, Source};
@@ -42,8 +42,9 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let warden = Warden::start(&store_url, timing.lease() + Duration::from_secs(1));
     let warden = warden.map_err(|error| warn!("without a warden its leases run out when it is killed: {error}")).ok();
     let warden = Rc::new(warden);
-    let runtime = super::super::runtime()?;
-    let ended = LocalSet::new().block_on(&runtime, async {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let runtime = runtime.map_err(|error| super::super::no_runtime(&error))?;
+    let ended = runtime.block_on(async {
         let failed = |error: std::io::Error| Failure::unavailable(format!("signals cannot be handled: {error}"));
         let mut ends = Source::take(&[Signal::SIGTERM, Signal::SIGINT]).map_err(failed)?;
         let (tell, mut told) = mpsc::unbounded_channel();

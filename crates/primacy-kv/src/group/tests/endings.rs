@@ -457,3 +457,26 @@ fn no_snapshot_is_taken_of_what_a_snapshot_has() {
     cluster.snapshot(1);
     assert!(!cluster.nodes[&1].group.wants_snapshot());
 }
+
+#[test]
+fn more_than_some_mebibytes_of_requests_are_not_asked_for() {
+    let mut cluster = Cluster::of(1);
+    let value = "v".repeat(1 << 20);
+    let mut tags = Vec::new();
+    while cluster.nodes[&1].group.has_room() {
+        tags.push(cluster.ask(1, set("k", &value)));
+    }
+    assert_eq!(tags.len(), 16);
+    cluster.lead(1, 1);
+    cluster.run();
+    assert!(tags.iter().all(|tag| cluster.answers[tag] == Ok(Reply::OK)));
+    assert!(cluster.nodes[&1].group.has_room());
+    cluster.ask(1, set("k", &value));
+    // What nobody does within the patience of its client makes room as well.
+    let mut alone = Cluster::of(1);
+    while alone.nodes[&1].group.has_room() {
+        alone.ask(1, set("k", &value));
+    }
+    alone.pass(LEASE * 12);
+    assert!(alone.nodes[&1].group.has_room());
+}

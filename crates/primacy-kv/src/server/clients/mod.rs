@@ -1,7 +1,7 @@
 //! The clients' front of a node: a listener that speaks RESP, connections whose commands go to the groups of the node, and the replies in
 //! their order.
 //!
-//! It knows groups only as a [`Backend`]. [`Clients::bind`] listens, [`Clients::serve`] serves, within a `LocalSet`.
+//! It knows groups only as a [`Backend`]. [`Clients::bind`] listens, [`Clients::serve`] serves, on a `LocalRuntime`.
 
 mod answers;
 mod connection;
@@ -104,8 +104,8 @@ impl Clients {
         Rc::clone(&self.statistics)
     }
 
-    /// Serves clients until `stop` is ready, and then finishes what is under way, within seconds. It has to be called within a
-    /// `LocalSet`. If it is dropped, all connections end at once.
+    /// Serves clients until `stop` is ready, and then finishes what is under way, within seconds. It has to be called on a
+    /// `LocalRuntime`. If it is dropped, all connections end at once.
     pub async fn serve(self, backend: Rc<dyn Backend>, stop: impl Future<Output = ()>) {
         let Self { settings, listeners, addresses, acceptor, statistics } = self;
         let hub = Rc::new(Hub::new(backend, settings, statistics, addresses));

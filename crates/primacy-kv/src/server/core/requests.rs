@@ -9,7 +9,7 @@ use crate::request::{ClientRequest, Failure};
 use crate::server::backend::{Backend, Done, GroupFacts, NodeFacts};
 use crate::slot::Slot;
 
-/// How many requests of one group may wait before its clients are not read any more.
+/// How many requests of one group may wait before its clients are not read any more. The group bounds their bytes.
 const WAITING_MAX: usize = 20_000;
 
 impl Backend for Core {
@@ -43,7 +43,7 @@ impl Backend for Core {
     fn poll_ready(&self, group: u16, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.borrow_mut();
         let replica = &mut state.replicas[usize::from(group)];
-        if replica.waiting < WAITING_MAX {
+        if replica.waiting < WAITING_MAX && replica.group.has_room() {
             return Poll::Ready(());
         }
         replica.wakers.push(context.waker().clone());

@@ -14,9 +14,9 @@ use script::Script;
 
 use super::*;
 
-/// Segments of the least length, so that there are many.
+/// Segments of the least length, so that there are many, and a mark behind each batch, so that the same is written each time.
 fn settings() -> Settings {
-    Settings::new(7).creating().segments_of(1 << 12)
+    Settings::new(7).creating().segments_of(1 << 12).marking_after(Duration::ZERO)
 }
 
 fn open(disk: &MemoryDisk) -> Result<Opened<Vec<u8>>, OpenError> {
