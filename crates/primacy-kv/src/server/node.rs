@@ -10,7 +10,6 @@ use std::time::Duration;
 use nix::sys::statvfs::statvfs;
 use primacy::peers::{Links, Peer, PeerAddress, PeerError, PeerSettings};
 use primacy::{Label, Timing};
-use primacy_core::log::Reading;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
@@ -42,6 +41,30 @@ pub async fn run(
     events: impl Fn(&Event) + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
+    run_with(settings, |_| {}, events, stop).await
+}
+
+/// As [`run`], with a planted bug in each of its groups.
+///
+/// # Errors
+/// As there.
+#[cfg(feature = "flaws")]
+pub async fn run_flawed(
+    settings: NodeSettings,
+    flaw: group::AnyFlaw,
+    events: impl Fn(&Event) + 'static,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    run_with(settings, move |group| group.flaw = Some(flaw), events, stop).await
+}
+
+/// `adjust` has the last word on the settings of groups.
+async fn run_with(
+    settings: NodeSettings,
+    adjust: impl FnOnce(&mut group::Settings),
+    events: impl Fn(&Event) + 'static,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
     let events: Events = Rc::new(events);
     let NodeSettings { folder, voter, store, groups, timing, reads, memory_max, snapshot_every, clients } = settings;
     let (name, all) = (voter.name.clone(), voter.voters.clone());
@@ -67,7 +90,10 @@ pub async fn run(
     let (failed, stopped) = (core.failed(), votes.ended());
     tokio::pin!(stop, failed, stopped);
     core.begin();
-    let opening = open(Rc::clone(&core), Rc::clone(&events), (timing, reads, snapshot_every), folder.clone());
+    let mut of_groups = group::Settings::new(core.own(), core.starts(), timing.lease());
+    (of_groups.reads, of_groups.snapshot_every) = (reads, snapshot_every);
+    adjust(&mut of_groups);
+    let opening = open(Rc::clone(&core), Rc::clone(&events), of_groups, folder.clone());
     tokio::select! {
         opened = opening => opened?,
         error = &mut failed => return Err(error),
@@ -115,12 +141,7 @@ fn label(name: &str) -> Result<Label, NodeError> {
 }
 
 /// Waits for the founding, and opens what is on the disk.
-async fn open(
-    core: Rc<Core>,
-    events: Events,
-    (timing, reads, snapshot_every): (Timing, Reading, usize),
-    folder: PathBuf,
-) -> Result<(), NodeError> {
+async fn open(core: Rc<Core>, events: Events, settings: group::Settings, folder: PathBuf) -> Result<(), NodeError> {
     let founding = loop {
         match tokio::time::timeout(PATIENCE, core.founded()).await {
             Ok(founding) => break founding,
@@ -145,9 +166,6 @@ async fn open(
         warn!("{why}");
         events(&Event::Waiting { why });
     }
-    let lease = timing.lease();
-    let mut settings = group::Settings::new(core.own(), core.starts(), lease);
-    (settings.reads, settings.snapshot_every) = (reads, snapshot_every);
     let has_begun = core.has_begun();
     let opening = tokio::task::spawn_blocking(move || disk::open(&folder, &founding, settings, has_begun));
     let opened = match opening.await {
