@@ -78,10 +78,9 @@ pub(crate) fn main(node: &FlawedNode) -> Result<()> {
         Flaw::AnswersBeforeApplied => PlantedFlaw::AnswersBeforeApplied,
         Flaw::RepeatsForwarded => PlantedFlaw::RepeatsForwarded,
     });
-    let told = |event: &Event| {
-        if matches!(event, Event::Ready) {
-            say(r#"{"event":"ready"}"#);
-        }
+    let told = |event: &Event| match event {
+        Event::Ready => say(r#"{"event":"ready"}"#),
+        event => say(&format!("{event:?}")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let running = run_flawed(settings, flaw, told, std::future::pending());

@@ -1,7 +1,7 @@
 //! Nodes of the key-value store as processes.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -164,8 +164,10 @@ impl Nodes {
         let process = Process::of(i32::try_from(child.id())?).context("a node ended at once")?;
         let told = child.stdout.take().context("it is piped")?;
         let (tell, ready) = channel();
+        let mut log = self.log(n)?;
         thread::spawn(move || {
             for line in BufReader::new(told).lines().map_while(std::result::Result::ok) {
+                let _ = writeln!(log, "{line}");
                 if line.contains("\"event\":\"ready\"") {
                     let _ = tell.send(());
                 }
