@@ -34,6 +34,7 @@ const CLIENTS_PORT: u16 = 6379;
 const PEERS_PORT: u16 = 7400;
 /// Where clients come from other hosts, nodes want one.
 const PASSWORD: &str = "chaos";
+const PASSWORD_FILE: &str = "password";
 
 /// How nodes are started.
 #[derive(Debug)]
@@ -79,6 +80,7 @@ impl Nodes {
         if world::is_own() {
             Wire::forward()?;
         }
+        std::fs::write(recipe.folder.join(PASSWORD_FILE), PASSWORD)?;
         let nodes = (0..count).map(|_| Node::place()).collect::<Result<_>>()?;
         let mut all = Self { recipe, nodes };
         (0..count).try_for_each(|n| all.begin(n))?;
@@ -148,9 +150,7 @@ impl Nodes {
         command.args(["--snapshot-every", SNAPSHOT_EVERY, "--dir"]);
         command.arg(self.recipe.folder.join(NAMES[n]));
         if node.wire.is_some() {
-            let file = self.recipe.folder.join("password");
-            std::fs::write(&file, PASSWORD)?;
-            command.arg("--password-file").arg(file);
+            command.arg("--password-file").arg(self.recipe.folder.join(PASSWORD_FILE));
         }
         command.stdin(Stdio::null()).env(MARK, &self.recipe.folder);
         Ok(command)
