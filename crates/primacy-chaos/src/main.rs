@@ -130,7 +130,7 @@ impl Options {
 /// Runs all; `true` if all went as it should.
 fn chaos(options: &Options) -> Result<bool> {
     let network = if options.store.iter().any(|store| store != "sqlite") { world::enter().err() } else { None };
-    let no_wires = network.map(|why| format!("no hosts of their own for candidates, only links: {why:#}"));
+    let no_wires = network.map(|why| format!("no hosts of their own for candidates or nodes: {why:#}"));
     if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
         all_faults_can_be_dealt(no_wires.as_deref())?;
     }

@@ -11,7 +11,7 @@ use primacy_linearizability::key::{Answer, Key, Request, Value};
 use primacy_linearizability::{Outcome, Verdict, check};
 use serde_json::json;
 
-use super::connection::{Connection, Place};
+use super::connection::Connection;
 use super::histories::{Chapter, KEYS, Op, key_name};
 use super::work::{Shared, outcome};
 use crate::clock::Moment;
@@ -57,6 +57,8 @@ struct Former {
 pub(super) struct Checker<'a> {
     shared: &'a Shared,
     rng: Rng,
+    /// One to each node, as long as it is of use.
+    connections: Vec<Option<Connection>>,
     /// Where histories that are wrong are left.
     folder: PathBuf,
     tell: Sender<String>,
@@ -67,7 +69,8 @@ pub(super) struct Checker<'a> {
 impl<'a> Checker<'a> {
     pub(super) fn new(shared: &'a Shared, rng: Rng, folder: &Path, tell: Sender<String>) -> Self {
         let (former, checked) = (Vec::new(), Checked::default());
-        Self { shared, rng, folder: folder.to_owned(), tell, former, checked }
+        let connections = shared.places.iter().map(|_| None).collect();
+        Self { shared, rng, connections, folder: folder.to_owned(), tell, former, checked }
     }
 
     /// Checks all chapters, and in the end all keys again.
@@ -143,19 +146,23 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
+    /// What one node answers, if it does.
+    fn ask(&mut self, node: usize, name: &str) -> Option<Answer> {
+        let open = || Connection::open(&self.shared.places[node], self.shared.patience).ok();
+        let mut connection = self.connections[node].take().or_else(open)?;
+        let reply = connection.ask(&[b"GET", name.as_bytes()]).ok()?;
+        self.connections[node] = Some(connection);
+        outcome(&Request::Get, &reply).ok()
+    }
+
     /// A key's value, by any node.
     fn read(&mut self, name: &str) -> Result<(Op, Option<Value>)> {
         let until = Moment::now() + READING;
-        let places: &[Place] = &self.shared.places;
         while Moment::now() < until {
-            let place = &places[self.rng.index(places.len())];
+            let node = self.rng.index(self.connections.len());
             let called = Moment::now().nanos();
-            let replied = Connection::open(place, self.shared.patience)
-                .and_then(|mut connection| connection.ask(&[b"GET", name.as_bytes()]));
-            let answer = replied.map(|reply| outcome(&Request::Get, &reply));
-            if let Ok(Ok(answer @ Answer::Value(_))) = answer {
-                let Answer::Value(value) = answer.clone() else { continue };
-                let outcome = Outcome::Answered(Moment::now().nanos(), answer);
+            if let Some(Answer::Value(value)) = self.ask(node, name) {
+                let outcome = Outcome::Answered(Moment::now().nanos(), Answer::Value(value.clone()));
                 return Ok((Op { client: CHECKER, called, request: Request::Get, outcome }, value));
             }
             thread::park_timeout(PAUSE);

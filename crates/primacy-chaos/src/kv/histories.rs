@@ -19,7 +19,7 @@ pub(super) const KEYS: usize = 36;
 /// After how many operations the next chapter begins.
 const LENGTH: usize = KEYS * 120;
 
-/// A key's name. The tag makes it likely that all groups have some.
+/// A key's name.
 pub(super) fn key_name(chapter: u64, key: usize) -> String {
     format!("k{chapter}-{key}")
 }
@@ -69,7 +69,7 @@ impl Histories {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An operation of this key, or of that which is as far behind as there are keys, begins.
+    /// An operation begins. `draw` is any number, and decides of which key.
     pub(super) fn begin(&self, draw: usize) -> Ticket {
         let mut open = self.lock();
         let number = open.chapters.back().map_or(0, |last| last.number);

@@ -97,7 +97,10 @@ pub(crate) fn execute(setup: &Setup) -> Result<Report> {
     match &setup.keep {
         Some(keep) => copy(folder.path(), keep)?,
         // What a failure rests on is never thrown away.
-        None if !is_well => drop(folder.keep()),
+        None if !is_well => {
+            let kept = folder.keep();
+            return outcome.with_context(|| format!("logs are in {}", kept.display()));
+        }
         None => {}
     }
     outcome

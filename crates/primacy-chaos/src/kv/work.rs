@@ -46,11 +46,11 @@ impl Shared {
 
 /// A client.
 pub(super) struct Client<'a> {
-    pub(super) shared: &'a Shared,
+    shared: &'a Shared,
     /// For people, and for values of its own.
-    pub(super) number: u64,
-    pub(super) node: usize,
-    pub(super) rng: Rng,
+    number: u64,
+    node: usize,
+    rng: Rng,
     serial: u64,
     /// What it has read last of each key of this chapter.
     known: HashMap<usize, Value>,
@@ -106,7 +106,7 @@ impl<'a> Client<'a> {
         };
         let outcome = match outcome {
             Ok(answer) => {
-                let write = (request != Request::Get).then(|| group_of(name.as_bytes()));
+                let write = (request != Request::Get).then(|| Slot::of(name.as_bytes()).group(GROUPS));
                 self.shared.availability.answered(self.node, write, at);
                 Some(Outcome::Answered(at.nanos(), self.see(ticket, &request, answer)))
             }
@@ -159,12 +159,6 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The group of a key, as nodes divide slots among groups.
-fn group_of(key: &[u8]) -> u16 {
-    let (slot, groups) = (u32::from(Slot::of(key).number()), u32::from(GROUPS));
-    u16::try_from(((slot + 1) * groups - 1) / u32::from(Slot::COUNT)).unwrap_or_default()
-}
-
 /// The answer that a reply is to a request; or what is wrong.
 pub(super) fn outcome(request: &Request, reply: &Reply) -> Result<Answer, (Trouble, String)> {
     match (request, reply) {
@@ -202,7 +196,7 @@ mod tests {
     #[test]
     fn keys_of_a_chapter_are_in_all_groups() {
         let groups: std::collections::BTreeSet<u16> =
-            (0..super::super::histories::KEYS).map(|key| group_of(key_name(7, key).as_bytes())).collect();
+            (0..super::super::histories::KEYS).map(|key| Slot::of(key_name(7, key).as_bytes()).group(GROUPS)).collect();
         assert_eq!(groups.len(), usize::from(GROUPS));
     }
 }
