@@ -13,6 +13,10 @@ const CANARIES: &[(&str, &str)] = &[
     ("lease-from-reply", "postgres,mariadb"),
     ("now", "sqlite"),
     ("no-isolation", "sqlite"),
+    ("stale-read", "kv"),
+    ("follower-answers-reads", "kv"),
+    ("answers-before-applied", "kv"),
+    ("repeats-forwarded", "kv"),
 ];
 const HUNT: &str = "90";
 
@@ -23,8 +27,11 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
     strike(shell, "release", &args)
 }
 
+/// How many operations of the key-value store are checked in each run of the step.
+const OPERATIONS: &str = "200000";
+
 /// The step `chaos` of `cargo xtask ci`: three quarters of a minute and more on each store, those with a database all at
-/// once, then the planted bugs.
+/// once, then the key-value store, then the planted bugs.
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     // The tests have built all of this but a link or two, and so do its libraries: the same packages, features and kinds of
     // targets. It checks overflows and debug assertions. The command here knows the planted bugs and is asked for none; the
@@ -38,6 +45,7 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     strike(shell, "dev", &args)?;
     // Voters keep no registers.
     strike(shell, "dev", &["--store", "peers", "--seconds", "45", "--seed", &seed])?;
+    strike(shell, "dev", &["--store", "kv", "--seconds", "45", "--operations", OPERATIONS, "--seed", &seed])?;
     for (canary, stores) in CANARIES {
         say(&format!("  planted bug: {canary}"));
         let args = ["--canary", canary, "--store", stores, "--seconds", HUNT, "--seed", "5", "--quiet"];

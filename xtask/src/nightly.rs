@@ -27,7 +27,11 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "model", about: "complete searches, the largest too", run: model },
     Step { name: "simulation", about: "ten times the seeds of every change, others for every commit", run: simulation },
-    Step { name: "chaos", about: "twenty minutes on each store, and the command as users build it", run: chaos },
+    Step {
+        name: "chaos",
+        about: "twenty minutes on each store, 1,000 kills of the key-value store's leaders, and the command as users build it",
+        run: chaos,
+    },
 ];
 
 fn clippy(shell: &Shell) -> Result<(), String> {
@@ -95,5 +99,7 @@ fn chaos(shell: &Shell) -> Result<(), String> {
         let args = ["--store", stores, "--protocol", protocol, "--seconds", "1200", "--seed", &seed, "--quiet"];
         chaos::run(shell, &args.map(str::to_owned))?;
     }
-    Ok(())
+    say("  kv");
+    let args = ["--store", "kv", "--kills", "1000", "--operations", "5000000", "--seed", &seed, "--quiet"];
+    chaos::run(shell, &args.map(str::to_owned))
 }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use primacy_servers::{Direction, faketime, remove_wall_clock};
 
+use crate::canary::Canary;
 use crate::clock::Moment;
 use crate::fault::Kind;
 use crate::process::{MARK, Process};
 use crate::rng::Rng;
-use crate::run::{Canary, Protocol};
+use crate::run::Protocol;
 use crate::site::{Site, Ways};
 use crate::work::{Fencing, TABLE};
 

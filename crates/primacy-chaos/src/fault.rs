@@ -29,6 +29,8 @@ pub(crate) enum Need {
     Standby,
     /// One whose commits wait for the other.
     Synchronous,
+    /// Nodes of the key-value store.
+    Nodes,
 }
 
 macro_rules! kinds {
@@ -113,6 +115,14 @@ kinds! {
     FreezePeers "freeze-peers" Peers 1 "two voters of three are stopped and go on later",
     KillPeers "kill-peers" Peers 1 "kill -9 of two voters of three, which come back later",
     ClonePeer "clone-peer" Peers 1 "a copy of a voter's folder is started beside it, and every other candidate is led to that",
+    KillLeader "kill-leader" Nodes 4 "kill -9 of the node that leads most groups, which comes back soon",
+    KillNode "kill-node" Nodes 1 "kill -9 of any node, which comes back later",
+    LoseNode "lose-node" Nodes 1 "kill -9 of a node and its warden at once, as when a host is lost",
+    KillNodes "kill-nodes" Nodes 1 "kill -9 of all nodes at once, which come back together",
+    StopNode "stop-node" Nodes 2 "a node is stopped and goes on later",
+    TermNode "term-node" Nodes 1 "SIGTERM to a node, which hands over, ends, and comes back later",
+    RestartNodes "restart-nodes" Nodes 1 "all nodes are restarted by SIGTERM, one after the other",
+    PromoteNode "promote-node" Nodes 2 "an operator has another node lead a group",
     FloodHints "flood-hints" Hints 1 "somebody without rights sends hints without end",
     FloodPeers "flood-peers" Peers 1 "somebody asks the voters for new elections and opens connections without end",
 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
+use crate::canary::Canary;
 use crate::candidate::CandidateSlot;
 use crate::clock::Moment;
 use crate::fault::{Kind, Strike};
 use crate::judge::{Promise, Stopped, Verdict};
 use crate::process::Process;
 use crate::rng::Rng;
-use crate::run::{Canary, Run};
+use crate::run::Run;
 use crate::site::{Peers, Server, flood_hint_file};
 
 /// How many faults there are at once, at most.

@@ -1,6 +1,7 @@
 //! Real candidates on real stores under seeded faults, judged by witnesses of their own: `cargo xtask chaos`.
 
 mod auditor;
+mod canary;
 mod candidate;
 mod clock;
 mod fault;
@@ -8,6 +9,7 @@ mod fault;
 mod flawed;
 mod inject;
 mod judge;
+mod kv;
 mod process;
 mod report;
 mod rng;
@@ -26,10 +28,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
+use crate::canary::Canary;
 use crate::clock::Moment;
 use crate::fault::Kind;
+use crate::kv::NodeOptions;
 use crate::report::Report;
-use crate::run::{Canary, Protocol, Run, Setup};
+use crate::run::{Protocol, Run, Setup};
 use crate::timeline::say;
 
 /// Starts real `primacy run` candidates on real stores, strikes them with faults that follow from a seed, and judges what
@@ -76,6 +80,8 @@ struct Options {
     /// Print the summary only, and on failure the end of the story
     #[arg(long)]
     quiet: bool,
+    #[command(flatten)]
+    nodes: NodeOptions,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -89,6 +95,10 @@ enum Role {
     #[cfg(feature = "canary")]
     #[command(hide = true)]
     Flawed(flawed::Candidacy),
+    /// A node of the key-value store with a planted bug. Not for people
+    #[cfg(feature = "canary")]
+    #[command(hide = true)]
+    FlawedNode(kv::flawed::FlawedNode),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +107,8 @@ fn main() -> ExitCode {
         Some(Role::Work(job)) => work::main(job).map(|()| true),
         #[cfg(feature = "canary")]
         Some(Role::Flawed(candidacy)) => flawed::main(candidacy).map(|()| true),
+        #[cfg(feature = "canary")]
+        Some(Role::FlawedNode(node)) => kv::flawed::main(node).map(|()| true),
         None => chaos(&options),
     };
     match done {
@@ -118,7 +130,7 @@ impl Options {
 /// Runs all; `true` if all went as it should.
 fn chaos(options: &Options) -> Result<bool> {
     let network = if options.store.iter().any(|store| store != "sqlite") { world::enter().err() } else { None };
-    let no_wires = network.map(|why| format!("no hosts of their own for candidates, only links: {why:#}"));
+    let no_wires = network.map(|why| format!("no hosts of their own for candidates or nodes: {why:#}"));
     if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
         all_faults_can_be_dealt(no_wires.as_deref())?;
     }
@@ -173,6 +185,7 @@ fn setup(options: &Options, store: &str, seed: u64) -> Result<Setup> {
         keep: options.keep.as_ref().map(|folder| folder.join(store)),
         quiet: options.quiet || options.json,
         no_wires: None,
+        nodes: options.nodes,
         prefix: if options.store.len() > 1 { format!("{store:<16}") } else { String::new() },
     })
 }
@@ -210,13 +223,17 @@ fn told(options: &Options, report: &Report) -> Result<bool> {
 /// The command that deals the same faults again.
 fn replay(options: &Options, report: &Report) -> String {
     let mut command = format!(
-        "cargo xtask chaos --store {} --seed {} --seconds {} --candidates {} --lease {}",
+        "cargo xtask chaos --store {} --seed {} --seconds {} --lease {}",
         report.store,
         report.seed,
         options.seconds(),
-        options.candidates,
         options.lease
     );
+    if report.store == kv::STORE {
+        command += &options.nodes.words();
+    } else {
+        command += &format!(" --candidates {}", options.candidates);
+    }
     if options.protocol != Protocol::Lease {
         command += &format!(" --protocol {}", options.protocol.name());
     }

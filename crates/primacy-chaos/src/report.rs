@@ -17,11 +17,31 @@ const SHOWN: usize = 5;
 pub(crate) struct Report {
     pub(crate) store: String,
     pub(crate) seed: u64,
-    seconds: f64,
+    pub(crate) seconds: f64,
+    pub(crate) lease_ms: u128,
+    pub(crate) faults: usize,
+    pub(crate) fault_kinds: BTreeMap<&'static str, usize>,
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
+    pub(crate) broken: Vec<Verdict>,
+    /// When the first of them was seen.
+    pub(crate) broken_after_seconds: Option<f64>,
+    #[serde(skip)]
+    pub(crate) last_lines: Vec<String>,
+}
+
+/// Figures of what took part.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Figures {
+    Candidates(CandidateFigures),
+    Nodes(NodeFigures),
+}
+
+/// Of candidates and their programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct CandidateFigures {
     candidates: usize,
-    lease_ms: u128,
-    faults: usize,
-    fault_kinds: BTreeMap<&'static str, usize>,
     leaderships: usize,
     fenced_rows: usize,
     leaders_with_rows: usize,
@@ -42,34 +62,58 @@ pub(crate) struct Report {
     /// Those after one fault alone, in calm.
     single: Spread,
     published_bound_ms: f64,
-    pub(crate) broken: Vec<Verdict>,
-    /// When the first of them was seen.
-    pub(crate) broken_after_seconds: Option<f64>,
-    #[serde(skip)]
-    pub(crate) last_lines: Vec<String>,
+}
+
+/// Of nodes of the key-value store and their clients.
+#[derive(Debug, Serialize)]
+pub(crate) struct NodeFigures {
+    pub(crate) nodes: usize,
+    pub(crate) clients: usize,
+    /// Operations in checked histories.
+    pub(crate) operations: usize,
+    pub(crate) operations_per_second: f64,
+    /// Of these, writes that may have been done.
+    pub(crate) unknown_writes: usize,
+    /// Searches for an order.
+    pub(crate) histories: usize,
+    /// How often a key that no client used any more was read again.
+    pub(crate) former_keys_read_again: usize,
+    pub(crate) longest_search_ms: f64,
+    pub(crate) searching_seconds: f64,
+    /// What clients of nodes that were struck saw.
+    pub(crate) trouble_at_struck_nodes: BTreeMap<&'static str, u64>,
+    /// What clients of other nodes saw.
+    pub(crate) trouble_elsewhere: BTreeMap<&'static str, u64>,
+    /// For each kind of fault at a leader, how long no write to its groups was answered at other nodes.
+    pub(crate) no_write: BTreeMap<&'static str, Spread>,
 }
 
 /// Some durations at a glance, in milliseconds.
 #[derive(Debug, Default, Serialize)]
-struct Spread {
+pub(crate) struct Spread {
     count: usize,
     p50: f64,
     p90: f64,
+    p99: f64,
     max: f64,
 }
 
 impl Spread {
-    fn of(gaps: impl Iterator<Item = Duration>) -> Self {
+    pub(crate) fn of(gaps: impl Iterator<Item = Duration>) -> Self {
         let mut all: Vec<f64> = gaps.map(|gap| gap.as_secs_f64() * 1e3).collect();
         all.sort_by(f64::total_cmp);
         let at = |percent: usize| all.get(all.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
-        Self { count: all.len(), p50: at(50), p90: at(90), max: at(100) }
+        Self { count: all.len(), p50: at(50), p90: at(90), p99: at(99), max: at(100) }
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p50 {:.0} ms, p90 {:.0} ms, max {:.0} ms (n = {})", self.p50, self.p90, self.max, self.count)
+        write!(
+            f,
+            "p50 {:.0} ms, p90 {:.0} ms, p99 {:.0} ms, max {:.0} ms (n = {})",
+            self.p50, self.p90, self.p99, self.max, self.count
+        )
     }
 }
 
@@ -79,14 +123,8 @@ impl Report {
         let (published, settled) = run.bounds();
         let gaps: &[Gap] = &run.termination.gaps;
         let millis = |span: Duration| span.as_secs_f64() * 1e3;
-        Self {
-            store: run.setup.store.clone(),
-            seed: run.setup.seed,
-            seconds: run.setup.span.as_secs_f64(),
+        let figures = CandidateFigures {
             candidates: run.setup.candidates,
-            lease_ms: run.setup.lease.as_millis(),
-            faults: run.injected.values().sum(),
-            fault_kinds: run.injected.clone(),
             leaderships: run.witnessed.leaderships.len(),
             fenced_rows: rows.count,
             leaders_with_rows: rows.leaders,
@@ -101,19 +139,51 @@ impl Report {
             settle_bound_ms: millis(settled),
             single: Spread::of(gaps.iter().filter(|gap| gap.faults <= 1).map(|gap| gap.calm)),
             published_bound_ms: millis(published),
+        };
+        Self {
+            store: run.setup.store.clone(),
+            seed: run.setup.seed,
+            seconds: run.setup.span.as_secs_f64(),
+            lease_ms: run.setup.lease.as_millis(),
+            faults: run.injected.values().sum(),
+            fault_kinds: run.injected.clone(),
+            figures: Figures::Candidates(figures),
             broken: run.verdicts.clone(),
             broken_after_seconds: run.broken_after.map(|after| after.as_secs_f64()),
-            last_lines: if run.timeline.is_quiet() { run.timeline.last(60).to_vec() } else { Vec::new() },
+            last_lines: run.timeline.for_report(),
         }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, seed, seconds, candidates, lease_ms, .. } = self;
-        writeln!(f, "{store}: seed {seed}, {seconds:.0} s, {candidates} candidates, lease {lease_ms} ms")?;
+        let Self { store, seed, seconds, lease_ms, .. } = self;
+        let taking_part = match &self.figures {
+            Figures::Candidates(figures) => format!("{} candidates", figures.candidates),
+            Figures::Nodes(figures) => format!("{} nodes, {} clients", figures.nodes, figures.clients),
+        };
+        writeln!(f, "{store}: seed {seed}, {seconds:.0} s, {taking_part}, lease {lease_ms} ms")?;
         let kinds: Vec<String> = self.fault_kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         writeln!(f, "  faults        {} of {} kinds: {}", self.faults, kinds.len(), kinds.join(", "))?;
+        match &self.figures {
+            Figures::Candidates(figures) => figures.fmt(f)?,
+            Figures::Nodes(figures) => figures.fmt(f)?,
+        }
+        for verdict in self.broken.iter().take(SHOWN) {
+            writeln!(f, "  BROKEN        {verdict}")?;
+        }
+        if self.broken.len() > SHOWN {
+            writeln!(f, "                and {} more", self.broken.len() - SHOWN)?;
+        }
+        if self.broken.is_empty() {
+            writeln!(f, "  every promise held")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CandidateFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  leaderships   {}", self.leaderships)?;
         let (rows, leaders, stale) = (self.fenced_rows, self.leaders_with_rows, self.stale_rows);
         writeln!(f, "  fenced rows   {rows} by {leaders} leaders, {stale} stale; {} refused", self.refused_writes)?;
@@ -130,15 +200,33 @@ impl fmt::Display for Report {
         }
         writeln!(f, "  no leader     {}", self.gaps)?;
         writeln!(f, "    in calm     {}; bound {:.0} ms", self.calm, self.settle_bound_ms)?;
-        writeln!(f, "    one fault   {}; bound {:.0} ms", self.single, self.published_bound_ms)?;
-        for verdict in self.broken.iter().take(SHOWN) {
-            writeln!(f, "  BROKEN        {verdict}")?;
-        }
-        if self.broken.len() > SHOWN {
-            writeln!(f, "                and {} more", self.broken.len() - SHOWN)?;
-        }
-        if self.broken.is_empty() {
-            writeln!(f, "  every promise held")?;
+        writeln!(f, "    one fault   {}; bound {:.0} ms", self.single, self.published_bound_ms)
+    }
+}
+
+impl fmt::Display for NodeFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (operations, rate) = (self.operations, self.operations_per_second);
+        writeln!(
+            f,
+            "  operations    {operations} checked, {rate:.0} a second; {} may have been done",
+            self.unknown_writes
+        )?;
+        let (histories, again) = (self.histories, self.former_keys_read_again);
+        writeln!(
+            f,
+            "  searches      {histories}, {again} of keys left before; {:.1} s, the longest {:.0} ms",
+            self.searching_seconds, self.longest_search_ms
+        )?;
+        let told = |troubles: &BTreeMap<&str, u64>| {
+            let all: Vec<String> = troubles.iter().map(|(trouble, count)| format!("{trouble} {count}")).collect();
+            if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+        };
+        writeln!(f, "  trouble       {} at clients of nodes that were struck", told(&self.trouble_at_struck_nodes))?;
+        writeln!(f, "    elsewhere   {}", told(&self.trouble_elsewhere))?;
+        writeln!(f, "  no write      answered at other nodes, when a leader was struck:")?;
+        for (kind, spread) in &self.no_write {
+            writeln!(f, "    {kind:<12}{spread}")?;
         }
         Ok(())
     }

@@ -12,11 +12,13 @@ use primacy::{Timing, TimingSettings};
 use tempfile::TempDir;
 
 use crate::auditor::{Auditor, History, Read};
+use crate::canary::Canary;
 use crate::candidate::{CandidateSlot, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
 use crate::inject::InForce;
 use crate::judge::{Promise, Rows, Termination, Verdict, WitnessLog};
+use crate::kv::{self, NodeOptions};
 use crate::process;
 use crate::report::Report;
 use crate::rng::Rng;
@@ -59,6 +61,8 @@ pub(crate) struct Setup {
     /// Why candidates have no hosts of their own, for people, where a server is to be reached.
     pub(crate) no_wires: Option<String>,
     pub(crate) prefix: String,
+    /// How a run of nodes is to be.
+    pub(crate) nodes: NodeOptions,
 }
 
 /// By which protocol candidates take part.
@@ -95,53 +99,6 @@ impl Protocol {
     }
 }
 
-/// A known bug, to prove that the judges bite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Canary {
-    /// Programs write without asking the fence
-    NoFence,
-    /// Programs that start others are never isolated, and runner and warden are killed together
-    NoIsolation,
-    /// Operators give their orders with `--now`, which takes the lease from a leader that does not know
-    Now,
-    /// Candidates count their lease from the reply
-    #[cfg(feature = "canary")]
-    LeaseFromReply,
-    /// No bug: the candidates of `lease-from-reply` without theirs
-    #[cfg(feature = "canary")]
-    Control,
-}
-
-impl Canary {
-    /// The faults in which it shows.
-    pub(crate) fn faults(self) -> &'static [Kind] {
-        match self {
-            Self::NoFence => &[Kind::StopAll, Kind::KillProgram],
-            Self::NoIsolation => &[Kind::KillGuards],
-            Self::Now => &[Kind::Depose, Kind::Promote, Kind::StopRunner],
-            #[cfg(feature = "canary")]
-            Self::LeaseFromReply | Self::Control => &[Kind::Fade, Kind::Cut],
-        }
-    }
-
-    /// The promise that it breaks.
-    pub(crate) fn breaks(self) -> Option<Promise> {
-        match self {
-            Self::NoFence => Some(Promise::Fencing),
-            Self::Now | Self::NoIsolation => Some(Promise::Integrity),
-            #[cfg(feature = "canary")]
-            Self::LeaseFromReply => Some(Promise::Integrity),
-            #[cfg(feature = "canary")]
-            Self::Control => None,
-        }
-    }
-
-    /// Whether candidates are our own, and do their work themselves.
-    pub(crate) fn has_own_candidates(self) -> bool {
-        !matches!(self, Self::NoFence | Self::Now | Self::NoIsolation)
-    }
-}
-
 /// A run under way.
 pub(crate) struct Run {
     pub(crate) setup: Setup,
@@ -170,6 +127,12 @@ pub(crate) struct Run {
 impl Run {
     /// Runs, and judges.
     pub(crate) fn execute(setup: Setup) -> Result<Report> {
+        if setup.store == kv::STORE {
+            return kv::execute(&setup);
+        }
+        if setup.canary.is_some_and(Canary::is_of_nodes) {
+            bail!("this canary is one of the key-value store's");
+        }
         let mut run = Self::prepare(setup)?;
         let outcome = run.course();
         run.stop_everything();

@@ -5,6 +5,9 @@ use std::io::Write as _;
 
 use crate::clock::Moment;
 
+/// How many lines a report has of it.
+const REPORTED: usize = 60;
+
 /// The story of a run.
 #[derive(Debug)]
 pub(crate) struct Timeline {
@@ -34,13 +37,13 @@ impl Timeline {
         self.lines.push(line);
     }
 
-    /// The end of the story.
-    pub(crate) fn last(&self, count: usize) -> &[String] {
+    fn last(&self, count: usize) -> &[String] {
         &self.lines[self.lines.len().saturating_sub(count)..]
     }
 
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet
+    /// The end of the story, if nobody has read it yet.
+    pub(crate) fn for_report(&self) -> Vec<String> {
+        if self.quiet { self.last(REPORTED).to_vec() } else { Vec::new() }
     }
 }
 

@@ -26,6 +26,12 @@ impl Slot {
     pub const fn number(self) -> u16 {
         self.0
     }
+
+    /// Its group, where there are so many: the inverse of how slots are given to groups.
+    pub fn group(self, groups: u16) -> u16 {
+        let (slot, groups) = (u32::from(self.0), u32::from(groups));
+        (((slot + 1) * groups - 1) / u32::from(Self::COUNT)) as u16
+    }
 }
 
 /// What stands between the first `{` and the next `}`, unless that is nothing.
@@ -63,6 +69,18 @@ mod tests {
         }
         for whole in [&b"foo{}{bar}"[..], b"foo{bar", b"foo}bar{"] {
             assert_eq!(tag(whole), whole);
+        }
+    }
+
+    #[test]
+    fn groups_follow_each_other_and_have_about_as_many_slots() {
+        for groups in [1, 3, 16, 1_024] {
+            let mut counts = vec![0_u16; usize::from(groups)];
+            let all: Vec<u16> = (0..Slot::COUNT).map(|slot| Slot(slot).group(groups)).collect();
+            assert!(all.is_sorted());
+            all.iter().for_each(|group| counts[usize::from(*group)] += 1);
+            let (least, most) = (counts.iter().min(), counts.iter().max());
+            assert!(most <= least.map(|least| least + 1).as_ref(), "{groups}: {least:?}, {most:?}");
         }
     }
 

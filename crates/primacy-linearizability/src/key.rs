@@ -1,12 +1,14 @@
 //! One key of a key-value store: a string of bytes, which may have a time to live.
 
+use std::fmt;
+
 use crate::{Model, Operation};
 
 /// A key's value.
 pub type Value = Vec<u8>;
 
 /// What is asked of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Request {
     /// Its value.
     Get,
@@ -24,6 +26,8 @@ pub enum Request {
         /// The new value.
         value: Value,
     },
+    /// Give it this value, and tell what it had. It is kept until it is changed.
+    Replace(Value),
     /// Add this to what it has, which keeps its time to live.
     Append(Value),
     /// Add this to the number that it has. No value is 0. It keeps its time to live.
@@ -33,9 +37,9 @@ pub enum Request {
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Request::Get`]: what it has.
+    /// To [`Request::Get`]: what it has. To [`Request::Replace`]: what it had.
     Value(Option<Value>),
     /// To [`Request::Set`]: it is done.
     Done,
@@ -47,6 +51,45 @@ pub enum Answer {
     Number(i64),
     /// It is no number, or there is no room in it.
     NoNumber,
+}
+
+/// A value for people.
+struct Shown<'a>(&'a Value);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Get => f.write_str("Get"),
+            Self::Set { value, live: None } => write!(f, "Set({:?})", Shown(value)),
+            Self::Set { value, live: Some(live) } => write!(f, "Set({:?}, for {live})", Shown(value)),
+            Self::CompareAndSet { expected, value } => {
+                write!(f, "CompareAndSet({:?} to {:?})", expected.as_ref().map(Shown), Shown(value))
+            }
+            Self::Replace(value) => write!(f, "Replace({:?})", Shown(value)),
+            Self::Append(more) => write!(f, "Append({:?})", Shown(more)),
+            Self::Increment(by) => write!(f, "Increment({by})"),
+            Self::Delete => f.write_str("Delete"),
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(value) => write!(f, "{:?}", value.as_ref().map(Shown)),
+            Self::Done => f.write_str("Done"),
+            Self::Applied(is_done) => write!(f, "Applied({is_done})"),
+            Self::Length(length) => write!(f, "Length({length})"),
+            Self::Number(number) => write!(f, "Number({number})"),
+            Self::NoNumber => f.write_str("NoNumber"),
+        }
+    }
 }
 
 /// What a key has.
@@ -92,6 +135,7 @@ impl Key {
             }
             Request::CompareAndSet { expected, value } if now == expected => (Answer::Applied(true), fresh(value)),
             Request::CompareAndSet { .. } => (Answer::Applied(false), state.clone()),
+            Request::Replace(value) => (Answer::Value(now.clone()), fresh(value)),
             Request::Append(more) => {
                 let longer = [now.as_deref().unwrap_or_default(), more].concat();
                 (Answer::Length(longer.len()), kept(longer))

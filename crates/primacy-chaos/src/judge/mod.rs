@@ -21,6 +21,10 @@ pub(crate) enum Promise {
     Stability,
     /// Runners end when their programs do, or when they are told to, and not otherwise.
     Endurance,
+    /// What clients of the key-value store saw could have happened one operation at a time.
+    Linearizability,
+    /// Clients of nodes that nothing befalls see no error and no unknown outcome.
+    Availability,
     /// None of primacy's: that the run was worth something.
     Load,
 }

@@ -19,11 +19,11 @@ use crate::{work, world};
 pub(crate) use flood::flood_hint_file;
 pub(crate) use peers::Peers;
 pub(crate) use server::{Flavour, Server};
-use wire::Wire;
+pub(crate) use wire::Wire;
 
 /// The stores that runs can take place on.
 pub(crate) const STORES: &[&str] =
-    &["sqlite", "postgres", "postgres-standby", "postgres-async", "mariadb", "galera", "peers"];
+    &["sqlite", "postgres", "postgres-standby", "postgres-async", "mariadb", "galera", "peers", "kv"];
 
 /// The size of a small disk for a file, in megabytes: SQLite's log alone may take four, and more while somebody who was
 /// stopped reads.
@@ -162,6 +162,8 @@ impl Site {
             Need::Wire => (flavour.is_some() || self.peers.is_some()) && world::is_own(),
             Need::Cluster => flavour == Some(Flavour::Galera),
             Need::Standby => flavour.is_some_and(Flavour::is_pair),
+            // Another kind of run.
+            Need::Nodes => false,
             Need::Synchronous => flavour == Some(Flavour::PostgresStandby),
         }
     }

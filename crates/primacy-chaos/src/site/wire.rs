@@ -57,7 +57,8 @@ impl Wire {
         Ipv4Addr::new(10, high, low, 1)
     }
 
-    fn its_address(&self) -> Ipv4Addr {
+    /// Where others find it.
+    pub(crate) fn its_address(&self) -> Ipv4Addr {
         let [high, low] = self.number.to_be_bytes();
         Ipv4Addr::new(10, high, low, 2)
     }
@@ -67,6 +68,16 @@ impl Wire {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
         command
+    }
+
+    /// From now on hosts that [reach others](Self::reach_others) do so through the caller's.
+    pub(crate) fn forward() -> Result<()> {
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("packets cannot be forwarded here")
+    }
+
+    /// What is sent there to other hosts goes through the caller's.
+    pub(crate) fn reach_others(&self) -> Result<()> {
+        self.ip_there(&["route", "add", "default", "via", &self.our_address().to_string()])
     }
 
     fn ip_there(&self, words: &[&str]) -> Result<()> {

@@ -66,3 +66,14 @@ pub enum AnyFlaw {
     /// Of its log.
     Log(log::Flaw),
 }
+
+#[cfg(feature = "flaws")]
+impl AnyFlaw {
+    /// What the group has of it, and what its log has.
+    pub(super) const fn apart(self) -> (Option<Flaw>, Option<log::Flaw>) {
+        match self {
+            Self::Group(flaw) => (Some(flaw), None),
+            Self::Log(flaw) => (None, Some(flaw)),
+        }
+    }
+}

@@ -74,32 +74,20 @@ impl Group {
         table: Option<Table>,
         now: Instant,
     ) -> Result<Self, Broken> {
-        let node = LogNode::restarted(settings.own, log.clone(), settings.limits);
-        Self::begin(settings, &log, node, table, now)
-    }
-
-    /// As [`new`](Self::new), with a flaw.
-    ///
-    /// # Errors
-    /// As there.
-    #[cfg(feature = "flaws")]
-    pub fn flawed(
-        settings: Settings,
-        log: DurableLog<LogBytes>,
-        table: Option<Table>,
-        now: Instant,
-        flaw: Option<AnyFlaw>,
-    ) -> Result<Self, Broken> {
-        let (own, of_log) = match flaw {
-            Some(AnyFlaw::Group(flaw)) => (Some(flaw), None),
-            Some(AnyFlaw::Log(flaw)) => (None, Some(flaw)),
-            None => (None, None),
-        };
+        #[cfg(feature = "flaws")]
+        let (planted, of_log) = settings.flaw.map_or((None, None), AnyFlaw::apart);
+        #[cfg(feature = "flaws")]
         let node = LogNode::flawed(settings.own, log.clone(), settings.limits, of_log);
-        let mut group = Self::begin(settings, &log, node, table, now)?;
-        group.planted.flaw = own;
-        group.origin.planted = group.planted;
-        Ok(group)
+        #[cfg(not(feature = "flaws"))]
+        let node = LogNode::restarted(settings.own, log.clone(), settings.limits);
+        let group = Self::begin(settings, &log, node, table, now);
+        #[cfg(feature = "flaws")]
+        let group = group.map(|mut group| {
+            group.planted.flaw = planted;
+            group.origin.planted = group.planted;
+            group
+        });
+        group
     }
 
     fn begin(

@@ -35,6 +35,9 @@ pub struct Settings {
     pub entry_bytes: usize,
     /// How many bytes of entries are not committed at most, before requests wait.
     pub uncommitted_bytes: usize,
+    /// The bug that is planted, if there is one.
+    #[cfg(feature = "flaws")]
+    pub flaw: Option<super::AnyFlaw>,
 }
 
 impl Settings {
@@ -51,6 +54,8 @@ impl Settings {
             snapshot_every: 64 << 20,
             entry_bytes: 256 << 10,
             uncommitted_bytes: 16 << 20,
+            #[cfg(feature = "flaws")]
+            flaw: None,
         }
     }
 }

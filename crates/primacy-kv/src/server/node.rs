@@ -11,7 +11,6 @@ use std::time::Duration;
 use nix::sys::statvfs::statvfs;
 use primacy::peers::{Links, Peer, PeerAddress, PeerError, PeerSettings};
 use primacy::{Label, Timing};
-use primacy_core::log::Reading;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
@@ -44,17 +43,38 @@ pub async fn run(
     events: impl Fn(&Event) + 'static,
     stop: impl Future<Output = ()> + 'static,
 ) -> Result<(), NodeError> {
-    boxed(settings, Rc::new(events), Box::pin(stop)).await
+    boxed(settings, Box::new(|_| {}), Rc::new(events), Box::pin(stop)).await
+}
+
+/// As [`run`], with a planted bug in each of its groups.
+///
+/// # Errors
+/// As there.
+#[cfg(feature = "flaws")]
+pub async fn run_flawed(
+    settings: NodeSettings,
+    flaw: group::AnyFlaw,
+    events: impl Fn(&Event) + 'static,
+    stop: impl Future<Output = ()> + 'static,
+) -> Result<(), NodeError> {
+    boxed(settings, Box::new(move |group| group.flaw = Some(flaw)), Rc::new(events), Box::pin(stop)).await
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
+/// Has the last word on the settings of groups.
+type Adjust = Box<dyn FnOnce(&mut group::Settings)>;
 
 /// Nothing here depends on the caller's types, so that all of it is compiled here, as fast as this crate's code is made.
-fn boxed(settings: NodeSettings, events: Events, stop: Boxed<()>) -> Boxed<Result<(), NodeError>> {
-    Box::pin(run_with(settings, events, stop))
+fn boxed(settings: NodeSettings, adjust: Adjust, events: Events, stop: Boxed<()>) -> Boxed<Result<(), NodeError>> {
+    Box::pin(run_with(settings, adjust, events, stop))
 }
 
-async fn run_with(settings: NodeSettings, events: Events, mut stop: Boxed<()>) -> Result<(), NodeError> {
+async fn run_with(
+    settings: NodeSettings,
+    adjust: Adjust,
+    events: Events,
+    mut stop: Boxed<()>,
+) -> Result<(), NodeError> {
     let NodeSettings { folder, voter, store, groups, timing, reads, memory_max, snapshot_every, clients } = settings;
     let (name, all) = (voter.name.clone(), voter.voters.clone());
     let identity = Identity::open(&folder, &name)?;
@@ -79,7 +99,10 @@ async fn run_with(settings: NodeSettings, events: Events, mut stop: Boxed<()>) -
     let (failed, stopped) = (core.failed(), votes.ended());
     tokio::pin!(failed, stopped);
     core.begin();
-    let opening = open(Rc::clone(&core), Rc::clone(&events), (timing, reads, snapshot_every), folder.clone());
+    let mut of_groups = group::Settings::new(core.own(), core.starts(), timing.lease());
+    (of_groups.reads, of_groups.snapshot_every) = (reads, snapshot_every);
+    adjust(&mut of_groups);
+    let opening = open(Rc::clone(&core), Rc::clone(&events), of_groups, folder.clone());
     tokio::select! {
         opened = opening => opened?,
         error = &mut failed => return Err(error),
@@ -127,12 +150,7 @@ fn label(name: &str) -> Result<Label, NodeError> {
 }
 
 /// Waits for the founding, and opens what is on the disk.
-async fn open(
-    core: Rc<Core>,
-    events: Events,
-    (timing, reads, snapshot_every): (Timing, Reading, usize),
-    folder: PathBuf,
-) -> Result<(), NodeError> {
+async fn open(core: Rc<Core>, events: Events, settings: group::Settings, folder: PathBuf) -> Result<(), NodeError> {
     let founding = loop {
         match tokio::time::timeout(PATIENCE, core.founded()).await {
             Ok(founding) => break founding,
@@ -157,9 +175,6 @@ async fn open(
         warn!("{why}");
         events(&Event::Waiting { why });
     }
-    let lease = timing.lease();
-    let mut settings = group::Settings::new(core.own(), core.starts(), lease);
-    (settings.reads, settings.snapshot_every) = (reads, snapshot_every);
     let has_begun = core.has_begun();
     let opening = tokio::task::spawn_blocking(move || disk::open(&folder, &founding, settings, has_begun));
     let opened = match opening.await {

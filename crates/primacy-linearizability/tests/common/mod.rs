@@ -31,7 +31,7 @@ fn value(lot: &mut Lot, values: u64) -> Vec<u8> {
 }
 
 fn request(lot: &mut Lot, values: u64) -> Request {
-    match lot.below(12) {
+    match lot.below(13) {
         0..=4 => Request::Get,
         5 | 6 => Request::Set { value: value(lot, values), live: lot.chance(30).then(|| lot.below(20)) },
         7 | 8 => {
@@ -39,6 +39,7 @@ fn request(lot: &mut Lot, values: u64) -> Request {
         }
         9 => Request::Increment(1),
         10 => Request::Append(value(lot, values)),
+        11 => Request::Replace(value(lot, values)),
         _ => Request::Delete,
     }
 }

@@ -118,14 +118,14 @@ impl World {
         settings.snapshot_every = scenario.snapshot_every;
         settings.entry_bytes = scenario.entry_bytes;
         settings.uncommitted_bytes = scenario.uncommitted_bytes;
+        #[cfg(feature = "canaries")]
+        {
+            settings.flaw = scenario.flaw;
+        }
         let mut replicas = Vec::new();
         for disk in &self.nodes[node].disks {
             let (log, table) = (disk.log.clone(), disk.table());
-            #[cfg(feature = "canaries")]
-            let group = Group::flawed(settings, log, table, now, scenario.flaw);
-            #[cfg(not(feature = "canaries"))]
-            let group = Group::new(settings, log, table, now);
-            match group {
+            match Group::new(settings, log, table, now) {
                 Ok(group) => {
                     replicas.push(Replica { group, held: None, is_turn_planned: false, wake: None, commit: 0 });
                 }

@@ -18,9 +18,7 @@ impl Backend for Core {
     }
 
     fn group_of(&self, slot: Slot) -> u16 {
-        // The inverse of how slots are given to groups.
-        let (slot, groups) = (u32::from(slot.number()), u32::from(self.groups()));
-        (((slot + 1) * groups - 1) / u32::from(Slot::COUNT)) as u16
+        slot.group(self.groups())
     }
 
     fn submit(&self, group: u16, request: ClientRequest, done: Done) {
