@@ -13,6 +13,7 @@ use primacy_core::log::Reading;
 use primacy_kv::group::{AnyFlaw, PlantedFlaw};
 use primacy_kv::server::clients::{Password, Settings};
 use primacy_kv::server::node::{Event, NodeSettings, run_flawed};
+use tokio::runtime::{Builder, LocalOptions};
 
 use crate::timeline::say;
 
@@ -82,8 +83,7 @@ pub(crate) fn main(node: &FlawedNode) -> Result<()> {
         Event::Ready => say(r#"{"event":"ready"}"#),
         event => say(&format!("{event:?}")),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let running = run_flawed(settings, flaw, told, std::future::pending());
-    tokio::task::LocalSet::new().block_on(&runtime, running)?;
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    runtime.block_on(run_flawed(settings, flaw, told, std::future::pending()))?;
     Ok(())
 }
