@@ -5,6 +5,7 @@ use std::time::Duration;
 use primacy::store::{StoreError, conformance};
 use primacy_servers::{Galera, GaleraOptions};
 
+use crate::companions::companions_in;
 use crate::counts::race;
 use crate::support::{Actor, Database, applied, at};
 
@@ -20,6 +21,12 @@ async fn a_cluster_keeps_the_promises_of_a_store_on_all_nodes_at_once() {
     database.urls = urls(&cluster);
     let report = conformance::run(&database).await.expect("the store keeps its promises");
     assert!(report.skipped.is_empty(), "skipped: {:?}", report.skipped);
+    database.share();
+    let mut companions: Vec<_> = database.shared.iter().map(companions_in).collect();
+    let report = conformance::run(&database).await.expect("and to candidates that share connections");
+    assert!(report.skipped.is_empty(), "skipped: {:?}", report.skipped);
+    companions.iter_mut().for_each(|companions| companions.are_well());
+    drop(companions);
     // TESTING 39: read-then-write would grant most tokens twice here.
     race(&database.urls, "race", 1_000).await;
 }

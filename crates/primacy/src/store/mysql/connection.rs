@@ -57,14 +57,68 @@ impl Connection {
 
     /// Sends a packet and takes the answers to all its statements.
     pub(super) async fn run(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
+        self.tidy_up().await?;
+        self.exchange(packet).await
+    }
+
+    async fn tidy_up(&mut self) -> Result<(), Fault> {
         match self.health {
-            Health::Idle => {}
-            Health::Untidy => drop(self.exchange(&Packet::tidy()).await?),
+            Health::Idle => Ok(()),
+            Health::Untidy => self.exchange(&Packet::tidy()).await.map(drop),
             Health::Busy | Health::Broken => {
-                return Err(StoreError::Unreachable(format!("{}: the connection is no longer good", self.host)).into());
+                Err(StoreError::Unreachable(format!("{}: the connection is no longer good", self.host)).into())
             }
         }
-        self.exchange(packet).await
+    }
+
+    fn unsettled(&self) -> Fault {
+        let message = "something between here and the server has turned autocommit off, or keeps a transaction open";
+        StoreError::Unknown(format!("{}: {message}", self.host)).into()
+    }
+
+    /// Sends statements that each commit by themselves. How many rows each has changed, up to the first that failed. Where that is
+    /// the server's word ([`is_sound`](Self::is_sound)), those after it were not begun; otherwise nothing is known of any.
+    pub(super) async fn run_each(&mut self, statements: &[String]) -> (Vec<u64>, Option<Fault>) {
+        let packet = Packet::each(statements);
+        if let Err(fault) = self.tidy_up().await {
+            return (Vec::new(), Some(fault));
+        }
+        self.health = Health::Busy;
+        let mut answers = Vec::with_capacity(statements.len());
+        let ended = self.converse_into(&packet, &mut answers).await;
+        let counts = |answers: Vec<Answer>| answers.into_iter().map(|answer| answer.affected).collect::<Vec<_>>();
+        let is_settled = match &ended {
+            Ok(()) => self.is_settled(),
+            // An error tells no flags.
+            Err((mysql_async::Error::Server(_), _)) if !answers.is_empty() => {
+                self.converse(&Packet::read("DO 0".to_owned())).await.is_ok() && self.is_settled()
+            }
+            Err(_) => true,
+        };
+        let fault = ended.err().map(|(error, at)| {
+            let is_servers = matches!(error, mysql_async::Error::Server(_));
+            (Fault::of(&error, &packet, at, &self.host), is_servers)
+        });
+        match fault {
+            // Counted and not committed, or who knows.
+            _ if !is_settled => {
+                self.health = Health::Broken;
+                (Vec::new(), Some(self.unsettled()))
+            }
+            None => {
+                self.health = Health::Idle;
+                (counts(answers), None)
+            }
+            Some((fault, true)) => {
+                self.health = Health::Untidy;
+                (counts(answers), Some(fault))
+            }
+            // Nobody is left to say whether what was counted was committed.
+            Some((fault, false)) => {
+                self.health = Health::Broken;
+                (Vec::new(), Some(fault))
+            }
+        }
     }
 
     /// Sends a packet that may be sent again, until nobody else is faster.
@@ -93,9 +147,7 @@ impl Connection {
             // Counted and not committed, or who knows: it ends with the connection.
             Ok(_) => {
                 self.health = Health::Broken;
-                let message =
-                    "something between here and the server has turned autocommit off, or keeps a transaction open";
-                Err(StoreError::Unknown(format!("{}: {message}", self.host)).into())
+                Err(self.unsettled())
             }
             Err((error, at)) => {
                 let is_servers = matches!(error, mysql_async::Error::Server(_));
@@ -187,6 +239,16 @@ impl Connection {
     /// The answers, or the first error and the statement that it answers.
     async fn converse(&mut self, packet: &Packet) -> Result<Vec<Answer>, (mysql_async::Error, usize)> {
         let mut answers = Vec::with_capacity(packet.statements);
+        self.converse_into(packet, &mut answers).await?;
+        Ok(answers)
+    }
+
+    /// The answers, until the first error.
+    async fn converse_into(
+        &mut self,
+        packet: &Packet,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), (mysql_async::Error, usize)> {
         let mut result = self.conn.query_iter(&packet.text).await.map_err(|error| (error, 0))?;
         for at in 0..packet.statements {
             // The driver would take it for an answer without rows, with the count of the one before.
@@ -199,6 +261,6 @@ impl Connection {
             }
             answers.push(Answer { rows: rows.into_iter().map(Fields::of).collect(), affected });
         }
-        Ok(answers)
+        Ok(())
     }
 }
