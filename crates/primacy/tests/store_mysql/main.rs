@@ -27,6 +27,8 @@ mod registers;
 mod rights;
 mod schema;
 mod shadows;
+#[path = "../support/shared_lines.rs"]
+mod shared_lines;
 mod support;
 #[cfg(feature = "mysql-tls")]
 mod tls;

@@ -25,6 +25,15 @@ pub(super) struct Connection {
     pub(super) server: Server,
 }
 
+/// What became of statements that were sent together.
+pub(super) struct Outcomes {
+    /// How many rows each of the first has changed, which is committed.
+    pub(super) counts: Vec<u64>,
+    /// What has ended them, and of those that are not counted the one that it is about, if it is about one. On a
+    /// [sound](Connection::is_sound) connection none of these was done; otherwise nothing is known of them.
+    pub(super) failed: Option<(Option<usize>, Fault)>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Idle,
@@ -76,17 +85,49 @@ impl Connection {
         StoreError::Unknown(format!("{}: {message}", self.host)).into()
     }
 
-    /// Sends statements that each commit by themselves. How many rows each has changed, up to the first that failed. Where that is
-    /// the server's word ([`is_sound`](Self::is_sound)), those after it were not begun; otherwise nothing is known of any.
-    pub(super) async fn run_each(&mut self, statements: &[String]) -> (Vec<u64>, Option<Fault>) {
-        let packet = Packet::each(statements);
+    /// Sends statements of which each is about a row of its own: in one transaction, or, on Galera and where there is only one,
+    /// such that each commits by itself.
+    pub(super) async fn run_many(&mut self, statements: &[String]) -> Outcomes {
         if let Err(fault) = self.tidy_up().await {
-            return (Vec::new(), Some(fault));
+            return Outcomes { counts: Vec::new(), failed: Some((None, fault)) };
         }
+        // MariaDB does not tell when a cluster aborts a transaction between two statements of one packet.
+        if self.server.is_galera || statements.len() == 1 {
+            self.run_each(statements).await
+        } else {
+            self.run_all(statements).await
+        }
+    }
+
+    /// All of them, or none.
+    async fn run_all(&mut self, statements: &[String]) -> Outcomes {
+        let packet = Packet::transaction(statements);
+        self.health = Health::Busy;
+        let mut answers = Vec::with_capacity(packet.statements);
+        let ended = self.converse_into(&packet, &mut answers).await;
+        match self.judge(&packet, ended) {
+            // Those to the START TRANSACTION and the COMMIT say nothing.
+            Ok(()) => {
+                let counts = answers.into_iter().skip(1).take(statements.len()).map(|answer| answer.affected);
+                Outcomes { counts: counts.collect(), failed: None }
+            }
+            Err((at, fault)) => {
+                if self.health == Health::Untidy {
+                    // Others wait for the locks. If it fails, the next round trip tells.
+                    drop(self.exchange(&Packet::tidy()).await);
+                }
+                let at = at.checked_sub(1).filter(|at| *at < statements.len());
+                Outcomes { counts: Vec::new(), failed: Some((at, fault)) }
+            }
+        }
+    }
+
+    /// Those before the first that fails are done, and those after it are not begun.
+    async fn run_each(&mut self, statements: &[String]) -> Outcomes {
+        let packet = Packet::each(statements);
         self.health = Health::Busy;
         let mut answers = Vec::with_capacity(statements.len());
         let ended = self.converse_into(&packet, &mut answers).await;
-        let counts = |answers: Vec<Answer>| answers.into_iter().map(|answer| answer.affected).collect::<Vec<_>>();
         let is_settled = match &ended {
             Ok(()) => self.is_settled(),
             // An error tells no flags.
@@ -95,28 +136,35 @@ impl Connection {
             }
             Err(_) => true,
         };
-        let fault = ended.err().map(|(error, at)| {
-            let is_servers = matches!(error, mysql_async::Error::Server(_));
-            (Fault::of(&error, &packet, at, &self.host), is_servers)
-        });
-        match fault {
+        let failed = match ended {
             // Counted and not committed, or who knows.
             _ if !is_settled => {
                 self.health = Health::Broken;
-                (Vec::new(), Some(self.unsettled()))
+                return Outcomes { counts: Vec::new(), failed: Some((None, self.unsettled())) };
             }
-            None => {
+            ended => self.judge(&packet, ended).err(),
+        };
+        // Without a sound connection nobody is left to say whether what was counted was committed.
+        let counts = if self.is_sound() { answers.iter().map(|answer| answer.affected).collect() } else { Vec::new() };
+        // What was counted is no longer among those that wait.
+        Outcomes { counts, failed: failed.map(|(_, fault)| (Some(0), fault)) }
+    }
+
+    /// What the end of a packet means, and of which statement it tells.
+    fn judge(&mut self, packet: &Packet, ended: Result<(), (mysql_async::Error, usize)>) -> Result<(), (usize, Fault)> {
+        match ended {
+            Ok(()) if self.is_settled() => {
                 self.health = Health::Idle;
-                (counts(answers), None)
+                Ok(())
             }
-            Some((fault, true)) => {
-                self.health = Health::Untidy;
-                (counts(answers), Some(fault))
-            }
-            // Nobody is left to say whether what was counted was committed.
-            Some((fault, false)) => {
+            Ok(()) => {
                 self.health = Health::Broken;
-                (Vec::new(), Some(fault))
+                Err((packet.statements, self.unsettled()))
+            }
+            Err((error, at)) => {
+                let is_servers = matches!(error, mysql_async::Error::Server(_));
+                self.health = if is_servers { Health::Untidy } else { Health::Broken };
+                Err((at, Fault::of(&error, packet, at, &self.host)))
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Two connections for all candidates of a fleet: one for their renewals, in packets, and one for everything else.
 //!
-//! A packet has a statement for each renewal, which commits by itself and says whether it was made. One that meets somebody's
-//! lock is tried again after a pause, and the others go on; one that fails is taken alone, over the other connection, until it
-//! succeeds. Where there is one session alone, the second connection does everything.
+//! A packet is a transaction with a statement for each renewal, whose count says whether it was made: one flush for all of them.
+//! One that meets somebody's lock, or fails, undoes the packet. It is taken alone from then on, over the other connection, until
+//! it succeeds, and the others are sent again at once. On Galera each statement commits by itself, since MariaDB does not tell
+//! when the cluster aborts a transaction between two statements of one packet. Where there is one session alone, the second
+//! connection does everything.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,7 +15,7 @@ use super::super::shared_admin::WeakTurns;
 use super::super::{
     Admin, BoxFuture, CallError, Hints, Holder, Record, Registry, Reply, Request, Session, Store, StoreError,
 };
-use super::connection::Connection;
+use super::connection::{Connection, Outcomes};
 use super::errors::Fault;
 use super::fleet_hints::FleetHints;
 use super::opening::Purpose;
@@ -22,8 +24,8 @@ use super::url::StoreUrl;
 use super::{MysqlStore, records};
 use crate::ElectionName;
 
-/// Renewals of one packet. Each is flushed by itself, and the next packet waits for the last of them.
-const PACKET: usize = 32;
+/// Renewals of one packet: as many as are far below what the driver sends at once, whatever their elections publish.
+const PACKET: usize = 64;
 
 /// Jobs of one batch of everything else: a late one is noticed after as many.
 const BATCH: usize = 32;
@@ -165,7 +167,7 @@ struct Renewals {
 }
 
 impl Renewals {
-    /// One that fails, and those that were not begun, are told apart by how far the packet has come.
+    /// Those before one that fails are done, or like those after it certainly not.
     async fn renew(&self, connection: &mut Connection, batch: Vec<Taken>, again: &mut Vec<Taken>) {
         let mut waiting = VecDeque::new();
         for mut queued in batch {
@@ -176,44 +178,42 @@ impl Renewals {
                 None => self.others.pass(queued),
             }
         }
-        while !waiting.is_empty() && connection.is_sound() {
+        loop {
             waiting.retain(|(queued, ..)| !queued.job.is_given_up());
+            if waiting.is_empty() || !connection.is_sound() {
+                break;
+            }
             let statements: Vec<String> = waiting.iter().map(|(.., statement)| statement.clone()).collect();
-            let (counts, fault) = connection.run_each(&statements).await;
+            let Outcomes { counts, failed } = connection.run_many(&statements).await;
             for count in counts {
                 if let Some((queued, record, _)) = waiting.pop_front() {
                     self.renewed(queued, record, count);
                 }
             }
-            let Some(fault) = fault else { break };
-            if !connection.is_sound() {
-                let error = StoreError::from(fault);
-                // Of none it is known whether it was begun.
-                waiting.drain(..).for_each(|(queued, ..)| end(queued, Err(error.clone())));
-                return;
-            }
-            if let Some((mut queued, ..)) = waiting.pop_front() {
-                match fault {
-                    // Certainly not done.
-                    Fault::Locked(_) => {
-                        if let Some(step) = step(&mut queued).filter(|_| !connection.server.is_mariadb()) {
-                            // Each time it would keep the others waiting for a second.
-                            self.population.spoilers.add(&step.memory.election);
-                        }
-                        again.push(queued.after_a_lock());
-                    }
-                    Fault::Outrun(_) => again.push(queued.after_a_lock()),
-                    fault => {
-                        if let Some(step) = step(&mut queued) {
-                            self.population.spoilers.add(&step.memory.election);
-                        }
-                        end(queued, Err(fault.into()));
-                    }
+            let Some((at, fault)) = failed else { break };
+            let is_about_one = connection.is_sound() && !matches!(fault, Fault::Said(StoreError::Unreachable(_)));
+            match at.filter(|_| is_about_one).and_then(|at| waiting.remove(at)) {
+                Some((queued, ..)) => self.set_apart(queued, fault),
+                // It is about the server, the connection or all of them.
+                None => {
+                    let error = StoreError::from(fault);
+                    waiting.drain(..).for_each(|(queued, ..)| end(queued, Err(error.clone())));
                 }
             }
         }
         // Not begun.
         again.extend(waiting.into_iter().map(|(queued, ..)| queued));
+    }
+
+    /// One that has failed the others' packet, and was certainly not done.
+    fn set_apart(&self, mut queued: Taken, fault: Fault) {
+        if let Some(step) = step(&mut queued) {
+            self.population.spoilers.add(&step.memory.election);
+        }
+        match fault {
+            Fault::Locked(_) | Fault::Outrun(_) => self.others.pass(queued.after_a_lock()),
+            fault => end(queued, Err(fault.into())),
+        }
     }
 
     /// One statement has changed this many rows.
