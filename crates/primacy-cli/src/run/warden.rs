@@ -22,8 +22,9 @@ use nix::unistd::Pid;
 use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
 use super::handover;
+use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses, ProcessTree};
-use super::wire::{self, Deadlines, End, FromWarden, Hello, ToWarden};
+use super::wire::{self, Deadlines, FromWarden, Hello, ToWarden};
 
 /// `primacy __warden`: standard input is the socket to the runner.
 pub(crate) fn main() -> ExitCode {
