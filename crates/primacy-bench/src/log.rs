@@ -7,17 +7,15 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use primacy::clock;
 
-use crate::runners::Start;
-
-/// When the lease was granted by which this program runs, by its candidate's log: the machine's boot clock, in nanoseconds.
-pub(crate) fn granted(log: &Path, start: &Start) -> Result<u64> {
-    let Start { token, nanos: began, .. } = start;
-    let at = read(&fs::read_to_string(log)?, *token);
+/// When the lease with this token was granted, by the log of its candidate, whose program began to run at `began`: both by the machine's boot
+/// clock, in nanoseconds.
+pub(crate) fn granted(log: &Path, token: u64, began: u64) -> Result<u64> {
+    let at = read(&fs::read_to_string(log)?, token);
     let at = at.with_context(|| format!("{} does not tell of token {token}", log.display()))?;
     // How far the wall clock, which logs go by, is ahead.
     let ahead = Timestamp::now().as_nanosecond() - i128::from(clock::boot_nanos().context("no boot clock")?);
     let at = u64::try_from(at.as_nanosecond() - ahead)?;
-    ensure!(at <= *began, "the wall clock was set while this was measured");
+    ensure!(at <= began, "the wall clock was set while this was measured");
     Ok(at)
 }
 

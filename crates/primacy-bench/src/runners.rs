@@ -173,7 +173,9 @@ impl Runners {
     /// When the lease was granted by which this program runs. Crews keep no logs.
     pub(crate) fn granted(&self, start: &Start) -> Result<Option<u64>> {
         match self.manner {
-            Manner::Lease(_) | Manner::Registers(_) => log::granted(&self.log_of(&start.name), start).map(Some),
+            Manner::Lease(_) | Manner::Registers(_) => {
+                log::granted(&self.log_of(&start.name), start.token, start.nanos).map(Some)
+            }
             Manner::Crew { .. } => Ok(None),
         }
     }

@@ -12,8 +12,8 @@ use clap_complete::Shell;
 use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
-use crate::output::failure::Failure;
-use crate::output::logging;
+use crate::failure::Failure;
+use crate::secret;
 pub(crate) use colour::Colour;
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
@@ -23,10 +23,10 @@ mod colour;
 mod duration;
 pub(crate) mod examples;
 pub(crate) mod kv;
+pub(crate) mod log_filter;
 pub(crate) mod peer;
 pub(crate) mod preference;
 mod registers;
-pub(crate) mod secret;
 pub(crate) mod store_url;
 pub(crate) mod usage;
 
@@ -49,7 +49,7 @@ impl Cli {
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = without_empty_variables(Self::command()).try_get_matches_from(words)?;
         let cli = Self::from_arg_matches(&matches)?;
-        logging::wanted().map_err(|why| Self::command().error(ErrorKind::ValueValidation, why))?;
+        log_filter::from_environment().map_err(|why| Self::command().error(ErrorKind::ValueValidation, why))?;
         // Common options are known to each command, also when they stand before it.
         let typed = matches
             .subcommand()

@@ -4,8 +4,11 @@ use std::process::ExitCode;
 
 mod cli;
 mod commands;
+mod failure;
+mod foreign_text;
 mod output;
 mod run;
+mod secret;
 
 fn main() -> ExitCode {
     // The warden and its programs first: before any thread, runtime or log, since they must work when those of the

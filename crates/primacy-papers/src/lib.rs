@@ -15,5 +15,7 @@ pub mod ring;
 pub mod roulette;
 #[cfg(feature = "search")]
 pub mod searches;
+#[cfg(feature = "search")]
+pub mod world;
 
 mod exclusions;

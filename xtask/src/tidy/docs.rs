@@ -9,6 +9,15 @@ const FAILURES: &str = "docs/manual/past-failures.md";
 const PUBLISHED: [&str; 3] = ["crates/primacy/src/", "crates/primacy-core/src/", "crates/primacy-kv/src/"];
 /// A map that is longer is not read.
 const MAP_LINES_MAX: usize = 250;
+/// The sections of the map that tell what modules are for, and where those are.
+const INSIDE: [(&str, &str); 6] = [
+    ("### Inside the core", "crates/primacy-core/src"),
+    ("### Inside the library", "crates/primacy/src"),
+    ("### Inside the key-value store", "crates/primacy-kv/src"),
+    ("### Inside the command", "crates/primacy-cli/src"),
+    ("### Inside the simulator", "crates/primacy-sim/src"),
+    ("### Inside the papers", "crates/primacy-papers/src"),
+];
 /// How many hazards and rules there are; the code cites them by number.
 const HAZARDS: usize = 60;
 const RULES_OF_TIME: usize = 12;
@@ -58,6 +67,34 @@ pub(super) const RULES: &[Rule] = &[
         check: map_length,
         bad: || Tree::of(&[(ARCHITECTURE, &"line\n".repeat(MAP_LINES_MAX + 1))]),
         good: || Tree::of(&[(ARCHITECTURE, &"line\n".repeat(MAP_LINES_MAX))]),
+    },
+    Rule {
+        name: "mapped-modules",
+        why: "who looks for a module by the name that the map gives it must find it",
+        check: mapped_modules,
+        bad: || {
+            let map = "# Map\n### Inside the command\n| module | x |\n|---|---|\n| `a`, `a::b` | `d` |\n";
+            Tree::of(&[(ARCHITECTURE, map), ("crates/primacy-cli/src/a.rs", "mod b {}\n"), ("b.rs", "")])
+        },
+        good: || {
+            let map = "# Map\n### Inside the command\n| `a`, `a::b`, `c::d`, `c::f` | `g` |\n## Then\n| `g` | x |\n";
+            Tree::of(&[
+                (ARCHITECTURE, map),
+                ("crates/primacy-cli/src/a.rs", ""),
+                ("crates/primacy-cli/src/a/b.rs", ""),
+                ("crates/primacy-cli/src/c/mod.rs", "//! C.\npub use other::{\n    d, e,\n};\npub mod f {}\n"),
+            ])
+        },
+    },
+    Rule {
+        name: "named-files",
+        why: "a page that sends a reader to a file sends them to one that is there",
+        check: named_files,
+        bad: || Tree::of(&[("docs/design/a.md", "`b.rs`, `c/b.rs`\n"), ("a/b.rs", ""), ("cc/b.rs", "")]),
+        good: || {
+            let page = "`b.rs`, `c/b.rs`, `a/c/b.rs`, `*.rs`\n```text\n`d.rs`\n```\n";
+            Tree::of(&[("docs/design/a.md", page), ("a/c/b.rs", "")])
+        },
     },
     Rule {
         name: "rules-are-kept-where-the-map-says",
@@ -201,6 +238,56 @@ fn map_length(tree: &Tree) -> Vec<Problem> {
     let lines = map.text.lines().count();
     let long = (lines > MAP_LINES_MAX).then(|| format!("has {lines} lines; at most {MAP_LINES_MAX}"));
     long.into_iter().map(|what| map.problem_as_a_whole(what)).collect()
+}
+
+/// Modules in the first column of the tables of the map.
+fn mapped_modules(tree: &Tree) -> Vec<Problem> {
+    let Some(map) = tree.file(ARCHITECTURE) else { return Vec::new() };
+    let (mut problems, mut root) = (Vec::new(), None);
+    for (number, line) in map.prose() {
+        if line.starts_with('#') {
+            root = INSIDE.iter().find(|(heading, _)| *heading == line).map(|(_, root)| *root);
+            if root.is_none() && line.starts_with("### Inside") {
+                problems.push(map.problem(number, "tidy does not know where these modules are"));
+            }
+        }
+        let Some(root) = root.filter(|_| line.starts_with('|')) else { continue };
+        let named = cells(line).first().copied().map(quoted).into_iter().flatten();
+        let gone = named.filter(|module| !is_module(tree, root, module));
+        problems.extend(gone.map(|module| map.problem(number, format!("there is no module {module} in {root}"))));
+    }
+    problems
+}
+
+/// Whether a crate has a file, a folder or a program of this name, or its parent has such a module or exports another's.
+fn is_module(tree: &Tree, root: &str, module: &str) -> bool {
+    let path = module.replace("::", "/");
+    let is_there = [format!("{root}/{path}.rs"), format!("{root}/{path}"), format!("{root}/bin/{path}")];
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let faces = match parent {
+        "" => vec![format!("{root}/lib.rs")],
+        parent => vec![format!("{root}/{parent}.rs"), format!("{root}/{parent}/mod.rs")],
+    };
+    let exports = |face: &Source| {
+        let mut items = face.text.split("\npub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or(rest));
+        items.any(|item| has_word(item, name)) || face.text.contains(&format!("pub mod {name} {{"))
+    };
+    is_there.iter().any(|path| tree.exists(path)) || faces.iter().filter_map(|face| tree.file(face)).any(exports)
+}
+
+/// Files that pages on the design name, by their path or by its end.
+fn named_files(tree: &Tree) -> Vec<Problem> {
+    let is_there = |name: &str| tree.rust().any(|file| file.path == name || file.path.ends_with(&format!("/{name}")));
+    let mut problems = Vec::new();
+    let pages = tree.markdown();
+    for page in pages.filter(|page| page.path.starts_with("docs/design/") || page.path == ARCHITECTURE) {
+        for (number, line) in page.prose() {
+            let named = quoted(line).filter(|text| text.ends_with(".rs") && !text.contains([' ', '*']));
+            let gone = named.filter(|name| !is_there(name));
+            problems.extend(gone.map(|name| page.problem(number, format!("there is no file {name}"))));
+        }
+    }
+    problems
 }
 
 /// The cells of a table's row.

@@ -14,7 +14,14 @@ const MAP: &str = "ARCHITECTURE.md";
 const CRATES: [(&str, &str); 3] =
     [("core", "crates/primacy-core/src"), ("library", "crates/primacy/src"), ("simulator", "crates/primacy-sim/src")];
 /// Which others have no circles. The map does not draw them.
-const OTHERS: [&str; 3] = ["crates/primacy-kv/src", "crates/primacy-linearizability/src", "crates/primacy-servers/src"];
+const OTHERS: [&str; 6] = [
+    "crates/primacy-bench/src",
+    "crates/primacy-cli/src",
+    "crates/primacy-kv/src",
+    "crates/primacy-linearizability/src",
+    "crates/primacy-papers/src",
+    "crates/primacy-servers/src",
+];
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -113,7 +113,7 @@ impl Site {
     fn lead(&self, start: &Start) -> Result<Lead> {
         let &Start { token, nanos: began, .. } = start;
         let host = start.name.parse().context("a candidate that is none of ours")?;
-        let granted = log::granted(&log_of(&self.logs, host), start)?;
+        let granted = log::granted(&log_of(&self.logs, host), start.token, start.nanos)?;
         Ok(Lead { token, host, granted, began })
     }
 

@@ -14,7 +14,6 @@ use tempfile::TempDir;
 use super::codec::{Dialect, Request};
 use super::load::{Length, Load};
 use super::process::{Process, wait_until};
-use super::{etcd, nodes, redis, zookeeper};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -84,20 +83,6 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it, and waits until its servers work together.
-    pub(super) fn start(setup: &Setup<'_>) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let mut cluster = match setup.system {
-            System::Primacy => nodes::start(setup, folder)?,
-            System::Redis => redis::start(setup, 0, folder)?,
-            System::RedisWait => redis::start(setup, 2, folder)?,
-            System::Etcd | System::EtcdFast => etcd::start(setup, folder)?,
-            System::ZooKeeper => zookeeper::start(setup, folder)?,
-        };
-        cluster.await_leader().with_context(|| format!("{} does not start", setup.system))?;
-        Ok(cluster)
-    }
-
     /// Waits until all servers work together; which of them leads.
     pub(super) fn await_leader(&mut self) -> Result<usize> {
         let mut leader = None;

@@ -12,6 +12,7 @@ use super::load::{Answers, Length, Load};
 use super::losses::keys_of_group;
 use super::nodes::{promote, replicas};
 use super::results::{HandOvers, Results, percentile};
+use super::start::start;
 use super::throughput::value;
 
 /// The group that is moved.
@@ -30,7 +31,7 @@ pub(super) fn measure(
     bytes: usize,
     results: &mut Results,
 ) -> Result<()> {
-    let mut cluster = Cluster::start(setup)?;
+    let mut cluster = start(setup)?;
     let keys: Vec<String> = keys_of_group(GROUP, setup.groups).take(KEYS).collect();
     let value = value(bytes);
     cluster.fill(&keys, &value)?;

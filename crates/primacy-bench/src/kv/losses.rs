@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
-use super::cluster::{Cluster, Setup, System};
+use super::cluster::{Setup, System};
 use super::probe::{Probe, Recovery};
 use super::process::{listener, signal};
 use super::results::{Blow, Losses, Results, percentile};
+use super::start::start;
 use super::throughput::value;
 use crate::Entropy;
 
@@ -20,7 +21,7 @@ const SETTLED_LEASES: f64 = 1.2;
 
 /// Loses the leader this many times.
 pub(super) fn measure(setup: &Setup<'_>, blow: Blow, times: usize, bytes: usize, results: &mut Results) -> Result<()> {
-    let mut cluster = Cluster::start(setup)?;
+    let mut cluster = start(setup)?;
     if results.setups.iter().all(|(system, _)| *system != setup.system) {
         results.set_up(setup.system, cluster.store.settings());
     }

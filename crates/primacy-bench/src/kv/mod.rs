@@ -18,6 +18,7 @@ mod process;
 mod redis;
 mod rest;
 mod results;
+mod start;
 mod tables;
 mod throughput;
 mod trace;

@@ -14,6 +14,7 @@ use super::connection::{Connection, SCRATCH_BYTES};
 use super::load::{Length, Load};
 use super::process::wait_until;
 use super::results::{Rest, Restart, Results};
+use super::start::start;
 use super::throughput::value;
 use crate::proc;
 
@@ -22,7 +23,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(6);
 
 /// What nodes cost to which nobody speaks.
 pub(super) fn measure(setup: &Setup<'_>, seconds: u64, results: &mut Results) -> Result<()> {
-    let mut cluster = Cluster::start(setup)?;
+    let mut cluster = start(setup)?;
     thread::sleep(SETTLED_AFTER);
     let leader = cluster.await_leader()?;
     let mut order: Vec<usize> = (0..cluster.servers.len()).collect();
@@ -83,7 +84,7 @@ fn messages(cluster: &Cluster) -> Result<u64> {
 /// Fills primacy's nodes, and starts one of them, then all of them, this many times.
 pub(super) fn restarts(setup: &Setup<'_>, mib: u64, times: usize, bytes: usize, results: &mut Results) -> Result<()> {
     ensure!(setup.system == System::Primacy, "only primacy's nodes are filled");
-    let mut cluster = Cluster::start(setup)?;
+    let mut cluster = start(setup)?;
     let (count, value) = (mib * (1 << 20) / bytes as u64, value(bytes));
     let keys: Vec<String> = (0..count).map(|n| format!("key:{n:08}")).collect();
     let began = Instant::now();

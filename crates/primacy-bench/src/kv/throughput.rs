@@ -12,6 +12,7 @@ use super::codec::Request;
 use super::load::{Answers, Length, Load};
 use super::nodes;
 use super::results::{At, Results, Run, Work, percentile};
+use super::start::start;
 use crate::proc;
 
 /// What is done in each run.
@@ -37,7 +38,7 @@ pub(super) fn measure(plan: &Plan, setup: &Setup<'_>, results: &mut Results) -> 
         for &flush_delay in &plan.flush_delays {
             for nth in 0..plan.systems.len() {
                 let system = plan.systems[(nth + run) % plan.systems.len()];
-                let mut cluster = Cluster::start(&Setup { system, flush_delay, ..setup.clone() })?;
+                let mut cluster = start(&Setup { system, flush_delay, ..setup.clone() })?;
                 results.set_up(system, cluster.store.settings());
                 cluster.fill(&keys, &value)?;
                 if system == System::Primacy {

@@ -13,6 +13,7 @@ use super::codec::Request;
 use super::load::{Length, Load};
 use super::nodes;
 use super::results::{Results, ThreadShare, Trace, percentile};
+use super::start::start;
 use super::throughput::value;
 
 /// What a thread has used so far: CPU time and time in the queue for a core, in nanoseconds, and how often it got one.
@@ -26,7 +27,7 @@ pub(super) fn measure(
     length: Duration,
     results: &mut Results,
 ) -> Result<()> {
-    let mut cluster = Cluster::start(setup)?;
+    let mut cluster = start(setup)?;
     let keys: Vec<String> = (0..10_000).map(|n| format!("key:{n:08}")).collect();
     let value = value(bytes);
     cluster.fill(&keys, &value)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::peer::{PeerArgs, Voters};
 use super::{duration, examples, store_url};
-use crate::output::failure::Failure;
+use crate::failure::Failure;
 
 /// What a node is called that is alone.
 const ALONE: &str = "kv";

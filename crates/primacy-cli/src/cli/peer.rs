@@ -12,8 +12,7 @@ use primacy::peers::{AddressError, NamePattern, PeerAddress, PeerError, PeerSett
 use primacy::{Timing, TimingSettings};
 
 use super::{examples, store_url};
-use crate::output::failure::Failure;
-use crate::run::command_poll::PolledCommand;
+use crate::failure::Failure;
 
 /// The longest path of a socket, in bytes.
 const SOCKET_PATH_MOST: usize = 107;
@@ -91,10 +90,10 @@ pub(crate) struct PeerArgs {
     /// A command for sh whose first line of output is how many requests arrive here, in a unit that is the same for all peers:
     /// for candidates with --score-oracle
     #[arg(long, value_name = "CMD", hide_short_help = true)]
-    requests_command: Option<String>,
+    pub(crate) requests_command: Option<String>,
     /// How often to run it, and for how long at most: 50ms to 1h
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = super::preference::interval, requires = "requests_command", hide_short_help = true)]
-    requests_every: Duration,
+    pub(crate) requests_every: Duration,
     #[command(subcommand)]
     pub(crate) command: Option<PeerCommand>,
 }
@@ -259,13 +258,6 @@ impl PeerArgs {
     /// Whether it is to have a socket, or just has one where that is possible.
     pub(crate) const fn asks_for_socket(&self) -> bool {
         self.socket.is_some()
-    }
-
-    /// The command that says how many requests arrive here, if there is one.
-    pub(crate) fn requests(&self) -> Option<PolledCommand> {
-        let (command, every) = (self.requests_command.clone()?, self.requests_every);
-        let variables = self.name.iter().map(|name| ("PRIMACY_NAME", name.clone())).collect();
-        Some(PolledCommand { what: "requests", command, every, variables })
     }
 
     fn identity(&self, name: &str) -> Option<Identity> {

@@ -7,7 +7,7 @@ use primacy::select::{Classes, FailBack, Metric, Names, Patterns, Rank, Scores, 
 use primacy::{Label, MeasuredPreference, MeasuredPreferenceError};
 
 use super::duration;
-use crate::output::failure::Failure;
+use crate::failure::Failure;
 
 /// Who leads first. A preference decides who asks first, and never who leads.
 #[derive(Args, Clone, Debug)]

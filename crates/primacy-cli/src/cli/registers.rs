@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use primacy::{Rounds, RoundsSettings};
 
 use super::duration;
-use crate::output::failure::Failure;
+use crate::failure::Failure;
 
 /// The round time that is used where none is chosen.
 const DEFAULT_ROUND: Duration = Duration::from_secs(2);

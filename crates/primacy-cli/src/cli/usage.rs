@@ -6,9 +6,10 @@ use std::ffi::OsString;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, secret};
-use crate::output::failure::Failure;
-use crate::output::shorten;
+use super::Cli;
+use crate::failure::Failure;
+use crate::foreign_text::shorten;
+use crate::secret;
 
 /// The most of a rejected value that is shown.
 const SHOWN: usize = 60;

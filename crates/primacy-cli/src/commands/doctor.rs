@@ -8,9 +8,9 @@ use primacy::store::Severity;
 use super::clocks::{self, Reading};
 use super::reach::Reach;
 use crate::cli::DoctorArgs;
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::advice::Diagnosis;
-use crate::output::failure::Failure;
 
 pub(super) async fn run(args: &DoctorArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let timing = args.timing()?;

@@ -4,9 +4,9 @@ use primacy::store::{ForgetOutcome, Hindrance};
 
 use super::pause::no_such_election;
 use super::reach::Reach;
+use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::failure::Failure;
-use crate::output::report::named;
+use crate::output::namesakes::named;
 use crate::output::schema::{self, SCHEMA, State};
 
 pub(super) async fn run(reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {

@@ -4,8 +4,9 @@ use jiff::tz::TimeZone;
 
 use super::reach::Reach;
 use crate::cli::HistoryArgs;
-use crate::output::failure::Failure;
-use crate::output::schema::{self, Lead, PastTerm, SCHEMA};
+use crate::failure::Failure;
+use crate::output::lead::Lead;
+use crate::output::schema::{self, PastTerm, SCHEMA};
 use crate::output::{Output, report};
 
 pub(super) async fn run(args: &HistoryArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {

@@ -1,7 +1,7 @@
 //! `primacy list`: every election of the store.
 
 use super::reach::{Reach, aged};
-use crate::output::failure::Failure;
+use crate::failure::Failure;
 use crate::output::schema::{self, Millis, SCHEMA, State};
 use crate::output::{Output, report};
 

@@ -10,10 +10,11 @@ use super::reach::Reach;
 use super::status::verdict;
 use super::watch::{AWAY, reader_is_gone};
 use crate::cli::MembersArgs;
-use crate::output::failure::Failure;
+use crate::failure::Failure;
+use crate::foreign_text::shorten;
 use crate::output::schema::{self, MemberEventEntry, Membership, Millis, SCHEMA};
 use crate::output::style::Tone;
-use crate::output::{Output, members, shorten};
+use crate::output::{Output, members};
 
 /// How many events are shown unless told otherwise.
 const SHOWN: u32 = 10;

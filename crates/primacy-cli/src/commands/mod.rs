@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use crate::cli::usage::Refusal;
 use crate::cli::{Colour, Command, Common, store_url};
-use crate::output::failure::{Failure, code};
+use crate::failure::{Failure, code};
 use crate::output::{self, Output, logging};
+use operator_order::OperatorOrder;
 use reach::Reach;
 use tokio::runtime::Runtime;
 
@@ -20,6 +21,7 @@ mod history;
 mod kv;
 mod list;
 mod members;
+mod operator_order;
 mod orders;
 mod outcome;
 mod pages;
@@ -105,10 +107,10 @@ fn with_store(command: Command, common: &Common, output: &mut Output) -> Result<
             Command::Watch(args) => watch::run(&args, &mut reach, output).await,
             Command::History(args) => history::run(&args, &mut reach, output).await,
             Command::Promote(args) => {
-                let wanted = orders::OperatorOrder::Promote(args.successor);
+                let wanted = OperatorOrder::Promote(args.successor);
                 orders::run(wanted, &args.order, &mut reach, output).await
             }
-            Command::Depose(args) => orders::run(orders::OperatorOrder::Depose, &args, &mut reach, output).await,
+            Command::Depose(args) => orders::run(OperatorOrder::Depose, &args, &mut reach, output).await,
             Command::Pause => pause::run(pause::Switch::Pause, &mut reach, output).await,
             Command::Resume => pause::run(pause::Switch::Resume, &mut reach, output).await,
             Command::Forget(_) => forget::run(&mut reach, output).await,

@@ -2,56 +2,20 @@
 
 use std::time::Duration;
 
-use primacy::store::{Basis, HandoverRequest, Holder, Order, OrderKind, OrderOutcome, Snapshot};
-use primacy::{ElectionName, Instant, Label, Token, clock};
+use primacy::store::{Basis, Order, OrderOutcome, Snapshot};
+use primacy::{ElectionName, Instant, Token, clock};
 
+use super::operator_order::OperatorOrder;
 use super::outcome::{self, Outcome};
 use super::pause::{no_record, no_such_election};
 use super::reach::Reach;
 use crate::cli::OrderArgs;
-use crate::output::failure::{Failure, code};
-use crate::output::namesakes::{Meant, ambiguous, called, meant};
-use crate::output::report::named;
-use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
+use crate::failure::{Failure, code};
+use crate::output::lead::Lead;
+use crate::output::namesakes::{Meant, ambiguous, called, meant, named};
+use crate::output::schema::{self, Millis, SCHEMA, State};
 use crate::output::span::span;
 use crate::output::{Output, members};
-
-/// What the operator wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OperatorOrder {
-    /// The candidate with this label, or with this id.
-    Promote(Label),
-    /// Anybody else.
-    Depose,
-}
-
-impl OperatorOrder {
-    const fn word(&self) -> &'static str {
-        match self {
-            Self::Promote(_) => "promote",
-            Self::Depose => "depose",
-        }
-    }
-
-    fn handover(&self) -> Option<HandoverRequest> {
-        match self {
-            Self::Promote(successor) => Some(HandoverRequest::Successor(successor.clone())),
-            Self::Depose => None,
-        }
-    }
-
-    /// Whether this candidate may be the next leader.
-    fn means(&self, candidate: &Holder) -> bool {
-        self.handover().is_none_or(|handover| handover.names(candidate.id, &candidate.label))
-    }
-
-    fn kind(&self, now: bool) -> OrderKind {
-        match self {
-            Self::Promote(successor) => OrderKind::Promote { successor: successor.clone(), now },
-            Self::Depose => OrderKind::Depose { now },
-        }
-    }
-}
 
 /// Why no order was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 use primacy::store::{HandoverRequest, Hints, Snapshot};
 use primacy::{Timing, clock};
 
-use super::orders::OperatorOrder;
+use super::operator_order::OperatorOrder;
 use super::reach::Reach;
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::explain::Takeover;
-use crate::output::failure::Failure;
+use crate::output::lead::Lead;
 use crate::output::namesakes::called;
-use crate::output::schema::Lead;
 use crate::output::span::{bound as bound_text, span};
 
 /// How often to look where the store gives no hints.

@@ -5,8 +5,8 @@ use std::io;
 use clap::CommandFactory as _;
 
 use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::failure::{Failure, code};
 use crate::output::Output;
-use crate::output::failure::{Failure, code};
 
 pub(super) fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<u8, Failure> {
     let mut script = Vec::new();

@@ -4,10 +4,10 @@ use primacy::Token;
 use primacy::store::{Basis, Order, OrderKind, OrderOutcome, Snapshot};
 
 use super::reach::Reach;
+use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::failure::Failure;
-use crate::output::report::LOST;
-use crate::output::schema::{self, Lead, SCHEMA, State};
+use crate::output::lead::{LOST, Lead};
+use crate::output::schema::{self, SCHEMA, State};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

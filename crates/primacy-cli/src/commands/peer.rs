@@ -15,11 +15,11 @@ use tracing::{error, info, warn};
 use super::voters;
 use crate::cli::Common;
 use crate::cli::peer::{CertsArgs, PeerArgs, PeerCommand};
+use crate::failure::{Failure, code};
 use crate::output::Output;
 use crate::output::certificates;
-use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, SCHEMA};
-use crate::run::command_poll::CommandPoll;
+use crate::run::command_poll::{CommandPoll, PolledCommand};
 use crate::run::signals::is_ignored;
 
 pub(super) fn run(args: &PeerArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
@@ -75,7 +75,7 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
     let here = socket.as_ref().map(|path| format!(", and for programs here on {path}")).unwrap_or_default();
     told(output, "listening", &format!("{name} listens on {address}{here}"))?;
     let rate = peer.requests();
-    let rates = args.requests().map(|command| CommandPoll::start(command, requests)).transpose();
+    let rates = requests_command(args, &name).map(|command| CommandPoll::start(command, requests)).transpose();
     let mut rates =
         rates.map_err(|error| Failure::unavailable(format!("the system gives no thread for the requests: {error}")))?;
     let (founded, outside) = (peer.founded(), peer.outside());
@@ -103,6 +103,12 @@ async fn vote(args: &PeerArgs, output: &mut Output) -> Result<u8, Failure> {
             }
         }
     }
+}
+
+/// The command that says how many requests arrive here, if there is one.
+fn requests_command(args: &PeerArgs, name: &str) -> Option<PolledCommand> {
+    let (command, every) = (args.requests_command.clone()?, args.requests_every);
+    Some(PolledCommand { what: "requests", command, every, variables: vec![("PRIMACY_NAME", name.to_owned())] })
 }
 
 /// How many requests arrive, as a command says it.

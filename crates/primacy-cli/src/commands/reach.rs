@@ -10,8 +10,8 @@ use primacy::store::{
 use primacy::{CandidateId, ElectionName, Instant, Label, Token, clock};
 
 use crate::cli::Common;
-use crate::output::failure::Failure;
-use crate::output::shorten;
+use crate::failure::Failure;
+use crate::foreign_text::shorten;
 use crate::output::span::span;
 
 /// Even someone who does not want to wait gives one call this long.

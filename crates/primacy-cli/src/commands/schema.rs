@@ -4,8 +4,8 @@ use primacy::fenced::Dialect;
 use primacy::store::UrlError;
 
 use crate::cli::{Common, Database, SchemaArgs};
+use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::failure::Failure;
 
 pub(super) fn run(args: &SchemaArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     let database = match args.database {

@@ -11,8 +11,8 @@ use primacy::Timing;
 use primacy_sim::{Failure as Broken, Profile, Report, Setup};
 
 use crate::cli::SimulateArgs;
+use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::failure::Failure;
 use crate::output::schema::{self, Millis, SCHEMA};
 use crate::output::span::{bound, span};
 use crate::output::style::Tone;

@@ -4,8 +4,9 @@ use primacy::store::Snapshot;
 
 use super::reach::Reach;
 use crate::cli::StatusArgs;
-use crate::output::failure::{Failure, code};
-use crate::output::schema::{self, Lead, Millis, SCHEMA, State};
+use crate::failure::{Failure, code};
+use crate::output::lead::Lead;
+use crate::output::schema::{self, Millis, SCHEMA, State};
 use crate::output::{Output, explain, members, report};
 
 /// How many leaderships an explanation looks back on: the present one and the one before it.

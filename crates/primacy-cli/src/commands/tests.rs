@@ -5,12 +5,13 @@ use std::time::Duration;
 use primacy::store::{Order, OrderKind, OrderOutcome, Snapshot, StoreError};
 
 use super::fake::{FakeStore, Script};
-use super::orders::{self, OperatorOrder};
+use super::operator_order::OperatorOrder;
+use super::orders;
 use super::pause::{self, Switch};
 use super::reach::Reach;
 use super::{status, watch};
 use crate::cli::{OrderArgs, StatusArgs, WatchArgs};
-use crate::output::failure::Failure;
+use crate::failure::Failure;
 use crate::output::sample::*;
 use crate::output::testing::captured;
 

@@ -9,10 +9,10 @@ use primacy::peers::{
 use primacy::store::{Store as _, StoreError};
 
 use crate::cli::Common;
+use crate::failure::{Failure, code};
+use crate::foreign_text::shorten;
 use crate::output::Output;
-use crate::output::failure::{Failure, code};
 use crate::output::schema::{self, SCHEMA};
-use crate::output::shorten;
 use crate::output::span::span;
 use crate::output::style::Tone;
 use crate::output::table::{Cell, table};

@@ -10,11 +10,12 @@ use primacy::store::{Snapshot, StoreError};
 
 use super::reach::Reach;
 use crate::cli::WatchArgs;
+use crate::failure::Failure;
+use crate::foreign_text::shorten;
 use crate::output::Output;
 use crate::output::change::{Change, beginning, changes};
-use crate::output::failure::Failure;
-use crate::output::schema::{self, Lead, SCHEMA, State};
-use crate::output::shorten;
+use crate::output::lead::Lead;
+use crate::output::schema::{self, SCHEMA, State};
 use crate::output::style::Tone;
 
 /// While the store is away it is asked for hints anew this often.

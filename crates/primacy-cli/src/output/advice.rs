@@ -7,10 +7,10 @@ use primacy::store::{Finding, LatencyReport, Probe, Severity, VoterLatency};
 use primacy::{Timing, TimingSettings};
 
 use super::schema;
-use super::shorten;
 use super::span::{bound, span};
 use super::style::{Palette, Tone};
 use super::table::{Cell, table};
+use crate::foreign_text::shorten;
 
 /// A call should fit this many times into its time-out, so that a slow moment is not taken for a lost store.
 const HEADROOM: u32 = 10;

@@ -3,8 +3,8 @@
 use primacy::ElectionName;
 use primacy::store::{Holder, Snapshot};
 
-use super::report::{LOST, handover_text};
-use super::schema::Lead;
+use super::lead::{LOST, Lead};
+use super::report::handover_text;
 use super::span::span;
 use super::style::Tone;
 

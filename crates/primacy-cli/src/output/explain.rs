@@ -6,11 +6,10 @@ use std::time::Duration;
 use primacy::store::{HandoverRequest, Holder, Snapshot, Term, Waiting};
 use primacy::{ElectionName, Timing};
 
-use super::namesakes::called;
-use super::report::{LOST, named};
-use super::schema::Lead;
-use super::shorten;
+use super::lead::{LOST, Lead};
+use super::namesakes::{called, named};
 use super::span::{bound, span};
+use crate::foreign_text::shorten;
 
 /// The sentences for an election as it is now, with its last leaderships, the newest first.
 pub(crate) fn explain(election: &ElectionName, snapshot: Option<&Snapshot>, history: &[Term]) -> Vec<String> {

@@ -8,7 +8,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
 use super::throttle::Throttle;
-use crate::cli::Common;
+use crate::cli::{Common, log_filter};
 
 /// What a command that only looks or orders logs by itself: what it has to say is its output.
 pub(crate) const OBSERVING: &str = "error";
@@ -30,21 +30,6 @@ pub(crate) fn start(common: &Common, level: &str) {
     STARTED.call_once(|| subscribe(common, level));
 }
 
-/// The filter in `PRIMACY_LOG`, if there is one, or why it is none.
-pub(crate) fn wanted() -> Result<Option<EnvFilter>, String> {
-    let Some(text) = std::env::var_os("PRIMACY_LOG").filter(|text| !text.is_empty()) else { return Ok(None) };
-    let text = text.to_string_lossy();
-    let filter = if text.split(',').any(|word| word.trim_start().starts_with('=')) {
-        Err("a level without a target".to_owned())
-    } else {
-        EnvFilter::try_new(&text).map_err(|error| error.to_string())
-    };
-    let shown = super::shorten(&text, 60);
-    filter.map(Some).map_err(|why| {
-        format!("'{shown}' is no value for PRIMACY_LOG: {why}; write a filter such as primacy=debug, or unset it")
-    })
-}
-
 fn subscribe(common: &Common, level: &str) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "error",
@@ -55,7 +40,7 @@ fn subscribe(common: &Common, level: &str) {
         (false, _) => "trace",
     };
     // What cannot be read was refused with the command line.
-    let filter = wanted().ok().flatten().unwrap_or_else(|| EnvFilter::new(level));
+    let filter = log_filter::from_environment().ok().flatten().unwrap_or_else(|| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(super::coloured(common.color, io::stderr().is_terminal()))

@@ -8,12 +8,13 @@ use primacy::registers::{MemberEventKind, ProcessId};
 use primacy::store::{Member, MemberEvent, Members, Snapshot};
 use primacy::{CandidateId, ElectionName};
 
-use super::report::{DATA_SHOWN, date, named, short_id};
-use super::schema::Lead;
-use super::shorten;
+use super::lead::Lead;
+use super::namesakes::{named, short_id};
+use super::report::{DATA_SHOWN, date};
 use super::span::{ago, span};
 use super::style::{Palette, Tone};
 use super::table::{Cell, table};
+use crate::foreign_text::shorten;
 
 /// Where a member stands. The order is that in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

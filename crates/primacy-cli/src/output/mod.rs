@@ -5,15 +5,15 @@ use std::io::{self, IsTerminal as _, Write};
 use serde::Serialize;
 
 use crate::cli::{Colour, Common};
-use failure::{Failure, code};
+use crate::failure::{Failure, code};
 use style::Palette;
 
 pub(crate) mod advice;
 pub(crate) mod certificates;
 pub(crate) mod change;
 pub(crate) mod explain;
-pub(crate) mod failure;
 pub(crate) mod kv_schema;
+pub(crate) mod lead;
 pub(crate) mod logging;
 pub(crate) mod members;
 pub(crate) mod namesakes;
@@ -168,13 +168,6 @@ pub(crate) fn coloured(choice: Colour, terminal: bool) -> bool {
     }
 }
 
-/// Foreign text for one line: escaped, and cut to about `most` characters.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
-    let cut: String = text.chars().take(most).collect();
-    let more = cut.len() < text.len();
-    format!("{}{}", primacy::internal::escape(&cut), if more { "…" } else { "" })
-}
-
 #[cfg(test)]
 pub(crate) mod testing {
     //! An output that tests can read.
@@ -244,12 +237,6 @@ mod tests {
         let (mut output, ..) = testing::captured(false);
         output.out = Box::new(Broken(io::ErrorKind::StorageFull));
         assert_eq!(output.text("x\n").map_err(|failure| failure.code), Err(code::OUTPUT));
-    }
-
-    #[test]
-    fn foreign_text_is_cut_and_escaped() {
-        assert_eq!(shorten("a\u{1b}b", 60), "a\\u{1b}b");
-        assert_eq!(shorten(&"é".repeat(100), 3), "ééé…");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Candidates with one label: which there are, and which candidate an operator means by a name.
+//! What candidates are called; which of them have one label, and which one an operator means by a name.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,21 @@ use primacy::store::{HandoverRequest, Holder, Snapshot};
 use primacy::{CandidateId, Label};
 use serde::Serialize;
 
-use super::report::named;
-
 /// The fewest digits of an id that name a candidate.
 const DIGITS_LEAST: usize = 4;
 /// How many digits of an id are shown, unless more are needed.
 const DIGITS_SHOWN: usize = 8;
 /// How many candidates one sentence lists.
 const LISTED: usize = 6;
+
+/// `web-1 (3f2a91bc)`: the readable name, and enough of the identity to tell two of the same name apart.
+pub(crate) fn named(holder: &Holder) -> String {
+    format!("{} ({})", holder.label, short_id(&holder.id.to_string()))
+}
+
+pub(crate) fn short_id(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
 
 /// Those that lead or wait, the leader first.
 fn live(snapshot: &Snapshot) -> impl Iterator<Item = &Holder> {

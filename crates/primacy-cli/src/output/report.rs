@@ -8,12 +8,12 @@ use primacy::store::{HandoverRequest, Holder, LeaderSupport, Snapshot, Term, Wai
 use primacy::{ElectionName, Label};
 
 use super::explain::because;
-use super::namesakes::{self, called, namesakes};
-use super::schema::Lead;
-use super::shorten;
+use super::lead::{LOST, Lead};
+use super::namesakes::{self, called, named, namesakes, short_id};
 use super::span::{ago, span};
 use super::style::{Palette, Tone};
 use super::table::{Cell, table};
+use crate::foreign_text::shorten;
 
 /// The most of a candidate's data that is shown.
 pub(crate) const DATA_SHOWN: usize = 80;
@@ -50,9 +50,6 @@ fn pair(key: &str, value: Cell) -> Vec<Cell> {
     vec![Cell::new(key, Tone::Faint), value]
 }
 
-/// What is said of an election without a record in which there were leaders.
-pub(crate) const LOST: &str = "the election's record is gone: somebody has deleted it, or its voters were replaced";
-
 fn leader(snapshot: Option<&Snapshot>) -> Cell {
     match Lead::of(snapshot) {
         Lead::Led(holder, _) => {
@@ -72,15 +69,6 @@ fn leader(snapshot: Option<&Snapshot>) -> Cell {
         Lead::Forgotten => Cell::new("nobody: the election is forgotten", Tone::Notice),
         Lead::Never => Cell::new("nobody has ever campaigned", Tone::Notice),
     }
-}
-
-/// `web-1 (3f2a91bc)`: the readable name, and enough of the identity to tell two of the same name apart.
-pub(crate) fn named(holder: &Holder) -> String {
-    format!("{} ({})", holder.label, short_id(&holder.id.to_string()))
-}
-
-pub(crate) fn short_id(id: &str) -> &str {
-    id.get(..8).unwrap_or(id)
 }
 
 fn grant(snapshot: &Snapshot) -> Vec<Vec<Cell>> {

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::process_tree;
 use super::program::Rights;
-use crate::output::shorten;
+use crate::foreign_text::shorten;
 use crate::output::span::span;
 
 /// The most that is read of a command's output.

@@ -27,8 +27,8 @@ use rustix::thread::{
     set_capabilities,
 };
 
+use super::process_tree::End;
 use super::program::{CANNOT_EXECUTE, Rights};
-use super::wire::End;
 use super::{EXEC, GATE, INIT, handover, process_tree};
 
 /// The exit code of a process of the chain that could not do its work, or whose parent has died.

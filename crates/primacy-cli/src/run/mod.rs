@@ -114,7 +114,7 @@ pub(crate) fn main(args: RunArgs, common: Common) -> ExitCode {
 
 /// Everything that can be refused before anything is started.
 fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
-    let usage = |failure: crate::output::failure::Failure| Refusal::new(2, failure.to_string());
+    let usage = |failure: crate::failure::Failure| Refusal::new(2, failure.to_string());
     let label = args.label();
     let Part { timing, protocol, preference } = args.part(&label).map_err(usage)?;
     let store = common.open_store().map_err(usage)?;

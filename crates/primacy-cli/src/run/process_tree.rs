@@ -8,8 +8,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
-
-use super::wire::End;
+use serde::{Deserialize, Serialize};
 
 /// A program and all its descendants. Its process group is that of the program. The process that holds this is a *child
 /// subreaper*: descendants whose parents die become its children, so none escapes by forking away.
@@ -64,6 +63,26 @@ impl ProcessTree {
             Some(leader) if group_exists(leader) => Attempt::Left { immune },
             _ => Attempt::Gone(None),
         }
+    }
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl End {
+    /// The exit code that shells give for it.
+    pub(super) fn exit_code(self) -> u8 {
+        let code = match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        };
+        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
     }
 }
 

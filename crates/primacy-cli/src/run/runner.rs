@@ -16,12 +16,13 @@ use crate::output::logging;
 use crate::output::span::span;
 
 use super::command_poll::{CommandPoll, PolledCommand};
+use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses};
 use super::setbacks::{Next, Setbacks};
 use super::signals::{self, Signals};
 use super::tell;
 use super::warden_handle::{AttachedWarden, IdleWarden};
-use super::wire::{self, Deadlines, End, FromWarden, ToWarden};
+use super::wire::{self, Deadlines, FromWarden, ToWarden};
 use super::{IMMUNE, Job, LOST, NO_WARDEN, Patience, Refusal, UNAVAILABLE};
 
 /// Runs the job to its end and returns the exit code.

@@ -6,7 +6,7 @@ use primacy::store::{EndReason, Why};
 use primacy::{Phase, Status, Trouble};
 use tracing::{info, warn};
 
-use super::wire::End;
+use super::process_tree::End;
 use crate::output::span::span;
 
 /// Says what a waiting candidate waits for, once for each new answer.

@@ -22,8 +22,9 @@ use nix::unistd::Pid;
 use primacy::{DeadLeaderRelease, ElectionName, clock, store};
 
 use super::handover;
+use super::process_tree::End;
 use super::process_tree::{self, Attempt, Pauses, ProcessTree};
-use super::wire::{self, Deadlines, End, FromWarden, Hello, ToWarden};
+use super::wire::{self, Deadlines, FromWarden, Hello, ToWarden};
 
 /// `primacy __warden`: standard input is the socket to the runner.
 pub(crate) fn main() -> ExitCode {
@@ -66,7 +67,7 @@ struct Lease {
 }
 
 struct Program {
-    family: ProcessTree,
+    tree: ProcessTree,
     pid: Pid,
     /// The warden stopped it at a deadline.
     overdue: bool,
@@ -192,8 +193,8 @@ impl Warden {
         } else if now >= lease.term.stop_at && !lease.told {
             lease.told = true;
             program.overdue = true;
-            program.family.signal(Signal::SIGTERM);
-            program.family.signal(Signal::SIGCONT);
+            program.tree.signal(Signal::SIGTERM);
+            program.tree.signal(Signal::SIGCONT);
         }
     }
 
@@ -270,7 +271,7 @@ impl Warden {
         }
         match self.spawn(token) {
             Ok(pid) => {
-                self.program = Some(Program { family: ProcessTree::of(pid), pid, overdue: false, dying: None });
+                self.program = Some(Program { tree: ProcessTree::of(pid), pid, overdue: false, dying: None });
                 self.tell(&FromWarden::Started { pid: pid.as_raw() });
             }
             Err(error) => self.tell(&FromWarden::NotStarted { message: error.to_string() }),
@@ -296,10 +297,10 @@ impl Warden {
 
     fn forward(&self, signal: i32) {
         if let (Some(program), Ok(signal)) = (&self.program, Signal::try_from(signal)) {
-            program.family.signal(signal);
+            program.tree.signal(signal);
             // A stopped program would not hear it.
             if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGHUP) {
-                program.family.signal(Signal::SIGCONT);
+                program.tree.signal(Signal::SIGCONT);
             }
         }
     }
@@ -320,7 +321,7 @@ impl Warden {
     fn kill(&mut self) {
         let Some(program) = &mut self.program else { return };
         let dying = program.dying.get_or_insert_with(|| Dying { pauses: Pauses::new(), again_at: 0, told: None });
-        match program.family.kill() {
+        match program.tree.kill() {
             Attempt::Gone(end) => {
                 let (end, overdue) = (end.unwrap_or(End::Signal(Signal::SIGKILL as i32)), program.overdue);
                 self.program = None;

@@ -4,6 +4,7 @@ use primacy::store::{Holder, Version};
 use primacy::{CandidateId, Label, Token};
 use serde::{Deserialize, Serialize};
 
+use super::process_tree::End;
 use super::program::Rights;
 
 /// From the runner to the warden.
@@ -115,26 +116,6 @@ pub(super) enum FromWarden {
         /// Whether the warden stopped it because the lease was running out.
         overdue: bool,
     },
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum End {
-    /// With this exit code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-}
-
-impl End {
-    /// The exit code that shells give for it.
-    pub(super) fn exit_code(self) -> u8 {
-        let code = match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal,
-        };
-        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
-    }
 }
 
 /// What to say of processes that live on because this user may not kill them.

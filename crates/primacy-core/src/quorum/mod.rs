@@ -9,7 +9,6 @@ mod calls;
 mod client;
 mod config_acceptor;
 mod connection;
-mod driver;
 #[cfg(feature = "flaws")]
 mod flaws;
 mod host;
@@ -33,7 +32,6 @@ pub use config_acceptor::{
     VoterReport,
 };
 pub use connection::{ConnectionEffect, VoterConnection};
-pub use driver::{Planned, ReconfigurationDriver, ReconfigurationEffect};
 #[cfg(feature = "flaws")]
 pub use flaws::Flaw;
 pub use host::{DurableState, ELECTIONS_MAX, Query, Refusal, UNCLAIMED_MAX, VoterHost, WAITING_MAX};
@@ -43,7 +41,9 @@ pub use order::{OrderMessage, OrderVerdict};
 pub use pace::Pace;
 pub use plan::{AddError, Added, PlanError, VOTERS_MAX, VoterPlan};
 pub use port::{Answer, Ask, GrantProgress, OrderNumbers, OrderRegister, Orders, VoterView};
-pub use reconfiguration::{ReconfigurationAttempt, ReconfigurationOutput};
+pub use reconfiguration::{
+    Planned, ReconfigurationAttempt, ReconfigurationDriver, ReconfigurationEffect, ReconfigurationOutput,
+};
 pub use role::Role;
 pub use state::{Outcome, VoterState};
 pub use voter::{Durable, TERM_LEAP_MOST, Voter, VoterReply};

@@ -1,5 +1,6 @@
 //! Exchanges the voters while they vote: into a joint phase, and out of it when the new voters know all that they must.
 
+mod driver;
 mod flaws;
 #[cfg(feature = "flaws")]
 mod search;
@@ -14,6 +15,7 @@ use super::config_acceptor::{Ballot, ConfigReply, ConfigRequest, Configuration, 
 use super::voter::Durable;
 use super::voter_set::{VoterId, VoterSet, is_majority};
 use crate::{ElectionName, Token};
+pub use driver::{Planned, ReconfigurationDriver, ReconfigurationEffect};
 
 /// What a change wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]

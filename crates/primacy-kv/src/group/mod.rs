@@ -4,7 +4,7 @@
 //! the [`Effect`]s in order, and writes what [`Group::take_writes`] gives. The server and the simulator drive the same code. The
 //! design page on the key-value store says why it is right.
 
-mod certain;
+mod apply;
 mod flaws;
 mod lead;
 mod leading;
@@ -26,7 +26,7 @@ use crate::entry::GroupTime;
 use crate::payload::LogBytes;
 use crate::request::{ClientRequest, Failure};
 use crate::table::Table;
-use certain::look;
+use apply::look;
 #[cfg(feature = "flaws")]
 pub use flaws::{AnyFlaw, Flaw as PlantedFlaw};
 use flaws::{Flaw, Planted};

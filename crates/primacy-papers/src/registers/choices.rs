@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::presets::{PRESETS, Preset};
-
 /// Makes an enum whose variants have a word on the command line and a meaning.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal: $text:literal,)+ }) => {
@@ -13,7 +11,7 @@ macro_rules! choice {
 
         impl $name {
             /// Every variant's word and meaning.
-            const WORDS: &[(&str, &str, Self)] = &[$(($word, $text, Self::$variant),)+];
+            pub(super) const WORDS: &[(&str, &str, Self)] = &[$(($word, $text, Self::$variant),)+];
 
             /// What it is called on the command line.
             pub const fn word(self) -> &'static str {
@@ -137,23 +135,8 @@ impl Choices {
         ..Self::PUBLISHED
     };
 
-    /// Reads a list such as `published,timed`: the name of a preset first if at all, then what differs from it.
-    ///
-    /// # Errors
-    ///
-    /// Names the first word that is neither.
-    pub fn parse(list: &str) -> Result<Self, String> {
-        let mut choices = Self::PUBLISHED;
-        for (place, word) in list.split(',').enumerate() {
-            match Preset::named(word) {
-                Some(preset) if place == 0 => choices = preset.choices,
-                _ => choices.take(word).ok_or_else(|| format!("no such choice: {word}\n{}", Self::help()))?,
-            }
-        }
-        Ok(choices)
-    }
-
-    fn take(&mut self, word: &str) -> Option<()> {
+    /// Makes the choice with this name, if there is one.
+    pub(super) fn take(&mut self, word: &str) -> Option<()> {
         if let Some(choice) = History::named(word) {
             self.history = choice;
         } else if let Some(choice) = Aborted::named(word) {
@@ -172,25 +155,6 @@ impl Choices {
             self.orders = Orders::named(word)?;
         }
         Some(())
-    }
-
-    /// Every word that [`parse`](Self::parse) takes, with its meaning.
-    pub fn help() -> String {
-        fn add<T>(lines: &mut Vec<String>, title: &str, words: &[(&str, &str, T)]) {
-            lines.push(format!("{title}:"));
-            lines.extend(words.iter().map(|(word, text, _)| format!("  {word:<16} {text}")));
-        }
-        let mut lines = vec!["presets (at most one, first):".to_owned()];
-        lines.extend(PRESETS.iter().map(|preset| format!("  {:<22} {}", preset.name, preset.text)));
-        add(&mut lines, "a counter that stands still means death", History::WORDS);
-        add(&mut lines, "an aborted round leaves", Aborted::WORDS);
-        add(&mut lines, "the lease begins", LeaseFrom::WORDS);
-        add(&mut lines, "the round after one that asked for the exclusive lock", Forced::WORDS);
-        add(&mut lines, "the round after an aborted one", AfterAbort::WORDS);
-        add(&mut lines, "the round after a slow one", AfterSlow::WORDS);
-        add(&mut lines, "clocks", Clocks::WORDS);
-        add(&mut lines, "operators", Orders::WORDS);
-        lines.join("\n")
     }
 }
 

@@ -7,6 +7,7 @@
 mod algorithm;
 mod checker;
 mod choices;
+mod findings;
 mod history;
 mod presets;
 mod scenario;
@@ -16,8 +17,8 @@ mod store;
 mod survey;
 mod world;
 
-pub use checker::{Eviction, Overlap};
 pub use choices::{Aborted, AfterAbort, AfterSlow, Choices, Clocks, Forced, History, LeaseFrom, Orders};
+pub use findings::{Eviction, Overlap};
 pub use presets::{PRESETS, Preset};
 pub use survey::{Outcome, Survey, run_seed, survey};
 pub use world::Counts;

@@ -1,4 +1,4 @@
-//! Sets of choices that are looked at, and the seeds in which each fails first.
+//! Sets of choices that are looked at, and the seeds in which each fails first; how choices are read from a command line.
 
 use super::choices::{Aborted, AfterAbort, AfterSlow, Choices, Clocks, Forced, History, LeaseFrom, Orders};
 use super::survey::{Outcome, Survey, run_seed};
@@ -32,6 +32,43 @@ impl Preset {
         };
         agrees(self.splits, survey.splits.0, |outcome| outcome.overlap.is_some())
             && agrees(self.evicts, survey.evictions.0, |outcome| outcome.eviction.is_some())
+    }
+}
+
+impl Choices {
+    /// Reads a list such as `published,timed`: the name of a preset first if at all, then what differs from it.
+    ///
+    /// # Errors
+    ///
+    /// Names the first word that is neither.
+    pub fn parse(list: &str) -> Result<Self, String> {
+        let mut choices = Self::PUBLISHED;
+        for (place, word) in list.split(',').enumerate() {
+            match Preset::named(word) {
+                Some(preset) if place == 0 => choices = preset.choices,
+                _ => choices.take(word).ok_or_else(|| format!("no such choice: {word}\n{}", Self::help()))?,
+            }
+        }
+        Ok(choices)
+    }
+
+    /// Every word that [`parse`](Self::parse) takes, with its meaning.
+    pub fn help() -> String {
+        fn add<T>(lines: &mut Vec<String>, title: &str, words: &[(&str, &str, T)]) {
+            lines.push(format!("{title}:"));
+            lines.extend(words.iter().map(|(word, text, _)| format!("  {word:<16} {text}")));
+        }
+        let mut lines = vec!["presets (at most one, first):".to_owned()];
+        lines.extend(PRESETS.iter().map(|preset| format!("  {:<22} {}", preset.name, preset.text)));
+        add(&mut lines, "a counter that stands still means death", History::WORDS);
+        add(&mut lines, "an aborted round leaves", Aborted::WORDS);
+        add(&mut lines, "the lease begins", LeaseFrom::WORDS);
+        add(&mut lines, "the round after one that asked for the exclusive lock", Forced::WORDS);
+        add(&mut lines, "the round after an aborted one", AfterAbort::WORDS);
+        add(&mut lines, "the round after a slow one", AfterSlow::WORDS);
+        add(&mut lines, "clocks", Clocks::WORDS);
+        add(&mut lines, "operators", Orders::WORDS);
+        lines.join("\n")
     }
 }
 

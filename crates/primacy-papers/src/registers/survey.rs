@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::checker::{Eviction, Overlap};
 use super::choices::Choices;
+use super::findings::{Eviction, Overlap};
 use super::scenario::Scenario;
 use super::world::{Counts, World};
 use primacy_sim::engine::Line;

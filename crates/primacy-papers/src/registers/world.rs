@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy_core::Instant;
 
 use super::algorithm::{Conclusion, Process};
-use super::checker::Findings;
+use super::findings::{Findings, in_seconds};
 use super::scenario::Scenario;
 use super::store::{Beat, Descriptors, Id, Lock, Number, Store, Vars, Writes};
 use primacy_sim::engine::Clock;
@@ -518,9 +518,4 @@ impl World {
             self.trace.line(Line { real: self.now, who: None, text: text() });
         }
     }
-}
-
-/// A span of time for people.
-pub(super) fn in_seconds(span: u64) -> String {
-    format!("{:.3} s", span as f64 / 1e9)
 }

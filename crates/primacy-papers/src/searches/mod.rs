@@ -4,8 +4,6 @@ pub(crate) mod hunts;
 #[cfg(test)]
 mod hunts_tests;
 mod seeded;
-mod world;
 
 pub use hunts::{held, hunts};
 pub use seeded::{SEEDED, Seeded, Symptom};
-pub use world::{Link, Nomination, World};

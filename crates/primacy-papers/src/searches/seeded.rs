@@ -15,7 +15,7 @@ use primacy_core::contest::ring::Circle;
 use primacy_core::contest::{Contest, Event, PeerId};
 use primacy_core::select::Score;
 
-use super::{Link, World};
+use crate::world::{Link, World};
 use primacy_sim::engine::Rng;
 
 /// What a history shows.

@@ -5,8 +5,8 @@ use std::path::Path;
 use primacy_kv::server::{identity, snapshots};
 use primacy_kv::wal;
 
+use crate::failure::{Failure, code};
 use crate::output::Output;
-use crate::output::failure::{Failure, code};
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
 

@@ -7,8 +7,8 @@ pub(crate) mod warden;
 
 use crate::cli::Common;
 use crate::cli::kv::{KvArgs, KvCommand};
+use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::failure::Failure;
 
 pub(super) fn run(args: &KvArgs, common: &Common, output: &mut Output) -> Result<u8, Failure> {
     match &args.command {

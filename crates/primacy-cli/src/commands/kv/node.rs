@@ -15,8 +15,8 @@ use tracing::{info, warn};
 use super::super::peer::{self, Source};
 use super::warden::Warden;
 use crate::cli::kv::{KvArgs, NodeOptions, Reads};
+use crate::failure::{Failure, code};
 use crate::output::Output;
-use crate::output::failure::{Failure, code};
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
 

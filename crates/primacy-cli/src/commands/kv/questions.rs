@@ -8,8 +8,8 @@ use primacy_kv::server::control::{Answer, GroupStatus, NodeStatus, Question, Rep
 
 use super::super::voters;
 use crate::cli::Common;
+use crate::failure::{Failure, code};
 use crate::output::Output;
-use crate::output::failure::{Failure, code};
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
 use crate::output::style::Tone;

@@ -1,6 +1,7 @@
 //! POLE on simulated networks: what an election costs, whom it finds, and how the published form goes wrong.
 
 mod deployments;
+mod forms;
 mod hunts;
 mod model;
 mod properties;

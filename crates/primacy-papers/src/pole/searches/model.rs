@@ -7,15 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::time::Duration;
 
-use crate::pole::{DurableTerm, PUBLISHED_WAIT, Pole, PoleSettings, Published};
 use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
-use primacy_core::select::{Rank, Score, ScoreOracle};
+use primacy_core::select::{Score, ScoreOracle};
 use stateright::{Model, Property};
 
-use super::properties;
 use primacy_sim::search::Searched;
 
 /// A form of POLE that can be searched. Nominees of the published one lead; those of the repaired one ask for the grant.
@@ -33,9 +30,9 @@ pub trait Searchable: Contest<Message: Ord + Send + Sync> + Clone + Debug + Eq +
 /// The score of a peer: its number, or whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sampled {
-    index: u8,
+    pub(super) index: u8,
     /// In each epoch another is the best.
-    jitters: bool,
+    pub(super) jitters: bool,
 }
 
 impl ScoreOracle for Sampled {
@@ -45,46 +42,10 @@ impl ScoreOracle for Sampled {
     }
 }
 
-impl Searchable for Published<Sampled> {
-    const ASKS: bool = false;
+/// How many take part.
+pub(super) const PEERS: usize = 3;
 
-    fn start(index: usize, _kept: u64, setup: &PoleSetup) -> Self {
-        let oracle = Sampled { index: u8::try_from(index).expect("a few"), jitters: setup.jitters };
-        let wait = if setup.for_ever { Duration::ZERO } else { PUBLISHED_WAIT };
-        Self::new(peer(index), (0..PEERS).map(peer), wait, oracle)
-    }
-
-    fn properties(setup: &PoleSetup) -> Vec<Property<PoleModel<Self>>> {
-        properties::published(setup)
-    }
-
-    fn number(&self) -> u64 {
-        self.epoch()
-    }
-}
-
-impl Searchable for Pole {
-    const ASKS: bool = true;
-
-    fn start(index: usize, kept: u64, _: &PoleSetup) -> Self {
-        let mut pole =
-            Self::new(peer(index), (0..PEERS).map(peer), PoleSettings::default(), DurableTerm { term: kept });
-        pole.set_rank(Some(Rank::new(&[-i32::from(peer(index).0)]).expect("one element")));
-        pole
-    }
-
-    fn number(&self) -> u64 {
-        self.kept().term
-    }
-
-    fn properties(setup: &PoleSetup) -> Vec<Property<PoleModel<Self>>> {
-        properties::repaired(setup)
-    }
-}
-
-const PEERS: usize = 3;
-
-fn peer(index: usize) -> PeerId {
+pub(super) fn peer(index: usize) -> PeerId {
     PeerId(u16::try_from(index + 1).expect("a few"))
 }
 

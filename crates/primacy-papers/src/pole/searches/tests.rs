@@ -8,7 +8,7 @@ use primacy_core::select::{Metric, Rank, Score};
 
 use super::properties::ONE_GRANT;
 use super::*;
-use crate::searches::{Link, World};
+use crate::world::{Link, World};
 use primacy_sim::engine::Rng;
 use primacy_sim::search::{Outcome, hunt, search};
 

@@ -7,7 +7,7 @@ use crate::pole::{DurableTerm, Pole, PoleSettings, Published};
 use primacy_core::contest::{Contest, Event, PeerId};
 use primacy_core::select::{Measurements, Metric, Names, Oracle, Rank, Selector};
 
-use crate::searches::{Link, Nomination, World};
+use crate::world::{Link, Nomination, World};
 use primacy_sim::engine::Rng;
 
 /// Which POLE.

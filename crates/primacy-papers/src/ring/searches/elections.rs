@@ -9,7 +9,7 @@ use primacy_core::contest::ring::{Circle, DurableTerm, Ring, Settings};
 use primacy_core::contest::{Contest, Event, PeerId};
 
 use super::hall::{Granted, Hall};
-use crate::searches::{Link, World};
+use crate::world::{Link, World};
 use primacy_sim::engine::Rng;
 
 /// Longer than any of these worlds: heartbeats that never come.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy_core::contest::ring::{Circle, DurableTerm, Ring, Settings};
 use primacy_core::contest::{Event, PeerId};
 
-use crate::searches::{Link, World};
+use crate::world::{Link, World};
 
 /// How long a voter's answer takes, and how long the one that named somebody waits for the grant.
 const ANSWER: Duration = Duration::from_millis(20);

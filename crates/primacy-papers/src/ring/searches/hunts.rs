@@ -7,8 +7,8 @@ use primacy_core::Instant;
 use primacy_core::contest::PeerId;
 use primacy_core::contest::ring::{DurableTerm, Ring, Settings};
 
-use super::properties::{AGREED, FREE, GRANTED_ONCE, LATE, ONE, ONE_AT_REST, SWALLOWED, WAY};
-use super::search::{Budget, Search, World};
+use super::properties::{AGREED, FREE, GRANTED_ONCE, ONE, ONE_AT_REST, SWALLOWED, WAY};
+use super::search::{Budget, LATE, Search, World};
 use primacy_sim::search::{self, Hunt};
 
 pub(super) const THREE: [u16; 3] = [1, 2, 3];

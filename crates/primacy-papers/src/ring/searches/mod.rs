@@ -22,10 +22,9 @@ pub use hall::{Granted, Hall};
 pub(crate) use hunts::without_faults;
 pub use hunts::{held, hunts};
 pub use properties::{
-    AGREED, ASKED_ONCE, FREE, GRANTED_ONCE, LATE, LED, NEXT, ONE, ONE_AT_REST, RECOVERED, SWALLOWED, TWO_ASKED,
-    WAITING, WAY,
+    AGREED, ASKED_ONCE, FREE, GRANTED_ONCE, LED, NEXT, ONE, ONE_AT_REST, RECOVERED, SWALLOWED, TWO_ASKED, WAITING, WAY,
 };
-pub use search::{Budget, Search, Seat, Step, Subject, World};
+pub use search::{Budget, LATE, Search, Seat, Step, Subject, World};
 
 /// The ring of these ids, clockwise.
 pub fn circle(ids: &[u16]) -> Circle {

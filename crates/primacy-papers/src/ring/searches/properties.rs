@@ -6,7 +6,7 @@ use primacy_core::contest::ring::{DurableTerm, Ring, Settings};
 use primacy_core::contest::{Contest, PeerId};
 use stateright::Property;
 
-use super::search::{Budget, Search, Seat, Step, Subject, World};
+use super::search::{Budget, LATE, Search, Seat, Step, Subject, World};
 use primacy_sim::search::{Way, gets_there, way};
 
 /// Of the published form.
@@ -15,8 +15,6 @@ pub const ONE: &str = "at no time do two act as the leader";
 pub const AGREED: &str = "when no message is under way, all who have recorded a leader have recorded the same";
 /// Of the published form.
 pub const ONE_AT_REST: &str = "when no message is under way, at most one acts as the leader";
-/// Of the published form.
-pub const LATE: &str = "once an election is over, what is late of it makes no other leader";
 /// Of the published form.
 pub const SWALLOWED: &str = "what goes round the ring comes to an end";
 /// Of both, if it is asked.

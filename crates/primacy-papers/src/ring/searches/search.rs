@@ -12,8 +12,10 @@ use primacy_core::Instant;
 use primacy_core::contest::{Contest, Context, Effect, Event, PeerId};
 use stateright::{Model, Property};
 
-use super::properties::LATE;
 use primacy_sim::search::Searched;
+
+/// Of the published form, and the one property for which it is remembered who had won ([`World::over`]).
+pub const LATE: &str = "once an election is over, what is late of it makes no other leader";
 
 /// A machine that can be searched.
 pub trait Subject: Contest<Message: Ord + Send + Sync> + Clone + Debug + Eq + Hash + Send + Sync + 'static {

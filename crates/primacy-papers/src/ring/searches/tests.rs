@@ -7,7 +7,7 @@ use primacy_core::contest::ring::{DurableTerm, Ring, Settings};
 use primacy_core::contest::{Event, PeerId};
 
 use super::*;
-use crate::searches::{Link, World as Simulated};
+use crate::world::{Link, World as Simulated};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

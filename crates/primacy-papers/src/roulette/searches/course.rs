@@ -6,7 +6,7 @@ use std::time::Duration;
 use primacy_core::contest::{Event, PeerId};
 
 use super::machine::Machine;
-use crate::searches::{Link, World};
+use crate::world::{Link, World};
 use primacy_sim::engine::Rng;
 
 /// No election is watched for longer.

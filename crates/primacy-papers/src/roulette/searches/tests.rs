@@ -7,7 +7,7 @@ use primacy_core::contest::{Event, PeerId};
 
 use super::hunts::ids;
 use super::*;
-use crate::searches::Link;
+use crate::world::Link;
 use primacy_sim::search::{Outcome, hunt, search};
 
 fn ms(ms: u64) -> Duration {
@@ -251,7 +251,7 @@ mod repaired_figures {
 
 mod repaired_liveness {
     use super::*;
-    use crate::searches::{Nomination, World};
+    use crate::world::{Nomination, World};
 
     /// Five peers; this one has by far the greatest weight. Nobody leads.
     fn world(seed: u64, heavy: PeerId) -> World<Roulette> {

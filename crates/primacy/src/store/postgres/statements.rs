@@ -1,5 +1,7 @@
 //! The statements of candidates, observers and operators. Each is the whole transaction of one step.
 //!
+//! Braces stand for names with their schema, `{=}` for an operator with its: see [`crate::qualified`].
+//!
 //! What they rely on, under READ COMMITTED, the level of a statement that is a transaction of its own:
 //!
 //! * One statement sees one snapshot. Its parts that write see none of each other's changes but what `RETURNING` hands

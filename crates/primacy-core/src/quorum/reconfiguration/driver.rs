@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
+use super::{ReconfigurationAttempt, ReconfigurationOutput};
 #[cfg(feature = "flaws")]
-use super::Flaw;
-use super::config_acceptor::{ConfigReply, ConfigRequest, Configuration};
-use super::reconfiguration::{ReconfigurationAttempt, ReconfigurationOutput};
-use super::voter_set::VoterId;
+use crate::quorum::Flaw;
+use crate::quorum::config_acceptor::{ConfigReply, ConfigRequest, Configuration};
+use crate::quorum::voter_set::VoterId;
 
 /// What a reconfiguration wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum ReconfigurationEffect<C> {
         /// Whether it was begun for what is wanted here. Otherwise it was under way, and is finished first.
         is_wanted: bool,
     },
-    /// No change is under way. Find out who is to vote, with a [`VoterPlan`](super::VoterPlan), and call [`ReconfigurationDriver::planned`].
+    /// No change is under way. Find out who is to vote, with a [`VoterPlan`](crate::quorum::VoterPlan), and call [`ReconfigurationDriver::planned`].
     Plan {
         /// Whether voters have been exchanged since it began, so that those who go may have gone.
         is_later: bool,

@@ -2,9 +2,9 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 
-use super::super::config_acceptor::VoterReport;
-use super::super::voter_set::VoterSet;
 use super::*;
+use crate::quorum::config_acceptor::VoterReport;
+use crate::quorum::voter_set::VoterSet;
 
 type Effect = ReconfigurationEffect<VoterSet>;
 type Own = ReconfigurationDriver<VoterSet>;

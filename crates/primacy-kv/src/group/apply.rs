@@ -1,4 +1,6 @@
-//! What a replica does with what is certain: it applies what is committed, answers reads, and lets go of entries that are in a snapshot.
+//! Applies what is committed, then acknowledges writes and answers the reads that are certain; drops entries that are in a snapshot.
+//!
+//! What makes a read certain is the log's to say: `primacy_core::log`, `leader/reads.rs`.
 
 use alloc::vec::Vec;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::cli::secret;
+use crate::secret;
 
 /// The exit codes that have one meaning in every command.
 pub(crate) mod code {
