@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use primacy::{Candidate, CandidateConfig, Election, Label, Timing, clock};
 
-use crate::hints::QUEUED;
+use crate::hints::await_queue;
+use crate::many::all_wait;
 use crate::support::{at, server};
 
 fn campaign(election: &Election, number: usize) -> Candidate {
@@ -23,14 +24,13 @@ async fn a_waiting_candidate_hears_of_a_resignation() {
     let mut leadership = leader.elected().await.expect("leads");
     let mut spans = Vec::new();
     for number in 1..=10 {
-        // Who has just led lets others go first, so that each round needs a new candidate.
+        // The server notices after up to a second that a candidate has gone, whose connection is in the queue until then.
+        await_queue(&server, 0).await;
+        // Who has just led lets others go first, so that each round needs a new candidate. Where it knows of none, it takes the
+        // lease again: so the next one must have said that it waits.
         let mut next = campaign(&election, number);
-        let start = clock::now();
-        let queued = || server.sql(QUEUED);
-        while queued().expect("told").trim() != "1" {
-            assert!(clock::now().since(start) < Duration::from_secs(20), "nobody waits beside the lookout");
-            tokio::task::yield_now().await;
-        }
+        all_wait(std::slice::from_ref(&next)).await;
+        await_queue(&server, 1).await;
         let start = clock::now();
         leadership.resign().await;
         let elected = tokio::time::timeout(Duration::from_secs(8), next.elected()).await;

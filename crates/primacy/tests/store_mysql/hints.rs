@@ -24,7 +24,7 @@ fn counter(server: &MariaDb, name: &str) -> u64 {
 }
 
 /// Those that sleep in the queue for the post: not the lookout, which waits for the leader's lock.
-pub(crate) const QUEUED: &str = "SELECT COUNT(*) FROM information_schema.processlist \
+const QUEUED: &str = "SELECT COUNT(*) FROM information_schema.processlist \
                                  WHERE state = 'User lock' AND info LIKE 'SELECT GET_LOCK%'";
 
 /// The connection of the lookout of the election `e`, or `NULL`.
@@ -38,7 +38,7 @@ fn queued(server: &MariaDb) -> u64 {
     server.sql(QUEUED).expect("told").trim().parse().expect("a number")
 }
 
-async fn await_queue(server: &MariaDb, length: u64) {
+pub(crate) async fn await_queue(server: &MariaDb, length: u64) {
     let start = clock::now();
     while queued(server) != length {
         assert!(clock::now().since(start) < Duration::from_secs(20), "{} queue, not {length}", queued(server));
