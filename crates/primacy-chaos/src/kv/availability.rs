@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn the_longest_time_is_that_of_the_group_that_waits_longest() {
         let availability = Availability::new(2);
-        availability.watch(0, [0, 1].into_iter());
         let begin = Moment::now();
+        availability.watch(0, [0, 1].into_iter());
         availability.answered(1, Some(0), begin + Duration::from_secs(1));
         availability.answered(1, Some(1), begin + Duration::from_secs(3));
         availability.answered(0, Some(1), begin + Duration::from_secs(9));
