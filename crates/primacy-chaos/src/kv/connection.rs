@@ -93,6 +93,8 @@ mod tests {
 
     use super::*;
 
+    const GET_KEY: &str = "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n";
+
     #[test]
     fn replies_are_told_apart_and_an_end_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -100,9 +102,9 @@ mod tests {
         let node = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("somebody connects");
             stream.write_all(b"+OK\r\n-UNKNOWN it may\r\n:7\r\n$2\r\n\r\n\r\n$-1\r\n").expect("it is open");
-            let mut asked = [0; 5 * 23];
+            let mut asked = vec![0; 5 * GET_KEY.len()];
             stream.read_exact(&mut asked).expect("five are asked");
-            String::from_utf8_lossy(&asked[..23]).into_owned()
+            String::from_utf8_lossy(&asked).into_owned()
         });
         let mut connection = Connection::open(&place, Duration::from_secs(10)).expect("it listens");
         let mut ask = || connection.ask(&[b"GET", b"key"]);
@@ -111,10 +113,7 @@ mod tests {
         assert_eq!(ask().expect("it answers"), Reply::Number(7));
         assert_eq!(ask().expect("it answers"), Reply::Value(Some(b"\r\n".to_vec())));
         assert_eq!(ask().expect("it answers"), Reply::Value(None));
-        assert_eq!(
-            node.join().expect("it has ended"),
-            "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n".get(..23).unwrap_or_default()
-        );
+        assert_eq!(node.join().expect("it has ended"), GET_KEY.repeat(5));
         assert!(ask().is_err());
     }
 }
