@@ -38,6 +38,7 @@ pub const CANARIES: &[Canary] = &[
     group("never-gives-up", Flaw::NeverGivesUp, 100),
     group("forgets-reconnection", Flaw::ForgetsReconnection, 1_000),
     group("refuses-copies", Flaw::RefusesCopies, 1_000),
+    group("reads-without-check", Flaw::ReadsWithoutCheck, 10_000),
     log("adopts-own-log", log::Flaw::AdoptsOwnLog, 100),
     log("forgets-promise", log::Flaw::ForgetsPromise, 1_500),
     log("answers-before-flush", log::Flaw::AnswersBeforeFlush, 20),
@@ -49,12 +50,12 @@ pub const CANARIES: &[Canary] = &[
     log("settles-early", log::Flaw::SettlesEarly, 50),
     log("commits-unmatched", log::Flaw::CommitsUnmatched, 4_500),
     log("tells-its-end", log::Flaw::TellsItsEnd, 4_500),
+    log("checks-before-arrival", log::Flaw::ChecksBeforeArrival, 10_000),
 ];
 
 /// Those that 1,200 seeds have not shown: hunted by name. The complete search of the log finds those of the log.
 pub const RARE: &[Canary] = &[
     group("expires-by-own-clock", Flaw::ExpiresByOwnClock, 100_000),
-    group("reads-without-check", Flaw::ReadsWithoutCheck, 100_000),
     group("takes-others", Flaw::TakesOthers, 100_000),
     group("acknowledges-early", Flaw::AcknowledgesEarly, 100_000),
     group("time-goes-back", Flaw::TimeGoesBack, 100_000),
@@ -62,7 +63,6 @@ pub const RARE: &[Canary] = &[
     group("follows-opening", Flaw::FollowsOpening, 100_000),
     log("counts-older", log::Flaw::CountsOlder, 100_000),
     log("cuts-without-conflict", log::Flaw::CutsWithoutConflict, 100_000),
-    log("checks-before-arrival", log::Flaw::ChecksBeforeArrival, 100_000),
     log("round-confirms-later-reads", log::Flaw::RoundConfirmsLaterReads, 100_000),
     log("installs-older", log::Flaw::InstallsOlder, 100_000),
     log("goes-on-unfenced", log::Flaw::GoesOnUnfenced, 100_000),

@@ -121,12 +121,32 @@ impl World {
                     self.revoke(group);
                 }
             }
+            Fault::LeaderOutlasted => {
+                if let Some((node, _)) = holder {
+                    self.outlast(node, group);
+                }
+            }
             Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged => {
                 self.break_grant(group, fault);
             }
             Fault::Replaced | Fault::ReplacedAlive | Fault::Added | Fault::Removed => self.begin_change(fault),
             _ => {}
         }
+    }
+
+    /// A leader's renewals are heard no more, while its log goes on; and it stands still when its lease ends, for less time than ends a
+    /// leader without progress.
+    fn outlast(&mut self, node: usize, group: u16) {
+        let Some(held) = self.nodes[node].replicas.get(usize::from(group)).and_then(|replica| replica.held) else {
+            return;
+        };
+        self.tally.fault(Fault::LeaderOutlasted);
+        let (now, lease) = (self.engine.now, self.scenario.lease);
+        self.nodes[node].unheard_until = now + lease * 2;
+        let ends = self.nodes[node].clock.real_at(held.deadline);
+        let at = ends.saturating_sub(self.engine.rng.below(lease / 20)).max(now + 1);
+        let (run, span) = (self.nodes[node].run, self.engine.rng.between(lease / 8, lease * 9 / 20));
+        self.engine.at(at, Happening::Pause { node, run, span });
     }
 
     fn kill_for_a_while(&mut self, node: usize, fault: Fault) {

@@ -97,6 +97,11 @@ enum Happening {
         group: u16,
         run: u64,
     },
+    Pause {
+        node: usize,
+        run: u64,
+        span: u64,
+    },
     Resume {
         node: usize,
     },

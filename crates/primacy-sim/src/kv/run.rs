@@ -63,6 +63,7 @@ impl World {
             | Happening::BeliefEnds { node, run, .. }
             | Happening::Depose { node, run, .. }
             | Happening::HandOver { node, run, .. }
+            | Happening::Pause { node, run, .. }
             | Happening::Client { node, run, .. } => Some((node, Some(run))),
             Happening::Arrive { to: node, .. }
             | Happening::Connected { node, .. }
@@ -100,6 +101,11 @@ impl World {
             Happening::Renewal { from, to, epoch } => self.renew_way(from, to, epoch),
             Happening::Written { node, group, .. } => self.written(node, group),
             Happening::Chunk { node, group, .. } => self.chunk(node, group),
+            Happening::Pause { node, span, .. } => {
+                if !self.is_healed {
+                    self.pause(node, span);
+                }
+            }
             Happening::Resume { node } => self.resume(node),
             Happening::Granted { node, group, ballot, asked, .. } => self.granted(node, group, ballot, asked),
             Happening::Renew { node, group, ballot, .. } => self.renew(node, group, ballot),

@@ -113,10 +113,14 @@ impl Scenario {
         let share = *rng.pick(&[200_000, 400_000, 700_000]);
         for fault in Fault::ALL {
             let is_wild = matches!(fault, Fault::TwoBelievers | Fault::TokenRepeated | Fault::WentBack | Fault::Forged);
-            let may = !is_wild || kind == Kind::Wild;
+            let may = (!is_wild || kind == Kind::Wild) && *fault != Fault::LeaderOutlasted;
             if may && rng.chance(if is_wild { 700_000 } else { share }) {
                 scenario.faults.push(*fault);
             }
+        }
+        // Drawn apart, since it is drawn in some worlds alone.
+        if Rng::new(seed ^ 0x6f75_746c_6173_7465).chance(300_000) {
+            scenario.faults.push(Fault::LeaderOutlasted);
         }
         scenario.rng = rng;
         scenario

@@ -31,6 +31,7 @@ kinds! {
         ReplacedAlive = "a node that lives replaced by a new one",
         Added = "a node added",
         Removed = "a node removed",
+        LeaderOutlasted = "leader that cannot renew its lease stopped when it ends",
     }
 }
 
