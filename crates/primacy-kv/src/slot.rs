@@ -1,5 +1,7 @@
 //! Hash slots: the 16,384 parts of the key space, by the rule that clients of Redis Cluster know.
 
+use core::ops::Range;
+
 use crc::{CRC_16_XMODEM, Crc};
 
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
@@ -27,7 +29,13 @@ impl Slot {
         self.0
     }
 
-    /// Its group, where there are so many: the inverse of how slots are given to groups.
+    /// The numbers of the slots of one of several groups.
+    pub fn of_group(group: u16, groups: u16) -> Range<u16> {
+        let bound = |group: u16| (u32::from(group) * u32::from(Self::COUNT) / u32::from(groups)) as u16;
+        bound(group)..bound(group + 1)
+    }
+
+    /// The group whose slot this is, of this number of groups: the inverse of [`of_group`](Self::of_group).
     pub fn group(self, groups: u16) -> u16 {
         let (slot, groups) = (u32::from(self.0), u32::from(groups));
         (((slot + 1) * groups - 1) / u32::from(Self::COUNT)) as u16
@@ -69,6 +77,22 @@ mod tests {
         }
         for whole in [&b"foo{}{bar}"[..], b"foo{bar", b"foo}bar{"] {
             assert_eq!(tag(whole), whole);
+        }
+    }
+
+    #[test]
+    fn each_slot_is_in_the_group_whose_slots_it_is_among() {
+        for groups in [1, 2, 3, 7, 16, 100, 1_000, 1_024] {
+            let mut next = 0;
+            for group in 0..groups {
+                let slots = Slot::of_group(group, groups);
+                assert_eq!(slots.start, next);
+                next = slots.end;
+                for slot in slots {
+                    assert_eq!(Slot(slot).group(groups), group, "slot {slot} of {groups} groups");
+                }
+            }
+            assert_eq!(next, Slot::COUNT);
         }
     }
 

@@ -38,12 +38,10 @@ impl Run<'_> {
         };
         let leads: Vec<u16> =
             (0..).zip(&leaders).filter(|(_, leader)| **leader == node).map(|(group, _)| group).collect();
-        let aim = match kind {
-            Kind::KillNodes | Kind::RestartNodes | Kind::PromoteNode => String::new(),
-            _ => format!(" {}, which leads {} groups", self.nodes.name(node), leads.len()),
-        };
-        self.timeline.tell(format!("{}{aim}", kind.name()));
-        let is_watched = !leads.is_empty() && !matches!(kind, Kind::KillNodes | Kind::RestartNodes | Kind::PromoteNode);
+        let has_aim = !matches!(kind, Kind::KillNodes | Kind::RestartNodes | Kind::PromoteNode);
+        let aim = format!(" {}, which leads {} groups", self.nodes.name(node), leads.len());
+        self.timeline.tell(format!("{}{}", kind.name(), if has_aim { &aim } else { "" }));
+        let is_watched = has_aim && !leads.is_empty();
         if is_watched {
             self.shared.availability.watch(node, leads.into_iter());
         }

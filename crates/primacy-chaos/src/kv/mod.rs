@@ -54,10 +54,10 @@ pub(crate) struct NodeOptions {
     /// How many connections clients have to each node of the key-value store
     #[arg(long, default_value_t = 12, value_name = "N")]
     connections: usize,
-    /// Go on until so many leaders of the key-value store were killed
+    /// Go on until this many leaders of the key-value store were killed
     #[arg(long, default_value_t = 0, value_name = "N")]
     kills: usize,
-    /// Go on until so many operations of the key-value store were answered
+    /// Go on until this many operations of the key-value store were answered
     #[arg(long, default_value_t = 0, value_name = "N")]
     operations: u64,
 }

@@ -2,6 +2,10 @@
 
 #[cfg(feature = "flaws")]
 use primacy_core::log;
+use primacy_core::log::{DurableLog, LogNode};
+
+use super::port::Settings;
+use crate::payload::LogBytes;
 
 /// A rule that is dropped.
 #[cfg_attr(not(feature = "flaws"), expect(unreachable_pub, reason = "nobody outside can set one"))]
@@ -41,10 +45,25 @@ pub enum Flaw {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Planted {
     #[cfg(feature = "flaws")]
-    pub(super) flaw: Option<Flaw>,
+    flaw: Option<Flaw>,
 }
 
 impl Planted {
+    /// That of a group with these settings.
+    #[cfg_attr(not(feature = "flaws"), expect(clippy::missing_const_for_fn, reason = "with planted bugs it is none"))]
+    pub(super) fn of(settings: &Settings) -> Self {
+        #[cfg(feature = "flaws")]
+        return match settings.flaw {
+            Some(AnyFlaw::Group(flaw)) => Self { flaw: Some(flaw) },
+            Some(AnyFlaw::Log(_)) | None => Self::default(),
+        };
+        #[cfg(not(feature = "flaws"))]
+        {
+            let _ = settings;
+            Self {}
+        }
+    }
+
     /// Whether it is this one.
     pub(super) fn is(self, flaw: Flaw) -> bool {
         #[cfg(feature = "flaws")]
@@ -67,13 +86,11 @@ pub enum AnyFlaw {
     Log(log::Flaw),
 }
 
-#[cfg(feature = "flaws")]
-impl AnyFlaw {
-    /// What the group has of it, and what its log has.
-    pub(super) const fn apart(self) -> (Option<Flaw>, Option<log::Flaw>) {
-        match self {
-            Self::Group(flaw) => (Some(flaw), None),
-            Self::Log(flaw) => (None, Some(flaw)),
-        }
+/// The log of a group with these settings.
+pub(super) fn log_node(settings: &Settings, log: DurableLog<LogBytes>) -> LogNode<LogBytes> {
+    #[cfg(feature = "flaws")]
+    if let Some(AnyFlaw::Log(flaw)) = settings.flaw {
+        return LogNode::flawed(settings.own, log, settings.limits, Some(flaw));
     }
+    LogNode::restarted(settings.own, log, settings.limits)
 }

@@ -76,8 +76,6 @@ pub(super) struct Leading {
     pub(super) phase: Phase,
     /// Who has answered its `Open`, while it opens.
     opened: BTreeSet<ReplicaId>,
-    /// How far others have its log, as far as it has heard while it opens.
-    matched: BTreeMap<ReplicaId, u64>,
     /// The group's time at a moment of this node's clock.
     clock: (Instant, GroupTime),
     queue: VecDeque<Queued>,
@@ -131,7 +129,6 @@ impl Leading {
             ballot,
             phase: Phase::Opens,
             opened: BTreeSet::new(),
-            matched: BTreeMap::new(),
             clock: (now, time),
             queue: VecDeque::new(),
             acknowledged: Vec::new(),
@@ -168,15 +165,16 @@ impl Leading {
             Verdict::Fetched { .. } | Verdict::FetchedChunk { .. } | Verdict::Behind { .. } | Verdict::Wants { .. } => {
                 true
             }
-            Verdict::Matched(matched) | Verdict::Beaten { matched, .. } => {
-                let known = self.matched.entry(from).or_default();
-                let has_more = *matched > *known;
-                *known = (*known).max(*matched);
-                has_more
-            }
             _ => false,
         };
         if is_progress {
+            self.progress.last = now;
+        }
+    }
+
+    /// A replica has more of its log than before. That is progress while it opens, too.
+    pub(super) fn matched_more(&mut self, now: Instant) {
+        if self.phase == Phase::Opens {
             self.progress.last = now;
         }
     }

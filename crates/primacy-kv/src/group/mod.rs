@@ -74,37 +74,15 @@ impl Group {
         table: Option<Table>,
         now: Instant,
     ) -> Result<Self, Broken> {
-        #[cfg(feature = "flaws")]
-        let (planted, of_log) = settings.flaw.map_or((None, None), AnyFlaw::apart);
-        #[cfg(feature = "flaws")]
-        let node = LogNode::flawed(settings.own, log.clone(), settings.limits, of_log);
-        #[cfg(not(feature = "flaws"))]
-        let node = LogNode::restarted(settings.own, log.clone(), settings.limits);
-        let group = Self::begin(settings, &log, node, table, now);
-        #[cfg(feature = "flaws")]
-        let group = group.map(|mut group| {
-            group.planted.flaw = planted;
-            group.origin.planted = group.planted;
-            group
-        });
-        group
-    }
-
-    fn begin(
-        settings: Settings,
-        log: &DurableLog<LogBytes>,
-        node: LogNode<LogBytes>,
-        table: Option<Table>,
-        now: Instant,
-    ) -> Result<Self, Broken> {
         let begins = log.snapshot().map(|snapshot| snapshot.position.index);
         if begins != table.as_ref().map(Table::applied) {
             return Err(Broken::Incomplete);
         }
+        let planted = Planted::of(&settings);
         Ok(Self {
             tables: Tables::new(table),
-            log: node,
-            origin: Origin::new(settings.starts, settings.patience),
+            log: flaws::log_node(&settings, log),
+            origin: Origin::new(settings.starts, settings.patience, planted),
             settings,
             leading: None,
             replacement: None,
@@ -115,7 +93,7 @@ impl Group {
             effects: Vec::new(),
             is_broken: false,
             now,
-            planted: Planted::default(),
+            planted,
         })
     }
 
@@ -385,7 +363,13 @@ impl Group {
         {
             leading.heard(from, &answer.verdict, self.now);
         }
+        let before = self.log.matched(from);
         self.log_does(|log, effects| log.receive(from, message, effects));
+        if let Some(leading) = &mut self.leading
+            && self.log.matched(from) > before
+        {
+            leading.matched_more(self.now);
+        }
         if let Some(ballot) = leads.filter(|ballot| *ballot == self.log.replica().log().promised()) {
             self.origin.follow(ballot, from);
         }

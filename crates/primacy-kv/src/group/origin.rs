@@ -106,7 +106,7 @@ pub(super) struct Origin {
     bytes: usize,
     /// How many bytes of answers leaders keep until they hear that they have come.
     unacknowledged: usize,
-    pub(super) planted: Planted,
+    planted: Planted,
 }
 
 /// How many writes of one node are under way at once: the table keeps twice as many answers.
@@ -119,19 +119,9 @@ const BYTES_MAX: usize = 16 << 20;
 const KEPT_MAX: usize = 64 << 10;
 
 impl Origin {
-    pub(super) fn new(starts: u64, patience: Duration) -> Self {
+    pub(super) fn new(starts: u64, patience: Duration, planted: Planted) -> Self {
         let (writes, reads) = (Numbered::new(), Numbered::new());
-        Self {
-            starts,
-            patience,
-            writes,
-            reads,
-            leader: None,
-            over: Ballot::NONE,
-            bytes: 0,
-            unacknowledged: 0,
-            planted: Planted::default(),
-        }
+        Self { starts, patience, writes, reads, leader: None, over: Ballot::NONE, bytes: 0, unacknowledged: 0, planted }
     }
 
     pub(super) const fn leader(&self) -> Option<(Ballot, ReplicaId)> {

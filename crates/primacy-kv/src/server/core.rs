@@ -30,7 +30,6 @@ use super::links::Wires;
 use super::port::NodeError;
 use super::snapshots::{SnapshotFolder, SnapshotWriter, Told};
 use crate::group::{Group, Resignation, Status};
-use crate::slot::Slot;
 use crate::wal::{AppendError, Wal};
 
 /// What threads tell the node's thread.
@@ -154,12 +153,6 @@ pub(super) struct Core {
     is_ready: Cell<bool>,
     failure: RefCell<Option<NodeError>>,
     failed: Notify,
-}
-
-/// The slots of a group.
-pub(super) fn slots(group: u16, groups: u16) -> std::ops::Range<u16> {
-    let bound = |group: u16| (u32::from(group) * u32::from(Slot::COUNT) / u32::from(groups)) as u16;
-    bound(group)..bound(group + 1)
 }
 
 impl Core {
@@ -554,27 +547,5 @@ impl State {
         }
         let connected = self.ids.get(&id).map(|peer| core.wires.peers[*peer].name());
         connected.or_else(|| self.recorded_name(id)).map(str::to_owned)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_slot_is_in_the_group_whose_slots_it_is_among() {
-        for groups in [1, 2, 3, 7, 16, 100, 1_000, 1_024] {
-            let mut next = 0;
-            for group in 0..groups {
-                let slots = slots(group, groups);
-                assert_eq!(slots.start, next);
-                next = slots.end;
-                for slot in slots {
-                    let found = ((u32::from(slot) + 1) * u32::from(groups) - 1) / u32::from(Slot::COUNT);
-                    assert_eq!(found, u32::from(group), "slot {slot} of {groups} groups");
-                }
-            }
-            assert_eq!(next, Slot::COUNT);
-        }
     }
 }

@@ -7,12 +7,12 @@ use std::sync::mpsc::channel;
 use primacy::clock;
 use primacy_core::log::{Config, DurableLog, ReplicaId};
 
-use super::core::slots;
 use super::founding::Founding;
 use super::port::NodeError;
 use super::snapshots::SnapshotFolder;
 use crate::group::{self, Group};
 use crate::payload::LogBytes;
+use crate::slot::Slot;
 use crate::table::Table;
 use crate::wal::{self, GroupId, Wal};
 
@@ -64,7 +64,7 @@ pub(super) fn open(
         }
         let config = founding.has(own).then(|| first_config(founding)).transpose()?;
         if config.is_some() {
-            let mut table = Table::new(slots(number, founding.groups), founding.seed);
+            let mut table = Table::new(Slot::of_group(number, founding.groups), founding.seed);
             snapshots.write_whole(group, &mut table)?;
         }
         known.insert(group, config.clone().map_or_else(DurableLog::blank, DurableLog::founding));

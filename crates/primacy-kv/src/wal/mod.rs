@@ -236,8 +236,9 @@ impl Wal {
         let (groups, replicas) = groups.into_iter().map(|(group, replica)| ((replica.group, group), replica)).unzip();
         let path = at("");
         let bytes = settings.segment_bytes;
-        let (quiet, told) = (settings.quiet, Arc::clone(&standing));
-        let mut writer = Writer { disk, keeper, bytes, quiet, groups, oldest, standing: told, segment };
+        let quiet = settings.quiet;
+        let mut writer =
+            Writer { disk, keeper, bytes, quiet, groups, oldest, standing: Arc::clone(&standing), segment };
         writer.retire();
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let own = Arc::clone(&queue);

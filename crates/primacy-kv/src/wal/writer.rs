@@ -105,23 +105,10 @@ impl Writer {
     /// Writes until the queue is closed and empty, or the disk fails.
     pub(super) fn run(mut self, queue: &Queue) {
         let _ends = Ends(queue, self.disk.as_ref().path(""));
-        let mut is_marked = true;
+        let mut items = queue.take();
         let failed = loop {
-            // A mark costs a write. While there is always another batch soon, that one's frames say the same.
-            let soon = if is_marked { None } else { queue.take_within(self.quiet) };
-            let items = match soon {
-                Some(items) => items,
-                None if is_marked => queue.take(),
-                None => {
-                    if let Err(failure) = self.mark() {
-                        break Err(failure);
-                    }
-                    is_marked = true;
-                    continue;
-                }
-            };
             if items.is_empty() {
-                break if is_marked { Ok(()) } else { self.mark() }.and_then(|()| self.flush());
+                break self.flush();
             }
             let refused: Vec<Option<AppendError>> = match self.write_all(&items) {
                 Ok(refused) => refused,
@@ -135,10 +122,25 @@ impl Writer {
             for (item, refused) in items.into_iter().zip(refused) {
                 (item.done)(refused.map_or(Ok(()), Err));
             }
-            is_marked = false;
+            items = match self.next(queue) {
+                Ok(items) => items,
+                Err(failure) => break Err(failure),
+            };
         };
         if let Err(failure) = failed {
             queue.fail(&failure);
+        }
+    }
+
+    /// What waits behind a batch; empty if nothing ever will. A mark costs a write: while there is always another batch soon, that
+    /// one's frames say the same.
+    fn next(&mut self, queue: &Queue) -> Result<Vec<Item>, Arc<DiskFailure>> {
+        match queue.take_within(self.quiet) {
+            Some(items) if !items.is_empty() => Ok(items),
+            last => {
+                self.mark()?;
+                Ok(last.unwrap_or_else(|| queue.take()))
+            }
         }
     }
 
@@ -203,8 +205,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Nothing has come for a while: says that all before is on the disk, so that damage of the last records can be told from a torn tail. That is
-    /// not flushed by itself.
+    /// Nothing has come for a while: says that all before is on the disk, so that damage of the last records can be told from a torn
+    /// tail. That is not flushed by itself.
     fn mark(&mut self) -> Result<(), Arc<DiskFailure>> {
         let Self { disk, segment, .. } = self;
         if segment.flushed < segment.written || !segment.has_room(0) {

@@ -64,9 +64,8 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn new(count: u16, seed: u64) -> Rc<Self> {
         let groups = (0..count).map(|group| {
-            let end = |group: u16| u16::try_from(u32::from(Slot::COUNT) * u32::from(group) / u32::from(count)).unwrap();
             RefCell::new(Group {
-                table: Table::new(end(group)..end(group + 1), [1; 16]),
+                table: Table::new(Slot::of_group(group, count), [1; 16]),
                 queue: VecDeque::new(),
                 faults: VecDeque::new(),
                 room: usize::MAX,
@@ -212,8 +211,7 @@ impl Backend for Groups {
     }
 
     fn group_of(&self, slot: Slot) -> u16 {
-        let (slot, groups) = (u32::from(slot.number()), u32::from(self.groups()));
-        u16::try_from(((slot + 1) * groups - 1) / u32::from(Slot::COUNT)).unwrap()
+        slot.group(self.groups())
     }
 
     fn submit(&self, group: u16, request: ClientRequest, done: Done) {

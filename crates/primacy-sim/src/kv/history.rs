@@ -62,7 +62,7 @@ pub(super) struct History {
 impl History {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let families = |group| {
-            let slots = World::slots(scenario.groups, group);
+            let slots = Slot::of_group(group, scenario.groups);
             let mut names = (0..)
                 .map(|number: u32| format!("k{number}"))
                 .filter(|name| slots.contains(&Slot::of(name.as_bytes()).number()));

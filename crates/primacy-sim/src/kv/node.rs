@@ -3,6 +3,7 @@
 use primacy_core::log::ReplicaId;
 use primacy_core::{CandidateId, Instant};
 use primacy_kv::group::{Effect, Group, Message, Resignation, Settings, Turn};
+use primacy_kv::slot::Slot;
 use primacy_kv::table::Table;
 
 use super::disk::{Disk, Seen};
@@ -10,9 +11,6 @@ use super::grant::Held;
 use super::tally::{Fault, Promise, Sometimes};
 use super::{Happening, World};
 use crate::engine::Clock;
-
-/// How many slots there are.
-const SLOTS: u16 = 16_384;
 
 /// One replica of a process.
 #[derive(Debug)]
@@ -60,12 +58,6 @@ impl Node {
 }
 
 impl World {
-    /// A group's part of the slots.
-    pub(super) fn slots(groups: u16, group: u16) -> std::ops::Range<u16> {
-        let of = |group: u16| (u32::from(SLOTS) * u32::from(group) / u32::from(groups)) as u16;
-        of(group)..of(group + 1)
-    }
-
     pub(super) fn add_node(&mut self, disks: Vec<Disk>) -> usize {
         let number = self.nodes.len();
         let drift = i64::from(self.scenario.drift);
@@ -398,7 +390,7 @@ impl World {
 
     /// An empty table of a group.
     pub(super) fn empty(&self, group: u16) -> Table {
-        Table::new(Self::slots(self.scenario.groups, group), [7; 16])
+        Table::new(Slot::of_group(group, self.scenario.groups), [7; 16])
     }
 
     pub(super) fn stall(&mut self, node: usize, span: u64) {

@@ -28,6 +28,11 @@ const fn is_install(message: &Message) -> bool {
     matches!(message, Message::Log(log::Message::Request(log::Request::Install { .. })))
 }
 
+/// Entries that a leader has fetched, on their way from one to another.
+const fn is_fetched(_: u128, _: u128, message: &Message) -> bool {
+    matches!(message, Message::Log(log::Message::Answer(log::Answer { verdict: log::Verdict::Fetched { .. }, .. })))
+}
+
 #[test]
 fn a_pipeline_that_meets_a_leader_while_it_opens_is_done_in_order() {
     let mut cluster = Cluster::of(3);
@@ -37,9 +42,6 @@ fn a_pipeline_that_meets_a_leader_while_it_opens_is_done_in_order() {
     cluster.away.clear();
     // 1 lacks an entry, and fetches it. That takes some time, and it beats.
     cluster.grant(1, 2);
-    let is_fetched = |_: u128, _: u128, message: &Message| {
-        matches!(message, Message::Log(log::Message::Answer(log::Answer { verdict: log::Verdict::Fetched { .. }, .. })))
-    };
     let fetched = cluster.run_but(is_fetched);
     assert_eq!(fetched.len(), 1);
     cluster.now = cluster.now + LEASE / 8;
@@ -151,9 +153,6 @@ fn a_leader_that_waits_for_a_silent_source_does_not_keep_its_lease() {
     cluster.away.clear();
     cluster.grant(1, 2);
     // Beats are answered all the time.
-    let is_fetched = |_: u128, _: u128, message: &Message| {
-        matches!(message, Message::Log(log::Message::Answer(log::Answer { verdict: log::Verdict::Fetched { .. }, .. })))
-    };
     for _ in 0..50 {
         cluster.run_but(is_fetched);
         cluster.now = cluster.now + LEASE / 50;
