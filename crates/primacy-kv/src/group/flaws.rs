@@ -2,10 +2,6 @@
 
 #[cfg(feature = "flaws")]
 use primacy_core::log;
-use primacy_core::log::{DurableLog, LogNode};
-
-use super::port::Settings;
-use crate::payload::LogBytes;
 
 /// A rule that is dropped.
 #[cfg_attr(not(feature = "flaws"), expect(unreachable_pub, reason = "nobody outside can set one"))]
@@ -49,18 +45,12 @@ pub(super) struct Planted {
 }
 
 impl Planted {
-    /// That of a group with these settings.
-    #[cfg_attr(not(feature = "flaws"), expect(clippy::missing_const_for_fn, reason = "with planted bugs it is none"))]
-    pub(super) fn of(settings: &Settings) -> Self {
-        #[cfg(feature = "flaws")]
-        return match settings.flaw {
+    /// This one, if it is one of a group's.
+    #[cfg(feature = "flaws")]
+    pub(super) const fn of(flaw: Option<AnyFlaw>) -> Self {
+        match flaw {
             Some(AnyFlaw::Group(flaw)) => Self { flaw: Some(flaw) },
-            Some(AnyFlaw::Log(_)) | None => Self::default(),
-        };
-        #[cfg(not(feature = "flaws"))]
-        {
-            let _ = settings;
-            Self {}
+            Some(AnyFlaw::Log(_)) | None => Self { flaw: None },
         }
     }
 
@@ -84,13 +74,4 @@ pub enum AnyFlaw {
     Group(Flaw),
     /// Of its log.
     Log(log::Flaw),
-}
-
-/// The log of a group with these settings.
-pub(super) fn log_node(settings: &Settings, log: DurableLog<LogBytes>) -> LogNode<LogBytes> {
-    #[cfg(feature = "flaws")]
-    if let Some(AnyFlaw::Log(flaw)) = settings.flaw {
-        return LogNode::flawed(settings.own, log, settings.limits, Some(flaw));
-    }
-    LogNode::restarted(settings.own, log, settings.limits)
 }

@@ -78,10 +78,10 @@ impl Group {
         if begins != table.as_ref().map(Table::applied) {
             return Err(Broken::Incomplete);
         }
-        let planted = Planted::of(&settings);
+        let planted = settings.planted();
         Ok(Self {
             tables: Tables::new(table),
-            log: flaws::log_node(&settings, log),
+            log: settings.log_node(log),
             origin: Origin::new(settings.starts, settings.patience, planted),
             settings,
             leading: None,

@@ -3,10 +3,14 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use primacy_core::log::{self, Ballot, ChunkOrder, Diverged, Position, Reading, ReplicaId};
+use primacy_core::log::{self, Ballot, ChunkOrder, Diverged, DurableLog, LogNode, Position, Reading, ReplicaId};
 use primacy_core::{Instant, Token};
 
+#[cfg(feature = "flaws")]
+use super::flaws::AnyFlaw;
+use super::flaws::Planted;
 use super::message::Message;
+use crate::payload::LogBytes;
 use crate::request::Answered;
 use crate::table::{NotNext, SnapshotError};
 use crate::wire::Malformed;
@@ -37,7 +41,7 @@ pub struct Settings {
     pub uncommitted_bytes: usize,
     /// The bug that is planted, if there is one.
     #[cfg(feature = "flaws")]
-    pub flaw: Option<super::AnyFlaw>,
+    pub flaw: Option<AnyFlaw>,
 }
 
 impl Settings {
@@ -57,6 +61,23 @@ impl Settings {
             #[cfg(feature = "flaws")]
             flaw: None,
         }
+    }
+
+    /// The bug that is planted in the group itself.
+    pub(super) const fn planted(&self) -> Planted {
+        #[cfg(feature = "flaws")]
+        return Planted::of(self.flaw);
+        #[cfg(not(feature = "flaws"))]
+        Planted {}
+    }
+
+    /// A log that goes on from what is on the disk.
+    pub(super) fn log_node(&self, log: DurableLog<LogBytes>) -> LogNode<LogBytes> {
+        #[cfg(feature = "flaws")]
+        if let Some(AnyFlaw::Log(flaw)) = self.flaw {
+            return LogNode::flawed(self.own, log, self.limits, Some(flaw));
+        }
+        LogNode::restarted(self.own, log, self.limits)
     }
 }
 
