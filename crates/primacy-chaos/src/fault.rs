@@ -122,6 +122,10 @@ kinds! {
     StopNode "stop-node" Nodes 2 "a node is stopped and goes on later",
     TermNode "term-node" Nodes 1 "SIGTERM to a node, which hands over, ends, and comes back later",
     RestartNodes "restart-nodes" Nodes 1 "all nodes are restarted by SIGTERM, one after the other",
+    SlowNode "slow-node" Nodes 1 "a node runs for a fifth of the time, a few milliseconds at once",
+    LoseFolder "lose-folder" Nodes 1 "a node's folder is lost, and it is made anew from the others",
+    RotLog "rot-log" Nodes 1
+        "a bit of a node's log flips while it is down; if the node refuses its folder, it is made anew from the others",
     PromoteNode "promote-node" Nodes 2 "an operator has another node lead a group",
     FloodHints "flood-hints" Hints 1 "somebody without rights sends hints without end",
     FloodPeers "flood-peers" Peers 1 "somebody asks the voters for new elections and opens connections without end",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
-use super::Run;
+use super::{Run, rot};
 use crate::clock::Moment;
 use crate::fault::{Kind, Need, Strike};
 use crate::judge::{Promise, Verdict};
@@ -14,10 +14,18 @@ use crate::rng::Rng;
 /// How long a node may take until it knows again who leads all groups.
 const RECOVERY: Duration = Duration::from_secs(30);
 
+/// The code of a node that refuses what is on its disk.
+const REFUSED: i32 = 74;
+
+/// A slow node runs for this long at once, and stands still for four times as long.
+const RUNS: Duration = Duration::from_millis(10);
+
 impl Run<'_> {
     /// Whether a fault can be injected.
     pub(super) fn has(&self, kind: Kind) -> bool {
         match kind.need() {
+            // Without one of them a majority has to be left.
+            Need::Nodes if matches!(kind, Kind::LoseFolder | Kind::RotLog) => self.nodes.count() >= 3,
             Need::Nodes => true,
             Need::Wire => self.nodes.have_wires(),
             _ => false,
@@ -67,6 +75,13 @@ impl Run<'_> {
                 self.nodes.send(node, Signal::SIGCONT);
                 self.recovered(node)?;
             }
+            Kind::SlowNode => self.slow(node, span)?,
+            Kind::LoseFolder => {
+                self.end(&[node])?;
+                self.pass(span / 2);
+                self.make_anew(node)?;
+            }
+            Kind::RotLog => self.rot(node, &mut rng)?,
             Kind::NetCut | Kind::NetCutIn | Kind::NetCutOut => self.cut(kind, node, span)?,
             Kind::PromoteNode => self.promote(&leaders, &mut rng)?,
             _ => bail!("{} does not befall nodes", kind.name()),
@@ -93,13 +108,71 @@ impl Run<'_> {
 
     /// Kills these at once, and starts them again after a while.
     fn kill(&mut self, nodes: &[usize], span: Duration) -> Result<()> {
-        nodes.iter().for_each(|node| self.shared.availability.strike(*node));
-        nodes.iter().for_each(|node| self.nodes.send(*node, Signal::SIGKILL));
-        for node in nodes {
-            self.nodes.end(*node, Signal::SIGKILL)?;
-        }
+        self.end(nodes)?;
         self.pass(span);
         self.come_back(nodes)
+    }
+
+    /// Kills these at once.
+    fn end(&mut self, nodes: &[usize]) -> Result<()> {
+        nodes.iter().for_each(|node| self.shared.availability.strike(*node));
+        nodes.iter().for_each(|node| self.nodes.send(*node, Signal::SIGKILL));
+        nodes.iter().try_for_each(|node| self.nodes.end(*node, Signal::SIGKILL).map(drop))
+    }
+
+    /// Starts one that is down with an empty folder, and has all groups count it, as the manual says.
+    fn make_anew(&mut self, node: usize) -> Result<()> {
+        self.nodes.lose_folder(node)?;
+        self.nodes.begin(node)?;
+        self.nodes.await_waiting(node)?;
+        let by = (node + 1) % self.nodes.count();
+        let until = Moment::now() + RECOVERY;
+        while let Some(problem) = self.nodes.replace(node, by)? {
+            if Moment::now() > until {
+                let what = format!("node {} is not made anew after {RECOVERY:?}: {problem}", self.nodes.name(node));
+                self.break_promise(Verdict::new(Promise::Termination, what));
+                return Ok(());
+            }
+            self.timeline.tell(format!("  once more: {problem}"));
+        }
+        self.nodes.await_ready(node)?;
+        self.recovered(node)
+    }
+
+    /// Flips a bit of the log of a node that is down. Either nothing needs that bit, or the node refuses its folder; and
+    /// `primacy kv check` knows which.
+    fn rot(&mut self, node: usize, rng: &mut Rng) -> Result<()> {
+        self.end(&[node])?;
+        let flipped = rot::flip(&self.nodes.log_folder(node), rng)?;
+        let is_sound = self.nodes.is_sound(node)?;
+        self.nodes.begin(node)?;
+        let ended = self.nodes.await_start(node)?;
+        let refusal = ended.map(|status| status.code());
+        self.timeline.tell(format!("  {flipped:?}: {}", if is_sound { "harmless" } else { "refused" }));
+        match refusal {
+            None if is_sound => self.recovered(node),
+            Some(Some(REFUSED)) if !is_sound => self.make_anew(node),
+            _ => {
+                let name = self.nodes.name(node);
+                let found = if is_sound { "sound" } else { "damaged" };
+                let what = format!("the log of node {name} was found {found}, and the node has ended with {refusal:?}");
+                self.break_promise(Verdict::new(Promise::Endurance, what));
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets a node run now and then.
+    fn slow(&mut self, node: usize, span: Duration) -> Result<()> {
+        self.shared.availability.strike(node);
+        let until = Moment::now() + span;
+        while Moment::now() < until {
+            self.nodes.send(node, Signal::SIGSTOP);
+            self.pass(RUNS * 4);
+            self.nodes.send(node, Signal::SIGCONT);
+            self.pass(RUNS);
+        }
+        self.recovered(node)
     }
 
     fn come_back(&mut self, nodes: &[usize]) -> Result<()> {

@@ -8,6 +8,7 @@ mod faults;
 pub(crate) mod flawed;
 mod histories;
 mod nodes;
+mod rot;
 mod work;
 
 use std::collections::BTreeMap;

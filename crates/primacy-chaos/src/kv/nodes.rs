@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ const SNAPSHOT_EVERY: &str = "1MiB";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at what tells nobody of its changes.
 const GLANCE: Duration = Duration::from_millis(20);
+/// What a node says when its clients are served.
+const READY: &str = "ready";
 /// The ports of a node on a host of its own.
 const CLIENTS_PORT: u16 = 6379;
 const PEERS_PORT: u16 = 7400;
@@ -60,8 +62,8 @@ struct Node {
 struct Running {
     child: Child,
     process: Process,
-    /// Hears once that its clients are served.
-    ready: Receiver<()>,
+    /// Hears the events that the node prints, until it ends.
+    events: Receiver<String>,
 }
 
 /// All nodes.
@@ -116,10 +118,9 @@ impl Nodes {
 
     /// An operator's order about the election of a group.
     pub(super) fn operator(&self, group: u16) -> Command {
-        let mut command = Command::new(&self.recipe.primacy);
+        let mut command = self.primacy();
         command.env("PRIMACY_STORE", format!("peers://{}?plaintext=yes", self.list()));
-        command.env("PRIMACY_ELECTION", format!("kv/{group}")).env(MARK, &self.recipe.folder);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("PRIMACY_ELECTION", format!("kv/{group}")).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -148,7 +149,7 @@ impl Nodes {
         command.args(["--name", NAMES[n], "--peers", &self.list(), "--lease", &lease, "--plaintext"]);
         command.args(["--listen", &node.clients.to_string(), "--groups", &GROUPS.to_string()]);
         command.args(["--snapshot-every", SNAPSHOT_EVERY, "--dir"]);
-        command.arg(self.recipe.folder.join(NAMES[n]));
+        command.arg(self.folder(n));
         if node.wire.is_some() {
             command.arg("--password-file").arg(self.recipe.folder.join(PASSWORD_FILE));
         }
@@ -163,29 +164,93 @@ impl Nodes {
             command.stdout(Stdio::piped()).stderr(self.log(n)?).spawn().context("a node cannot be started")?;
         let process = Process::of(i32::try_from(child.id())?).context("a node ended at once")?;
         let told = child.stdout.take().context("it is piped")?;
-        let (tell, ready) = channel();
+        let (tell, events) = channel();
         let mut log = self.log(n)?;
         thread::spawn(move || {
             for line in BufReader::new(told).lines().map_while(std::result::Result::ok) {
                 let _ = writeln!(log, "{line}");
-                if line.contains("\"event\":\"ready\"") {
-                    let _ = tell.send(());
+                let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+                if let Some(event) = line["event"].as_str() {
+                    let _ = tell.send(event.to_owned());
                 }
             }
         });
-        self.nodes[n].running = Some(Running { child, process, ready });
+        self.nodes[n].running = Some(Running { child, process, events });
         Ok(())
     }
 
     /// Waits until one that was started serves its clients.
     pub(super) fn await_ready(&mut self, n: usize) -> Result<()> {
-        let name = NAMES[n];
-        let running = self.nodes[n].running.as_mut().with_context(|| format!("node {name} was not started"))?;
-        if running.ready.recv_timeout(PATIENCE).is_err() {
-            let ended = running.child.try_wait()?.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
-            bail!("node {name} is not ready: {ended}; see node-{name}.log");
+        self.await_event(n, READY)
+    }
+
+    /// Waits until one whose folder is empty knows that it is new.
+    pub(super) fn await_waiting(&mut self, n: usize) -> Result<()> {
+        self.await_event(n, "waiting")
+    }
+
+    fn await_event(&mut self, n: usize, event: &str) -> Result<()> {
+        match self.comes_to(n, event)? {
+            None => Ok(()),
+            Some(status) => bail!("node {0} is not {event}: {status}; see node-{0}.log", NAMES[n]),
         }
-        Ok(())
+    }
+
+    /// Waits until one that was started serves its clients, or ends, and says how it has ended.
+    pub(super) fn await_start(&mut self, n: usize) -> Result<Option<ExitStatus>> {
+        self.comes_to(n, READY)
+    }
+
+    fn comes_to(&mut self, n: usize, event: &str) -> Result<Option<ExitStatus>> {
+        let name = NAMES[n];
+        let until = Moment::now() + PATIENCE;
+        loop {
+            let running = self.nodes[n].running.as_ref().with_context(|| format!("node {name} was not started"))?;
+            match running.events.recv_timeout(until.since(Moment::now())) {
+                Ok(told) if told == event => return Ok(None),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.await_end(n),
+                Err(RecvTimeoutError::Timeout) => bail!("node {name} runs and is not {event}; see node-{name}.log"),
+            }
+        }
+    }
+
+    /// Where one keeps its log.
+    pub(super) fn log_folder(&self, n: usize) -> PathBuf {
+        self.folder(n).join("wal")
+    }
+
+    fn folder(&self, n: usize) -> PathBuf {
+        self.recipe.folder.join(NAMES[n])
+    }
+
+    /// Loses the folder of one that does not run.
+    pub(super) fn lose_folder(&self, n: usize) -> Result<()> {
+        Ok(std::fs::remove_dir_all(self.folder(n))?)
+    }
+
+    /// Whether `primacy kv check` finds the folder of one that does not run sound.
+    pub(super) fn is_sound(&self, n: usize) -> Result<bool> {
+        let checked = self.primacy().args(["kv", "check"]).arg(self.folder(n)).output()?;
+        match checked.status.code() {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => bail!("the folder of node {} cannot be checked: {checked:?}", NAMES[n]),
+        }
+    }
+
+    /// Has all groups count a node that is new for the one of its name, by an order to another node. What went wrong, if something did.
+    pub(super) fn replace(&self, n: usize, by: usize) -> Result<Option<String>> {
+        let mut command = self.primacy();
+        command.args(["kv", "replace", NAMES[n], "--dir"]).arg(self.folder(by));
+        let done = command.output()?;
+        Ok((!done.status.success()).then(|| String::from_utf8_lossy(&done.stderr).trim().to_owned()))
+    }
+
+    fn primacy(&self) -> Command {
+        let mut command = Command::new(&self.recipe.primacy);
+        command.env(MARK, &self.recipe.folder).stdin(Stdio::null());
+        command
     }
 
     /// Sends a signal to one that runs.
