@@ -148,7 +148,8 @@ impl Run<'_> {
         self.nodes.begin(node)?;
         let ended = self.nodes.await_start(node)?;
         let refusal = ended.map(|status| status.code());
-        self.timeline.tell(format!("  {flipped:?}: {}", if is_sound { "harmless" } else { "refused" }));
+        let place = flipped.map_or_else(|| "its log has too little yet".to_owned(), |flipped| flipped.to_string());
+        self.timeline.tell(format!("  {place}: {}", if is_sound { "harmless" } else { "refused" }));
         match refusal {
             None if is_sound => self.recovered(node),
             Some(Some(REFUSED)) if !is_sound => self.make_anew(node),

@@ -1,6 +1,7 @@
 //! Rot in a node's log.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ const LEAST: usize = 64 << 10;
 pub(super) struct Flipped {
     pub(super) segment: PathBuf,
     pub(super) position: usize,
+}
+
+impl fmt::Display for Flipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a bit of byte {} of {}", self.position, self.segment.display())
+    }
 }
 
 /// Flips a bit of the log in this folder, in the first half of what a segment holds: far before what was written last, which

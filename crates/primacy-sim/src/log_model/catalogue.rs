@@ -162,6 +162,11 @@ pub fn canaries() -> Vec<Canary<Setup>> {
             ONE,
         ),
         of(
+            Setup { flushes: true, ..Setup::new("log: AnswersBeforeFlush, as counted", 1, NONE) },
+            Flaw::AnswersBeforeFlush,
+            COUNTED,
+        ),
+        of(
             seen(Setup {
                 begins: Beginning::Led,
                 ..Setup::new("log: CutsWithoutConflict", 2, Budget { writes: 2, ..NONE })
@@ -198,7 +203,6 @@ pub fn canaries() -> Vec<Canary<Setup>> {
             Flaw::MixesChunks,
             PREFIX,
         ),
-        of(parted("log: CountsNotAdopted", Budget { silences: 1, ..NONE }), Flaw::CountsNotAdopted, COUNTED),
         of(Setup { flushes: true, ..Setup::new("log: FetchesBeyond", 3, NONE) }, Flaw::FetchesBeyond, FENCED),
         of(Setup::new("log: GoesOnUnfenced", 2, NONE), Flaw::GoesOnUnfenced, FENCED),
         of(Setup::new("log: OpensTwice", 1, RESTART), Flaw::OpensTwice, SHARED),

@@ -88,6 +88,24 @@ fn it_cuts_at_a_conflict_and_nowhere_else() {
     assert_eq!(ballots(&replica), [1, 1, 2]);
 }
 
+/// A leader that fetches may have got a part of a log that it does not adopt after all.
+#[test]
+fn what_is_cut_has_not_matched() {
+    let matched_after_a_cut = |planted| {
+        let founding = DurableLog::founding(config(&[1, 2, 3]));
+        let mut replica = Replica::restarted(founding, Limits::default(), planted);
+        open(&mut replica, 3);
+        let fetched = vec![entry(1, 1), entry(1, 2), entry(1, 3)];
+        assert_eq!(ask(&mut replica, append(3, Position::START, fetched, 0)), Verdict::Matched(3));
+        let verdict = ask(&mut replica, append(3, Position::START, vec![entry(2, 4)], 0));
+        assert_eq!(ballots(&replica), [2]);
+        verdict
+    };
+    assert_eq!(matched_after_a_cut(Planted::default()), Verdict::Matched(1));
+    #[cfg(feature = "flaws")]
+    assert_eq!(matched_after_a_cut(Planted { flaw: Some(Flaw::CountsNotAdopted) }), Verdict::Matched(3));
+}
+
 #[test]
 fn what_is_committed_is_never_cut() {
     let mut replica = founding();
