@@ -13,6 +13,7 @@ use crate::ElectionName;
 pub(super) type SnapshotAnswer = oneshot::Sender<Result<Option<Snapshot>, StoreError>>;
 
 /// What is asked of the lines. `M`: what a session remembers from one step to the next.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "PostgreSQL alone asks all of it over its lines"))]
 pub(super) enum FleetJob<M> {
     Step(QueuedStep<M>),
     /// A look that tells why a renewal was refused.
@@ -142,22 +143,6 @@ impl<M: Memory> FleetLines<M> {
     /// When there will be none for now.
     pub(super) async fn open(&self) -> Result<(), StoreError> {
         self.others.ask(&[&self.others], FleetJob::Open).await?
-    }
-
-    /// Once everything is listened to that is to be heard.
-    ///
-    /// # Errors
-    /// When there is no connection for now.
-    pub(super) async fn listen(&self) -> Result<(), StoreError> {
-        self.others.ask(&[&self.others], FleetJob::Listen).await
-    }
-
-    /// An election as an observer sees it.
-    ///
-    /// # Errors
-    /// As every question of an observer.
-    pub(super) async fn snapshot(&self, election: &ElectionName) -> Result<Option<Snapshot>, StoreError> {
-        self.others.ask(&[&self.others], |answer| FleetJob::Snapshot(election.clone(), answer)).await?
     }
 
     /// There is one session more.

@@ -104,6 +104,7 @@ impl<J> Queued<J> {
     }
 
     /// Another job in the place of this one, for the same asker.
+    #[cfg(feature = "postgres")]
     pub(super) fn map<K>(self, map: impl FnOnce(J) -> K) -> Queued<K> {
         let Self { number, tries, ready_at, job } = self;
         Queued { number, tries, ready_at, job: map(job) }
@@ -171,6 +172,7 @@ pub(super) struct WeakLine<J>(WeakUnboundedSender<Message<J>>);
 
 impl<J: Job> WeakLine<J> {
     /// Lets the line see to its connection.
+    #[cfg(feature = "postgres")]
     pub(super) fn look_around(&self) {
         if let Some(line) = self.0.upgrade() {
             Line(line).look_around();

@@ -10,14 +10,14 @@ pub mod conformance;
 mod decode;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod findings;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod fleet_lines;
 mod forget;
 #[cfg(any(feature = "mysql", feature = "peers"))]
 pub(crate) mod hint_task;
 pub(crate) mod history;
 mod latency_probe;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod lines;
 pub mod memory;
 #[cfg(feature = "mysql")]
@@ -31,7 +31,7 @@ mod race;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod repair;
 mod roster;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod shared_admin;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use primacy::store::Why;
-use primacy::{Candidate, CandidateConfig, Election, Label, Status, Timing, clock};
+use primacy::{Candidate, CandidateConfig, Election, Label, Timing, clock};
 
 use crate::hints::await_queue;
+use crate::many::all_wait;
 use crate::support::{at, server};
 
 fn campaign(election: &Election, number: usize) -> Candidate {
@@ -29,10 +29,7 @@ async fn a_waiting_candidate_hears_of_a_resignation() {
         // Who has just led lets others go first, so that each round needs a new candidate. Where it knows of none, it takes the
         // lease again: so the next one must have said that it waits.
         let mut next = campaign(&election, number);
-        let held = |status: &Status| matches!(status, Status::Waiting { why: Why::Held { .. }, .. });
-        let mut status = next.status();
-        let waits = tokio::time::timeout(Duration::from_secs(20), status.wait_for(held)).await;
-        waits.expect("it comes to wait").expect("it takes part");
+        all_wait(std::slice::from_ref(&next)).await;
         await_queue(&server, 1).await;
         let start = clock::now();
         leadership.resign().await;

@@ -1,9 +1,10 @@
 //! The conformance suite on real servers, with their defaults and with odd settings.
 
 use primacy::internal::Oddities;
-use primacy::store::conformance;
+use primacy::store::conformance::{self, Harness as _};
 use primacy_servers::{MariaDb, MariaDbOptions};
 
+use crate::companions::companions_in;
 use crate::support::{Database, server};
 
 async fn passes(database: &Database) {
@@ -17,6 +18,22 @@ async fn a_database_keeps_the_promises_of_a_store() {
     let server = server();
     let database = Database::at(&server.url());
     passes(&database).await;
+    passes(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_keeps_the_promises_of_a_store_to_candidates_that_share_connections() {
+    let server = server();
+    let mut database = Database::at(&server.url());
+    database.share();
+    passes(&database).await;
+    // In packets of many.
+    let mut companions = companions_in(&database.open());
+    passes(&database).await;
+    companions.are_well();
+    // What a session has lost is noticed here too.
+    database.oddities.settings = Some("SET SESSION autocommit = 0, completion_type = 'CHAIN'".to_owned());
+    database.share();
     passes(&database).await;
 }
 

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable as _;
 use primacy::store::{StoreError, conformance};
+use primacy::{Fleet, Leadership};
 use primacy_servers::{Galera, GaleraOptions};
 
+use crate::companions::companions_in;
 use crate::counts::race;
-use crate::support::{Actor, Database, applied, at};
+use crate::many::{all_led, campaign, renewals};
+use crate::support::{Actor, Database, applied, at, connect};
 
 fn urls(cluster: &Galera) -> Vec<String> {
     cluster.nodes().iter().map(|node| node.url()).collect()
@@ -20,6 +24,12 @@ async fn a_cluster_keeps_the_promises_of_a_store_on_all_nodes_at_once() {
     database.urls = urls(&cluster);
     let report = conformance::run(&database).await.expect("the store keeps its promises");
     assert!(report.skipped.is_empty(), "skipped: {:?}", report.skipped);
+    database.share();
+    let mut companions: Vec<_> = database.shared.iter().map(companions_in).collect();
+    let report = conformance::run(&database).await.expect("and to candidates that share connections");
+    assert!(report.skipped.is_empty(), "skipped: {:?}", report.skipped);
+    companions.iter_mut().for_each(|companions| companions.are_well());
+    drop(companions);
     // TESTING 39: read-then-write would grant most tokens twice here.
     race(&database.urls, "race", 1_000).await;
 }
@@ -66,4 +76,28 @@ async fn what_one_node_has_answered_another_tells_at_once() {
         let seen = tokio::time::timeout(Duration::from_secs(10), b.look()).await.expect("answers").record;
         assert_eq!(seen.as_ref(), Some(&record), "node 1 tells of the past");
     }
+}
+
+/// Each is a conflict for what is under way on this row, which the cluster aborts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_of_another_node_to_one_row_cost_no_other_election_a_renewal() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let cluster = Galera::start(&GaleraOptions::quick()).expect("Galera starts");
+    let fleet = Fleet::open(&cluster.node(0).url()).expect("a valid URL");
+    let mut leaders = campaign(&fleet, "a", 16, LEASE);
+    let mut led = all_led(&mut leaders).await;
+    let contested = led.remove(5);
+    let mut other = connect(&cluster.node(1).url()).await;
+    let writing = tokio::spawn(async move {
+        let write =
+            "UPDATE primacy_election SET renewed_at = renewed_at + INTERVAL 1 MICROSECOND WHERE election = 'e5'";
+        loop {
+            // One that lost the conflict was not done.
+            let _ = other.query_drop(write).await;
+        }
+    });
+    renewals(&led.iter().collect::<Vec<_>>(), 8).await;
+    writing.abort();
+    assert!(led.iter().all(Leadership::is_current));
+    drop(contested);
 }

@@ -3,6 +3,8 @@
 #[path = "../support/actor.rs"]
 mod actor;
 mod candidates;
+#[path = "../support/companions.rs"]
+mod companions;
 mod conformance;
 mod counts;
 #[path = "../support/far.rs"]
@@ -10,11 +12,14 @@ mod distance;
 mod doctor;
 mod far;
 mod faults;
+mod fleet;
 mod galera;
 mod hints;
 mod locks;
 #[path = "../support/logged.rs"]
 mod logged;
+#[path = "../support/many.rs"]
+mod many;
 #[path = "../support/namesakes.rs"]
 mod namesakes;
 mod observers;
@@ -22,6 +27,8 @@ mod registers;
 mod rights;
 mod schema;
 mod shadows;
+#[path = "../support/shared_lines.rs"]
+mod shared_lines;
 mod support;
 #[cfg(feature = "mysql-tls")]
 mod tls;

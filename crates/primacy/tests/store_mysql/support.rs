@@ -40,17 +40,35 @@ pub(crate) struct Database {
     pub(crate) urls: Vec<String>,
     pub(crate) oddities: Oddities,
     pub(crate) next: AtomicUsize,
+    /// The stores at these URLs, if all handles of one share it.
+    pub(crate) shared: Vec<Arc<dyn Store>>,
 }
 
 impl Database {
     pub(crate) fn at(url: &str) -> Self {
-        Self { urls: vec![url.to_owned()], oddities: Oddities::default(), next: AtomicUsize::new(0) }
+        Self {
+            urls: vec![url.to_owned()],
+            oddities: Oddities::default(),
+            next: AtomicUsize::new(0),
+            shared: Vec::new(),
+        }
+    }
+}
+
+impl Database {
+    /// From now on candidates share connections.
+    pub(crate) fn share(&mut self) {
+        let shared = |url: &String| at(url).with_oddities(self.oddities.clone()).sharing().expect("it can be shared");
+        self.shared = self.urls.iter().map(shared).collect();
     }
 }
 
 impl Harness for Database {
     fn open(&self) -> Arc<dyn Store> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        if !self.shared.is_empty() {
+            return Arc::clone(&self.shared[turn % self.shared.len()]);
+        }
         let url = &self.urls[turn % self.urls.len()];
         Arc::new(at(url).with_oddities(self.oddities.clone()))
     }

@@ -30,6 +30,8 @@ mod registers;
 mod rights;
 mod schema;
 mod servers;
+#[path = "../support/shared_lines.rs"]
+mod shared_lines;
 mod support;
 #[cfg(feature = "postgres-tls")]
 mod tls;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use primacy::store::Why;
-use primacy::{Candidate, CandidateConfig, Fleet, Label, Leadership, Phase, Status, Timing};
+use primacy::{Candidate, CandidateConfig, Election, Fleet, Label, Leadership, Phase, Status, Timing};
 use tokio::task::JoinSet;
 
 /// Far more than anything here takes; a test that reaches it has failed.
@@ -12,12 +12,14 @@ pub(crate) async fn within<T>(what: &str, awaited: impl Future<Output = T>) -> T
 }
 
 pub(crate) fn campaign(fleet: &Fleet, label: &str, elections: usize, lease: Duration) -> Vec<Candidate> {
-    let one = |n| {
-        let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
-        config.timing = Timing::with_lease(lease).expect("valid");
-        fleet.election(&format!("e{n}")).expect("valid").campaign_with(config).expect("the system has a thread")
-    };
+    let one = |n| campaign_in(&fleet.election(&format!("e{n}")).expect("valid"), label, lease);
     (0..elections).map(one).collect()
+}
+
+pub(crate) fn campaign_in(election: &Election, label: &str, lease: Duration) -> Candidate {
+    let mut config = CandidateConfig::new(Label::new(label).expect("valid"));
+    config.timing = Timing::with_lease(lease).expect("valid");
+    election.campaign_with(config).expect("the system has a thread")
 }
 
 pub(crate) async fn all_led(candidates: &mut [Candidate]) -> Vec<Leadership> {

@@ -25,6 +25,15 @@ pub(super) struct Connection {
     pub(super) server: Server,
 }
 
+/// What became of statements that were sent together.
+pub(super) struct Outcomes {
+    /// How many rows each of the first has changed, which is committed.
+    pub(super) counts: Vec<u64>,
+    /// What has ended them, and of those that are not counted the one that it is about, if it is about one. On a
+    /// [sound](Connection::is_sound) connection none of these was done; otherwise nothing is known of them.
+    pub(super) failed: Option<(Option<usize>, Fault)>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Idle,
@@ -57,14 +66,107 @@ impl Connection {
 
     /// Sends a packet and takes the answers to all its statements.
     pub(super) async fn run(&mut self, packet: &Packet) -> Result<Vec<Answer>, Fault> {
+        self.tidy_up().await?;
+        self.exchange(packet).await
+    }
+
+    async fn tidy_up(&mut self) -> Result<(), Fault> {
         match self.health {
-            Health::Idle => {}
-            Health::Untidy => drop(self.exchange(&Packet::tidy()).await?),
+            Health::Idle => Ok(()),
+            Health::Untidy => self.exchange(&Packet::tidy()).await.map(drop),
             Health::Busy | Health::Broken => {
-                return Err(StoreError::Unreachable(format!("{}: the connection is no longer good", self.host)).into());
+                Err(StoreError::Unreachable(format!("{}: the connection is no longer good", self.host)).into())
             }
         }
-        self.exchange(packet).await
+    }
+
+    fn unsettled(&self) -> Fault {
+        let message = "something between here and the server has turned autocommit off, or keeps a transaction open";
+        StoreError::Unknown(format!("{}: {message}", self.host)).into()
+    }
+
+    /// Sends statements of which each is about a row of its own: in one transaction, or, on Galera and where there is only one,
+    /// such that each commits by itself.
+    pub(super) async fn run_many(&mut self, statements: &[String]) -> Outcomes {
+        if let Err(fault) = self.tidy_up().await {
+            return Outcomes { counts: Vec::new(), failed: Some((None, fault)) };
+        }
+        // MariaDB does not tell when a cluster aborts a transaction between two statements of one packet.
+        if self.server.is_galera || statements.len() == 1 {
+            self.run_each(statements).await
+        } else {
+            self.run_all(statements).await
+        }
+    }
+
+    /// All of them, or none.
+    async fn run_all(&mut self, statements: &[String]) -> Outcomes {
+        let packet = Packet::transaction(statements);
+        self.health = Health::Busy;
+        let mut answers = Vec::with_capacity(packet.statements);
+        let ended = self.converse_into(&packet, &mut answers).await;
+        match self.judge(&packet, ended) {
+            // Those to the START TRANSACTION and the COMMIT say nothing.
+            Ok(()) => {
+                let counts = answers.into_iter().skip(1).take(statements.len()).map(|answer| answer.affected);
+                Outcomes { counts: counts.collect(), failed: None }
+            }
+            Err((at, fault)) => {
+                if self.health == Health::Untidy {
+                    // Others wait for the locks. If it fails, the next round trip tells.
+                    drop(self.exchange(&Packet::tidy()).await);
+                }
+                let at = at.checked_sub(1).filter(|at| *at < statements.len());
+                Outcomes { counts: Vec::new(), failed: Some((at, fault)) }
+            }
+        }
+    }
+
+    /// Those before the first that fails are done, and those after it are not begun.
+    async fn run_each(&mut self, statements: &[String]) -> Outcomes {
+        let packet = Packet::each(statements);
+        self.health = Health::Busy;
+        let mut answers = Vec::with_capacity(statements.len());
+        let ended = self.converse_into(&packet, &mut answers).await;
+        let is_settled = match &ended {
+            Ok(()) => self.is_settled(),
+            // An error tells no flags.
+            Err((mysql_async::Error::Server(_), _)) if !answers.is_empty() => {
+                self.converse(&Packet::read("DO 0".to_owned())).await.is_ok() && self.is_settled()
+            }
+            Err(_) => true,
+        };
+        let failed = match ended {
+            // Counted and not committed, or who knows.
+            _ if !is_settled => {
+                self.health = Health::Broken;
+                return Outcomes { counts: Vec::new(), failed: Some((None, self.unsettled())) };
+            }
+            ended => self.judge(&packet, ended).err(),
+        };
+        // Without a sound connection nobody is left to say whether what was counted was committed.
+        let counts = if self.is_sound() { answers.iter().map(|answer| answer.affected).collect() } else { Vec::new() };
+        // What was counted is no longer among those that wait.
+        Outcomes { counts, failed: failed.map(|(_, fault)| (Some(0), fault)) }
+    }
+
+    /// What the end of a packet means, and of which statement it tells.
+    fn judge(&mut self, packet: &Packet, ended: Result<(), (mysql_async::Error, usize)>) -> Result<(), (usize, Fault)> {
+        match ended {
+            Ok(()) if self.is_settled() => {
+                self.health = Health::Idle;
+                Ok(())
+            }
+            Ok(()) => {
+                self.health = Health::Broken;
+                Err((packet.statements, self.unsettled()))
+            }
+            Err((error, at)) => {
+                let is_servers = matches!(error, mysql_async::Error::Server(_));
+                self.health = if is_servers { Health::Untidy } else { Health::Broken };
+                Err((at, Fault::of(&error, packet, at, &self.host)))
+            }
+        }
     }
 
     /// Sends a packet that may be sent again, until nobody else is faster.
@@ -93,9 +195,7 @@ impl Connection {
             // Counted and not committed, or who knows: it ends with the connection.
             Ok(_) => {
                 self.health = Health::Broken;
-                let message =
-                    "something between here and the server has turned autocommit off, or keeps a transaction open";
-                Err(StoreError::Unknown(format!("{}: {message}", self.host)).into())
+                Err(self.unsettled())
             }
             Err((error, at)) => {
                 let is_servers = matches!(error, mysql_async::Error::Server(_));
@@ -187,6 +287,16 @@ impl Connection {
     /// The answers, or the first error and the statement that it answers.
     async fn converse(&mut self, packet: &Packet) -> Result<Vec<Answer>, (mysql_async::Error, usize)> {
         let mut answers = Vec::with_capacity(packet.statements);
+        self.converse_into(packet, &mut answers).await?;
+        Ok(answers)
+    }
+
+    /// The answers, until the first error.
+    async fn converse_into(
+        &mut self,
+        packet: &Packet,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), (mysql_async::Error, usize)> {
         let mut result = self.conn.query_iter(&packet.text).await.map_err(|error| (error, 0))?;
         for at in 0..packet.statements {
             // The driver would take it for an answer without rows, with the count of the one before.
@@ -199,6 +309,6 @@ impl Connection {
             }
             answers.push(Answer { rows: rows.into_iter().map(Fields::of).collect(), affected });
         }
-        Ok(answers)
+        Ok(())
     }
 }

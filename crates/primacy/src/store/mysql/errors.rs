@@ -14,6 +14,8 @@ pub(super) enum Fault {
     /// Certainly not done, because somebody else was faster: a deadlock, a failed certification, a row that had
     /// appeared. Looking again tells what there is now.
     Outrun(StoreError),
+    /// Certainly not done: somebody holds a lock.
+    Locked(StoreError),
     /// The tables are missing.
     NoTables(StoreError),
     /// What was to be made is there already.
@@ -37,7 +39,11 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Outrun(error) | Fault::NoTables(error) | Fault::ThereAlready(error) | Fault::Said(error) => error,
+            Fault::Outrun(error)
+            | Fault::Locked(error)
+            | Fault::NoTables(error)
+            | Fault::ThereAlready(error)
+            | Fault::Said(error) => error,
         }
     }
 }
@@ -46,7 +52,11 @@ impl Fault {
     /// What went wrong.
     pub(super) fn error(&self) -> &StoreError {
         match self {
-            Self::Outrun(error) | Self::NoTables(error) | Self::ThereAlready(error) | Self::Said(error) => error,
+            Self::Outrun(error)
+            | Self::Locked(error)
+            | Self::NoTables(error)
+            | Self::ThereAlready(error)
+            | Self::Said(error) => error,
         }
     }
 
@@ -75,7 +85,7 @@ impl Fault {
             return Self::Said(match packet.change {
                 Change::Nothing => StoreError::Unreachable(message),
                 // The server may have all of it, and go on.
-                Change::Single | Change::First | Change::Transaction => StoreError::Unknown(message),
+                Change::Single | Change::First | Change::Each | Change::Transaction => StoreError::Unknown(message),
             });
         };
         if packet.change == Change::First && at > 0 {
@@ -86,7 +96,7 @@ impl Fault {
         // An error ends a packet: what follows in it is not run, and without its COMMIT a transaction is undone.
         let commits = match packet.change {
             Change::Nothing => false,
-            Change::Single | Change::First => true,
+            Change::Single | Change::First | Change::Each => true,
             Change::Transaction => at + 1 == packet.statements,
         };
         of_server(error, packet.change, commits, host)
@@ -116,7 +126,9 @@ fn of_server(error: &ServerError, change: Change, commits: bool, host: &str) -> 
         }
         // Duplicate column name.
         1060 => return Fault::ThereAlready(unusable("the tables are not as primacy made them")),
-        1205 if !in_commit => unreachable("another transaction holds a lock for too long"),
+        1205 if !in_commit => {
+            return Fault::Locked(unreachable("another transaction holds a lock for too long"));
+        }
         // WSREP has not yet prepared node for application use: checked before a statement begins.
         1047 if !in_commit => unreachable("this node is not part of its cluster's majority"),
         // The server looks for these at the commit too, and then rolls back.

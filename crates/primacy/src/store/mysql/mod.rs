@@ -7,6 +7,7 @@ mod answer;
 mod change;
 mod connection;
 mod errors;
+mod fleet_hints;
 mod hint_state;
 mod hints;
 mod locks;
@@ -21,12 +22,14 @@ mod records;
 mod schema;
 mod server;
 mod session;
+mod shared;
 #[cfg(feature = "mysql-tls")]
 mod tls;
 pub(crate) mod url;
 mod waiting_order;
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Admin, BoxFuture, Hints, Holder, Registry, Session, Store, StoreError, UrlError};
 use crate::ElectionName;
@@ -36,6 +39,7 @@ use members::MysqlRegistry;
 use opening::Purpose;
 pub use schema::schema_sql;
 use session::MysqlSession;
+use shared::SharedMysql;
 use url::StoreUrl;
 
 /// A MySQL, MariaDB or Galera database as a store.
@@ -108,6 +112,10 @@ impl fmt::Debug for MysqlStore {
 impl Store for MysqlStore {
     fn location(&self) -> String {
         self.url.shown()
+    }
+
+    fn sharing(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(SharedMysql::new(self.clone())))
     }
 
     fn session<'a>(

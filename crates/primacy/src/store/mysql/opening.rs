@@ -28,6 +28,8 @@ const LEADER_SILENT_SECONDS: u64 = 30;
 pub(super) enum Purpose {
     /// A candidate's steps: missing tables are made.
     Campaign,
+    /// The same of many candidates, who do not wait for each other's locks.
+    Share,
     /// What is left to do for a process that is dead: it has seen to the tables and its rights.
     Close,
     /// Observers and operators: missing tables are said.
@@ -65,9 +67,10 @@ impl Connection {
             .map_err(|error| errors::of_connecting(&error, &host_name, url.has_password()))?;
         let mut connection = Self::new(conn, host_name, host.is_here(), url.oddities.before_change.clone());
         let questions = ask_server().into_iter().chain(settings(purpose));
-        let needs_tables = matches!(purpose, Purpose::Campaign | Purpose::Observe);
+        let campaigns = matches!(purpose, Purpose::Campaign | Purpose::Share);
+        let needs_tables = campaigns || purpose == Purpose::Observe;
         let asked: Vec<String> = questions.clone().chain(needs_tables.then(schema::ask_version)).collect();
-        let rights = if purpose == Purpose::Campaign { schema::ask_rights() } else { Vec::new() };
+        let rights = if campaigns { schema::ask_rights() } else { Vec::new() };
         let mut is_denied = false;
         let answered = match connection.run(&Packet::of(&[asked.as_slice(), &rights].concat())).await {
             Err(fault) if fault.is_denied() && !rights.is_empty() => {
@@ -95,7 +98,7 @@ impl Connection {
             connection.run(&Packet::read(settings.clone())).await?;
         }
         match purpose {
-            Purpose::Campaign => {
+            Purpose::Campaign | Purpose::Share => {
                 schema::make_or_check(&mut connection, version).await?;
                 if is_denied {
                     schema::refuse_without_rights(&mut connection).await?;
@@ -123,8 +126,16 @@ fn settings(purpose: Purpose) -> Vec<String> {
         "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2 /*M!100300 , idle_transaction_timeout = 3 */"
             .to_owned(),
     ];
+    if purpose == Purpose::Share {
+        // A step that meets a lock is tried again, and the others go on. Only MariaDB can do without any wait.
+        settings.push(
+            "SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1 \
+             /*M!100300 , innodb_lock_wait_timeout = 0, lock_wait_timeout = 0 */"
+                .to_owned(),
+        );
+    }
     let silent_for = match purpose {
-        Purpose::Campaign | Purpose::Close | Purpose::Observe => None,
+        Purpose::Campaign | Purpose::Share | Purpose::Close | Purpose::Observe => None,
         Purpose::Listen => Some(LISTENER_SILENT_SECONDS),
         Purpose::Lead => Some(LEADER_SILENT_SECONDS),
     };
@@ -139,7 +150,7 @@ fn settings(purpose: Purpose) -> Vec<String> {
 fn settings_of_galera(server: &Server, purpose: Purpose) -> Option<String> {
     let settings = match purpose {
         // Reads and writes wait until this node has applied what the cluster had committed when they came.
-        Purpose::Campaign | Purpose::Close | Purpose::Observe | Purpose::Lead => {
+        Purpose::Campaign | Purpose::Share | Purpose::Close | Purpose::Observe | Purpose::Lead => {
             "SET SESSION wsrep_sync_wait = 7, wsrep_dirty_reads = 0"
         }
         Purpose::Listen => "SET SESSION wsrep_sync_wait = 0",

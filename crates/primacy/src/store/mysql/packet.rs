@@ -36,6 +36,8 @@ pub(super) enum Change {
     Single,
     /// Its first statement commits by itself, and the others read.
     First,
+    /// Each of its statements commits by itself.
+    Each,
     /// A transaction, or the end of one: its last statement commits, and without that nothing is done.
     Transaction,
 }
@@ -57,6 +59,11 @@ impl Packet {
     /// A change that commits by itself, and what is read after it.
     pub(super) fn first(statements: &[String]) -> Self {
         Self { change: Change::First, ..Self::of(statements) }
+    }
+
+    /// Changes of which each commits by itself.
+    pub(super) fn each(statements: &[String]) -> Self {
+        Self { change: Change::Each, ..Self::of(statements) }
     }
 
     /// The beginning of a transaction that is sent statement by statement.

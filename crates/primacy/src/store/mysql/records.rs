@@ -507,6 +507,15 @@ pub(super) fn glance(election: &ElectionName) -> String {
     glance_and(election, "NULL")
 }
 
+/// The same of several, each after its name; where there is no record there is no row.
+pub(super) fn glances(elections: &[ElectionName]) -> String {
+    let names: Vec<String> = elections.iter().map(|election| text(election.as_str())).collect();
+    format!(
+        "SELECT e.election, e.token, e.holder IS NULL, e.intent FROM primacy_election AS e WHERE e.election IN ({})",
+        names.join(", ")
+    )
+}
+
 /// The same. If it is not as known, the server does this too, without waiting for the client to read the answer.
 pub(super) fn glance_or(election: &ElectionName, known: Option<RowSummary>, otherwise: &str) -> String {
     let Some((token, vacant, order_number)) = known else { return glance_and(election, otherwise) };

@@ -113,7 +113,7 @@ impl Store for SharedPostgres {
             let notifier = self.store.notifiers.of(election);
             let rings = notifier.subscribe();
             let guard = lines.ears.listen(&notifier);
-            lines.both.listen().await?;
+            lines.both.others.ask(&[&lines.both.others], SharedJob::Listen).await?;
             Ok(Box::new(SharedHints { rings, _guard: guard, _lines: lines }) as Box<dyn Hints>)
         })
     }
@@ -141,7 +141,8 @@ struct SharedSnapshots(Arc<Lines>);
 
 impl Snapshots for SharedSnapshots {
     fn snapshot<'a>(&'a mut self, election: &'a ElectionName) -> BoxFuture<'a, Result<Option<Snapshot>, StoreError>> {
-        Box::pin(self.0.both.snapshot(election))
+        let others = &self.0.both.others;
+        Box::pin(async move { others.ask(&[others], |answer| SharedJob::Snapshot(election.clone(), answer)).await? })
     }
 }
 
