@@ -38,11 +38,13 @@ fn clippy(shell: &Shell) -> Result<(), String> {
     let clippy =
         |select: &[&str]| shell.cargo(&[&["clippy", "--locked"], select, &["--", "--deny", "warnings"]].concat());
     clippy(&[SHIPPED, &["--all-targets"]].concat())?;
+    // As programs build it.
+    clippy(&["--package", "primacy"])?;
     STORES.iter().try_for_each(|store| clippy(&["--package", "primacy", "--features", store]))
 }
 
 /// The stores that each change does not build alone.
-const STORES: &[&str] = &["postgres", "mysql", "peers"];
+const STORES: &[&str] = &["sqlite", "postgres", "mysql", "peers"];
 
 /// Tests whose processes set timers on the boot clock, in a time namespace in which that clock has just begun.
 fn young(shell: &Shell) -> Result<(), String> {

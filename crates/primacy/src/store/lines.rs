@@ -99,6 +99,12 @@ impl<J> Queued<J> {
         self
     }
 
+    /// How often it has met a lock.
+    #[cfg(feature = "mysql")]
+    pub(super) const fn tries(&self) -> u32 {
+        self.tries
+    }
+
     pub(super) fn into_job(self) -> J {
         self.job
     }

@@ -1,10 +1,13 @@
 //! Many elections of one process over a few connections.
 
+use std::time::Duration;
+
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use primacy_servers::MariaDb;
+use tokio::task::JoinSet;
 
-use crate::many::within;
+use crate::many::{all_led, all_wait, campaign, within};
 use crate::shared_lines::{self as lines, Backstage};
 use crate::support::{connect, server};
 
@@ -87,8 +90,15 @@ impl Backstage for Stage {
     }
 
     async fn lock_table_for_a_while(&mut self) {
+        let undone = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'com_rollback'";
+        let before = self.count(undone);
         self.run("LOCK TABLES primacy_election WRITE").await;
-        self.run("DO SLEEP(0.5)").await;
+        within("a packet that meets the lock", async {
+            while self.count(undone) == before {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         self.run("UNLOCK TABLES").await;
     }
 
@@ -125,4 +135,31 @@ async fn hundreds_of_elections_take_few_connections_and_round_trips() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_fails_a_statement_costs_no_other_election_a_renewal() {
     lines::a_row_that_fails_a_statement_costs_no_other_election_a_renewal(&mut Stage::start().await).await;
+}
+
+/// A grant that only looked whether the fence is free just now would never find it so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fenced_transactions_that_follow_each_other_without_a_gap_do_not_keep_a_grant_out() {
+    const LEASE: Duration = Duration::from_secs(60);
+    let server = Stage::start().await;
+    let [first, second] = [server.fleet(), server.fleet()];
+    let mut leaders = campaign(&first, "a", 2, LEASE);
+    let mut led = all_led(&mut leaders).await;
+    let mut waiting = campaign(&second, "b", 2, LEASE);
+    all_wait(&waiting).await;
+    let mut fenced = JoinSet::new();
+    for _ in 0..4 {
+        let mut conn = connect(&server.server.admin_url()).await;
+        let hold = "START TRANSACTION; SELECT token FROM primacy_token WHERE election = 'e0' LOCK IN SHARE MODE";
+        conn.query_drop(hold).await.expect("held");
+        fenced.spawn(async move {
+            loop {
+                conn.query_drop(format!("DO SLEEP(0.02); COMMIT; {hold}")).await.expect("held again");
+            }
+        });
+    }
+    led.remove(0).resign().await;
+    let next = within("a grant", waiting[0].elected()).await.expect("elected");
+    assert!(next.is_current());
+    fenced.abort_all();
 }

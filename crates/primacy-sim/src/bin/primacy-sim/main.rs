@@ -205,9 +205,10 @@ fn run_seeds(run: &Run) -> io::Result<bool> {
     let mut batch = run.batch.clone();
     for chooser in iter::once(None).chain(Chooser::value_variants().iter().copied().map(Some)) {
         let peers = Setup { protocol: Some(Protocol::Peers), chooser, ..Setup::new(Profile::All) };
-        good &= run_batch(&batch, CI_PEERS_SEEDS, &peers)?.0;
+        let seeds = if chooser.is_none() { CI_PEERS_SEEDS } else { CI_SELECTOR_SEEDS };
+        good &= run_batch(&batch, seeds, &peers)?.0;
         // No two of them see the same faults.
-        batch.from += CI_PEERS_SEEDS;
+        batch.from += seeds;
     }
     let batch = BatchArgs { from: 0, ..run.batch };
     good &= kv::run(&batch, kv::CI_SEEDS, &primacy_sim::kv::Setup::default())?;
@@ -239,8 +240,11 @@ fn run_batch(batch: &BatchArgs, seeds: u64, setup: &Setup) -> io::Result<(bool, 
 /// How many seeds continuous integration runs.
 const CI_SEEDS: u64 = 40_000;
 
-/// How many it runs among peers, beside those, and for each selector. A hundred times as many are a step of the night.
+/// How many it runs among peers, beside those. Ten times as many are a step of the night.
 const CI_PEERS_SEEDS: u64 = 1_000;
+
+/// How many it runs for each selector. A night runs 100,000.
+const CI_SELECTOR_SEEDS: u64 = 200;
 
 /// From how many seeds on everything that should happen sometimes must have happened.
 const WORTHY_SEEDS: u64 = 1_000;

@@ -1,6 +1,7 @@
 //! Observers and operators of a database.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use tracing::debug;
 
@@ -15,7 +16,7 @@ use super::opening::Purpose;
 use super::packet::Packet;
 use super::url::StoreUrl;
 use super::{member_records, member_statements, probe, records, schema};
-use crate::{CandidateId, ElectionName};
+use crate::{CandidateId, ElectionName, Instant, clock};
 
 /// How often an order is written anew because the row has changed under it: a leader renews it, candidates take it.
 const TRIES: u32 = 60;
@@ -23,13 +24,25 @@ const TRIES: u32 = 60;
 /// The connection of an observer or operator.
 pub(super) struct MysqlAdmin {
     connection: Connection,
-    /// The tables of the `registers` protocol were there, and they stay.
-    has_registers: bool,
+    registers: Registers,
 }
+
+/// Whether the tables of the `registers` protocol are there.
+enum Registers {
+    Unasked,
+    /// They were not at that moment.
+    Missing(Instant),
+    /// They stay.
+    There,
+}
+
+/// For this long snapshots are without members once the tables were missing. Each question costs two round trips, and a fleet takes
+/// snapshots of hundreds of elections in a row, to see whether others have a candidate's name.
+const MISSING_FOR: Duration = Duration::from_secs(5);
 
 impl MysqlAdmin {
     pub(super) async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        Ok(Self { connection: Connection::open(url, Purpose::Observe).await?, has_registers: false })
+        Ok(Self { connection: Connection::open(url, Purpose::Observe).await?, registers: Registers::Unasked })
     }
 
     async fn ask(&mut self, statement: String) -> Result<Answer, StoreError> {
@@ -40,6 +53,9 @@ impl MysqlAdmin {
     async fn snapshots(&mut self, election: Option<&ElectionName>) -> Result<Vec<Snapshot>, StoreError> {
         let answer = self.ask(records::snapshots(election)).await?;
         let mut snapshots = records::read_snapshots(answer, self.connection.host())?;
+        if matches!(self.registers, Registers::Missing(at) if clock::now().since(at) < MISSING_FOR) {
+            return Ok(snapshots);
+        }
         let members = match self.members_of(election).await {
             Ok(members) => members,
             // Of another version, or not for this user: who leads can be told all the same.
@@ -71,8 +87,13 @@ impl MysqlAdmin {
     }
 
     async fn has_registers(&mut self) -> Result<bool, StoreError> {
-        self.has_registers = self.has_registers || schema::has_registers(&mut self.connection).await?;
-        Ok(self.has_registers)
+        if matches!(self.registers, Registers::There) {
+            return Ok(true);
+        }
+        let now = clock::now();
+        let are_there = schema::has_registers(&mut self.connection).await?;
+        self.registers = if are_there { Registers::There } else { Registers::Missing(now) };
+        Ok(are_there)
     }
 
     /// Ends the waits of the pollers on this server, which then look at the row. Those of other users, and those on other

@@ -70,6 +70,15 @@ impl Connection {
         self.exchange(packet).await
     }
 
+    /// Whether statements over a connection that candidates share wait a second for a lock from now on, or end at once. Only MariaDB
+    /// can do without any wait. Where it cannot be said, the connection is no longer good, and the next step tells.
+    pub(super) async fn wait_for_locks(&mut self, wait: bool) {
+        if self.server.is_mariadb() {
+            let setting = format!("SET SESSION innodb_lock_wait_timeout = {}", u8::from(wait));
+            drop(self.run(&Packet::read(setting)).await);
+        }
+    }
+
     async fn tidy_up(&mut self) -> Result<(), Fault> {
         match self.health {
             Health::Idle => Ok(()),

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::super::Standing;
-use crate::ElectionName;
+use super::super::{Record, Standing};
+use crate::{CandidateId, ElectionName};
 
 /// The states of one store, by election. Several candidates of one election share one: the last to look sets the delay.
 #[derive(Clone, Default)]
@@ -18,6 +18,8 @@ pub(super) struct HintState {
     delay: AtomicU64,
     /// How many hints there were.
     hints: AtomicU64,
+    /// The row as a candidate's last session knew it.
+    known: Mutex<Option<(CandidateId, Record)>>,
 }
 
 /// A leader hears of orders soon, and is not the poller: the poller would go with it.
@@ -34,7 +36,8 @@ impl HintStates {
         }
         states.retain(|_, state| state.strong_count() > 0);
         // Observers, who never look as a candidate does, have time.
-        let state = Arc::new(HintState { delay: AtomicU64::new(WAITS), hints: AtomicU64::new(0) });
+        let state =
+            Arc::new(HintState { delay: AtomicU64::new(WAITS), hints: AtomicU64::new(0), known: Mutex::default() });
         states.insert(election.clone(), Arc::downgrade(&state));
         state
     }
@@ -53,6 +56,17 @@ impl HintState {
 
     pub(super) fn delay(&self) -> Duration {
         Duration::from_millis(self.delay.load(Ordering::Relaxed))
+    }
+
+    /// What a candidate's session that ends knows of the row.
+    pub(super) fn keep(&self, candidate: CandidateId, known: Record) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((candidate, known));
+    }
+
+    /// What the same candidate's last session knew of the row. It may be another by now: each change insists on it.
+    pub(super) fn kept(&self, candidate: CandidateId) -> Option<Record> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.take_if(|(id, _)| *id == candidate).map(|(_, record)| record)
     }
 
     /// Something has changed.

@@ -103,6 +103,10 @@ impl Connection {
                 if is_denied {
                     schema::refuse_without_rights(&mut connection).await?;
                 }
+                if purpose == Purpose::Share {
+                    // Who makes the tables waits for others who do.
+                    connection.run(&Packet::read(AT_ONCE.to_owned())).await?;
+                }
             }
             Purpose::Observe => schema::check(&connection, version)?,
             Purpose::Close | Purpose::Listen | Purpose::Lead => {}
@@ -110,6 +114,10 @@ impl Connection {
         Ok(connection)
     }
 }
+
+/// A step that meets a lock is tried again, and the others that share the connection go on. Only MariaDB can do without any wait.
+const AT_ONCE: &str = "SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1 \
+                       /*M!100300 , innodb_lock_wait_timeout = 0, lock_wait_timeout = 0 */";
 
 /// Each is for this connection alone. None is needed for safety, so that a pooler may lose them: whether a change has
 /// committed is told by the server's status flags.
@@ -126,14 +134,6 @@ fn settings(purpose: Purpose) -> Vec<String> {
         "SET SESSION innodb_lock_wait_timeout = 2, lock_wait_timeout = 2 /*M!100300 , idle_transaction_timeout = 3 */"
             .to_owned(),
     ];
-    if purpose == Purpose::Share {
-        // A step that meets a lock is tried again, and the others go on. Only MariaDB can do without any wait.
-        settings.push(
-            "SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1 \
-             /*M!100300 , innodb_lock_wait_timeout = 0, lock_wait_timeout = 0 */"
-                .to_owned(),
-        );
-    }
     let silent_for = match purpose {
         Purpose::Campaign | Purpose::Share | Purpose::Close | Purpose::Observe => None,
         Purpose::Listen => Some(LISTENER_SILENT_SECONDS),

@@ -85,7 +85,7 @@ impl SessionMemory {
             url: url.cloned(),
             election: election.clone(),
             me: me.clone(),
-            known: None,
+            known: hints.kept(me.id),
             looked: None,
             hints,
             announced_at: None,
@@ -145,6 +145,15 @@ impl SessionMemory {
             }
             Reply::Applied(_) => {}
             _ => self.presence = None,
+        }
+    }
+}
+
+impl Drop for SessionMemory {
+    fn drop(&mut self) {
+        // Hundreds that have lost one connection would have to look one by one before their renewals go together again.
+        if let Some(known) = self.known.take() {
+            self.hints.keep(self.me.id, known);
         }
     }
 }

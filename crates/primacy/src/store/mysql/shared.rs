@@ -27,8 +27,14 @@ use crate::ElectionName;
 /// Renewals of one packet: as many as are far below what the driver sends at once, whatever their elections publish.
 const PACKET: usize = 64;
 
+/// After this many faults of single renewals a batch ends: what stands in the way of so many is a lock on the table, or the server.
+const FAULTS: usize = 4;
+
 /// Jobs of one batch of everything else: a late one is noticed after as many.
 const BATCH: usize = 32;
+
+/// So often a grant goes on at once when it meets a lock.
+const PROBES: u32 = 4;
 
 /// Announcements that could not be withdrawn yet, at most; the others age out.
 const LEFT_MOST: usize = 1_024;
@@ -178,6 +184,7 @@ impl Renewals {
                 None => self.others.pass(queued),
             }
         }
+        let mut faults = 0;
         loop {
             waiting.retain(|(queued, ..)| !queued.job.is_given_up());
             if waiting.is_empty() || !connection.is_sound() {
@@ -191,9 +198,15 @@ impl Renewals {
                 }
             }
             let Some((at, fault)) = failed else { break };
-            let is_about_one = connection.is_sound() && !matches!(fault, Fault::Said(StoreError::Unreachable(_)));
+            faults += 1;
+            let is_about_one =
+                connection.is_sound() && faults <= FAULTS && !matches!(fault, Fault::Said(StoreError::Unreachable(_)));
             match at.filter(|_| is_about_one).and_then(|at| waiting.remove(at)) {
                 Some((queued, ..)) => self.set_apart(queued, fault),
+                // They stay together, for when the lock is gone.
+                None if connection.is_sound() && matches!(fault, Fault::Locked(_) | Fault::Outrun(_)) => {
+                    again.extend(waiting.drain(..).map(|(queued, ..)| queued.after_a_lock()));
+                }
                 // It is about the server, the connection or all of them.
                 None => {
                     let error = StoreError::from(fault);
@@ -268,6 +281,7 @@ struct Others {
 
 impl Others {
     async fn one(&self, connection: &mut Connection, mut queued: Taken, again: &mut Vec<Taken>) {
+        let has_met_many = queued.tries() >= PROBES;
         let Some(asked) = step(&mut queued) else {
             match queued.into_job() {
                 // The asker may be gone.
@@ -278,7 +292,15 @@ impl Others {
         };
         let request = asked.request.clone();
         let (takes, renews) = (matches!(request, Request::Acquire { .. }), matches!(request, Request::Renew { .. }));
+        // Those that hold the fence may follow each other without a gap. Who comes after one that waits waits behind it.
+        let stands_in_line = takes && has_met_many;
+        if stands_in_line {
+            connection.wait_for_locks(true).await;
+        }
         let taken = Step { connection, memory: &mut asked.memory }.take(request).await;
+        if stands_in_line {
+            connection.wait_for_locks(false).await;
+        }
         let election = asked.memory.election.clone();
         match taken {
             Err(Fault::Locked(_)) if connection.is_sound() => again.push(queued.after_a_lock()),
