@@ -10,7 +10,7 @@ use crate::aside::Aside;
 use crate::shell::{Shell, Stopwatch, say};
 use crate::{boundary, chaos, nightly, services, tidy};
 
-/// A run that takes longer has failed. On two cores it takes 15 to 25 minutes, by how fast they are.
+/// A run that takes longer has failed. On two cores it takes 20 to 32 minutes, by how fast they are.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// What a complete run writes, in MiB.
