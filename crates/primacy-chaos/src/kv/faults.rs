@@ -143,20 +143,21 @@ impl Run<'_> {
     /// `primacy kv check` knows which.
     fn rot(&mut self, node: usize, rng: &mut Rng) -> Result<()> {
         self.end(&[node])?;
-        let flipped = rot::flip(&self.nodes.log_folder(node), rng)?;
+        let flip = rot::flip(&self.nodes.log_folder(node), rng)?;
         let is_sound = self.nodes.is_sound(node)?;
         self.nodes.begin(node)?;
         let ended = self.nodes.await_start(node)?;
-        let refusal = ended.map(|status| status.code());
-        let place = flipped.map_or_else(|| "its log has too little yet".to_owned(), |flipped| flipped.to_string());
-        self.timeline.tell(format!("  {place}: {}", if is_sound { "harmless" } else { "refused" }));
-        match refusal {
+        let found = if is_sound { "sound" } else { "damaged" };
+        let place = flip.map_or_else(|| "its log has too little yet".to_owned(), |flip| flip.to_string());
+        self.timeline.tell(format!("  {place}: the log is found {found}"));
+        match ended {
             None if is_sound => self.recovered(node),
-            Some(Some(REFUSED)) if !is_sound => self.make_anew(node),
+            Some(status) if !is_sound && status.code() == Some(REFUSED) => self.make_anew(node),
             _ => {
                 let name = self.nodes.name(node);
-                let found = if is_sound { "sound" } else { "damaged" };
-                let what = format!("the log of node {name} was found {found}, and the node has ended with {refusal:?}");
+                let does =
+                    ended.map_or_else(|| "serves clients".to_owned(), |status| format!("has ended with {status}"));
+                let what = format!("the log of node {name} was found {found}, and the node {does}");
                 self.break_promise(Verdict::new(Promise::Endurance, what));
                 Ok(())
             }

@@ -15,12 +15,12 @@ const LEAST: usize = 64 << 10;
 
 /// A bit that has flipped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flipped {
+pub(super) struct Flip {
     pub(super) segment: PathBuf,
     pub(super) position: usize,
 }
 
-impl fmt::Display for Flipped {
+impl fmt::Display for Flip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a bit of byte {} of {}", self.position, self.segment.display())
     }
@@ -28,7 +28,7 @@ impl fmt::Display for Flipped {
 
 /// Flips a bit of the log in this folder, in the first half of what a segment holds: far before what was written last, which
 /// may be cut off like a torn tail. `None` if there is too little yet.
-pub(super) fn flip(folder: &Path, rng: &mut Rng) -> Result<Option<Flipped>> {
+pub(super) fn flip(folder: &Path, rng: &mut Rng) -> Result<Option<Flip>> {
     let mut segments = Vec::new();
     for file in fs::read_dir(folder)? {
         let path = file?.path();
@@ -46,9 +46,9 @@ pub(super) fn flip(folder: &Path, rng: &mut Rng) -> Result<Option<Flipped>> {
     }
     let (segment, half, bytes) = segments.swap_remove(rng.index(segments.len()));
     let position = rng.index(half);
-    let flipped = bytes[position] ^ (1 << rng.below(8));
-    OpenOptions::new().write(true).open(&segment)?.write_all_at(&[flipped], position as u64)?;
-    Ok(Some(Flipped { segment, position }))
+    let byte = bytes[position] ^ (1 << rng.below(8));
+    OpenOptions::new().write(true).open(&segment)?.write_all_at(&[byte], position as u64)?;
+    Ok(Some(Flip { segment, position }))
 }
 
 #[cfg(test)]
@@ -66,12 +66,12 @@ mod tests {
         let mut before = vec![1; LEAST];
         before.resize(LEAST * 4, 0);
         fs::write(&path, &before).expect("there is room");
-        let flipped = flip(folder.path(), &mut rng).expect("it is read").expect("there is enough");
-        assert_eq!(flipped.segment, path);
-        assert!(flipped.position < LEAST / 2);
+        let found = flip(folder.path(), &mut rng).expect("it is read").expect("there is enough");
+        assert_eq!(found.segment, path);
+        assert!(found.position < LEAST / 2);
         let after = fs::read(&path).expect("it is there");
         let bits: u32 = before.iter().zip(&after).map(|(before, after)| (before ^ after).count_ones()).sum();
         assert_eq!((bits, after.len()), (1, before.len()));
-        assert_ne!(before[flipped.position], after[flipped.position]);
+        assert_ne!(before[found.position], after[found.position]);
     }
 }

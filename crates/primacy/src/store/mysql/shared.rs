@@ -27,13 +27,13 @@ use crate::ElectionName;
 /// Renewals of one packet: as many as are far below what the driver sends at once, whatever their elections publish.
 const PACKET: usize = 64;
 
-/// After this many faults of single renewals a batch ends: what stands in the way of so many is a lock on the table, or the server.
+/// Faults of single renewals in one batch. One more means a lock on the table, or that the server itself is at fault.
 const FAULTS: usize = 4;
 
 /// Jobs of one batch of everything else: a late one is noticed after as many.
 const BATCH: usize = 32;
 
-/// So often a grant goes on at once when it meets a lock.
+/// How often a grant may meet a lock before it waits for it.
 const PROBES: u32 = 4;
 
 /// Announcements that could not be withdrawn yet, at most; the others age out.
