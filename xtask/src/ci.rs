@@ -251,6 +251,7 @@ const LARGEST: &[&str] = &[
     "--except=two, the row deleted",
     "--except=two, other leases",
     "--except=three, killed, a call lost",
+    "--except=three, resign and withdraw",
     "--except=log: three ballots, a write only",
     "--except=log: three ballots, a write and a restart",
     "--except=log: four ballots",
