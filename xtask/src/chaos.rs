@@ -13,13 +13,12 @@ const CANARIES: &[(&str, &str)] = &[
     ("lease-from-reply", "postgres,mariadb"),
     ("now", "sqlite"),
     ("no-isolation", "sqlite"),
-    ("stale-read", KV),
-    ("follower-answers-reads", KV),
-    ("answers-before-applied", KV),
-    ("repeats-forwarded", KV),
+    ("stale-read", "kv"),
+    ("follower-answers-reads", "kv"),
+    ("answers-before-applied", "kv"),
+    ("repeats-forwarded", "kv"),
 ];
 const HUNT: &str = "90";
-const KV: &str = "kv";
 
 /// `cargo xtask chaos ARGS`.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
@@ -31,8 +30,8 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<(), String> {
 /// How many operations of the key-value store are checked in each run of the step.
 const OPERATIONS: &str = "200000";
 
-/// The step `chaos` of `cargo xtask ci`: three quarters of a minute and more on each store, first all but the key-value
-/// store at once, then that one, then the planted bugs, those of the key-value store beside the others.
+/// The step `chaos` of `cargo xtask ci`: three quarters of a minute and more on each store, first all but the key-value store at once,
+/// then that one, then the planted bugs.
 pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     // The tests have built all of this but a link or two, and so do its libraries: the same packages, features and kinds of
     // targets. It checks overflows and debug assertions. The command here knows the planted bugs and is asked for none; the
@@ -45,32 +44,18 @@ pub(crate) fn check(shell: &Shell) -> Result<(), String> {
     let args = ["--store", stores, "--protocol", "mixed", "--seconds", "45", "--seed", &seed];
     // Voters keep no registers. Beside the others, since all of them mostly wait.
     let peers = ["--store", "peers", "--seconds", "45", "--seed", &seed];
-    beside(|| strike(shell, "dev", &peers), || strike(shell, "dev", &args))?;
-    strike(shell, "dev", &["--store", "kv", "--seconds", "45", "--operations", OPERATIONS, "--seed", &seed])?;
-    let [elections, kv] = [false, true].map(|is_kv| {
-        move || {
-            CANARIES.iter().filter(|(_, stores)| (*stores == KV) == is_kv).try_for_each(|canary| hunt(shell, canary))
-        }
-    });
-    beside(kv, elections)
-}
-
-/// Looks for a planted bug, which must be found.
-fn hunt(shell: &Shell, (canary, stores): &(&str, &str)) -> Result<(), String> {
-    say(&format!("  planted bug: {canary}"));
-    strike(shell, "dev", &["--canary", canary, "--store", stores, "--seconds", HUNT, "--seed", "5", "--quiet"])
-}
-
-/// Does both at once.
-fn beside(
-    one: impl FnOnce() -> Result<(), String> + Send,
-    other: impl FnOnce() -> Result<(), String>,
-) -> Result<(), String> {
     std::thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        other.and(one.join().unwrap_or_else(|_| Err("one of two runs of chaos has panicked".to_owned())))
-    })
+        let beside = scope.spawn(|| strike(shell, "dev", &peers));
+        let struck = strike(shell, "dev", &args);
+        struck.and(beside.join().unwrap_or_else(|_| Err("chaos among peers has panicked".to_owned())))
+    })?;
+    strike(shell, "dev", &["--store", "kv", "--seconds", "45", "--operations", OPERATIONS, "--seed", &seed])?;
+    for (canary, stores) in CANARIES {
+        say(&format!("  planted bug: {canary}"));
+        let args = ["--canary", canary, "--store", stores, "--seconds", HUNT, "--seed", "5", "--quiet"];
+        strike(shell, "dev", &args)?;
+    }
+    Ok(())
 }
 
 /// Other faults for every commit, the same wherever it is checked.
