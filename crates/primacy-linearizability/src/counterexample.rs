@@ -8,30 +8,27 @@ use crate::{Model, Operation, OperationOf, Outcome, Verdict};
 /// A part of a history that is not linearizable by itself.
 pub struct Counterexample<M: Model> {
     /// The operations by the time of their call. The one that was answered last cannot have been answered as it was. All writes are
-    /// among them that were called before that, and the reads that are needed.
+    /// among them that were called before that, and the reads that are needed, or of which that is too long to find out.
     pub operations: Vec<OperationOf<M>>,
 }
 
-/// The shortest beginning of a history that is not linearizable, without the reads that are not needed for that.
+/// The shortest beginning of a history that is not linearizable, without reads that are soon found not to be needed for that.
 pub(crate) fn smallest<M: Model>(model: &M, history: &[OperationOf<M>], budget: usize) -> Counterexample<M> {
-    let fails = |part: &[OperationOf<M>]| search(model, part, budget) == Verdict::Violation(());
+    let fails = |part: &[OperationOf<M>], budget| search(model, part, budget) == Verdict::Violation(());
     let mut returns: Vec<u64> = history.iter().filter_map(Operation::returned).collect();
     returns.sort_unstable();
     returns.dedup();
     // If what was seen until some moment is linearizable, so is what was seen before it.
-    let first = returns.partition_point(|&until| !fails(&before::<M>(history, until)));
+    let first = returns.partition_point(|&until| !fails(&before::<M>(history, until), budget));
     let mut operations = returns.get(first).map_or_else(|| history.to_vec(), |&until| before::<M>(history, until));
     operations.sort_by_key(|operation| operation.called);
-    // A history without some of its reads is linearizable if it is so with them. There may be thousands of searches here, each
-    // the longer the more of what hems it in is gone; a read whose search is not over soon stays.
-    let budget = budget.min(READ_BUDGET);
-    let fails = |part: &[OperationOf<M>]| search(model, part, budget) == Verdict::Violation(());
+    // A history without some of its reads is linearizable if it is so with them.
     let mut index = operations.len();
     while index > 0 {
         index -= 1;
         if model.is_read(&operations[index]) {
             let read = operations.remove(index);
-            if !fails(&operations) {
+            if !fails(&operations, budget.min(READ_BUDGET)) {
                 operations.insert(index, read);
             }
         }
@@ -39,7 +36,8 @@ pub(crate) fn smallest<M: Model>(model: &M, history: &[OperationOf<M>], budget: 
     Counterexample { operations }
 }
 
-/// How many configurations a search may visit that decides whether a read is needed.
+/// How many configurations a search may visit that decides whether a read is needed. There is one for each read, and the fewer
+/// reads are left, the more orders are possible.
 const READ_BUDGET: usize = 5_000;
 
 /// What was known then.
