@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::fault::Kind;
 use crate::process::{MARK, Process};
 use crate::rng::Rng;
-use crate::run::Protocol;
+use crate::setup::Protocol;
 use crate::site::{Site, Ways};
 use crate::work::{Fencing, TABLE};
 

@@ -7,13 +7,13 @@ mod clock;
 mod fault;
 #[cfg(feature = "canary")]
 mod flawed;
-mod inject;
 mod judge;
 mod kv;
 mod process;
 mod report;
 mod rng;
 mod run;
+mod setup;
 mod site;
 mod timeline;
 mod witness;
@@ -31,9 +31,9 @@ use clap::{Parser, Subcommand};
 use crate::canary::Canary;
 use crate::clock::Moment;
 use crate::fault::Kind;
-use crate::kv::NodeOptions;
 use crate::report::Report;
-use crate::run::{Protocol, Run, Setup};
+use crate::run::Run;
+use crate::setup::{NodeOptions, Protocol, Setup};
 use crate::timeline::say;
 
 /// Starts real `primacy run` candidates on real stores, strikes them with faults that follow from a seed, and judges what
@@ -140,7 +140,7 @@ fn chaos(options: &Options) -> Result<bool> {
         .iter()
         .map(|store| {
             let setup = Setup { no_wires: no_wires.clone(), ..setup(options, store, seed)? };
-            Ok(thread::spawn(move || Run::execute(setup)))
+            Ok(thread::spawn(move || execute(setup)))
         })
         .collect::<Result<_>>()?;
     let mut all_well = true;
@@ -149,6 +149,10 @@ fn chaos(options: &Options) -> Result<bool> {
         all_well &= told(options, &report?)?;
     }
     Ok(all_well)
+}
+
+fn execute(setup: Setup) -> Result<Report> {
+    if setup.store == kv::STORE { kv::execute(&setup) } else { Run::execute(setup) }
 }
 
 /// What is not tried under CI is tried nowhere.

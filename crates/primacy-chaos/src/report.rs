@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::judge::{Gap, Verdict};
-use crate::run::Run;
+use crate::judge::Verdict;
 
 /// How many broken promises are shown; where there are more, they say the same.
 const SHOWN: usize = 5;
@@ -41,27 +40,27 @@ pub(crate) enum Figures {
 /// Of candidates and their programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct CandidateFigures {
-    candidates: usize,
-    leaderships: usize,
-    fenced_rows: usize,
-    leaders_with_rows: usize,
-    stale_rows: usize,
-    refused_writes: usize,
+    pub(crate) candidates: usize,
+    pub(crate) leaderships: usize,
+    pub(crate) fenced_rows: usize,
+    pub(crate) leaders_with_rows: usize,
+    pub(crate) stale_rows: usize,
+    pub(crate) refused_writes: usize,
     /// Lines of programs that woke up after their whole candidate had been stopped, and how late the latest was.
-    late_lines: usize,
-    latest_late_line_ms: f64,
+    pub(crate) late_lines: usize,
+    pub(crate) latest_late_line_ms: f64,
     /// Lines of what a program had started whose runner and warden were killed together, without isolation.
-    orphan_lines: usize,
+    pub(crate) orphan_lines: usize,
     /// Lines of leaders whom a failover had made the store forget.
-    forgotten_lines: usize,
+    pub(crate) forgotten_lines: usize,
     /// All times without a leader.
-    gaps: Spread,
+    pub(crate) gaps: Spread,
     /// What of them was calm.
-    calm: Spread,
-    settle_bound_ms: f64,
+    pub(crate) calm: Spread,
+    pub(crate) settle_bound_ms: f64,
     /// Those after one fault alone, in calm.
-    single: Spread,
-    published_bound_ms: f64,
+    pub(crate) single: Spread,
+    pub(crate) published_bound_ms: f64,
 }
 
 /// Of nodes of the key-value store and their clients.
@@ -114,44 +113,6 @@ impl fmt::Display for Spread {
             "p50 {:.0} ms, p90 {:.0} ms, p99 {:.0} ms, max {:.0} ms (n = {})",
             self.p50, self.p90, self.p99, self.max, self.count
         )
-    }
-}
-
-impl Report {
-    pub(crate) fn of(run: &Run) -> Self {
-        let rows = run.rows;
-        let (published, settled) = run.bounds();
-        let gaps: &[Gap] = &run.termination.gaps;
-        let millis = |span: Duration| span.as_secs_f64() * 1e3;
-        let figures = CandidateFigures {
-            candidates: run.setup.candidates,
-            leaderships: run.witnessed.leaderships.len(),
-            fenced_rows: rows.count,
-            leaders_with_rows: rows.leaders,
-            stale_rows: rows.stale,
-            refused_writes: run.witnessed.refused,
-            late_lines: run.witnessed.excused,
-            orphan_lines: run.witnessed.orphaned,
-            forgotten_lines: run.witnessed.undone,
-            latest_late_line_ms: millis(run.witnessed.latest),
-            gaps: Spread::of(gaps.iter().map(|gap| gap.length)),
-            calm: Spread::of(gaps.iter().map(|gap| gap.calm)),
-            settle_bound_ms: millis(settled),
-            single: Spread::of(gaps.iter().filter(|gap| gap.faults <= 1).map(|gap| gap.calm)),
-            published_bound_ms: millis(published),
-        };
-        Self {
-            store: run.setup.store.clone(),
-            seed: run.setup.seed,
-            seconds: run.setup.span.as_secs_f64(),
-            lease_ms: run.setup.lease.as_millis(),
-            faults: run.injected.values().sum(),
-            fault_kinds: run.injected.clone(),
-            figures: Figures::Candidates(figures),
-            broken: run.verdicts.clone(),
-            broken_after_seconds: run.broken_after.map(|after| after.as_secs_f64()),
-            last_lines: run.timeline.for_report(),
-        }
     }
 }
 

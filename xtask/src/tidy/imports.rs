@@ -14,8 +14,9 @@ const MAP: &str = "ARCHITECTURE.md";
 const CRATES: [(&str, &str); 3] =
     [("core", "crates/primacy-core/src"), ("library", "crates/primacy/src"), ("simulator", "crates/primacy-sim/src")];
 /// Which others have no circles. The map does not draw them.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "crates/primacy-bench/src",
+    "crates/primacy-chaos/src",
     "crates/primacy-cli/src",
     "crates/primacy-kv/src",
     "crates/primacy-linearizability/src",

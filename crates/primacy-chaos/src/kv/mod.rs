@@ -28,7 +28,7 @@ use crate::judge::{Promise, Verdict};
 use crate::process;
 use crate::report::{Figures, NodeFigures, Report, Spread};
 use crate::rng::Rng;
-use crate::run::Setup;
+use crate::setup::Setup;
 use crate::timeline::Timeline;
 use availability::Availability;
 use checker::{Checked, Checker};
@@ -45,31 +45,6 @@ const TICK: Duration = Duration::from_millis(5);
 const SLACK: Duration = Duration::from_secs(2);
 /// How many operations are due in a second, at least: far less than is usual, and far more than nothing.
 const LEAST_RATE: u64 = 200;
-
-/// How a run of nodes is to be.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct NodeOptions {
-    /// How many nodes of the key-value store
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    nodes: usize,
-    /// How many connections clients have to each node of the key-value store
-    #[arg(long, default_value_t = 12, value_name = "N")]
-    connections: usize,
-    /// Go on until this many leaders of the key-value store were killed
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    kills: usize,
-    /// Go on until this many operations of the key-value store were answered
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    operations: u64,
-}
-
-impl NodeOptions {
-    /// The words that say the same, where they say more than usual.
-    pub(crate) fn words(self) -> String {
-        let Self { nodes, connections, kills, operations } = self;
-        format!(" --nodes {nodes} --connections {connections} --kills {kills} --operations {operations}")
-    }
-}
 
 /// A run under way.
 struct Run<'a> {

@@ -1,8 +1,10 @@
 //! One run: candidates in their places, faults as they are dealt, and judges that watch.
 
+mod inject;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -16,17 +18,17 @@ use crate::canary::Canary;
 use crate::candidate::{CandidateSlot, Recipe, witness};
 use crate::clock::Moment;
 use crate::fault::{Dealer, Kind};
-use crate::inject::InForce;
-use crate::judge::{Promise, Rows, Termination, Verdict, WitnessLog};
-use crate::kv::{self, NodeOptions};
+use crate::judge::{Gap, Promise, Rows, Termination, Verdict, WitnessLog};
 use crate::process;
-use crate::report::Report;
+use crate::report::{CandidateFigures, Figures, Report, Spread};
 use crate::rng::Rng;
+use crate::setup::Setup;
 use crate::site::Site;
 use crate::timeline::Timeline;
 use crate::witness::{Line, Reader, Word};
 use crate::work::Row;
 use crate::world;
+use inject::InForce;
 
 /// The longest call to a store that nothing befalls.
 const LATENCY: Duration = Duration::from_millis(10);
@@ -43,61 +45,6 @@ const LATE_PROGRAM: Duration = Duration::from_millis(500);
 
 /// How often a leader may be lost for no reason in the end, before that is one.
 const TRIES: usize = 3;
-
-/// What a run is asked to be.
-#[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) store: String,
-    pub(crate) seed: u64,
-    pub(crate) span: Duration,
-    pub(crate) candidates: usize,
-    pub(crate) lease: Duration,
-    pub(crate) protocol: Protocol,
-    pub(crate) faults: Vec<Kind>,
-    pub(crate) primacy: PathBuf,
-    pub(crate) canary: Option<Canary>,
-    pub(crate) keep: Option<PathBuf>,
-    pub(crate) quiet: bool,
-    /// Why candidates have no hosts of their own, for people, where a server is to be reached.
-    pub(crate) no_wires: Option<String>,
-    pub(crate) prefix: String,
-    /// How a run of nodes is to be.
-    pub(crate) nodes: NodeOptions,
-}
-
-/// By which protocol candidates take part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Protocol {
-    /// Each waits in the order in which it came
-    Lease,
-    /// They are members, with rounds of half a lease that do not grow, so that bounds stay what they are
-    Registers,
-    /// Each start draws one of them
-    Mixed,
-}
-
-impl Protocol {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Lease => "lease",
-            Self::Registers => "registers",
-            Self::Mixed => "mixed",
-        }
-    }
-
-    const fn round(self, lease: Duration) -> Duration {
-        match self {
-            Self::Lease => Duration::ZERO,
-            Self::Registers | Self::Mixed => Duration::from_nanos(lease.as_nanos() as u64 / 2),
-        }
-    }
-
-    /// How much longer it may take to a leader after all faults: a round to stand in line, and the lease that is left to a
-    /// successor.
-    fn settles(self, lease: Duration) -> Duration {
-        if self == Self::Lease { Duration::ZERO } else { self.round(lease) + lease }
-    }
-}
 
 /// A run under way.
 pub(crate) struct Run {
@@ -127,9 +74,6 @@ pub(crate) struct Run {
 impl Run {
     /// Runs, and judges.
     pub(crate) fn execute(setup: Setup) -> Result<Report> {
-        if setup.store == kv::STORE {
-            return kv::execute(&setup);
-        }
         if setup.canary.is_some_and(Canary::is_of_nodes) {
             bail!("this canary is one of the key-value store's");
         }
@@ -454,11 +398,48 @@ impl Run {
             );
             self.break_promise(Verdict::new(Promise::Load, what));
         }
-        let report = Report::of(&self);
+        let report = self.report();
         if let Some(keep) = &self.setup.keep {
             self.keep(keep)?;
         }
         Ok(report)
+    }
+
+    /// What came out of it.
+    fn report(&self) -> Report {
+        let rows = self.rows;
+        let (published, settled) = self.bounds();
+        let gaps: &[Gap] = &self.termination.gaps;
+        let millis = |span: Duration| span.as_secs_f64() * 1e3;
+        let figures = CandidateFigures {
+            candidates: self.setup.candidates,
+            leaderships: self.witnessed.leaderships.len(),
+            fenced_rows: rows.count,
+            leaders_with_rows: rows.leaders,
+            stale_rows: rows.stale,
+            refused_writes: self.witnessed.refused,
+            late_lines: self.witnessed.excused,
+            orphan_lines: self.witnessed.orphaned,
+            forgotten_lines: self.witnessed.undone,
+            latest_late_line_ms: millis(self.witnessed.latest),
+            gaps: Spread::of(gaps.iter().map(|gap| gap.length)),
+            calm: Spread::of(gaps.iter().map(|gap| gap.calm)),
+            settle_bound_ms: millis(settled),
+            single: Spread::of(gaps.iter().filter(|gap| gap.faults <= 1).map(|gap| gap.calm)),
+            published_bound_ms: millis(published),
+        };
+        Report {
+            store: self.setup.store.clone(),
+            seed: self.setup.seed,
+            seconds: self.setup.span.as_secs_f64(),
+            lease_ms: self.setup.lease.as_millis(),
+            faults: self.injected.values().sum(),
+            fault_kinds: self.injected.clone(),
+            figures: Figures::Candidates(figures),
+            broken: self.verdicts.clone(),
+            broken_after_seconds: self.broken_after.map(|after| after.as_secs_f64()),
+            last_lines: self.timeline.for_report(),
+        }
     }
 
     /// Leaves logs and witnesses in a folder.
@@ -476,7 +457,7 @@ impl Run {
         Ok(())
     }
 
-    pub(crate) fn bounds(&self) -> (Duration, Duration) {
+    fn bounds(&self) -> (Duration, Duration) {
         let settled = settle_bound(&self.timing, self.setup.candidates)
             + self.setup.protocol.settles(self.setup.lease)
             + SLACK

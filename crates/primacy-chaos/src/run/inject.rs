@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
+use super::Run;
 use crate::canary::Canary;
 use crate::candidate::CandidateSlot;
 use crate::clock::Moment;
@@ -15,7 +16,6 @@ use crate::fault::{Kind, Strike};
 use crate::judge::{Promise, Stopped, Verdict};
 use crate::process::Process;
 use crate::rng::Rng;
-use crate::run::Run;
 use crate::site::{Peers, Server, flood_hint_file};
 
 /// How many faults there are at once, at most.
@@ -120,7 +120,7 @@ impl Run {
         let suits = |index: &usize| {
             let Some(place) = self.places.get(*index) else { return false };
             let Some(runner) = &place.runner else { return false };
-            let struck = |fault: &crate::inject::InForce| {
+            let struck = |fault: &InForce| {
                 let processes = fault.kind.strikes_processes() && kind.strikes_processes();
                 fault.place == Some(*index) && (processes || fault.kind == kind)
             };
