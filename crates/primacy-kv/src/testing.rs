@@ -22,11 +22,12 @@ pub(crate) fn key() -> impl Strategy<Value = Key> {
 }
 
 fn value() -> impl Strategy<Value = Value> {
-    prop_oneof![
+    let bytes = prop_oneof![
         many(any::<u8>(), 0..12),
         (-20_i64..20).prop_map(|number| number.to_string().into_bytes()),
         (-9_i32..9, 0..99_u8).prop_map(|(whole, part)| alloc::format!("{whole}.{part}").into_bytes()),
-    ]
+    ];
+    bytes.prop_map(Value::new)
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -188,7 +189,7 @@ pub(crate) fn answer() -> impl Strategy<Value = Answered> {
     ]);
     let reply = prop_oneof![
         any::<i64>().prop_map(Reply::Integer),
-        any::<Vec<u8>>().prop_map(Reply::Bulk),
+        any::<Vec<u8>>().prop_map(Reply::bulk),
         Just(Reply::Array(vec![Reply::OK, Reply::Null, Reply::error("ERR no")])),
     ];
     prop_oneof![failure.prop_map(Err), reply.prop_map(Ok)]

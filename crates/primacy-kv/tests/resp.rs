@@ -121,7 +121,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         "[a-zA-Z ]{0,9}".prop_map(|text| Reply::Simple(text.into())),
         "[A-Z]{1,5} [a-z ]{0,9}".prop_map(|text| Reply::Error(text.into())),
         any::<i64>().prop_map(Reply::Integer),
-        any::<Vec<u8>>().prop_map(Reply::Bulk),
+        any::<Vec<u8>>().prop_map(Reply::bulk),
         Just(Reply::Null),
     ];
     leaf.prop_recursive(3, 20, 5, |inside| {
@@ -143,7 +143,7 @@ fn frame2(reply: &Reply) -> Frame2 {
         Reply::Simple(text) => Frame2::SimpleString(text.as_bytes().to_vec()),
         Reply::Error(text) => Frame2::Error(text.to_string()),
         Reply::Integer(number) => Frame2::Integer(*number),
-        Reply::Bulk(bytes) => Frame2::BulkString(bytes.clone()),
+        Reply::Bulk(bytes) => Frame2::BulkString(bytes.to_vec()),
         Reply::Array(replies) | Reply::Set(replies) => Frame2::Array(replies.iter().map(frame2).collect()),
         Reply::Map(pairs) => {
             Frame2::Array(pairs.iter().flat_map(|(name, value)| [frame2(name), frame2(value)]).collect())
@@ -161,7 +161,7 @@ fn frame3(reply: &Reply) -> Frame3 {
         Reply::Simple(text) => Frame3::SimpleString { data: text.as_bytes().to_vec(), attributes },
         Reply::Error(text) => Frame3::SimpleError { data: text.to_string(), attributes },
         Reply::Integer(data) => Frame3::Number { data: *data, attributes },
-        Reply::Bulk(bytes) => Frame3::BlobString { data: bytes.clone(), attributes },
+        Reply::Bulk(bytes) => Frame3::BlobString { data: bytes.to_vec(), attributes },
         Reply::Array(replies) => Frame3::Array { data: all(replies), attributes },
         Reply::Map(pairs) => {
             let data = pairs.iter().map(|(name, value)| (frame3(name), frame3(value))).collect();

@@ -61,7 +61,7 @@ impl<'a> Arguments<'a> {
 
     pub(super) fn value(&mut self) -> Result<Value, CommandError> {
         let value = self.required()?;
-        if value.len() > self.limits.value { Err(CommandError::VALUE_TOO_LONG) } else { Ok(value.into()) }
+        if value.len() > self.limits.value { Err(CommandError::VALUE_TOO_LONG) } else { Ok(Value::new(value.into())) }
     }
 
     pub(super) fn integer(&mut self) -> Result<i64, CommandError> {

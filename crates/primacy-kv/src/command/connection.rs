@@ -193,7 +193,7 @@ pub(super) fn authenticate(arguments: &mut Arguments<'_>) -> Parsed {
 }
 
 pub(super) fn ping(arguments: &mut Arguments<'_>) -> Parsed {
-    let message = arguments.optional().map(Into::into);
+    let message = arguments.optional().map(|message| Value::new(message.into()));
     if arguments.len() > 0 {
         return Err(CommandError::wrong_number(arguments.name));
     }
@@ -201,7 +201,7 @@ pub(super) fn ping(arguments: &mut Arguments<'_>) -> Parsed {
 }
 
 pub(super) fn echo(arguments: &mut Arguments<'_>) -> Parsed {
-    connection(ConnectionCommand::Echo(arguments.required()?.into()))
+    connection(ConnectionCommand::Echo(Value::new(arguments.required()?.into())))
 }
 
 pub(super) fn quit(_: &mut Arguments<'_>) -> Parsed {

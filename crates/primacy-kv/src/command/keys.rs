@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::Command;
 use super::arguments::{Arguments, is_word, one_of};
 use super::error::CommandError;
-use super::operation::{Condition, ExpireCondition, Operation, Precision};
+use super::operation::{Condition, ExpireCondition, Operation, Precision, Value};
 use super::strings::{EX, EXAT, PX, PXAT, TimeUnit};
 use crate::glob::glob_matches;
 use crate::number::integer;
@@ -67,14 +67,14 @@ pub(super) fn delete_if(arguments: &mut Arguments<'_>) -> Parsed {
         _ if is_word(option, "IFNE") => Condition::IfDifferent,
         _ => return Err(CommandError::SYNTAX),
     };
-    let condition = condition(arguments.of_option()?.into());
+    let condition = condition(Value::new(arguments.of_option()?.into()));
     arguments.end()?;
     operation(Operation::DeleteIf { key, condition })
 }
 
 pub(super) fn delete_if_equal(arguments: &mut Arguments<'_>) -> Parsed {
     let (key, value) = (arguments.key()?, arguments.required()?);
-    operation(Operation::DeleteIf { key, condition: Condition::IfEqual(value.into()) })
+    operation(Operation::DeleteIf { key, condition: Condition::IfEqual(Value::new(value.into())) })
 }
 
 pub(super) fn exists(arguments: &mut Arguments<'_>) -> Parsed {

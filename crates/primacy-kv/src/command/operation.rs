@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::error::CommandError;
@@ -11,8 +12,8 @@ use crate::slot::Slot;
 
 /// The name of a value.
 pub type Key = Box<[u8]>;
-/// A value: any bytes.
-pub type Value = Vec<u8>;
+/// A value: any bytes. Copies share them, so that none is made on the way from a request to the log, or from a table to a reply.
+pub type Value = Arc<Vec<u8>>;
 
 /// What a key takes in a table beside its name and its value: its place in the maps, and what allocations cost.
 const ENTRY_OVERHEAD: usize = 128;

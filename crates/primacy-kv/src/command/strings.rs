@@ -3,7 +3,7 @@
 use super::Command;
 use super::arguments::{Arguments, is_word, one_of};
 use super::error::CommandError;
-use super::operation::{Condition, Expiry, Operation, Set, SetAnswer};
+use super::operation::{Condition, Expiry, Operation, Set, SetAnswer, Value};
 use crate::number::{Decimal, integer};
 
 type Parsed = Result<Command, CommandError>;
@@ -91,7 +91,7 @@ fn value_condition(option: &[u8], arguments: &mut Arguments<'_>) -> Result<Optio
         _ if is_word(option, "IFNE") => Condition::IfDifferent,
         _ => return Ok(None),
     };
-    Ok(Some(condition(arguments.of_option()?.into())))
+    Ok(Some(condition(Value::new(arguments.of_option()?.into()))))
 }
 
 pub(super) fn set_if_absent(arguments: &mut Arguments<'_>) -> Parsed {

@@ -34,8 +34,11 @@ fn options_of_set_are_read_in_any_order_and_case() {
     assert_eq!(read.answer, SetAnswer::Previous);
     assert_eq!(set("set k v exat 7").expiry, Expiry::At(7_000));
     assert_eq!(set("set k v keepttl").expiry, Expiry::Keep);
-    assert_eq!(set("set k v ifeq old").condition, Condition::IfEqual(b"old".to_vec()));
-    assert_eq!(set("set k v ifne old nx".split(" nx").next().unwrap()).condition, Condition::IfDifferent("old".into()));
+    assert_eq!(set("set k v ifeq old").condition, Condition::IfEqual(b"old".to_vec().into()));
+    assert_eq!(
+        set("set k v ifne old nx".split(" nx").next().unwrap()).condition,
+        Condition::IfDifferent(b"old".to_vec().into())
+    );
     assert_eq!(set("set k v nx nx").condition, Condition::IfAbsent);
 }
 

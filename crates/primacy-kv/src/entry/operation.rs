@@ -142,7 +142,7 @@ fn key(reader: &mut Reader<'_>) -> Result<Key, Malformed> {
 }
 
 fn value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
-    reader.bytes(usize::MAX).map(Into::into)
+    Ok(Value::new(reader.bytes(usize::MAX)?.into()))
 }
 
 /// Reads an operation back.

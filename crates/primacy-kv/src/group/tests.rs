@@ -244,7 +244,7 @@ fn set(key: &str, value: &str) -> ClientRequest {
 }
 
 fn expiring(key: &str, value: &str, expiry: Expiry) -> ClientRequest {
-    let (key, value) = (key.as_bytes().into(), value.into());
+    let (key, value) = (key.as_bytes().into(), Vec::from(value).into());
     write(Operation::Set(Set { key, value, condition: Condition::Always, expiry, answer: SetAnswer::Done }))
 }
 

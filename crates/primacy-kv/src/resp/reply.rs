@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 
@@ -31,7 +32,7 @@ pub enum Reply {
     /// A number.
     Integer(i64),
     /// Any bytes.
-    Bulk(Vec<u8>),
+    Bulk(Arc<Vec<u8>>),
     /// Nothing, where there could be bytes.
     Null,
     /// Nothing, where there could be a list.
@@ -60,7 +61,7 @@ impl Reply {
 
     /// Bytes.
     pub fn bulk(bytes: impl Into<Vec<u8>>) -> Self {
-        Self::Bulk(bytes.into())
+        Self::Bulk(Arc::new(bytes.into()))
     }
 
     /// Bytes, or nothing.

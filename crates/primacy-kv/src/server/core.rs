@@ -35,10 +35,19 @@ use crate::wal::{AppendError, Wal};
 /// What threads tell the node's thread.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// What a group had to write is on the disk, or not. Its log has a snapshot up to there now.
-    Appended { group: u16, given: Option<u64>, done: Result<(), AppendError> },
+    /// What groups had to write is on the disk, or not.
+    Appended(Vec<Appended>),
     /// About snapshots.
     Snapshot(Told),
+}
+
+/// What became of a group's writes.
+#[derive(Debug)]
+pub(super) struct Appended {
+    group: u16,
+    /// Its log has a snapshot up to there now.
+    given: Option<u64>,
+    done: Result<(), AppendError>,
 }
 
 /// Where threads leave what they tell.

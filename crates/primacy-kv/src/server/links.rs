@@ -3,14 +3,16 @@
 //! Who opens a connection sends over it, and the other one reads. A node that does not read is cut off, and dialed again.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::mem;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use primacy::peers::{Link, LinkDialer, Links, PeerAddress};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
 
@@ -24,82 +26,115 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(5
 /// How much may wait for a node that does not read: what is small, and chunks of snapshots.
 const WAITING_MAX: [usize; 2] = [128 << 20, 256 << 20];
 
+/// A buffer that is empty keeps no more memory than this.
+const KEPT_MAX: usize = 4 << 20;
+
 /// What goes out over one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Outbox {
     state: RefCell<Out>,
-    changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Out {
-    is_open: bool,
-    /// The other side does not read.
-    is_full: bool,
+    /// None while there is no connection.
+    writer: Option<Box<dyn AsyncWrite + Unpin>>,
+    /// That of the connection's task.
+    waker: Option<Waker>,
+    /// Why it is over, for its task.
+    failure: Option<io::Error>,
+    /// What waits.
     bytes: Vec<u8>,
-    /// Those that are being written.
-    under_way: usize,
+    /// What is being sent, and how much of it is.
+    under_way: Vec<u8>,
+    sent: usize,
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").finish_non_exhaustive()
+    }
 }
 
 impl Outbox {
     /// Puts a frame behind what waits, unless there is no connection. [`flush`](Self::flush) sends it.
     pub(super) fn put(&self, kind: usize, group: Option<u16>, put: impl FnOnce(&mut Vec<u8>)) {
         let mut out = self.state.borrow_mut();
-        if !out.is_open {
+        if out.writer.is_none() {
             return;
         }
         put_frame(&mut out.bytes, group, put);
-        if out.bytes.len() + out.under_way > WAITING_MAX[kind] {
-            *out = Out { is_full: true, ..Out::default() };
-            self.changed.notify_one();
+        if out.bytes.len() + out.under_way.len() > WAITING_MAX[kind] {
+            out.fail(io::Error::other("it does not read what it is sent"));
         }
     }
 
+    /// Sends what the connection takes at once. Its task sends the rest.
     pub(super) fn flush(&self) {
-        if !self.state.borrow().bytes.is_empty() {
-            self.changed.notify_one();
+        let mut out = self.state.borrow_mut();
+        // Before its task has looked, there is nobody to be woken when there is room: it will send all.
+        if let Some(waker) = out.waker.clone().filter(|_| !out.bytes.is_empty())
+            && let Poll::Ready(Err(error)) = out.poll_send(&mut Context::from_waker(&waker))
+        {
+            out.fail(error);
         }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.state.borrow().is_open
+        self.state.borrow().writer.is_some()
     }
 
-    fn open(&self) {
-        *self.state.borrow_mut() = Out { is_open: true, ..Out::default() };
+    fn open(&self, writer: impl AsyncWrite + Unpin + 'static) {
+        *self.state.borrow_mut() = Out { writer: Some(Box::new(writer)), ..Out::default() };
     }
 
     fn close(&self) {
         *self.state.borrow_mut() = Out::default();
     }
 
-    /// Writes what is put, until that fails.
-    async fn write(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Error {
-        let mut bytes = Vec::new();
+    /// Sends what [`flush`](Self::flush) has left, until that fails.
+    async fn send(&self) -> io::Error {
+        std::future::poll_fn(|context| {
+            let mut out = self.state.borrow_mut();
+            if let Some(failure) = out.failure.take() {
+                return Poll::Ready(failure);
+            }
+            out.waker = Some(context.waker().clone());
+            match out.poll_send(context) {
+                Poll::Ready(Err(error)) => Poll::Ready(error),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+impl Out {
+    /// Ready when nothing waits.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { writer: Some(writer), bytes, under_way, sent, .. } = self else { return Poll::Ready(Ok(())) };
         loop {
-            {
-                let mut out = self.state.borrow_mut();
-                if out.is_full {
-                    return io::Error::other("it does not read what it is sent");
+            if *sent == under_way.len() {
+                under_way.clear();
+                under_way.shrink_to(KEPT_MAX);
+                *sent = 0;
+                if bytes.is_empty() {
+                    return Pin::new(writer).poll_flush(context);
                 }
-                mem::swap(&mut out.bytes, &mut bytes);
-                out.under_way = bytes.len();
+                mem::swap(bytes, under_way);
             }
-            if bytes.is_empty() {
-                self.changed.notified().await;
-                continue;
-            }
-            if let Err(error) = writer.write_all(&bytes).await {
-                return error;
-            }
-            match writer.flush().await {
-                Ok(()) => bytes.clear(),
-                Err(error) => return error,
-            }
-            if bytes.capacity() > 4 << 20 {
-                bytes = Vec::new();
+            match ready!(Pin::new(&mut *writer).poll_write(context, &under_way[*sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => *sent += count,
             }
         }
+    }
+
+    /// It is over: nothing more is taken, and its task tells why.
+    fn fail(&mut self, failure: io::Error) {
+        let waker = self.waker.take();
+        *self = Self { failure: Some(failure), ..Self::default() };
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -192,14 +227,14 @@ async fn dial<N: Nodes>(node: &N, wires: &Wires, dialer: &LinkDialer, peer: usiz
         match connected.await {
             Ok((link, hello)) => {
                 pause = AGAIN[0];
-                let (mut reader, mut writer) = tokio::io::split(link.stream);
-                outbox.open();
+                let (mut reader, writer) = tokio::io::split(link.stream);
+                outbox.open(writer);
                 if kind == 0 {
                     info!(peer = address.name(), "connected");
                 }
                 node.met(peer, kind, Direction::Out, hello);
                 let ended = tokio::select! {
-                    error = outbox.write(&mut writer) => error,
+                    error = outbox.send() => error,
                     error = silence(&mut reader) => error,
                 };
                 outbox.close();
@@ -298,5 +333,66 @@ struct Parted<'a, N: Nodes> {
 impl<N: Nodes> Drop for Parted<'_, N> {
     fn drop(&mut self) {
         self.node.parted(self.peer, self.kind, Direction::In);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Takes as many bytes as it has room for.
+    struct Narrow {
+        room: Rc<Cell<usize>>,
+        taken: Rc<RefCell<Vec<u8>>>,
+        waker: Rc<RefCell<Option<Waker>>>,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let count = self.room.get().min(bytes.len());
+            if count == 0 {
+                *self.waker.borrow_mut() = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            self.room.set(self.room.get() - count);
+            self.taken.borrow_mut().extend(&bytes[..count]);
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_connection_takes_is_sent_at_once_and_the_rest_in_order_when_there_is_room() {
+        let (room, taken, waker) = (Rc::new(Cell::new(20)), Rc::new(RefCell::default()), Rc::new(RefCell::default()));
+        let outbox = Rc::new(Outbox::default());
+        outbox.put(0, Some(1), |out| out.push(0));
+        outbox.open(Narrow { room: Rc::clone(&room), taken: Rc::clone(&taken), waker: Rc::clone(&waker) });
+        let own = Rc::clone(&outbox);
+        let ends = tokio::task::spawn_local(async move { own.send().await });
+        tokio::task::yield_now().await;
+        let mut expected = Vec::new();
+        for number in 1..=5 {
+            outbox.put(0, Some(number), |out| out.extend([7; 4]));
+            outbox.flush();
+            put_frame(&mut expected, Some(number), |out| out.extend([7; 4]));
+            assert_eq!(*taken.borrow(), expected[..expected.len().min(20)], "no task has run since");
+        }
+        room.set(1000);
+        waker.borrow_mut().take().expect("it waits for room").wake();
+        tokio::task::yield_now().await;
+        assert_eq!(*taken.borrow(), expected);
+        room.set(0);
+        outbox.put(0, None, |out| out.resize(WAITING_MAX[0] + 1, 0));
+        let ended = ends.await.expect("it ends");
+        assert!(!outbox.is_open() && ended.to_string().contains("does not read"), "{ended}");
     }
 }

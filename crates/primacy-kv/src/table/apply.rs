@@ -1,9 +1,10 @@
 //! Applying batches: what each operation does to the table. Nothing here asks for the time of the machine or for chance.
 
 use alloc::string::ToString as _;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::read::Foreign;
+use super::read::{Foreign, value_of};
 use super::storage::{Entry, Position};
 use super::{NotNext, Outcome, Refusal, Table};
 use crate::command::{Condition, ExpireCondition, Expiry, Key, Operation, Set, SetAnswer, Value};
@@ -92,7 +93,7 @@ impl Table {
         let written = match operation {
             Operation::Set(set) => self.set(set, clock),
             Operation::SetMany { pairs, if_absent } => self.set_many(pairs, if_absent),
-            Operation::Append { key, value, max } => self.append(key, &value, max),
+            Operation::Append { key, value, max } => self.append(key, value, max),
             Operation::Add { key, delta } => self.add(key, delta),
             Operation::AddDecimal { key, delta } => self.add_decimal(key, delta),
             Operation::Delete { keys } => self.delete(&keys),
@@ -115,7 +116,7 @@ impl Table {
         let holds = condition.holds(present.map(|entry| &entry.value[..]));
         let expiry = clock.expiry(expiry, present.map_or(GroupTime::NEVER, |entry| entry.expiry));
         let reply = match answer {
-            SetAnswer::Previous => Reply::maybe(present.map(|entry| &entry.value[..])),
+            SetAnswer::Previous => value_of(present),
             SetAnswer::Number => Reply::truth(holds),
             SetAnswer::Done if holds => Reply::OK,
             SetAnswer::Done => Reply::Null,
@@ -143,7 +144,7 @@ impl Table {
         Ok(if if_absent { Reply::Integer(1) } else { Reply::OK })
     }
 
-    fn append(&mut self, key: Key, value: &[u8], max: u64) -> Result<Reply, Foreign> {
+    fn append(&mut self, key: Key, value: Value, max: u64) -> Result<Reply, Foreign> {
         let at = self.claim(&key)?;
         let length = self.storage.find(at, &key).map(|entry| entry.value.len());
         let total = length.unwrap_or(0) + value.len();
@@ -151,9 +152,9 @@ impl Table {
             return Ok(Reply::error("ERR string exceeds maximum allowed size"));
         }
         if length.is_some() {
-            self.alter(at, &key, |entry| entry.value.extend_from_slice(value));
+            self.alter(at, &key, |entry| Arc::make_mut(&mut entry.value).extend_from_slice(&value));
         } else {
-            self.put(at, key, value.into(), GroupTime::NEVER);
+            self.put(at, key, value, GroupTime::NEVER);
         }
         Ok(Reply::count(total))
     }
@@ -168,7 +169,7 @@ impl Table {
         let Some(sum) = number.checked_add(delta) else {
             return Ok(Reply::error("ERR increment or decrement would overflow"));
         };
-        self.put(at, key, integer_text(sum), expiry);
+        self.put(at, key, Value::new(integer_text(sum)), expiry);
         Ok(Reply::Integer(sum))
     }
 
@@ -182,8 +183,8 @@ impl Table {
         let Some(sum) = number.checked_add(delta) else {
             return Ok(Reply::error("ERR increment would produce NaN or Infinity"));
         };
-        let text = sum.to_string().into_bytes();
-        self.put(at, key, text.clone(), expiry);
+        let text = Value::new(sum.to_string().into_bytes());
+        self.put(at, key, Value::clone(&text), expiry);
         Ok(Reply::Bulk(text))
     }
 
@@ -282,7 +283,7 @@ impl Table {
     }
 
     fn value(&self, at: Position, key: &[u8]) -> Reply {
-        Reply::maybe(self.storage.find(at, key).map(|entry| &entry.value[..]))
+        value_of(self.storage.find(at, key))
     }
 
     /// Gives a key a value. One that expires at once is removed.

@@ -4,7 +4,7 @@ use super::Table;
 use super::sessions::Sessions;
 use super::snapshot::{CRC, VERSION, record};
 use super::storage::{Entry, Position};
-use crate::command::Key;
+use crate::command::{Key, Value};
 use crate::entry::{GroupTime, Origin};
 use crate::resp::Reply;
 use crate::slot::Slot;
@@ -131,7 +131,8 @@ fn begin(reader: &mut Reader<'_>, index: u64) -> Result<Table, Malformed> {
 }
 
 fn read_entry(reader: &mut Reader<'_>, changes: u64) -> Result<Entry, Malformed> {
-    let (key, value) = (reader.bytes(usize::MAX)?.into(), reader.bytes(usize::MAX)?.into());
+    let key = reader.bytes(usize::MAX)?.into();
+    let value = Value::new(reader.bytes(usize::MAX)?.into());
     let expiry = reader.number()?.checked_sub(1).map_or(GroupTime::NEVER, GroupTime);
     let version = reader.number()?;
     if version == 0 || version > changes {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::Table;
 use super::storage::{Entry, Position};
-use crate::command::{Key, Operation, Precision, ScanFilter};
+use crate::command::{Key, Operation, Precision, ScanFilter, Value};
 use crate::entry::{ExpiredKeys, GroupTime, WatchedKeys};
 use crate::resp::Reply;
 use crate::slot::Slot;
@@ -20,6 +20,11 @@ pub enum Answer {
     Reply(Reply),
     /// These keys have expired by the leader's clock, and must be removed by an entry before the client is told so.
     Expired(ExpiredKeys),
+}
+
+/// The value of an entry, or nothing.
+pub(super) fn value_of(entry: Option<&Entry>) -> Reply {
+    entry.map_or(Reply::Null, |entry| Reply::Bulk(Value::clone(&entry.value)))
 }
 
 /// A key is in a slot of another group. The node that sent it here was wrong.
@@ -146,7 +151,7 @@ impl Table {
     }
 
     fn answer(&self, operation: &Operation, now: GroupTime) -> Result<Reply, Foreign> {
-        let value = |key: &Key| Ok(Reply::maybe(self.live(key)?.map(|entry| &entry.value[..])));
+        let value = |key: &Key| Ok(value_of(self.live(key)?));
         Ok(match operation {
             Operation::Get { key } => value(key)?,
             Operation::GetMany { keys } => Reply::Array(keys.iter().map(value).collect::<Result<_, _>>()?),

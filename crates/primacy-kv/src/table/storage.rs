@@ -23,7 +23,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) const fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         entry_size(self.key.len(), self.value.len())
     }
 }

@@ -7,7 +7,7 @@ use proptest::collection::vec as many;
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::{Key, Operation, ScanFilter};
+use crate::command::{Key, Operation, ScanFilter, Value};
 use crate::entry::{Batch, Change, Forwarded, Origin, Request};
 use crate::testing::{Client, alone, apply, batch, key, operation, table};
 
@@ -223,7 +223,7 @@ fn a_key_of_another_group_is_refused() {
     for operation in [
         Operation::Add { key: foreign.clone(), delta: 1 },
         Operation::Get { key: foreign.clone() },
-        Operation::SetMany { pairs: alloc::vec![(foreign.clone(), Vec::new())], if_absent: false },
+        Operation::SetMany { pairs: alloc::vec![(foreign.clone(), Value::default())], if_absent: false },
     ] {
         let outcome = apply(&mut table, alone(GroupTime::ZERO, Change::Operation(operation)));
         assert_eq!(outcome, [Outcome::Done(read::Foreign::REPLY)]);
@@ -335,7 +335,7 @@ proptest! {
         let found = scan_through(&mut table, count, |table| {
             for (key, is_set) in during.next().unwrap() {
                 let keys = alloc::vec![key.clone()];
-                let set = Operation::SetMany { pairs: alloc::vec![(key.clone(), Vec::new())], if_absent: false };
+                let set = Operation::SetMany { pairs: alloc::vec![(key.clone(), Value::default())], if_absent: false };
                 let operation = if is_set { set } else { Operation::Delete { keys } };
                 apply(table, alone(GroupTime::ZERO, Change::Operation(operation)));
                 if is_set { ever.insert(key); } else { throughout.remove(&key); }

@@ -54,7 +54,7 @@ use disk::{Disk, Folder, LOCK};
 pub use error::{AppendError, DiskFailure, OpenError};
 use keeper::{Keeper, SPARE, Trouble};
 use primacy_core::log::{Config, DurableLog, Payload, ReplicaId, Write};
-use queue::{Item, Queue};
+use queue::{Batch, Item, Queue};
 pub use report::{Report, SegmentReport, Tail};
 use segment::{Header, Kind};
 use writer::{Active, Standing, Writer};
@@ -260,7 +260,7 @@ impl Wal {
     ) -> Result<(), AppendError> {
         let founding = founding.and_then(|config| DurableLog::<Vec<u8>>::founding(config).snapshot().cloned());
         let records = vec![record::begin(replica, founding)];
-        self.queue.put(Item { group, records, done: Box::new(done) })
+        self.put(vec![Item { group, records }], one(done))
     }
 
     /// Writes what a replica changes. `done` is called when it is on the disk, or when nobody knows whether it is; in the order of what
@@ -277,11 +277,37 @@ impl Wal {
         writes: &[Write<B>],
         done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
     ) -> Result<(), AppendError> {
+        self.put(vec![self.item(group, writes)?], one(done))
+    }
+
+    /// Writes what replicas of several groups change, with one flush. `done` is called as there, with what became of each group's
+    /// writes.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); then nothing was written of any group.
+    pub fn append_all<B: AsRef<[u8]>>(
+        &self,
+        writes: &[(GroupId, Vec<Write<B>>)],
+        done: impl FnOnce(Vec<Result<(), AppendError>>) + Send + 'static,
+    ) -> Result<(), AppendError> {
+        let items = writes.iter().map(|(group, writes)| self.item(*group, writes)).collect::<Result<_, _>>()?;
+        self.put(items, done)
+    }
+
+    fn item<B: AsRef<[u8]>>(&self, group: GroupId, writes: &[Write<B>]) -> Result<Item, AppendError> {
         let (mut records, most) = (Vec::new(), self.largest_record);
         for write in writes {
             record::records(write, most, &mut records).map_err(|bytes| AppendError::TooLarge { bytes, most })?;
         }
-        self.queue.put(Item { group, records, done: Box::new(done) })
+        Ok(Item { group, records })
+    }
+
+    fn put(
+        &self,
+        items: Vec<Item>,
+        done: impl FnOnce(Vec<Result<(), AppendError>>) + Send + 'static,
+    ) -> Result<(), AppendError> {
+        self.queue.put(Batch { items, done: Box::new(done) })
     }
 
     /// How it is.
@@ -298,6 +324,17 @@ impl Drop for Wal {
         if let Some(thread) = self.thread.take() {
             // Who waits when it panics sees the answer dropped.
             let _: Result<(), _> = thread.join();
+        }
+    }
+}
+
+/// For a batch of one item.
+fn one(
+    done: impl FnOnce(Result<(), AppendError>) + Send + 'static,
+) -> impl FnOnce(Vec<Result<(), AppendError>>) + Send + 'static {
+    |mut written| {
+        if let Some(written) = written.pop() {
+            done(written);
         }
     }
 }

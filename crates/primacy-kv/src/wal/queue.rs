@@ -8,19 +8,29 @@ use super::GroupId;
 use super::error::{AppendError, DiskFailure};
 use super::record::Record;
 
-/// Called once, on the writer's thread.
-pub(super) type Done = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
+/// Called once, on the writer's thread, with what became of each item.
+pub(super) type Done = Box<dyn FnOnce(Vec<Result<(), AppendError>>) + Send>;
 
 /// What one group writes at once.
 pub(super) struct Item {
     pub(super) group: GroupId,
     pub(super) records: Vec<Record>,
+}
+
+/// What is put, and so flushed, at once.
+pub(super) struct Batch {
+    pub(super) items: Vec<Item>,
     pub(super) done: Done,
 }
 
-impl Item {
+impl Batch {
     fn bytes(&self) -> usize {
-        self.records.iter().map(|record| record.body.len()).sum()
+        self.items.iter().flat_map(|item| &item.records).map(|record| record.body.len()).sum()
+    }
+
+    /// Tells that nobody knows whether any of it was written.
+    pub(super) fn fail(self, failure: &Arc<DiskFailure>) {
+        (self.done)(self.items.iter().map(|_| Err(Arc::clone(failure).into())).collect());
     }
 }
 
@@ -36,7 +46,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    items: Vec<Item>,
+    batches: Vec<Batch>,
     bytes: usize,
     closed: Option<AppendError>,
     /// Who takes waits for something. Nobody else is woken: each call to do that is one of the system.
@@ -47,12 +57,12 @@ struct Waiting {
 
 impl Waiting {
     const fn is_idle(&mut self) -> bool {
-        self.closed.is_none() && self.items.is_empty()
+        self.closed.is_none() && self.batches.is_empty()
     }
 
-    fn take(&mut self) -> Vec<Item> {
+    fn take(&mut self) -> Vec<Batch> {
         self.bytes = 0;
-        mem::take(&mut self.items)
+        mem::take(&mut self.batches)
     }
 }
 
@@ -66,8 +76,8 @@ impl Queue {
     }
 
     /// Puts this behind all that waits. Blocks until there is room; what is larger than all room waits until nothing else does.
-    pub(super) fn put(&self, item: Item) -> Result<(), AppendError> {
-        let bytes = item.bytes();
+    pub(super) fn put(&self, batch: Batch) -> Result<(), AppendError> {
+        let bytes = batch.bytes();
         let is_full = |waiting: &mut Waiting| {
             waiting.closed.is_none() && waiting.bytes > 0 && waiting.bytes.saturating_add(bytes) > self.most
         };
@@ -81,7 +91,7 @@ impl Queue {
             return Err(why.clone());
         }
         waiting.bytes += bytes;
-        waiting.items.push(item);
+        waiting.batches.push(batch);
         let is_awaited = waiting.is_awaited;
         drop(waiting);
         if is_awaited {
@@ -91,14 +101,14 @@ impl Queue {
     }
 
     /// Takes all that waits. Blocks until something does; empty when nothing ever will.
-    pub(super) fn take(&self) -> Vec<Item> {
+    pub(super) fn take(&self) -> Vec<Batch> {
         let waiting = self.awaiting();
         let waiting = self.is_put.wait_while(waiting, Waiting::is_idle).unwrap_or_else(PoisonError::into_inner);
         self.taken(waiting)
     }
 
     /// As [`take`](Self::take), within that time; `None` if nothing has come.
-    pub(super) fn take_within(&self, span: Duration) -> Option<Vec<Item>> {
+    pub(super) fn take_within(&self, span: Duration) -> Option<Vec<Batch>> {
         let waited = self.is_put.wait_timeout_while(self.awaiting(), span, Waiting::is_idle);
         let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         waiting.is_awaited = false;
@@ -111,14 +121,14 @@ impl Queue {
         waiting
     }
 
-    fn taken(&self, mut waiting: MutexGuard<'_, Waiting>) -> Vec<Item> {
+    fn taken(&self, mut waiting: MutexGuard<'_, Waiting>) -> Vec<Batch> {
         waiting.is_awaited = false;
-        let (items, is_blocked) = (waiting.take(), waiting.blocked > 0);
+        let (batches, is_blocked) = (waiting.take(), waiting.blocked > 0);
         drop(waiting);
         if is_blocked {
             self.is_taken.notify_all();
         }
-        items
+        batches
     }
 
     /// Takes nothing more. What waits is still written.
@@ -131,10 +141,10 @@ impl Queue {
     pub(super) fn fail(&self, failure: &Arc<DiskFailure>) {
         let mut waiting = self.lock();
         waiting.closed = Some(AppendError::Failed(Arc::clone(failure)));
-        let items = waiting.take();
+        let batches = waiting.take();
         drop(waiting);
         self.tell_all();
-        items.into_iter().for_each(|item| (item.done)(Err(Arc::clone(failure).into())));
+        batches.into_iter().for_each(|batch| batch.fail(failure));
     }
 
     fn tell_all(&self) {

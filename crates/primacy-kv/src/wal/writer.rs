@@ -9,7 +9,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{AppendError, DiskFailure};
 use super::group::{Change, Group, Head};
 use super::keeper::{Keeper, SPARE};
-use super::queue::{Item, Queue};
+use super::queue::{Batch, Item, Queue};
 use super::segment::{self, FRAME, HEADER, Header, Kind, frame_length, put_frame};
 use super::{GroupId, record};
 
@@ -105,25 +105,24 @@ impl Writer {
     /// Writes until the queue is closed and empty, or the disk fails.
     pub(super) fn run(mut self, queue: &Queue) {
         let _ends = Ends(queue, self.disk.as_ref().path(""));
-        let mut items = queue.take();
+        let mut batches = queue.take();
         let failed = loop {
-            if items.is_empty() {
+            if batches.is_empty() {
                 break self.flush();
             }
-            let refused: Vec<Option<AppendError>> = match self.write_all(&items) {
-                Ok(refused) => refused,
+            let written = match self.write_all(&batches) {
+                Ok(written) => written,
                 Err(failure) => {
                     // Nobody may append once one has been told.
                     queue.fail(&failure);
-                    items.into_iter().for_each(|item| (item.done)(Err(Arc::clone(&failure).into())));
-                    return;
+                    return batches.into_iter().for_each(|batch| batch.fail(&failure));
                 }
             };
-            for (item, refused) in items.into_iter().zip(refused) {
-                (item.done)(refused.map_or(Ok(()), Err));
+            for (batch, written) in batches.into_iter().zip(written) {
+                (batch.done)(written);
             }
-            items = match self.next(queue) {
-                Ok(items) => items,
+            batches = match self.next(queue) {
+                Ok(batches) => batches,
                 Err(failure) => break Err(failure),
             };
         };
@@ -134,9 +133,9 @@ impl Writer {
 
     /// What waits behind a batch; empty if nothing ever will. A mark costs a write: while there is always another batch soon, that
     /// one's frames say the same.
-    fn next(&mut self, queue: &Queue) -> Result<Vec<Item>, Arc<DiskFailure>> {
+    fn next(&mut self, queue: &Queue) -> Result<Vec<Batch>, Arc<DiskFailure>> {
         match queue.take_within(self.quiet) {
-            Some(items) if !items.is_empty() => Ok(items),
+            Some(batches) if !batches.is_empty() => Ok(batches),
             last => {
                 self.mark()?;
                 Ok(last.unwrap_or_else(|| queue.take()))
@@ -144,26 +143,31 @@ impl Writer {
         }
     }
 
-    /// Writes and flushes that, but for what cannot follow.
-    fn write_all(&mut self, items: &[Item]) -> Result<Vec<Option<AppendError>>, Arc<DiskFailure>> {
-        let mut refused = Vec::new();
-        for item in items {
-            let unfit = self.check(item).err();
-            if unfit.is_none() {
-                for record in &item.records {
-                    if !self.segment.has_room(record.body.len()) {
-                        self.roll()?;
-                    }
-                    self.segment.add(item.group, record.kind, &record.body);
-                    self.note(item.group, &record.change);
-                }
-            }
-            refused.push(unfit.map(|why| AppendError::Unfit { group: item.group, why }));
+    /// Writes and flushes that, but for what cannot follow: what became of each item of each batch.
+    fn write_all(&mut self, batches: &[Batch]) -> Result<Vec<Vec<Result<(), AppendError>>>, Arc<DiskFailure>> {
+        let mut written = Vec::with_capacity(batches.len());
+        for batch in batches {
+            written.push(batch.items.iter().map(|item| self.add(item)).collect::<Result<_, _>>()?);
         }
         self.flush()?;
         // Before the answers, so that who has one sees in the status what it has brought about.
         self.retire();
-        Ok(refused)
+        Ok(written)
+    }
+
+    /// Adds what is to be flushed next, or says why it cannot follow.
+    fn add(&mut self, item: &Item) -> Result<Result<(), AppendError>, Arc<DiskFailure>> {
+        if let Err(why) = self.check(item) {
+            return Ok(Err(AppendError::Unfit { group: item.group, why }));
+        }
+        for record in &item.records {
+            if !self.segment.has_room(record.body.len()) {
+                self.roll()?;
+            }
+            self.segment.add(item.group, record.kind, &record.body);
+            self.note(item.group, &record.change);
+        }
+        Ok(Ok(()))
     }
 
     /// Whether all of it can follow.

@@ -272,16 +272,16 @@ fn operation(names: &[Vec<u8>], ask: &Ask) -> Operation {
         Ask::GetBoth | Ask::All { .. } => Operation::GetMany { keys: vec![name(&0), name(&1)] },
         Ask::Set { key, value, when, live } => Operation::Set(Set {
             key: name(key),
-            value: value.clone(),
+            value: value.clone().into(),
             condition: match when {
                 When::Always => Condition::Always,
                 When::Absent => Condition::IfAbsent,
-                When::Is(value) => Condition::IfEqual(value.clone()),
+                When::Is(value) => Condition::IfEqual(value.clone().into()),
             },
             expiry: live.map_or(Expiry::Never, |live| Expiry::After((live / MILLI).cast_signed())),
             answer: SetAnswer::Done,
         }),
-        Ask::Append(key, value) => Operation::Append { key: name(key), value: value.clone(), max: u64::MAX },
+        Ask::Append(key, value) => Operation::Append { key: name(key), value: value.clone().into(), max: u64::MAX },
         Ask::Increment(key) => Operation::Add { key: name(key), delta: 1 },
         Ask::Delete(key) => Operation::Delete { keys: vec![name(key)] },
         Ask::GetDelete(key) => Operation::GetDelete { key: name(key) },
@@ -290,7 +290,7 @@ fn operation(names: &[Vec<u8>], ask: &Ask) -> Operation {
 
 fn value(reply: &Reply) -> Option<Option<Vec<u8>>> {
     match reply {
-        Reply::Bulk(bytes) => Some(Some(bytes.clone())),
+        Reply::Bulk(bytes) => Some(Some(bytes.to_vec())),
         Reply::Null => Some(None),
         _ => None,
     }

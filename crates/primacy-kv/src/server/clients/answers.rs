@@ -21,7 +21,7 @@ pub(super) fn answer(hub: &Rc<Hub>, line: &Rc<Line>, command: &ConnectionCommand
             authenticate(hub, line, credentials).map_or_else(|error| error, |()| Reply::OK)
         }
         ConnectionCommand::Ping(None) => Reply::Simple("PONG".into()),
-        ConnectionCommand::Ping(Some(message)) | ConnectionCommand::Echo(message) => Reply::bulk(message.clone()),
+        ConnectionCommand::Ping(Some(message)) | ConnectionCommand::Echo(message) => Reply::Bulk(message.clone()),
         ConnectionCommand::Quit | ConnectionCommand::Reset | ConnectionCommand::Select => Reply::OK,
         ConnectionCommand::Client(command) => client(hub, line, command),
         ConnectionCommand::Commands(query) => describe(query),

@@ -7,10 +7,10 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use primacy::{Instant, clock};
-use primacy_core::log::ChunkOrder;
+use primacy_core::log::{ChunkOrder, Write};
 use tracing::{error, info, warn};
 
-use super::{Core, NodeError, Notice, State};
+use super::{Appended, Core, NodeError, Notice, State};
 use crate::group::{Effect, Message, Turn};
 use crate::payload::LogBytes;
 use crate::request::Answered;
@@ -28,19 +28,24 @@ impl Core {
     /// Takes turns. Never ends.
     pub(in crate::server) async fn run(self: Rc<Self>) {
         let mut effects = Vec::new();
+        // One timer: the runtime is woken by each that is set. It is set again for what is due before it, and when it is over.
+        let sleep = tokio::time::sleep(Duration::ZERO);
+        tokio::pin!(sleep);
+        let mut set = None;
         loop {
             let due = self.state.borrow().deadlines.first().map(|(at, _)| *at);
-            let sleep = async {
-                match due {
-                    // The runtime's timer stops in suspend; a minute later all is looked at again.
-                    Some(at) => tokio::time::sleep(at.since(clock::now()).min(Duration::from_secs(60))).await,
-                    None => std::future::pending().await,
-                }
-            };
+            if let Some(at) = due
+                && set.is_none_or(|set| at < set)
+            {
+                // It stops in suspend; a minute later all is looked at again.
+                let span = at.since(clock::now()).min(Duration::from_secs(60));
+                sleep.set(tokio::time::sleep(span));
+                set = Some(at);
+            }
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = self.notices.wake.notified() => {}
-                () = sleep => {}
+                () = &mut sleep, if set.is_some() => set = None,
             }
             // All that are ready bring their inputs first.
             tokio::task::yield_now().await;
@@ -49,7 +54,7 @@ impl Core {
     }
 
     fn turn(self: &Rc<Self>, effects: &mut Vec<Effect>) {
-        let mut answers = Vec::new();
+        let (mut answers, mut writes) = (Vec::new(), Vec::new());
         let mut state = self.state.borrow_mut();
         let now = clock::now();
         for notice in self.notices.take() {
@@ -73,7 +78,7 @@ impl Core {
             for effect in effects.drain(..) {
                 self.follow(&mut state, number, effect, &mut answers);
             }
-            self.write(&mut state, number, now);
+            self.take_writes(&mut state, number, now, &mut writes);
             self.take_snapshot(&mut state, number, now);
             let replica = &mut state.replicas[usize::from(number)];
             let (before, bytes) = (mem::replace(&mut replica.bytes, replica.group.bytes()), replica.group.bytes());
@@ -85,6 +90,7 @@ impl Core {
                 new.map(|at| state.deadlines.insert((at, number)));
             }
         }
+        self.write(&state, &writes);
         drop(state);
         self.wires.outboxes.iter().flatten().for_each(Outbox::flush);
         for (done, answer) in answers {
@@ -95,17 +101,19 @@ impl Core {
     /// What a thread has told.
     fn notice(&self, state: &mut State, notice: Notice, now: Instant) {
         match notice {
-            Notice::Appended { group, given, done } => {
-                if let Err(error) = done {
-                    return self.fail(NodeError::Log(error));
+            Notice::Appended(appended) => {
+                for Appended { group, given, done } in appended {
+                    if let Err(error) = done {
+                        return self.fail(NodeError::Log(error));
+                    }
+                    if let (Some(index), Some(disk)) = (given, &state.disk) {
+                        disk.snapshots.retire(GroupId(u32::from(group) + 1), index);
+                    }
+                    let replica = &mut state.replicas[usize::from(group)];
+                    replica.writes_since = None;
+                    replica.group.written(now);
+                    state.touch(group);
                 }
-                if let (Some(index), Some(disk)) = (given, &state.disk) {
-                    disk.snapshots.retire(GroupId(u32::from(group) + 1), index);
-                }
-                let replica = &mut state.replicas[usize::from(group)];
-                replica.writes_since = None;
-                replica.group.written(now);
-                state.touch(group);
             }
             Notice::Snapshot(Told::Chunk { group, index }) => {
                 let number = (group.0 - 1) as u16;
@@ -204,18 +212,32 @@ impl Core {
         });
     }
 
-    /// Has that written which a group has changed.
-    fn write(&self, state: &mut State, number: u16, now: Instant) {
+    /// Takes what a group has changed. What concerns snapshots goes to their thread.
+    fn take_writes(&self, state: &mut State, group: u16, now: Instant, out: &mut Vec<(GroupId, Vec<Write<LogBytes>>)>) {
         let Some(disk) = &state.disk else { return };
-        let replica = &mut state.replicas[usize::from(number)];
+        let replica = &mut state.replicas[usize::from(group)];
         let Some(writes) = replica.group.take_writes() else { return };
         replica.writes_since = Some(now);
+        let id = GroupId(u32::from(group) + 1);
+        if !snapshots::concerns(&writes) {
+            return out.push((id, writes));
+        }
         let (notices, given) = (Arc::clone(&self.notices), snapshots::given(&writes));
-        let done = move |done| notices.put(Notice::Appended { group: number, given, done });
-        let group = GroupId(u32::from(number) + 1);
-        if snapshots::concerns(&writes) {
-            disk.snapshots.write(group, writes, done);
-        } else if let Err(error) = disk.wal.append(group, &writes, done) {
+        let done = move |done| notices.put(Notice::Appended(vec![Appended { group, given, done }]));
+        disk.snapshots.write(id, writes, done);
+    }
+
+    /// Has that written which groups have changed, with one flush for all of them.
+    fn write(&self, state: &State, writes: &[(GroupId, Vec<Write<LogBytes>>)]) {
+        let Some(disk) = state.disk.as_ref().filter(|_| !writes.is_empty()) else { return };
+        let groups: Vec<u16> = writes.iter().map(|(id, _)| (id.0 - 1) as u16).collect();
+        let notices = Arc::clone(&self.notices);
+        let done = move |done: Vec<_>| {
+            let appended = groups.into_iter().zip(done);
+            let appended = appended.map(|(group, done)| Appended { group, given: None, done });
+            notices.put(Notice::Appended(appended.collect()));
+        };
+        if let Err(error) = disk.wal.append_all(writes, done) {
             self.fail(NodeError::Log(error));
         }
     }

@@ -28,7 +28,7 @@ fn table_of(keys: u64, value: usize) -> Table {
     let mut table = Table::new(0..Slot::COUNT, [1; 16]);
     for n in 1..=keys {
         let key = format!("key{n}").into_bytes().into_boxed_slice();
-        let operation = Operation::SetMany { pairs: vec![(key, vec![b'v'; value])], if_absent: false };
+        let operation = Operation::SetMany { pairs: vec![(key, vec![b'v'; value].into())], if_absent: false };
         let request = Request { forwarded: None, change: Change::Operation(operation) };
         let batch = Batch { requests: vec![request], ..Batch::default() };
         table.apply(n, batch).expect("in order");

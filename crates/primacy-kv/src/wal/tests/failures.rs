@@ -115,21 +115,42 @@ fn what_cannot_follow_is_refused_and_harms_nobody() {
 }
 
 #[test]
+fn several_groups_are_written_with_one_write_and_one_flush_and_refused_one_by_one() {
+    let disk = MemoryDisk::default();
+    let opened = open_with(&disk, settings().marking_after(Duration::from_secs(3600))).expect("a new log");
+    for group in 1..=3 {
+        let (tell, told) = channel();
+        let done = move |done: Result<(), _>| tell.send(done).expect("it is awaited");
+        opened.wal.begin(GroupId(group), ReplicaId::from_bits(1), None, done).expect("open");
+        told.recv().expect("an answer").expect("it is written");
+    }
+    let append = |after: [u64; 3]| {
+        let before = disk.operations();
+        let one = |(group, after): (u32, u64)| {
+            (GroupId(group), vec![Write::Append::<Vec<u8>> { after, entries: Vec::new() }])
+        };
+        let writes: Vec<_> = (1..).zip(after).map(one).collect();
+        let (tell, told) = channel();
+        opened.wal.append_all(&writes, move |done| tell.send(done).expect("it is awaited")).expect("open");
+        let done: Vec<bool> = told.recv().expect("an answer").iter().map(Result::is_ok).collect();
+        (done, disk.operations() - before)
+    };
+    assert_eq!(append([0, 0, 0]), (vec![true; 3], 2));
+    assert_eq!(append([0, 5, 0]), (vec![true, false, true], 2));
+}
+
+#[test]
 fn who_appends_waits_while_too_much_waits_already() {
     let queue = Arc::new(Queue::new(100));
-    let item = |bytes: usize| Item {
-        group: GroupId(1),
-        records: vec![record::Record {
-            kind: Kind::Promise,
-            body: vec![0; bytes],
-            change: group::Change::Promise(primacy_core::log::Ballot::NONE),
-        }],
-        done: Box::new(|_| ()),
+    let batch = |bytes: usize| {
+        let change = group::Change::Promise(primacy_core::log::Ballot::NONE);
+        let records = vec![record::Record { kind: Kind::Promise, body: vec![0; bytes], change }];
+        Batch { items: vec![Item { group: GroupId(1), records }], done: Box::new(|_| ()) }
     };
-    queue.put(item(1000)).expect("nothing else waits");
+    queue.put(batch(1000)).expect("nothing else waits");
     let (tell, told) = channel();
     let other = Arc::clone(&queue);
-    let small = item(1);
+    let small = batch(1);
     let waits = std::thread::spawn(move || {
         other.put(small).expect("open");
         tell.send(()).expect("it is awaited");

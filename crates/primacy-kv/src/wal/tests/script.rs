@@ -1,7 +1,7 @@
 //! What replicas write, at random, and which of their states may be found again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use primacy_core::log::{Ballot, Config, Content, DurableLog, Entry, GroupTime, ReplicaId, Snapshot, Write};
@@ -101,7 +101,10 @@ impl Script {
         true
     }
 
-    fn step(&mut self, wal: &Wal, tell: &std::sync::mpsc::Sender<bool>) -> bool {
+    fn step(&mut self, wal: &Wal, tell: &Sender<bool>) -> bool {
+        if self.random.below(8) == 0 {
+            return self.step_together(wal, tell);
+        }
         let group = GroupId(1 + self.random.below(3) as u32);
         let random = &mut self.random;
         let history = self.groups.get_mut(&group).expect("it is one of them");
@@ -120,6 +123,27 @@ impl Script {
         let reached = history.states.len() - 1;
         let done = move |written: Result<(), _>| answer(written.is_ok(), &acknowledged, (before - 1, reached), &tell);
         wal.append(group, &writes, done).is_ok()
+    }
+
+    /// All groups that have begun write something at once.
+    fn step_together(&mut self, wal: &Wal, tell: &Sender<bool>) -> bool {
+        let (mut writes, mut histories) = (Vec::new(), Vec::new());
+        for (group, history) in self.groups.iter_mut().filter(|(_, history)| history.now().is_some()) {
+            let before = history.states.len() - 1;
+            writes.push((*group, vec![write(&mut self.random, history, self.keeps)]));
+            histories.push((Arc::clone(&history.acknowledged), (before, history.states.len() - 1)));
+        }
+        let tell = tell.clone();
+        let done = move |written: Vec<Result<(), _>>| {
+            assert_eq!(written.len(), histories.len(), "each is answered");
+            let is_written = written.iter().all(Result::is_ok);
+            for (acknowledged, states) in histories.iter().filter(|_| is_written) {
+                acknowledge(acknowledged, *states);
+            }
+            // Who asked may have given up at the first failure.
+            let _: Result<(), _> = tell.send(is_written);
+        };
+        wal.append_all(&writes, done).is_ok()
     }
 
     /// What is found is what was acknowledged, or more of what was appended.
@@ -148,20 +172,19 @@ impl Script {
     }
 }
 
-/// Answers come in the order of what was appended, and each once.
-fn answer(
-    is_written: bool,
-    acknowledged: &Mutex<usize>,
-    (before, reached): (usize, usize),
-    tell: &std::sync::mpsc::Sender<bool>,
-) {
+fn answer(is_written: bool, acknowledged: &Mutex<usize>, states: (usize, usize), tell: &Sender<bool>) {
     if is_written {
-        let mut acknowledged = acknowledged.lock().expect("nobody panics with it");
-        assert_eq!(*acknowledged, before, "in order");
-        *acknowledged = reached;
+        acknowledge(acknowledged, states);
     }
     // Who asked may have given up at the first failure.
     let _: Result<(), _> = tell.send(is_written);
+}
+
+/// Answers come in the order of what was appended, and each once.
+fn acknowledge(acknowledged: &Mutex<usize>, (before, reached): (usize, usize)) {
+    let mut acknowledged = acknowledged.lock().expect("nobody panics with it");
+    assert_eq!(*acknowledged, before, "in order");
+    *acknowledged = reached;
 }
 
 /// Something that this replica may write next. Its states are noted.
