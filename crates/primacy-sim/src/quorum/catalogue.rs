@@ -63,8 +63,9 @@ pub fn catalogue() -> Vec<Setup> {
         before(bound("voters: forgotten, one is bound")),
         before(late("voters: forgotten, who comes is bound", OTHER)),
         before(late("voters: forgotten, two come", OTHERS)),
-        exchanged("voters: two for two", 2, 2, WAITS),
-        exchanged("voters: one for three, one is silent", 3, 2, Budget { losses: 1, ..WAITS }),
+        exchanged("voters: two for two", TWO, 2, WAITS),
+        exchanged("voters: one for three, one is silent", OTHER, 2, Budget { losses: 1, ..WAITS }),
+        exchanged("voters: three for three, one is silent", THREE, 1, Budget { losses: 1, ..WAITS }),
         Setup {
             begins: Beginning::Led,
             leases: [1; 2],
@@ -107,15 +108,17 @@ fn late(name: &'static str, reconfigurations: &'static [&'static [u8]]) -> Setup
     Setup { begins: Beginning::LateJoint, reconfigurations, ..bound(name) }
 }
 
-/// Two voters are exchanged for two others, or three for one, under a leader.
-fn exchanged(name: &'static str, voters: u8, candidates: u8, budget: Budget) -> Setup {
-    let reconfigurations = if voters == 2 { TWO } else { OTHER };
+/// Two voters are exchanged for two others, or three for one or three, under a leader.
+fn exchanged(name: &'static str, reconfigurations: &'static [&'static [u8]], candidates: u8, budget: Budget) -> Setup {
+    let voters = if reconfigurations == TWO { 2 } else { 3 };
     let setup = Setup { voters, candidates, reconfigurations, ..Setup::new(name, 1, budget).merged() };
     Setup { begins: Beginning::Led, leases: [1; 2], alike: true, agreed: true, ..setup }
 }
 
 /// Two others for two.
 const TWO: &[&[u8]] = &[&[2, 3]];
+/// Three others for three.
+const THREE: &[&[u8]] = &[&[3, 4, 5]];
 /// One that comes, for three.
 const OTHER: &[&[u8]] = &[&[3]];
 /// One stays, and two come.
@@ -186,8 +189,8 @@ pub fn compared() -> Vec<Setup> {
             reconfigurations: &[],
             ..forgotten("merged: two, forgotten, and claimed", Budget { asks: 2, ..renewed })
         },
-        Setup { horizon: 0, ..exchanged("merged: two for two", 2, 2, ASKS) },
-        exchanged("merged: one for three", 3, 1, WAITS),
+        Setup { horizon: 0, ..exchanged("merged: two for two", TWO, 2, ASKS) },
+        exchanged("merged: one for three", OTHER, 1, WAITS),
     ]
 }
 
