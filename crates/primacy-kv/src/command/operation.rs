@@ -12,11 +12,11 @@ use crate::slot::Slot;
 
 /// The name of a value.
 pub type Key = Box<[u8]>;
-/// A value: any bytes. Copies share them, so that none is made on the way from a request to the log, or from a table to a reply.
+/// A value: any bytes. Copies share them: a request that waits for its answer, the table, and replies.
 pub type Value = Arc<Vec<u8>>;
 
 /// What a key takes in a table beside its name and its value: its place in the maps, and what allocations cost.
-const ENTRY_OVERHEAD: usize = 128;
+const ENTRY_OVERHEAD: usize = 160;
 
 /// How many bytes a key and its value take in a table, about.
 pub(crate) const fn entry_size(key: usize, value: usize) -> usize {

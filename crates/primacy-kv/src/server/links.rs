@@ -25,7 +25,6 @@ const GREETING: Duration = Duration::from_secs(3);
 const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 /// How much may wait for a node that does not read: what is small, and chunks of snapshots.
 const WAITING_MAX: [usize; 2] = [128 << 20, 256 << 20];
-
 /// A buffer that is empty keeps no more memory than this.
 const KEPT_MAX: usize = 4 << 20;
 
@@ -64,7 +63,7 @@ impl Outbox {
             return;
         }
         put_frame(&mut out.bytes, group, put);
-        if out.bytes.len() + out.under_way.len() > WAITING_MAX[kind] {
+        if out.bytes.len() + out.under_way.len() - out.sent > WAITING_MAX[kind] {
             out.fail(io::Error::other("it does not read what it is sent"));
         }
     }
@@ -73,7 +72,8 @@ impl Outbox {
     pub(super) fn flush(&self) {
         let mut out = self.state.borrow_mut();
         // Before its task has looked, there is nobody to be woken when there is room: it will send all.
-        if let Some(waker) = out.waker.clone().filter(|_| !out.bytes.is_empty())
+        if !out.bytes.is_empty()
+            && let Some(waker) = out.waker.clone()
             && let Poll::Ready(Err(error)) = out.poll_send(&mut Context::from_waker(&waker))
         {
             out.fail(error);

@@ -152,7 +152,11 @@ impl Table {
             return Ok(Reply::error("ERR string exceeds maximum allowed size"));
         }
         if length.is_some() {
-            self.alter(at, &key, |entry| Arc::make_mut(&mut entry.value).extend_from_slice(&value));
+            self.alter(at, &key, |entry| match Arc::get_mut(&mut entry.value) {
+                Some(own) => own.extend_from_slice(&value),
+                // A reply has it, too.
+                None => entry.value = Value::new([&entry.value[..], &value].concat()),
+            });
         } else {
             self.put(at, key, value, GroupTime::NEVER);
         }

@@ -280,8 +280,8 @@ impl Wal {
         self.put(vec![self.item(group, writes)?], one(done))
     }
 
-    /// Writes what replicas of several groups change, with one flush. `done` is called as there, with what became of each group's
-    /// writes.
+    /// Writes what replicas of several groups change, with one flush. `done` is called once, as that of [`append`](Self::append) is,
+    /// with what became of each group's writes in their order: one that cannot follow harms no other.
     ///
     /// # Errors
     /// As [`append`](Self::append); then nothing was written of any group.

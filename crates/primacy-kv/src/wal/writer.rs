@@ -257,7 +257,7 @@ impl Writer {
     }
 }
 
-/// Says it to all who wait if the writer ends in any other way, a panic too.
+/// Says it to all who wait in the queue if the writer panics. Those whose batches it has in hand see their answers dropped.
 struct Ends<'a>(&'a Queue, std::path::PathBuf);
 
 impl Drop for Ends<'_> {

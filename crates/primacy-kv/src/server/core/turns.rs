@@ -21,6 +21,8 @@ use crate::wal::GroupId;
 
 /// How large the chunks of snapshots are, about.
 const CHUNK: usize = 1 << 20;
+/// How exact the runtime's timer is.
+const TIMER_STEP: Duration = Duration::from_millis(1);
 /// How long no snapshot is taken after one could not be written.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
@@ -28,24 +30,24 @@ impl Core {
     /// Takes turns. Never ends.
     pub(in crate::server) async fn run(self: Rc<Self>) {
         let mut effects = Vec::new();
-        // One timer: the runtime is woken by each that is set. It is set again for what is due before it, and when it is over.
         let sleep = tokio::time::sleep(Duration::ZERO);
         tokio::pin!(sleep);
-        let mut set = None;
+        let mut is_set = false;
         loop {
             let due = self.state.borrow().deadlines.first().map(|(at, _)| *at);
-            if let Some(at) = due
-                && set.is_none_or(|set| at < set)
-            {
-                // It stops in suspend; a minute later all is looked at again.
-                let span = at.since(clock::now()).min(Duration::from_secs(60));
-                sleep.set(tokio::time::sleep(span));
-                set = Some(at);
+            if let Some(at) = due {
+                // The runtime's timer stops in suspend; a minute later all is looked at again.
+                let due = runtime_now() + at.since(clock::now()).min(Duration::from_secs(60));
+                // Setting it wakes the runtime, so it stays if it is early enough.
+                if !is_set || due + TIMER_STEP < sleep.deadline() {
+                    sleep.as_mut().reset(due);
+                    is_set = true;
+                }
             }
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = self.notices.wake.notified() => {}
-                () = &mut sleep, if set.is_some() => set = None,
+                () = &mut sleep, if is_set => is_set = false,
             }
             // All that are ready bring their inputs first.
             tokio::task::yield_now().await;
@@ -270,6 +272,11 @@ fn next_chunk(state: &mut State, number: u16, index: u64) {
         Some(data) => disk.snapshots.chunk(group, index, data),
         None => disk.snapshots.finish(group, index),
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the runtime's timer goes by this clock")]
+fn runtime_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }
 
 #[expect(clippy::disallowed_methods, reason = "it is what EXAT and PXAT are about; nothing rests on it")]

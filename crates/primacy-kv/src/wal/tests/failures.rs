@@ -124,8 +124,9 @@ fn several_groups_are_written_with_one_write_and_one_flush_and_refused_one_by_on
         opened.wal.begin(GroupId(group), ReplicaId::from_bits(1), None, done).expect("open");
         told.recv().expect("an answer").expect("it is written");
     }
+    let segment = segment::name(1);
     let append = |after: [u64; 3]| {
-        let before = disk.operations();
+        let before = disk.operations_of(&segment);
         let one = |(group, after): (u32, u64)| {
             (GroupId(group), vec![Write::Append::<Vec<u8>> { after, entries: Vec::new() }])
         };
@@ -133,7 +134,7 @@ fn several_groups_are_written_with_one_write_and_one_flush_and_refused_one_by_on
         let (tell, told) = channel();
         opened.wal.append_all(&writes, move |done| tell.send(done).expect("it is awaited")).expect("open");
         let done: Vec<bool> = told.recv().expect("an answer").iter().map(Result::is_ok).collect();
-        (done, disk.operations() - before)
+        (done, disk.operations_of(&segment) - before)
     };
     assert_eq!(append([0, 0, 0]), (vec![true; 3], 2));
     assert_eq!(append([0, 5, 0]), (vec![true, false, true], 2));

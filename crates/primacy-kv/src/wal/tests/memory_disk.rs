@@ -48,6 +48,7 @@ struct Content {
     on_disk: Vec<u8>,
     /// What the process has written since the last flush.
     pending: Vec<(usize, Vec<u8>)>,
+    operations: usize,
 }
 
 enum Naming {
@@ -113,7 +114,7 @@ impl MemoryDisk {
         let mut state = State::default();
         for (name, bytes) in image {
             state.names.insert(name.clone(), state.files.len());
-            state.files.push(Content { seen: bytes.clone(), on_disk: bytes.clone(), pending: Vec::new() });
+            state.files.push(Content { seen: bytes.clone(), on_disk: bytes.clone(), ..Content::default() });
         }
         state.names_on_disk = state.names.clone();
         Self(Arc::new(Mutex::new(state)))
@@ -132,6 +133,12 @@ impl MemoryDisk {
     /// How many operations there were.
     pub(super) fn operations(&self) -> usize {
         self.0.lock().unwrap().operations
+    }
+
+    /// How many of them wrote to the file that has this name now, or flushed it.
+    pub(super) fn operations_of(&self, name: &str) -> usize {
+        let state = self.0.lock().unwrap();
+        state.names.get(name).map_or(0, |file| state.files[*file].operations)
     }
 
     /// What a process sees.
@@ -240,6 +247,7 @@ impl DiskFile for MemoryFile {
         if state.full == Some(self.2.as_str()) {
             return Err(io::Error::from_raw_os_error(28));
         }
+        state.files[self.1].operations += 1;
         let fault = state.next(&[Fault::PowerLoss, Fault::Write, Fault::ShortWrite])?;
         let written = match fault {
             None => bytes,
@@ -254,6 +262,7 @@ impl DiskFile for MemoryFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.0.0.lock().unwrap();
+        state.files[self.1].operations += 1;
         let fault = state.next(&[Fault::PowerLoss, Fault::Flush])?;
         let content = &mut state.files[self.1];
         let pending = std::mem::take(&mut content.pending);
