@@ -1,20 +1,20 @@
 //! The command line: what may be said, and what is refused before anything is opened.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 use primacy::store::{self, Store};
 use primacy::{ElectionName, Label, Protocol, Timing, TimingSettings, Token};
 
 use crate::failure::Failure;
 use crate::secret;
 pub(crate) use colour::Colour;
+use http::HttpArgs;
+use pages::{CompletionsArgs, ManArgs};
 use peer::PeerArgs;
 use preference::{Preference, PreferenceArgs};
 use registers::{ProtocolName, RegistersArgs};
@@ -22,8 +22,10 @@ use registers::{ProtocolName, RegistersArgs};
 mod colour;
 mod duration;
 pub(crate) mod examples;
+pub(crate) mod http;
 pub(crate) mod kv;
 pub(crate) mod log_filter;
+pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod preference;
 mod registers;
@@ -247,6 +249,8 @@ pub(crate) struct RunArgs {
     /// How to take part: as one who waits, or as one of members that know each other
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = ProtocolName::Lease, hide_short_help = true)]
     pub(crate) protocol: ProtocolName,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
     /// The program and its arguments, executed directly, without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -470,22 +474,6 @@ pub(crate) enum Database {
     Mysql,
     /// SQLite, of which only the fence is ever set up by hand
     Sqlite,
-}
-
-/// `primacy completions`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct CompletionsArgs {
-    /// Which shell
-    #[arg(value_enum)]
-    pub(crate) shell: Shell,
-}
-
-/// `primacy man`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ManArgs {
-    /// Write one page per command into this folder instead; it is made if it is not there
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 fn timing(lease: Duration, grace: Option<Duration>, renew_every: Option<Duration>) -> Result<Timing, Failure> {

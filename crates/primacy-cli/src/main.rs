@@ -6,7 +6,10 @@ mod cli;
 mod commands;
 mod failure;
 mod foreign_text;
+mod http;
 mod output;
+mod panics;
+mod reach;
 mod run;
 mod secret;
 

@@ -39,6 +39,7 @@ const NEEDS: &[Need] = &[
     Need { program: "redis-cli", package: "redis-tools", why: "a client of the key-value store" },
     Need { program: "redis-benchmark", package: "redis-tools", why: "another one" },
     Need { program: REDIS_PY, package: "python3-redis", why: "a client of the key-value store in Python" },
+    Need { program: "haproxy", package: "haproxy", why: "it asks candidates whether they lead" },
     Need { program: "strace", package: "strace", why: "voters whose disks are slow" },
 ];
 

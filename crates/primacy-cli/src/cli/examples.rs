@@ -34,6 +34,7 @@ Examples:
   primacy run --try --quiet -- ./report                  not at all where another leads
   primacy run --for 5m -- ./migrate                      wait for five minutes at most
   primacy run --isolate -- ./worker-that-forks
+  primacy run --http 127.0.0.1:8008 -- ./service         GET /leader is 200 while it leads
   primacy run --lease 500ms --renew 100ms --grace 50ms -- ./worker
   primacy run --prefer db-1,'db-*' --never db-backup -- ./writer
   primacy run --score-command ./how-fresh --score-class 100 -- ./writer

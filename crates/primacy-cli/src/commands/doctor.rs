@@ -6,11 +6,11 @@ use primacy::TimingSettings;
 use primacy::store::Severity;
 
 use super::clocks::{self, Reading};
-use super::reach::Reach;
 use crate::cli::DoctorArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::advice::Diagnosis;
+use crate::reach::Reach;
 
 pub(super) async fn run(args: &DoctorArgs, reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let timing = args.timing()?;

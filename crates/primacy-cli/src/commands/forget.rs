@@ -3,11 +3,11 @@
 use primacy::store::{ForgetOutcome, Hindrance};
 
 use super::pause::no_such_election;
-use super::reach::Reach;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::namesakes::named;
 use crate::output::schema::{self, SCHEMA, State};
+use crate::reach::Reach;
 
 pub(super) async fn run(reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let forgotten = reach.forget().await?;

@@ -1,9 +1,9 @@
 //! `primacy list`: every election of the store.
 
-use super::reach::{Reach, aged};
 use crate::failure::Failure;
 use crate::output::schema::{self, Millis, SCHEMA, State};
 use crate::output::{Output, report};
+use crate::reach::{Reach, aged};
 
 pub(super) async fn run(reach: &mut Reach, output: &mut Output) -> Result<u8, Failure> {
     let answer = reach.elections().await?;

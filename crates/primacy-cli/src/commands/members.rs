@@ -6,7 +6,6 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use primacy::store::{MemberEvent, StoreError};
 
-use super::reach::Reach;
 use super::status::verdict;
 use super::watch::{AWAY, reader_is_gone};
 use crate::cli::MembersArgs;
@@ -15,6 +14,7 @@ use crate::foreign_text::shorten;
 use crate::output::schema::{self, MemberEventEntry, Membership, Millis, SCHEMA};
 use crate::output::style::Tone;
 use crate::output::{Output, members};
+use crate::reach::Reach;
 
 /// How many events are shown unless told otherwise.
 const SHOWN: u32 = 10;

@@ -7,8 +7,8 @@ use crate::cli::usage::Refusal;
 use crate::cli::{Colour, Command, Common, store_url};
 use crate::failure::{Failure, code};
 use crate::output::{self, Output, logging};
+use crate::reach::Reach;
 use operator_order::OperatorOrder;
-use reach::Reach;
 use tokio::runtime::Runtime;
 
 mod clocks;
@@ -27,7 +27,6 @@ mod outcome;
 mod pages;
 mod pause;
 mod peer;
-mod reach;
 mod schema;
 mod simulate;
 mod status;

@@ -8,7 +8,6 @@ use primacy::{ElectionName, Instant, Token, clock};
 use super::operator_order::OperatorOrder;
 use super::outcome::{self, Outcome};
 use super::pause::{no_record, no_such_election};
-use super::reach::Reach;
 use crate::cli::OrderArgs;
 use crate::failure::{Failure, code};
 use crate::output::lead::Lead;
@@ -16,6 +15,7 @@ use crate::output::namesakes::{Meant, ambiguous, called, meant, named};
 use crate::output::schema::{self, Millis, SCHEMA, State};
 use crate::output::span::span;
 use crate::output::{Output, members};
+use crate::reach::Reach;
 
 /// Why no order was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

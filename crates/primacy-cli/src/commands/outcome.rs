@@ -6,13 +6,13 @@ use primacy::store::{HandoverRequest, Hints, Snapshot};
 use primacy::{Timing, clock};
 
 use super::operator_order::OperatorOrder;
-use super::reach::Reach;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::explain::Takeover;
 use crate::output::lead::Lead;
 use crate::output::namesakes::called;
 use crate::output::span::{bound as bound_text, span};
+use crate::reach::Reach;
 
 /// How often to look where the store gives no hints.
 const POLL: Duration = Duration::from_millis(100);

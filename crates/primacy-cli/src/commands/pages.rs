@@ -4,7 +4,8 @@ use std::io;
 
 use clap::CommandFactory as _;
 
-use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::cli::Cli;
+use crate::cli::pages::{CompletionsArgs, ManArgs};
 use crate::failure::{Failure, code};
 use crate::output::Output;
 

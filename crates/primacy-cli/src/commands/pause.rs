@@ -3,11 +3,11 @@
 use primacy::Token;
 use primacy::store::{Basis, Order, OrderKind, OrderOutcome, Snapshot};
 
-use super::reach::Reach;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::lead::{LOST, Lead};
 use crate::output::schema::{self, SCHEMA, State};
+use crate::reach::Reach;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use super::fake::{FakeStore, Script};
 use super::operator_order::OperatorOrder;
 use super::orders;
 use super::pause::{self, Switch};
-use super::reach::Reach;
 use super::{status, watch};
 use crate::cli::{OrderArgs, StatusArgs, WatchArgs};
 use crate::failure::Failure;
 use crate::output::sample::*;
 use crate::output::testing::captured;
+use crate::reach::Reach;
 
 fn args() -> OrderArgs {
     OrderArgs { now: false, token: None, force: false, no_wait: false }

@@ -8,7 +8,6 @@ use jiff::{Timestamp, Zoned};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use primacy::store::{Snapshot, StoreError};
 
-use super::reach::Reach;
 use crate::cli::WatchArgs;
 use crate::failure::Failure;
 use crate::foreign_text::shorten;
@@ -17,6 +16,7 @@ use crate::output::change::{Change, beginning, changes};
 use crate::output::lead::Lead;
 use crate::output::schema::{self, SCHEMA, State};
 use crate::output::style::Tone;
+use crate::reach::Reach;
 
 /// While the store is away it is asked for hints anew this often.
 pub(super) const AWAY: Duration = Duration::from_secs(1);

@@ -99,6 +99,12 @@ impl Reach {
         Self { store, election, wait: wait.unwrap_or(Common::DEFAULT_WAIT), waits_for_repair, admin: None }
     }
 
+    /// The same, and it tries for this long. What someone has to repair first is not waited for.
+    #[must_use]
+    pub(crate) fn within(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
     /// Which election.
     pub(crate) const fn election(&self) -> &ElectionName {
         &self.election

@@ -9,6 +9,7 @@ use primacy::{CandidateConfig, Election, Fleet};
 
 use crate::cli::preference::{Preference, Scoring};
 use crate::cli::{Common, Part, RunArgs, store_url};
+use crate::http::HttpListener;
 use crate::output::logging;
 use program::Rights;
 
@@ -62,6 +63,8 @@ struct Job {
     scoring: Option<Scoring>,
     /// For how long to try to reach the store for the first time.
     wait: Duration,
+    /// Where it tells who leads.
+    http: Option<HttpListener>,
 }
 
 /// For how long to wait for the leadership.
@@ -141,6 +144,7 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
             Refusal::system(&what, &error)
         })?;
     }
+    let http = HttpListener::bind(&args.http).map_err(|failure| Refusal::new(failure.code, failure.to_string()))?;
     let mut candidate = CandidateConfig::new(label);
     candidate.timing = timing;
     candidate.data = args.data;
@@ -169,5 +173,6 @@ fn check(args: RunArgs, common: &Common) -> Result<Job, Refusal> {
         isolate: args.isolate,
         scoring,
         wait: common.wait.unwrap_or(Common::DEFAULT_WAIT),
+        http,
     })
 }

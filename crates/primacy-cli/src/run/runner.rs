@@ -1,5 +1,6 @@
 //! The runner: campaigns, has the warden start the program while it leads, and ends as the program did.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ use tracing::{error, info, warn};
 
 use crate::cli::Common;
 use crate::cli::preference::Scoring;
+use crate::http::{CandidateSource, Led};
 use crate::output::logging;
 use crate::output::span::span;
+use crate::panics;
 
 use super::command_poll::{CommandPoll, PolledCommand};
 use super::process_tree::End;
@@ -26,7 +29,7 @@ use super::wire::{self, Deadlines, FromWarden, ToWarden};
 use super::{IMMUNE, Job, LOST, NO_WARDEN, Patience, Refusal, UNAVAILABLE};
 
 /// Runs the job to its end and returns the exit code.
-pub(super) fn run(job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
+pub(super) fn run(mut job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
     // Should the warden die, what the program started becomes this process's to end.
     if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
         warn!(%error, "cannot adopt orphans");
@@ -35,18 +38,20 @@ pub(super) fn run(job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         .enable_all()
         .build()
         .map_err(|error| Refusal::system("the system gives no event queue", &error))?;
-    // A panic must not unwind through a leadership, which would release it: the warden releases, once all is dead.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        hook(info);
-        std::process::abort();
-    }));
+    panics::end_the_process();
     let ended = runtime.block_on(async {
         let mut signals = Signals::take().map_err(|error| Refusal::system("signals cannot be handled", &error))?;
         let candidate = job
             .election
             .campaign_with(job.candidate.clone())
             .map_err(|error| Refusal::new(UNAVAILABLE, error.to_string()))?;
+        let (led, leads) = watch::channel(None);
+        let mut http = None;
+        if let Some(listener) = job.http.take() {
+            let told = CandidateSource::new(&job.election, &job.candidate.label, candidate.status(), leads);
+            let served = listener.serve(told);
+            http = Some(served.map_err(|error| Refusal::system("the system gives no thread for HTTP", &error))?);
+        }
         let mut setbacks = Setbacks::default();
         let warden = match warden.watch_over(&job, candidate.id()).await {
             Ok(warden) => warden,
@@ -64,7 +69,9 @@ pub(super) fn run(job: Job, warden: IdleWarden) -> Result<u8, Refusal> {
         let ranks = ranks(&job).map_err(no_thread)?;
         let timing = job.candidate.timing;
         let job = Arc::new(job);
-        Runner { job, signals, candidate, warden, ranks, timing, ending: None, immune: false, setbacks }.run().await
+        Runner { job, signals, candidate, led, http, warden, ranks, timing, ending: None, immune: false, setbacks }
+            .run()
+            .await
     });
     // A warden that is stopped may still be waited for in the background; nobody waits for that.
     runtime.shutdown_background();
@@ -98,6 +105,10 @@ struct Runner {
     job: Arc<Job>,
     signals: Signals,
     candidate: Candidate,
+    /// The leadership, for those who ask.
+    led: watch::Sender<Option<Led>>,
+    /// Where those ask, until it was told.
+    http: Option<SocketAddr>,
     warden: AttachedWarden,
     ranks: Option<Ranks>,
     /// The timing of the leadership, which follows the rounds in the `registers` protocol.
@@ -162,7 +173,9 @@ impl Runner {
                     return Err(Refusal::new(UNAVAILABLE, reason.to_string()));
                 }
             };
+            self.led.send_replace(Some(Led { token: leadership.token(), phases: leadership.phases() }));
             let led = self.lead(&leadership).await;
+            self.led.send_replace(None);
             let token = leadership.token().get();
             // R9: the program is dead by now, and only now is the lease given back.
             match led {
@@ -204,6 +217,14 @@ impl Runner {
         }
     }
 
+    /// From now on it says what happens.
+    fn start_log(&mut self) {
+        logging::start(&self.job.common, logging::RUNNING);
+        if let Some(address) = self.http.take() {
+            info!("tells over HTTP who leads, on {address}");
+        }
+    }
+
     // ---- waiting ----
 
     async fn wait(&mut self) -> WaitEnd {
@@ -228,12 +249,12 @@ impl Runner {
                     return WaitEnd::NoStore(trouble.error);
                 }
                 if !std::mem::replace(&mut said, true) {
-                    logging::start(&self.job.common, logging::RUNNING);
+                    self.start_log();
                     tell::not_reached(&trouble, self.job.wait);
                 }
             }
             if has_looked(&status.borrow()) || id.is_some() {
-                logging::start(&self.job.common, logging::RUNNING);
+                self.start_log();
             }
             waiting.tell(&status.borrow());
             if let Some(why) = in_vain(&status.borrow(), self.job.patience, patient, in_time) {
@@ -267,7 +288,7 @@ impl Runner {
 
     async fn lead(&mut self, leadership: &Leadership) -> TermEnd {
         // The first look may have won at once, before anything else was seen of it.
-        logging::start(&self.job.common, logging::RUNNING);
+        self.start_log();
         let mut phases = leadership.phases();
         let token = leadership.token().get();
         let first = phases.borrow_and_update().clone();

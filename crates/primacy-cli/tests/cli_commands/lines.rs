@@ -139,6 +139,10 @@ const LINES: &[(&str, Way)] = &[
     ("primacy peer add d@10.0.0.4:7400 e@10.0.0.5:7400", Peers),
     ("primacy peer remove a b", Peers),
     ("primacy peer replace c f@10.0.0.6:7400", Peers),
+    // docs/manual/http.md
+    ("primacy run --http 127.0.0.1:8008 -- ./service --port 8080", Alone(0)),
+    ("curl -i http://127.0.0.1:8008/leader", No("processes::http asks candidates like this, on ports that are free")),
+    ("primacy status --json --explain", Led(0)),
     // docs/manual/kv.md, and the others about nodes
     ("primacy kv status", Alone(69)),
     ("primacy kv explain GROUP", No(FORM)),
@@ -218,6 +222,7 @@ const LINES: &[(&str, Way)] = &[
     ("primacy promote", No("a command's name, which is completed elsewhere")),
     ("primacy promote --json", No("a command's name, which is completed elsewhere")),
     ("primacy run", No("a command's name, which is completed elsewhere")),
+    ("primacy run --http", No("a command's name, which is completed elsewhere")),
     ("primacy run --verbose", No("a command's name, which is completed elsewhere")),
     ("primacy schema", No("a command's name, which is completed elsewhere")),
     ("primacy schema postgres", Alone(0)),
@@ -272,6 +277,7 @@ const PAGES: &[(&str, &str)] = &[
     ("README.md", include_str!("../../../../README.md")),
     ("commands.md", include_str!("../../../../docs/manual/commands.md")),
     ("fencing.md", include_str!("../../../../docs/manual/fencing.md")),
+    ("http.md", include_str!("../../../../docs/manual/http.md")),
     ("json.md", include_str!("../../../../docs/manual/json.md")),
     ("kv.md", include_str!("../../../../docs/manual/kv.md")),
     ("kv-commands.md", include_str!("../../../../docs/manual/kv-commands.md")),
@@ -370,6 +376,7 @@ struct Sandbox {
 /// The manual's programs, which do their work at once, and what stands for those that are elsewhere.
 const PROGRAMS: &[(&str, &str)] = &[
     ("scheduler", "exit 0"),
+    ("service", "exit 0"),
     ("billing", "exit 0"),
     ("worker", "exit 0"),
     ("relay", "exit 0"),

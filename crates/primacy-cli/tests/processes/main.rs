@@ -4,6 +4,7 @@
 
 mod deaths;
 mod host_socket;
+mod http;
 mod isolate;
 #[cfg(feature = "kv")]
 mod kv;

@@ -19,6 +19,7 @@ use crate::failure::{Failure, code};
 use crate::output::Output;
 use crate::output::kv_schema;
 use crate::output::schema::SCHEMA;
+use crate::panics;
 
 pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let NodeOptions { folder, voter, store_url, store, groups, timing, reads, memory, snapshot_every, clients } =
@@ -42,6 +43,7 @@ pub(super) fn run(args: &KvArgs, output: &mut Output) -> Result<u8, Failure> {
     let warden = Warden::start(&store_url, timing.lease() + Duration::from_secs(1));
     let warden = warden.map_err(|error| warn!("without a warden its leases run out when it is killed: {error}")).ok();
     let warden = Rc::new(warden);
+    panics::end_the_process();
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let runtime = runtime.map_err(|error| super::super::no_runtime(&error))?;
     let ended = runtime.block_on(async {

@@ -1,0 +1,114 @@
+//! `--http`: who leads, for load balancers, scripts and people.
+//!
+//! The server only reads, and has a thread of its own: whatever its clients do, no renewal waits for them. The manual's page on
+//! HTTP says what it answers, and who may ask.
+
+mod answers;
+mod questions;
+mod routes;
+mod source;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{debug, error};
+
+use crate::cli::http::HttpArgs;
+use crate::failure::Failure;
+use crate::panics;
+use questions::Questions;
+pub(crate) use source::{CandidateSource, Led};
+
+/// How many connections are served at once. More wait until one of these ends.
+const CONNECTIONS_MAX: usize = 512;
+/// How long the head of a request may take, and how long a connection may be idle.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// How many bytes the head of a request may have, and how many fields.
+const HEAD_MAX: (usize, usize) = (16 << 10, 64);
+/// How long a connection lasts, so that no client keeps one by reading slowly.
+const CONNECTION_LASTS: Duration = Duration::from_secs(600);
+/// How long no connection is taken after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where it listens.
+#[derive(Debug)]
+pub(crate) struct HttpListener(TcpListener);
+
+impl HttpListener {
+    /// Listens, if that was asked for. Connections wait until it [serves](Self::serve).
+    ///
+    /// # Errors
+    /// If others can reach the address and that was not allowed, or something else listens there.
+    pub(crate) fn bind(args: &HttpArgs) -> Result<Option<Self>, Failure> {
+        let Some(address) = args.http else { return Ok(None) };
+        if !address.ip().is_loopback() && !args.http_insecure {
+            return Err(Failure::usage(format!(
+                "--http {address}: other hosts could read who leads, and nothing is encrypted; choose 127.0.0.1, or allow it \
+                 with --http-insecure"
+            )));
+        }
+        let bound = TcpListener::bind(address);
+        let bound = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        bound.map(|listener| Some(Self(listener))).map_err(|error| {
+            Failure::unavailable(format!("--http {address}: {error}"))
+                .with("end what listens there, or choose another address")
+        })
+    }
+
+    /// Serves for as long as the process lives, and says where.
+    ///
+    /// # Errors
+    /// If the system gives no thread or event queue.
+    pub(crate) fn serve(self, candidate: CandidateSource) -> io::Result<SocketAddr> {
+        let address = self.0.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let serve = move || runtime.block_on(serve(self.0, address, candidate));
+        Builder::new().name(panics::SPARED_THREAD.into()).spawn(serve)?;
+        Ok(address)
+    }
+}
+
+async fn serve(listener: TcpListener, address: SocketAddr, candidate: CandidateSource) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return error!(%error, "HTTP is not served"),
+    };
+    let (questions, answering) = Questions::new(&candidate);
+    let routes = routes::router(Arc::new(candidate), questions, address.ip());
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = async {
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => drop(tokio::spawn(connection(stream, routes.clone(), place))),
+                // There are too many open files, perhaps: those of connections are closed in time.
+                Err(error) => {
+                    debug!(%error, "a connection of HTTP cannot be taken");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::join!(connections, answering);
+}
+
+async fn connection(stream: TcpStream, routes: Router, _place: OwnedSemaphorePermit) {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_MAX.0).max_headers(HEAD_MAX.1);
+    let served = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_LASTS, served).await {
+        debug!(%error, "a connection of HTTP has failed");
+    }
+}
+
+#[cfg(test)]
+mod tests;

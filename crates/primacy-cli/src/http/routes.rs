@@ -1,0 +1,222 @@
+//! What is asked for by which path, and what is refused.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get};
+use serde::{Deserialize, Serialize};
+
+use super::answers::{json, refused};
+use super::questions::{Question, Questions};
+use super::source::{CandidateSource, Standing};
+use crate::output::schema::SCHEMA;
+
+/// How many leaderships a history has if nothing is said, and at most.
+const HISTORY: (u32, u32) = (20, 1_000);
+
+/// What all requests share.
+#[derive(Clone)]
+struct Shared {
+    candidate: Arc<CandidateSource>,
+    questions: Questions,
+}
+
+pub(super) fn router(candidate: Arc<CandidateSource>, questions: Questions, listens_on: IpAddr) -> Router {
+    let of_elections = Router::new()
+        .route("/v1/elections", get(elections))
+        .route("/v1/elections/{name}", get(election))
+        .route("/v1/elections/{name}/history", get(history));
+    let of_elections = match listens_on.is_loopback() {
+        true => of_elections.layer(middleware::from_fn(refuse_other_hosts)),
+        false => of_elections,
+    };
+    Router::new()
+        .route("/leader", probe(leader))
+        .route("/primary", probe(leader))
+        .route("/candidate", probe(waiting))
+        .route("/replica", probe(waiting))
+        .route("/healthz", probe(healthy))
+        .route("/readyz", probe(ready))
+        .merge(of_elections)
+        .fallback(async || {
+            refused(StatusCode::NOT_FOUND, "there is nothing here; /leader tells whether this candidate leads")
+        })
+        .method_not_allowed_fallback(async || {
+            refused(StatusCode::METHOD_NOT_ALLOWED, "this server only tells: ask with GET, HEAD or OPTIONS")
+        })
+        .layer(middleware::from_fn(guard))
+        .with_state(Shared { candidate, questions })
+}
+
+/// By any method that a load balancer may use.
+fn probe(answer: fn(&Shared, &Wanted) -> Response) -> MethodRouter<Shared> {
+    let told =
+        move |State(shared): State<Shared>, Query(wanted): Query<Wanted>| async move { answer(&shared, &wanted) };
+    get(told).options(told)
+}
+
+/// Which election is meant, where that is not in the path.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    election: Option<String>,
+}
+
+/// How many are wanted.
+#[derive(Debug, Deserialize)]
+struct Limit {
+    limit: Option<u32>,
+}
+
+fn leader(shared: &Shared, wanted: &Wanted) -> Response {
+    tell_standing(shared, wanted, |standing| matches!(standing, Standing::Leads { .. }))
+}
+
+fn waiting(shared: &Shared, wanted: &Wanted) -> Response {
+    tell_standing(shared, wanted, |standing| matches!(standing, Standing::Waits { .. }))
+}
+
+fn tell_standing(shared: &Shared, wanted: &Wanted, is_so: impl Fn(&Standing) -> bool) -> Response {
+    let candidate = match named(shared, wanted.election.as_deref()) {
+        Ok(candidate) => candidate,
+        Err(refused) => return *refused,
+    };
+    let standing = candidate.standing();
+    let status = if is_so(&standing) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, json(&candidate.reply(&standing))).into_response()
+}
+
+fn healthy(_: &Shared, _: &Wanted) -> Response {
+    json(&Told { schema: SCHEMA, ok: true, why: None })
+}
+
+fn ready(shared: &Shared, _: &Wanted) -> Response {
+    let why = shared.candidate.trouble();
+    let status = if why.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, json(&Told { schema: SCHEMA, ok: why.is_none(), why })).into_response()
+}
+
+async fn elections(State(shared): State<Shared>) -> Response {
+    ask(&shared, None, Question::Elections).await
+}
+
+async fn election(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
+    ask(&shared, Some(&name), Question::Election).await
+}
+
+async fn history(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    Query(Limit { limit }): Query<Limit>,
+) -> Response {
+    let limit = limit.unwrap_or(HISTORY.0);
+    if !(1..=HISTORY.1).contains(&limit) {
+        return refused(StatusCode::BAD_REQUEST, &format!("limit={limit}: choose 1 to {}", HISTORY.1));
+    }
+    ask(&shared, Some(&name), Question::History(limit)).await
+}
+
+async fn ask(shared: &Shared, name: Option<&str>, question: Question) -> Response {
+    match named(shared, name) {
+        Ok(_) => shared.questions.ask(question).await,
+        Err(refused) => *refused,
+    }
+}
+
+/// The candidate of this process in that election.
+fn named<'a>(shared: &'a Shared, name: Option<&str>) -> Result<&'a CandidateSource, Box<Response>> {
+    let own = shared.candidate.election().as_str();
+    match name {
+        Some(other) if other != own => {
+            let why = format!("this process takes part in the election {own} alone");
+            Err(refused(StatusCode::NOT_FOUND, &why).into())
+        }
+        _ => Ok(&shared.candidate),
+    }
+}
+
+// ---- what is refused ----
+
+/// Whatever leads a browser here from another site gets nothing, and nothing is kept by caches.
+async fn guard(request: Request, next: Next) -> Response {
+    let mut response = if is_from_other_site(request.headers()) {
+        refused(StatusCode::FORBIDDEN, "a page of another site may not ask here")
+    } else {
+        let is_options = request.method() == Method::OPTIONS;
+        let mut response = next.run(request).await;
+        if is_options && response.status() != StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+        }
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn is_from_other_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != b"same-origin" && site != b"none")
+}
+
+/// A name that somebody has led to this host's loopback address makes a page of another site one of this.
+async fn refuse_other_hosts(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST);
+    if host.is_none_or(|host| host.to_str().is_ok_and(is_this_host)) {
+        return next.run(request).await;
+    }
+    refused(StatusCode::FORBIDDEN, "ask for this host by its address or as localhost")
+}
+
+fn is_this_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+// ---- how it is said ----
+
+/// Whether all is well, and what is not.
+#[derive(Debug, Serialize)]
+struct Told {
+    schema: u32,
+    ok: bool,
+    why: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_nobody_can_lead_elsewhere_are_this_hosts() {
+        for host in ["localhost", "LOCALHOST:8008", "127.0.0.1", "127.0.0.1:8008", "[::1]", "[::1]:8008", "10.0.0.5:80"]
+        {
+            assert!(is_this_host(host), "{host}");
+        }
+        for host in ["", "example.org", "localhost.example.org", "127.0.0.1.example.org:8008", "127.0.0.1:x", "[::1"] {
+            assert!(!is_this_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_known_by_what_a_browser_says() {
+        let says = |name: &'static str, value: &'static str| {
+            HeaderMap::from_iter([(header::HeaderName::from_static(name), HeaderValue::from_static(value))])
+        };
+        for (name, value) in [("origin", "https://example.org"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+            assert!(is_from_other_site(&says(name, value)), "{name}: {value}");
+        }
+        for (name, value) in [("sec-fetch-site", "none"), ("sec-fetch-site", "same-origin"), ("user-agent", "curl")] {
+            assert!(!is_from_other_site(&says(name, value)), "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How a candidate's standing is told, moment by moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use primacy::store::memory::MemoryStore;
+use primacy::store::{EndReason, Version, Why};
+use primacy::{Election, Label, Phase, Status, Timing, TimingSettings, Token, clock};
+use tokio::sync::watch;
+
+use super::source::{CandidateSource, Led, Standing};
+
+fn token(number: u64) -> Token {
+    Token::new(number).expect("it is small")
+}
+
+#[test]
+fn nobody_is_told_to_lead_after_the_lease_whatever_was_heard_last() {
+    let election = Election::new(Arc::new(MemoryStore::default()), "billing".parse().expect("a name"));
+    let waiting = || Status::Waiting { why: Why::Asking, leader: None, trouble: None };
+    let (status, told) = watch::channel(waiting());
+    let (led, leads) = watch::channel(None);
+    let candidate = CandidateSource::new(&election, &Label::new("a").expect("a label"), told, leads);
+    assert!(matches!(candidate.standing(), Standing::Waits { .. }));
+
+    let timing = Timing::new(TimingSettings::for_program(Duration::from_secs(10))).expect("the usual one");
+    let leading = |until| Phase::Leading { until, version: Version::default(), timing };
+    let (phase, phases) = watch::channel(leading(clock::now() + Duration::from_secs(3600)));
+    led.send_replace(Some(Led { token: token(7), phases }));
+    let Standing::Leads { token: own, remaining } = candidate.standing() else { panic!("{:?}", candidate.standing()) };
+    assert!(own == token(7) && remaining > Duration::from_secs(3000), "{own:?} {remaining:?}");
+
+    let now = clock::now();
+    phase.send_replace(leading(now));
+    assert_eq!(
+        candidate.standing(),
+        Standing::Stops { token: Some(token(7)), why: "the lease has run out".to_owned() }
+    );
+    phase.send_replace(Phase::Draining { reason: EndReason::Withdrawn, by: now + Duration::from_secs(3600) });
+    assert!(matches!(candidate.standing(), Standing::Stops { .. }), "its program was told to stop");
+
+    led.send_replace(None);
+    status.send_replace(Status::Leading { token: token(7), trouble: None });
+    assert!(matches!(candidate.standing(), Standing::Stops { .. }), "its program does not run");
+    status.send_replace(waiting());
+    assert!(matches!(candidate.standing(), Standing::Waits { .. }));
+}
